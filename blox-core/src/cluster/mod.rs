@@ -1,0 +1,3 @@
+//! The cluster: what it is made of and who holds it.
+
+pub mod spec;

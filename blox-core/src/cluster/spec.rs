@@ -1,0 +1,304 @@
+//! What a cluster is made of, as its owner writes it down.
+
+use crate::ids::Name;
+use serde::{Deserialize, Serialize};
+
+/// The most GPUs that one node may have: free GPUs of a node are kept in one machine word.
+pub const MAX_GPUS_PER_NODE: u32 = 64;
+
+/// How two GPUs of one node are connected, fastest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkKind {
+    /// NVLink or an equal.
+    NvLink,
+    /// A PCIe switch or the CPU's root complex.
+    Pcie,
+    /// Through memory of both sockets.
+    Socket,
+}
+
+/// A link between two GPUs of a node, by their number on the node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// One end.
+    pub a: u32,
+    /// The other end.
+    pub b: u32,
+    /// Kind of link.
+    pub kind: LinkKind,
+    /// Bandwidth in GB/s, above 0.
+    pub gb_per_s: f64,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeSpec {
+    /// Name or address; nodes without one are called `node-N`.
+    pub name: Option<Name>,
+    /// GPUs, at most [`MAX_GPUS_PER_NODE`].
+    pub gpus: u32,
+    /// Type of all of them; `None` where the cluster has only one kind.
+    pub gpu_type: Option<Name>,
+    /// Memory of one GPU in GiB; 0 if unknown.
+    pub gpu_memory_gib: f64,
+    /// CPU cores; 0 if unknown.
+    pub cpus: f64,
+    /// Memory in GiB; 0 if unknown.
+    pub memory_gib: f64,
+    /// The partition (virtual cluster) that the node serves; `None` serves all.
+    pub partition: Option<Name>,
+    /// Where it stands, outermost first, for instance `["row-1", "rack-7", "switch-3"]`.
+    /// Two nodes are as near as their paths agree.
+    pub location: Vec<Name>,
+    /// Links between its GPUs; empty means that all are alike.
+    pub links: Vec<Link>,
+    /// Free-form labels.
+    pub labels: std::collections::BTreeMap<Name, Name>,
+}
+
+impl Default for NodeSpec {
+    fn default() -> Self {
+        NodeSpec {
+            name: None,
+            gpus: 0,
+            gpu_type: None,
+            gpu_memory_gib: 0.0,
+            cpus: 0.0,
+            memory_gib: 0.0,
+            partition: None,
+            location: Vec::new(),
+            links: Vec::new(),
+            labels: Default::default(),
+        }
+    }
+}
+
+impl NodeSpec {
+    /// A node with `gpus` GPUs and nothing else said.
+    pub fn with_gpus(gpus: u32) -> Self {
+        NodeSpec {
+            gpus,
+            ..NodeSpec::default()
+        }
+    }
+
+    /// With a GPU type.
+    #[must_use]
+    pub fn of_type(mut self, gpu_type: impl Into<Name>) -> Self {
+        self.gpu_type = Some(gpu_type.into());
+        self
+    }
+
+    /// In a partition.
+    #[must_use]
+    pub fn in_partition(mut self, partition: impl Into<Name>) -> Self {
+        self.partition = Some(partition.into());
+        self
+    }
+}
+
+/// A cluster as its owner writes it down: nodes in order of registration.
+///
+/// From the shorthand `NODESxGPUS[:TYPE]`, joined by commas:
+///
+/// ```
+/// use blox_core::ClusterSpec;
+/// let sia: ClusterSpec = "6x4:t4,3x8:rtx,2x8:a100".parse()?;
+/// assert_eq!((sia.nodes.len(), sia.total_gpus()), (11, 64));
+/// let err = "6x4:t4,3y8".parse::<ClusterSpec>().unwrap_err();
+/// assert_eq!(
+///     err.to_string(),
+///     "cluster `6x4:t4,3y8`: part 2 is `3y8`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100"
+/// );
+/// # Ok::<(), blox_core::ClusterSpecError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSpec {
+    /// The nodes in order of registration.
+    pub nodes: Vec<NodeSpec>,
+}
+
+impl ClusterSpec {
+    /// `nodes` equal nodes of `gpus` GPUs.
+    pub fn uniform(nodes: usize, gpus: u32) -> Self {
+        ClusterSpec {
+            nodes: vec![NodeSpec::with_gpus(gpus); nodes],
+        }
+    }
+
+    /// GPUs of all nodes.
+    pub fn total_gpus(&self) -> u64 {
+        self.nodes.iter().map(|n| u64::from(n.gpus)).sum()
+    }
+
+    /// Whether the numbers make sense.
+    ///
+    /// # Errors
+    /// Names the first node and field that does not.
+    pub fn check(&self) -> Result<(), ClusterSpecError> {
+        let wrong = |node, field, found: String, expected: String| {
+            Err(ClusterSpecError::Node {
+                node,
+                field,
+                found,
+                expected,
+            })
+        };
+        if self.total_gpus() == 0 {
+            return Err(ClusterSpecError::Empty);
+        }
+        if self.total_gpus() > u64::from(u32::MAX / 2) {
+            return Err(ClusterSpecError::TooLarge(self.total_gpus()));
+        }
+        for (i, node) in self.nodes.iter().enumerate() {
+            if node.gpus > MAX_GPUS_PER_NODE {
+                return wrong(
+                    i,
+                    "gpus",
+                    node.gpus.to_string(),
+                    format!("at most {MAX_GPUS_PER_NODE}"),
+                );
+            }
+            for (field, v) in [
+                ("cpus", node.cpus),
+                ("memory_gib", node.memory_gib),
+                ("gpu_memory_gib", node.gpu_memory_gib),
+            ] {
+                if !(v.is_finite() && v >= 0.0) {
+                    return wrong(
+                        i,
+                        field,
+                        v.to_string(),
+                        "a finite number that is not negative".into(),
+                    );
+                }
+            }
+            for link in &node.links {
+                if link.a >= node.gpus || link.b >= node.gpus || link.a == link.b {
+                    return wrong(
+                        i,
+                        "links",
+                        format!("{}-{}", link.a, link.b),
+                        format!("two different GPUs below {}", node.gpus),
+                    );
+                }
+                if !(link.gb_per_s.is_finite() && link.gb_per_s > 0.0) {
+                    return wrong(
+                        i,
+                        "links",
+                        link.gb_per_s.to_string(),
+                        "a bandwidth above 0 GB/s".into(),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for ClusterSpec {
+    type Err = ClusterSpecError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut nodes = Vec::new();
+        for (i, part) in text.split(',').enumerate() {
+            let wrong = || ClusterSpecError::Shorthand {
+                text: text.to_owned(),
+                part: i + 1,
+                found: part.to_owned(),
+            };
+            let (shape, gpu_type) = match part.trim().split_once(':') {
+                Some((shape, name)) if !name.is_empty() => (shape, Some(Name::from(name))),
+                Some(_) => return Err(wrong()),
+                None => (part.trim(), None),
+            };
+            let (count, gpus) = shape.split_once('x').ok_or_else(wrong)?;
+            let count: usize = count.parse().map_err(|_| wrong())?;
+            let gpus: u32 = gpus.parse().map_err(|_| wrong())?;
+            if count == 0 || gpus == 0 {
+                return Err(wrong());
+            }
+            // Checked before the nodes are made: a typing error must not take the memory.
+            if (count as u64).saturating_mul(u64::from(gpus)) > u64::from(u32::MAX / 2) {
+                return Err(ClusterSpecError::TooLarge(
+                    (count as u64).saturating_mul(u64::from(gpus)),
+                ));
+            }
+            let mut node = NodeSpec::with_gpus(gpus);
+            node.gpu_type = gpu_type;
+            nodes.resize(nodes.len() + count, node);
+        }
+        let spec = ClusterSpec { nodes };
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
+/// A cluster that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterSpecError {
+    /// A part of the shorthand that is no node group.
+    #[error(
+        "cluster `{text}`: part {part} is `{found}`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100"
+    )]
+    Shorthand {
+        /// The whole shorthand.
+        text: String,
+        /// Which part, from 1.
+        part: usize,
+        /// That part.
+        found: String,
+    },
+    /// No GPU at all.
+    #[error("the cluster has no GPU, expected at least one node with a GPU")]
+    Empty,
+    /// More GPUs than can be numbered.
+    #[error("the cluster has {0} GPUs, expected at most 2147483647")]
+    TooLarge(u64),
+    /// A field of a node.
+    #[error("node {node}: {field} is {found}, expected {expected}")]
+    Node {
+        /// The node, from 0.
+        node: usize,
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorthand_keeps_the_declared_order() {
+        let c: ClusterSpec = "1x4:t4,2x8".parse().unwrap();
+        assert_eq!(
+            c.nodes.iter().map(|n| n.gpus).collect::<Vec<_>>(),
+            [4, 8, 8]
+        );
+        assert_eq!(c.nodes[0].gpu_type.as_deref(), Some("t4"));
+        assert_eq!(c.nodes[1].gpu_type, None);
+    }
+
+    #[test]
+    fn shorthand_refuses_nonsense() {
+        for text in [
+            "", "32", "x4", "32x", "0x4", "4x0", "4x4:", "-1x4", "4x65", "4x4,,4x4",
+        ] {
+            assert!(text.parse::<ClusterSpec>().is_err(), "{text:?}");
+        }
+        assert!(matches!(
+            "4000000000x64".parse::<ClusterSpec>(),
+            Err(ClusterSpecError::TooLarge(_))
+        ));
+    }
+}

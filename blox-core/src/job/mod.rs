@@ -1,0 +1,3 @@
+//! Jobs.
+
+pub mod spec;

@@ -1,0 +1,288 @@
+//! What a job asks for: the part of a job that never changes.
+
+use crate::ids::Name;
+use crate::units::{GpuCount, Seconds, Time};
+use serde::{Deserialize, Serialize};
+
+/// How much work a job has.
+///
+/// Work is counted in iterations; `rate` says how many of them a second the
+/// job does on exactly the allocation that it asks for. A job of a trace that
+/// only knows its duration has one iteration a second. This is the truth that
+/// the simulator executes; what a policy may believe about it is the business
+/// of an [`Estimator`](crate::estimate::Estimator).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Iterations to do, at least 0.
+    pub iterations: f64,
+    /// Iterations a second on the requested allocation, above 0.
+    pub rate: f64,
+}
+
+impl Work {
+    /// Work that takes `duration` on the requested allocation, one iteration a second.
+    pub fn lasting(duration: Seconds) -> Self {
+        Work {
+            iterations: duration.secs(),
+            rate: 1.0,
+        }
+    }
+
+    /// How long all of it takes on the requested allocation.
+    #[inline]
+    pub fn duration(&self) -> Seconds {
+        Seconds::new(self.iterations / self.rate)
+    }
+}
+
+/// What a job is promised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceClass {
+    /// An ordinary job.
+    #[default]
+    Guaranteed,
+    /// Runs on what is left over; has no deadline that counts.
+    BestEffort,
+}
+
+/// A moment by which a job should have ended, and what that is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deadline {
+    /// When.
+    pub at: Time,
+    /// What meeting it is worth; comparable between the jobs of one workload.
+    pub value: f64,
+}
+
+/// The wishes and facts that only some jobs have. Kept apart so that the
+/// common job stays small.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Extras {
+    /// What trains, as the profile tables name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Name>,
+    /// Samples in one step over all GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u32>,
+    /// The GPU counts at which an elastic job may run, ascending; empty for a rigid job.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<GpuCount>,
+    /// The only GPU types on which the job runs; empty for any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpu_types: Vec<Name>,
+    /// Deadlines, earliest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deadlines: Vec<Deadline>,
+    /// Guaranteed or best effort.
+    pub class: ServiceClass,
+    /// CPU cores for all GPUs together; 0 where the job does not say.
+    pub cpus: f64,
+    /// Memory in GiB for all GPUs together; 0 where the job does not say.
+    pub memory_gib: f64,
+    /// A group of jobs, such as one hyper-parameter search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Name>,
+    /// How long the user says that it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_estimate: Option<Seconds>,
+    /// The argument vector that a real cluster runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Anything else that a reader found and a policy may want, by name.
+    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub attributes: std::collections::BTreeMap<Name, serde_json::Value>,
+}
+
+/// What a job asks for. Immutable once submitted.
+///
+/// ```
+/// use blox_core::{GpuCount, JobSpec, Seconds, Time};
+/// let spec = JobSpec::new(Time::new(60.0), GpuCount(4), Seconds::from_hours(2.0))
+///     .named("resnet-7")
+///     .owned_by("ada")
+///     .in_virtual_cluster("vision");
+/// assert_eq!(spec.duration().hours(), 2.0);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// When it is submitted.
+    pub submit: Time,
+    /// GPUs asked for; all of them start together (a gang). At least 1.
+    pub gpus: GpuCount,
+    /// How much there is to do.
+    pub work: Work,
+    /// More urgent jobs have larger numbers; 0 unless said otherwise.
+    #[serde(default)]
+    pub priority: i32,
+    /// The trace's own identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Name>,
+    /// Who submitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Name>,
+    /// The virtual cluster (queue, tenant) that it was submitted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtual_cluster: Option<Name>,
+    /// What only some jobs say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extras: Option<Box<Extras>>,
+}
+
+impl JobSpec {
+    /// A job of `gpus` GPUs that runs for `duration` on them.
+    pub fn new(submit: Time, gpus: GpuCount, duration: Seconds) -> Self {
+        JobSpec {
+            submit,
+            gpus,
+            work: Work::lasting(duration),
+            priority: 0,
+            name: None,
+            user: None,
+            virtual_cluster: None,
+            extras: None,
+        }
+    }
+
+    /// With the trace's own identifier.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Name>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// With an owner.
+    #[must_use]
+    pub fn owned_by(mut self, user: impl Into<Name>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// With a virtual cluster.
+    #[must_use]
+    pub fn in_virtual_cluster(mut self, vc: impl Into<Name>) -> Self {
+        self.virtual_cluster = Some(vc.into());
+        self
+    }
+
+    /// With a priority.
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// With what only some jobs say.
+    #[must_use]
+    pub fn with_extras(mut self, extras: Extras) -> Self {
+        self.extras = Some(Box::new(extras));
+        self
+    }
+
+    /// How long it runs on the requested allocation.
+    #[inline]
+    pub fn duration(&self) -> Seconds {
+        self.work.duration()
+    }
+
+    /// What only some jobs say; the defaults where the job says nothing.
+    pub fn extras(&self) -> &Extras {
+        static NONE: std::sync::OnceLock<Extras> = std::sync::OnceLock::new();
+        match &self.extras {
+            Some(extras) => extras,
+            None => NONE.get_or_init(Extras::default),
+        }
+    }
+
+    /// Whether the numbers make sense.
+    ///
+    /// # Errors
+    /// Names the first field that does not, what it holds and what was expected.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let wrong = |field, found: String, expected| {
+            Err(SpecError {
+                field,
+                found,
+                expected,
+            })
+        };
+        if self.gpus == GpuCount::ZERO {
+            return wrong("gpus", "0".into(), "at least 1");
+        }
+        if !(self.work.iterations.is_finite() && self.work.iterations >= 0.0) {
+            return wrong(
+                "work.iterations",
+                self.work.iterations.to_string(),
+                "a finite number that is not negative",
+            );
+        }
+        if !(self.work.rate.is_finite() && self.work.rate > 0.0) {
+            return wrong(
+                "work.rate",
+                self.work.rate.to_string(),
+                "a finite number above 0",
+            );
+        }
+        if let Some(extras) = &self.extras {
+            if !extras.levels.is_sorted() || extras.levels.first() == Some(&GpuCount::ZERO) {
+                return wrong(
+                    "extras.levels",
+                    format!("{:?}", extras.levels),
+                    "ascending counts of at least 1",
+                );
+            }
+            for (field, amount) in [
+                ("extras.cpus", extras.cpus),
+                ("extras.memory_gib", extras.memory_gib),
+            ] {
+                if !(amount.is_finite() && amount >= 0.0) {
+                    return wrong(
+                        field,
+                        amount.to_string(),
+                        "a finite number that is not negative",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A field of a job that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{field} is {found}, expected {expected}")]
+pub struct SpecError {
+    /// The field.
+    pub field: &'static str,
+    /// What it holds.
+    pub found: String,
+    /// What was expected.
+    pub expected: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_without_gpus_is_refused_by_name() {
+        let spec = JobSpec::new(Time::ZERO, GpuCount(0), Seconds::new(1.0));
+        assert_eq!(
+            spec.check().unwrap_err().to_string(),
+            "gpus is 0, expected at least 1"
+        );
+    }
+
+    #[test]
+    fn json_leaves_out_what_a_job_does_not_say() {
+        let spec = JobSpec::new(Time::new(1.5), GpuCount(2), Seconds::new(60.0)).owned_by("ada");
+        let json = serde_json::to_string(&spec).unwrap();
+        assert_eq!(
+            json,
+            r#"{"submit":1.5,"gpus":2,"work":{"iterations":60.0,"rate":1.0},"priority":0,"user":"ada"}"#
+        );
+        assert_eq!(serde_json::from_str::<JobSpec>(&json).unwrap(), spec);
+    }
+}

@@ -1,0 +1,294 @@
+//! Quantities with their units: moments, lengths of time, counts of GPUs.
+//!
+//! Time is an `f64` of seconds that is always finite, so that it has a total
+//! order and survives a round trip through JSON bit for bit. The published
+//! simulators count in floating-point seconds too; integers would not give
+//! their numbers.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
+
+macro_rules! finite_seconds {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq)]
+        pub struct $name(f64);
+
+        impl $name {
+            /// Zero seconds.
+            pub const ZERO: Self = Self(0.0);
+
+            /// From finite seconds; `None` for NaN and the infinities.
+            #[inline]
+            pub fn try_new(seconds: f64) -> Option<Self> {
+                // Adding zero turns -0.0 into 0.0: equal values have equal bits.
+                seconds.is_finite().then_some(Self(seconds + 0.0))
+            }
+
+            /// From seconds; what is not finite is cut to the largest finite value.
+            #[inline]
+            pub fn new(seconds: f64) -> Self {
+                if seconds.is_nan() {
+                    return Self(0.0);
+                }
+                Self(seconds.clamp(f64::MIN, f64::MAX) + 0.0)
+            }
+
+            /// The value in seconds.
+            #[inline]
+            pub const fn secs(self) -> f64 {
+                self.0
+            }
+
+            /// The value in hours.
+            #[inline]
+            pub fn hours(self) -> f64 {
+                self.0 / 3600.0
+            }
+
+            /// The larger of two values.
+            #[inline]
+            pub fn max(self, other: Self) -> Self {
+                if self.0 >= other.0 { self } else { other }
+            }
+
+            /// The smaller of two values.
+            #[inline]
+            pub fn min(self, other: Self) -> Self {
+                if self.0 <= other.0 { self } else { other }
+            }
+        }
+
+        impl Eq for $name {}
+        impl PartialOrd for $name {
+            #[inline]
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+        impl Ord for $name {
+            #[inline]
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.0.total_cmp(&other.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}s", self.0)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.serialize_f64(self.0)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                let seconds = f64::deserialize(d)?;
+                Self::try_new(seconds)
+                    .ok_or_else(|| serde::de::Error::custom("seconds must be finite"))
+            }
+        }
+    };
+}
+
+finite_seconds! {
+    /// A moment, in seconds since the run's origin (the first submission of a
+    /// trace, or the start of a daemon). Finite, with a total order.
+    Time
+}
+
+finite_seconds! {
+    /// A length of time in seconds. Finite, with a total order; may be negative.
+    Seconds
+}
+
+impl Time {
+    /// The length of time from `earlier` to this moment.
+    #[inline]
+    pub fn since(self, earlier: Time) -> Seconds {
+        Seconds::new(self.0 - earlier.0)
+    }
+}
+
+impl Seconds {
+    /// From hours.
+    #[inline]
+    pub fn from_hours(hours: f64) -> Self {
+        Self::new(hours * 3600.0)
+    }
+}
+
+impl Add<Seconds> for Time {
+    type Output = Time;
+    #[inline]
+    fn add(self, rhs: Seconds) -> Time {
+        Time::new(self.0 + rhs.0)
+    }
+}
+impl AddAssign<Seconds> for Time {
+    #[inline]
+    fn add_assign(&mut self, rhs: Seconds) {
+        *self = *self + rhs;
+    }
+}
+impl Sub<Seconds> for Time {
+    type Output = Time;
+    #[inline]
+    fn sub(self, rhs: Seconds) -> Time {
+        Time::new(self.0 - rhs.0)
+    }
+}
+impl Sub for Time {
+    type Output = Seconds;
+    #[inline]
+    fn sub(self, rhs: Time) -> Seconds {
+        self.since(rhs)
+    }
+}
+impl Add for Seconds {
+    type Output = Seconds;
+    #[inline]
+    fn add(self, rhs: Seconds) -> Seconds {
+        Seconds::new(self.0 + rhs.0)
+    }
+}
+impl AddAssign for Seconds {
+    #[inline]
+    fn add_assign(&mut self, rhs: Seconds) {
+        *self = *self + rhs;
+    }
+}
+impl Sub for Seconds {
+    type Output = Seconds;
+    #[inline]
+    fn sub(self, rhs: Seconds) -> Seconds {
+        Seconds::new(self.0 - rhs.0)
+    }
+}
+impl SubAssign for Seconds {
+    #[inline]
+    fn sub_assign(&mut self, rhs: Seconds) {
+        *self = *self - rhs;
+    }
+}
+impl Neg for Seconds {
+    type Output = Seconds;
+    fn neg(self) -> Seconds {
+        Seconds::new(-self.0)
+    }
+}
+impl Mul<f64> for Seconds {
+    type Output = Seconds;
+    #[inline]
+    fn mul(self, rhs: f64) -> Seconds {
+        Seconds::new(self.0 * rhs)
+    }
+}
+impl Div<f64> for Seconds {
+    type Output = Seconds;
+    #[inline]
+    fn div(self, rhs: f64) -> Seconds {
+        Seconds::new(self.0 / rhs)
+    }
+}
+impl Div for Seconds {
+    type Output = f64;
+    #[inline]
+    fn div(self, rhs: Seconds) -> f64 {
+        self.0 / rhs.0
+    }
+}
+
+/// A number of GPUs.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct GpuCount(pub u32);
+
+impl GpuCount {
+    /// No GPU.
+    pub const ZERO: Self = Self(0);
+
+    /// The number itself.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for GpuCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+impl Add for GpuCount {
+    type Output = GpuCount;
+    #[inline]
+    fn add(self, rhs: GpuCount) -> GpuCount {
+        GpuCount(self.0.saturating_add(rhs.0))
+    }
+}
+impl AddAssign for GpuCount {
+    #[inline]
+    fn add_assign(&mut self, rhs: GpuCount) {
+        *self = *self + rhs;
+    }
+}
+impl Sub for GpuCount {
+    type Output = GpuCount;
+    /// Saturates at zero.
+    #[inline]
+    fn sub(self, rhs: GpuCount) -> GpuCount {
+        GpuCount(self.0.saturating_sub(rhs.0))
+    }
+}
+impl SubAssign for GpuCount {
+    #[inline]
+    fn sub_assign(&mut self, rhs: GpuCount) {
+        *self = *self - rhs;
+    }
+}
+impl std::iter::Sum for GpuCount {
+    fn sum<I: Iterator<Item = GpuCount>>(iter: I) -> GpuCount {
+        iter.fold(GpuCount::ZERO, Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_finite_and_ordered() {
+        assert!(Time::try_new(f64::NAN).is_none());
+        assert!(Seconds::try_new(f64::INFINITY).is_none());
+        assert!(Time::new(-1.0) < Time::ZERO && Time::ZERO < Time::new(1e-9));
+        assert_eq!(Time::new(-0.0).secs().to_bits(), 0.0f64.to_bits());
+    }
+
+    #[test]
+    fn time_round_trips_through_json_bit_for_bit() {
+        for s in [35424.3471980879, 0.1 + 0.2, 1e300, 5e-324] {
+            let text = serde_json::to_string(&Time::new(s)).unwrap();
+            let back: Time = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.secs().to_bits(), s.to_bits(), "{text}");
+        }
+    }
+
+    #[test]
+    fn arithmetic_keeps_units() {
+        let t = Time::new(600.0) + Seconds::new(300.0);
+        assert_eq!(t - Time::new(100.0), Seconds::new(800.0));
+        assert_eq!(Seconds::from_hours(1000.0), Seconds::new(3_600_000.0));
+        assert_eq!(GpuCount(3) - GpuCount(5), GpuCount::ZERO);
+    }
+}
