@@ -1,11 +1,70 @@
 //! Vocabulary, traits and the deterministic core of the blox toolkit.
+//!
+//! A scheduler is a [`Composition`] of six kinds of [`policy`]; the [`core`]
+//! runs it over a [`State`] that changes only by [`Event`]s; a
+//! [`Backend`](drive::Backend), simulated or real, brings the events and
+//! carries the commands out. Nothing in this crate does input or output, reads
+//! a clock, or depends on the order of a hash table.
+//!
+//! ```
+//! use blox_core::testing::FirstFit;
+//! use blox_core::{order::SortKey, policy::by_key, Composition};
+//!
+//! let shortest_first = Composition::new("sjf")
+//!     .scheduling(by_key(|job| SortKey::by(job.spec().duration().secs())).stable())
+//!     .placement(FirstFit)
+//!     .build();
+//! # let _ = shortest_first;
+//! ```
 
+#![warn(missing_docs)]
+
+pub mod assignment;
+pub mod cadence;
 pub mod cluster;
+pub mod core;
+pub mod decision;
+pub mod draft;
+pub mod drive;
+pub mod estimate;
+pub mod event;
+pub mod forecast;
 pub mod ids;
 pub mod job;
+pub mod journal;
+pub mod order;
+pub mod perf;
+pub mod pipeline;
+pub mod policy;
+pub mod reason;
+pub mod registry;
+pub mod request;
+pub mod state;
+pub mod testing;
 pub mod units;
+pub mod view;
 
-pub use cluster::spec::{ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, NodeSpec};
+pub use assignment::{Assignment, BatchConfig, GpuList};
+pub use cadence::{Cadence, OnEvent, Rounds};
+pub use cluster::spec::{
+    ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, NodeSpec,
+};
+pub use cluster::{Cluster, Node, NodeStatus};
+pub use decision::{
+    Action, Command, NodeAction, NodeActions, Outlook, Plan, PlanError, Verdict, Verdicts,
+};
+pub use draft::{Draft, DraftError, Savepoint};
+pub use event::{Event, Outcome};
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
+pub use job::{JobRef, Phase};
+pub use pipeline::{Composition, Decide, DecideError, Pipeline};
+pub use policy::{
+    AdmissionPolicy, ClusterManager, MetricCollector, Part, PlacementPolicy, RestoreError,
+    SchedulingPolicy,
+};
+pub use reason::Reason;
+pub use request::{Place, Request, Requests, Shape, Unlisted};
+pub use state::{EventError, State};
 pub use units::{GpuCount, Seconds, Time};
+pub use view::View;

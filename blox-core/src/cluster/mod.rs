@@ -1,3 +1,380 @@
-//! The cluster: what it is made of and who holds it.
+//! The cluster: nodes, GPUs, and the two ledgers of who has them.
+//!
+//! A GPU is *promised* to a job from the plan that gives it until the plan
+//! that takes it away, and *held* by a job from the command that starts it
+//! until the report that it has left. Policies plan on promises; a launch
+//! waits until nobody else holds its GPUs.
 
 pub mod spec;
+
+use crate::assignment::Assignment;
+use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+use serde::{Deserialize, Serialize};
+use spec::NodeSpec;
+
+/// At most this many jobs share a GPU.
+pub const MAX_JOBS_PER_GPU: usize = 2;
+
+const NOBODY: u32 = u32::MAX;
+
+/// The jobs on one GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owners([u32; MAX_JOBS_PER_GPU]);
+
+impl Owners {
+    const NONE: Owners = Owners([NOBODY; MAX_JOBS_PER_GPU]);
+
+    #[inline]
+    pub(crate) fn iter(self) -> impl Iterator<Item = JobId> {
+        self.0.into_iter().filter(|&j| j != NOBODY).map(JobId)
+    }
+    #[inline]
+    pub(crate) fn contains(self, job: JobId) -> bool {
+        self.0[0] == job.0 || self.0[1] == job.0
+    }
+    #[inline]
+    fn is_empty(self) -> bool {
+        self.0[0] == NOBODY && self.0[1] == NOBODY
+    }
+    #[inline]
+    fn add(&mut self, job: JobId) {
+        if let Some(place) = self.0.iter_mut().find(|p| **p == NOBODY) {
+            *place = job.0;
+        }
+    }
+    #[inline]
+    fn remove(&mut self, job: JobId) {
+        if self.0[0] == job.0 {
+            self.0 = [self.0[1], NOBODY];
+        } else if self.0[1] == job.0 {
+            self.0[1] = NOBODY;
+        }
+    }
+}
+
+/// Whether a node can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeStatus {
+    /// In service.
+    Up,
+    /// Out of reach; may come back.
+    Lost,
+    /// Switched off by the cluster manager.
+    Off,
+    /// Gone for good.
+    Left,
+}
+
+/// A node as the scheduler knows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) spec: NodeSpec,
+    pub(crate) first_gpu: u32,
+    pub(crate) gpu_type: GpuTypeId,
+    pub(crate) partition: Option<NameId>,
+    pub(crate) status: NodeStatus,
+    pub(crate) cordon: Option<Name>,
+    pub(crate) failed: u64,
+    pub(crate) promised: u64,
+    pub(crate) free: u64,
+    pub(crate) cpus_promised: f64,
+    pub(crate) memory_promised: f64,
+    pub(crate) changed: u64,
+    dirty: bool,
+}
+
+impl Node {
+    /// Its number.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+    /// What it is made of.
+    pub fn spec(&self) -> &NodeSpec {
+        &self.spec
+    }
+    /// The type of its GPUs.
+    pub fn gpu_type(&self) -> GpuTypeId {
+        self.gpu_type
+    }
+    /// The partition that it serves; `None` serves all.
+    pub fn partition(&self) -> Option<NameId> {
+        self.partition
+    }
+    /// Whether it can be reached.
+    pub fn status(&self) -> NodeStatus {
+        self.status
+    }
+    /// Why nothing new is placed on it, if so.
+    pub fn cordoned(&self) -> Option<&Name> {
+        self.cordon.as_ref()
+    }
+    /// Whether new jobs may be placed on it.
+    pub fn is_usable(&self) -> bool {
+        self.status == NodeStatus::Up && self.cordon.is_none()
+    }
+    /// How many GPUs it has, broken ones included.
+    pub fn gpu_count(&self) -> u32 {
+        self.spec.gpus
+    }
+    /// How many of its GPUs are promised to nobody and may be used.
+    #[inline]
+    pub fn free_count(&self) -> u32 {
+        self.free.count_ones()
+    }
+    /// How many of its GPUs may be used, promised ones included.
+    pub fn usable_count(&self) -> u32 {
+        self.usable_mask().count_ones()
+    }
+    /// CPU cores that no assignment counts on.
+    pub fn free_cpus(&self) -> f64 {
+        self.spec.cpus - self.cpus_promised
+    }
+    /// Memory in GiB that no assignment counts on.
+    pub fn free_memory_gib(&self) -> f64 {
+        self.spec.memory_gib - self.memory_promised
+    }
+    /// Its GPUs.
+    pub fn gpus(&self) -> impl ExactSizeIterator<Item = GpuId> + use<> {
+        (self.first_gpu..self.first_gpu + self.spec.gpus).map(GpuId)
+    }
+    /// The GPU with this number on the node, from 0; `None` beyond the last.
+    pub fn gpu(&self, local: u32) -> Option<GpuId> {
+        (local < self.spec.gpus).then_some(GpuId(self.first_gpu + local))
+    }
+    fn all_mask(&self) -> u64 {
+        if self.spec.gpus >= 64 {
+            u64::MAX
+        } else {
+            (1u64 << self.spec.gpus) - 1
+        }
+    }
+    fn usable_mask(&self) -> u64 {
+        if self.is_usable() {
+            self.all_mask() & !self.failed
+        } else {
+            0
+        }
+    }
+}
+
+/// All nodes, GPUs and ledgers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Cluster {
+    nodes: Vec<Node>,
+    gpu_node: Vec<NodeId>,
+    promised: Vec<Owners>,
+    held: Vec<Owners>,
+    types: Names,
+    usable: u32,
+    free: u32,
+    dirty: Vec<NodeId>,
+}
+
+impl Cluster {
+    /// All nodes that ever registered, in order of registration.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// A node.
+    #[inline]
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index())
+    }
+
+    /// The node that a GPU sits in.
+    #[inline]
+    pub fn node_of(&self, gpu: GpuId) -> Option<NodeId> {
+        self.gpu_node.get(gpu.index()).copied()
+    }
+
+    /// The types of GPU in declared order.
+    pub fn gpu_types(&self) -> &Names {
+        &self.types
+    }
+
+    /// GPUs that may be used, promised ones included.
+    #[inline]
+    pub fn usable_gpus(&self) -> u32 {
+        self.usable
+    }
+
+    /// GPUs that may be used and are promised to nobody.
+    #[inline]
+    pub fn free_gpus(&self) -> u32 {
+        self.free
+    }
+
+    /// GPUs of all nodes that have not left, whether usable now or not.
+    pub fn installed_gpus(&self) -> u32 {
+        self.nodes
+            .iter()
+            .filter(|n| n.status != NodeStatus::Left)
+            .map(|n| n.spec.gpus)
+            .sum()
+    }
+
+    /// The jobs that a GPU is promised to, at most [`MAX_JOBS_PER_GPU`].
+    pub fn promised_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
+        self.promised
+            .get(gpu.index())
+            .copied()
+            .unwrap_or(Owners::NONE)
+            .iter()
+    }
+
+    /// The jobs that hold a GPU now, at most [`MAX_JOBS_PER_GPU`].
+    pub fn held_by(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
+        self.held
+            .get(gpu.index())
+            .copied()
+            .unwrap_or(Owners::NONE)
+            .iter()
+    }
+
+    /// How many nodes the GPUs of an assignment lie on.
+    pub fn nodes_spanned(&self, assignment: &Assignment) -> usize {
+        let mut nodes: smallvec::SmallVec<[NodeId; 8]> = assignment
+            .gpus
+            .iter()
+            .filter_map(|g| self.node_of(*g))
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.len()
+    }
+
+    pub(crate) fn join(
+        &mut self,
+        spec: NodeSpec,
+        partition: Option<NameId>,
+        version: u64,
+    ) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        let first_gpu = self.gpu_node.len() as u32;
+        let unnamed = Name::from("gpu");
+        let gpu_type = GpuTypeId(
+            self.types
+                .intern(spec.gpu_type.as_ref().unwrap_or(&unnamed))
+                .0,
+        );
+        for _ in 0..spec.gpus {
+            self.gpu_node.push(id);
+            self.promised.push(Owners::NONE);
+            self.held.push(Owners::NONE);
+        }
+        self.nodes.push(Node {
+            id,
+            spec,
+            first_gpu,
+            gpu_type,
+            partition,
+            status: NodeStatus::Up,
+            cordon: None,
+            failed: 0,
+            promised: 0,
+            free: 0,
+            cpus_promised: 0.0,
+            memory_promised: 0.0,
+            changed: version,
+            dirty: false,
+        });
+        let n = &self.nodes[id.index()];
+        self.usable += n.usable_count();
+        self.refresh(id);
+        id
+    }
+
+    /// Changes a node's condition and keeps the counts right.
+    pub(crate) fn change_node(&mut self, id: NodeId, version: u64, change: impl FnOnce(&mut Node)) {
+        let node = &mut self.nodes[id.index()];
+        self.usable -= node.usable_count();
+        change(node);
+        node.changed = version;
+        self.usable += node.usable_count();
+        self.refresh(id);
+    }
+
+    #[inline]
+    pub(crate) fn promised_owners(&self, gpu: GpuId) -> Owners {
+        self.promised[gpu.index()]
+    }
+
+    #[inline]
+    pub(crate) fn held_owners(&self, gpu: GpuId) -> Owners {
+        self.held[gpu.index()]
+    }
+
+    pub(crate) fn promise(&mut self, job: JobId, a: &Assignment) {
+        for &g in &a.gpus {
+            let owners = &mut self.promised[g.index()];
+            owners.add(job);
+            let id = self.gpu_node[g.index()];
+            let node = &mut self.nodes[id.index()];
+            node.promised |= 1 << (g.0 - node.first_gpu);
+            self.refresh(id);
+        }
+        self.count_resources(a, 1.0);
+    }
+
+    pub(crate) fn unpromise(&mut self, job: JobId, a: &Assignment) {
+        for &g in &a.gpus {
+            let owners = &mut self.promised[g.index()];
+            owners.remove(job);
+            if owners.is_empty() {
+                let id = self.gpu_node[g.index()];
+                let node = &mut self.nodes[id.index()];
+                node.promised &= !(1 << (g.0 - node.first_gpu));
+                self.refresh(id);
+            }
+        }
+        self.count_resources(a, -1.0);
+    }
+
+    #[inline]
+    pub(crate) fn hold(&mut self, job: JobId, gpu: GpuId) {
+        self.held[gpu.index()].add(job);
+    }
+
+    #[inline]
+    pub(crate) fn unhold(&mut self, job: JobId, gpu: GpuId) {
+        self.held[gpu.index()].remove(job);
+    }
+
+    /// Nodes whose free GPUs changed since the last call to [`Cluster::clear_dirty`].
+    pub(crate) fn dirty(&self) -> &[NodeId] {
+        &self.dirty
+    }
+
+    pub(crate) fn clear_dirty(&mut self) {
+        for id in self.dirty.drain(..) {
+            self.nodes[id.index()].dirty = false;
+        }
+    }
+
+    #[inline]
+    fn refresh(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        let free = node.usable_mask() & !node.promised;
+        self.free = self.free + free.count_ones() - node.free.count_ones();
+        node.free = free;
+        if !node.dirty {
+            node.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn count_resources(&mut self, a: &Assignment, sign: f64) {
+        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+            return;
+        }
+        let share = sign / a.gpus.len() as f64;
+        for &g in &a.gpus {
+            let node = &mut self.nodes[self.gpu_node[g.index()].index()];
+            node.cpus_promised += a.cpus * share;
+            node.memory_promised += a.memory_gib * share;
+        }
+    }
+}

@@ -1,3 +1,287 @@
-//! Jobs.
+//! Jobs: what they ask for, and what has become of them.
 
 pub mod spec;
+
+use crate::assignment::{Assignment, BatchConfig};
+use crate::ids::{JobId, Name, NameId};
+use crate::reason::Reason;
+use crate::units::{GpuCount, Seconds, Time};
+use serde::{Deserialize, Serialize};
+use spec::{JobSpec, ServiceClass};
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Came in; admission has not answered.
+    Submitted,
+    /// Admission, or a user, holds it back.
+    Deferred,
+    /// May run; holds nothing.
+    Waiting,
+    /// A plan gives it GPUs; it is not running yet.
+    Starting,
+    /// Runs.
+    Running,
+    /// Was told to stop; still holds its GPUs.
+    Stopping,
+    /// Ended.
+    Ended,
+}
+
+impl Phase {
+    /// The name that messages use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Submitted => "submitted",
+            Phase::Deferred => "deferred",
+            Phase::Waiting => "waiting",
+            Phase::Starting => "starting",
+            Phase::Running => "running",
+            Phase::Stopping => "stopping",
+            Phase::Ended => "ended",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A job's reported numbers: a series for each name, in order of time.
+pub type Metrics = std::collections::BTreeMap<Name, Vec<(Time, f64)>>;
+
+/// Everything that the state keeps about a live job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub id: JobId,
+    pub phase: Phase,
+    pub promoted: bool,
+    pub held_by_user: bool,
+    /// The plan that placed it is not carried out yet: some of its GPUs are still held.
+    pub pending: bool,
+    pub touched: bool,
+    /// See [`crate::state`]: an index into the plan that is being checked.
+    pub mark: u32,
+    pub gpus: u32,
+    /// GPU holds of others that a pending launch waits for.
+    pub blockers: u32,
+    pub attempt: u32,
+    // Accounts: linear in time from `since` on.
+    pub since: Time,
+    pub work: f64,
+    pub rate: f64,
+    pub service: f64,
+    pub gpu_service: f64,
+    pub eligible_since: Time,
+    pub first_start: Option<Time>,
+    pub last_start: Option<Time>,
+    pub promised: Option<Assignment>,
+    pub held: Option<Assignment>,
+    pub spec: Arc<JobSpec>,
+    pub preemptions: u32,
+    pub crashes: u32,
+    pub failed_launches: u32,
+    pub user: Option<NameId>,
+    pub virtual_cluster: Option<NameId>,
+    pub class: ServiceClass,
+    pub deadline: Option<Time>,
+    pub accepted_at: Option<Time>,
+    pub config: Option<BatchConfig>,
+    pub reason: Reason,
+    pub metrics: Option<Box<Metrics>>,
+    /// Version of the state at the last change.
+    pub changed: u64,
+}
+
+impl Record {
+    /// Brings the accounts up to `now`.
+    #[inline]
+    pub fn settle(&mut self, now: Time) {
+        if self.phase == Phase::Running {
+            let dt = now.secs() - self.since.secs();
+            self.work = self.work_at(dt);
+            self.service += dt;
+            self.gpu_service += dt * self.width();
+        }
+        self.since = now;
+    }
+
+    #[inline]
+    fn work_at(&self, dt: f64) -> f64 {
+        (self.work + self.rate * dt).min(self.spec.work.iterations.max(self.work))
+    }
+
+    #[inline]
+    fn width(&self) -> f64 {
+        self.held.as_ref().map_or(0.0, |a| a.gpus.len() as f64)
+    }
+}
+
+/// A job as it stands at the view's moment.
+#[derive(Clone, Copy)]
+pub struct JobRef<'a> {
+    pub(crate) rec: &'a Record,
+    pub(crate) now: Time,
+}
+
+impl<'a> JobRef<'a> {
+    /// Its number.
+    #[inline]
+    pub fn id(&self) -> JobId {
+        self.rec.id
+    }
+    /// What it asked for. The work in it is the truth: a policy that reads it is an oracle.
+    #[inline]
+    pub fn spec(&self) -> &'a JobSpec {
+        &self.rec.spec
+    }
+    /// Where it stands.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        self.rec.phase
+    }
+    /// GPUs that it asked for.
+    #[inline]
+    pub fn gpus(&self) -> GpuCount {
+        GpuCount(self.rec.gpus)
+    }
+    /// When it was submitted.
+    #[inline]
+    pub fn submit(&self) -> Time {
+        self.rec.spec.submit
+    }
+    /// How long ago it was submitted.
+    #[inline]
+    pub fn age(&self) -> Seconds {
+        self.now - self.submit()
+    }
+    /// When admission took it, if it has.
+    pub fn accepted_at(&self) -> Option<Time> {
+        self.rec.accepted_at
+    }
+    /// The first decision moment that could have launched it and did not;
+    /// meaningful while it waits.
+    #[inline]
+    pub fn eligible_since(&self) -> Time {
+        self.rec.eligible_since
+    }
+    /// Time for which it ran, whatever its size.
+    #[inline]
+    pub fn attained_time(&self) -> Seconds {
+        Seconds::new(self.rec.service + self.running_for())
+    }
+    /// GPU-seconds for which it ran.
+    #[inline]
+    pub fn attained_gpu_time(&self) -> Seconds {
+        Seconds::new(self.rec.gpu_service + self.running_for() * self.rec.width())
+    }
+    /// Iterations done.
+    #[inline]
+    pub fn work_done(&self) -> f64 {
+        self.rec.work_at(self.running_for())
+    }
+    /// Iterations left: the truth.
+    #[inline]
+    pub fn work_left(&self) -> f64 {
+        (self.rec.spec.work.iterations - self.work_done()).max(0.0)
+    }
+    /// Iterations a second now; 0 unless it runs.
+    pub fn rate(&self) -> f64 {
+        if self.rec.phase == Phase::Running {
+            self.rec.rate
+        } else {
+            0.0
+        }
+    }
+    /// What the plans give it, if anything.
+    #[inline]
+    pub fn assignment(&self) -> Option<&'a Assignment> {
+        self.rec.promised.as_ref()
+    }
+    /// What it holds now, if anything.
+    pub fn held(&self) -> Option<&'a Assignment> {
+        self.rec.held.as_ref()
+    }
+    /// When it ran first.
+    pub fn first_start(&self) -> Option<Time> {
+        self.rec.first_start
+    }
+    /// When it ran last.
+    pub fn last_start(&self) -> Option<Time> {
+        self.rec.last_start
+    }
+    /// How often a plan stopped it.
+    pub fn preemptions(&self) -> u32 {
+        self.rec.preemptions
+    }
+    /// How often it was launched; the number of the current launch.
+    #[inline]
+    pub fn attempt(&self) -> u32 {
+        self.rec.attempt
+    }
+    /// How often it lost its processes without being told to stop.
+    pub fn crashes(&self) -> u32 {
+        self.rec.crashes
+    }
+    /// How often its launch failed.
+    pub fn failed_launches(&self) -> u32 {
+        self.rec.failed_launches
+    }
+    /// Whether it comes before all that are not promoted.
+    #[inline]
+    pub fn promoted(&self) -> bool {
+        self.rec.promoted
+    }
+    /// Its owner.
+    pub fn user(&self) -> Option<NameId> {
+        self.rec.user
+    }
+    /// Its virtual cluster.
+    #[inline]
+    pub fn virtual_cluster(&self) -> Option<NameId> {
+        self.rec.virtual_cluster
+    }
+    /// Guaranteed or best effort, as admission took it.
+    pub fn class(&self) -> ServiceClass {
+        self.rec.class
+    }
+    /// The deadline that counts: admission's, else its own first one.
+    pub fn deadline(&self) -> Option<Time> {
+        self.rec.deadline
+    }
+    /// The batch that it runs with, if anybody said.
+    pub fn config(&self) -> Option<BatchConfig> {
+        self.rec.config
+    }
+    /// Why it is where it is.
+    pub fn reason(&self) -> &'a Reason {
+        &self.rec.reason
+    }
+    /// The numbers that it reported, oldest first; empty if none.
+    pub fn metric(&self, name: &str) -> &'a [(Time, f64)] {
+        self.rec
+            .metrics
+            .as_ref()
+            .and_then(|m| m.get(name))
+            .map_or(&[], Vec::as_slice)
+    }
+    /// Whether a plan gives it GPUs now.
+    #[inline]
+    pub fn is_placed(&self) -> bool {
+        self.rec.promised.is_some()
+    }
+
+    #[inline]
+    fn running_for(&self) -> f64 {
+        if self.rec.phase == Phase::Running {
+            self.now.secs() - self.rec.since.secs()
+        } else {
+            0.0
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a job is given: GPUs, and what comes with them.
+
+use crate::ids::{GpuId, JobId};
+use crate::units::GpuCount;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+/// GPUs in rank order; up to four without an allocation.
+pub type GpuList = SmallVec<[GpuId; 4]>;
+
+/// How a job splits its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchConfig {
+    /// Samples that one GPU takes in one pass.
+    pub per_gpu: u32,
+    /// Passes whose gradients are added up before a step, beyond the first.
+    pub accumulation: u32,
+}
+
+/// What a job is given for as long as the assignment stands.
+///
+/// CPUs and memory count for all GPUs together; each node bears the part that
+/// its GPUs are of the whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The GPUs in rank order.
+    pub gpus: GpuList,
+    /// CPU cores; 0 where nobody counts them.
+    #[serde(default)]
+    pub cpus: f64,
+    /// Memory in GiB; 0 where nobody counts it.
+    #[serde(default)]
+    pub memory_gib: f64,
+    /// The batch that the scheduler chose; `None` leaves it to the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<BatchConfig>,
+    /// The job that runs on the same GPUs at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partner: Option<JobId>,
+}
+
+impl Assignment {
+    /// These GPUs and nothing else.
+    pub fn of(gpus: impl IntoIterator<Item = GpuId>) -> Self {
+        Assignment {
+            gpus: gpus.into_iter().collect(),
+            ..Assignment::default()
+        }
+    }
+
+    /// How many GPUs.
+    #[inline]
+    pub fn count(&self) -> GpuCount {
+        GpuCount(self.gpus.len() as u32)
+    }
+
+    /// Whether both are the same set of GPUs, in whatever order.
+    pub fn same_gpus(&self, other: &Assignment) -> bool {
+        if self.gpus == other.gpus {
+            return true;
+        }
+        if self.gpus.len() != other.gpus.len() {
+            return false;
+        }
+        let (mut a, mut b) = (self.gpus.clone(), other.gpus.clone());
+        a.sort_unstable();
+        b.sort_unstable();
+        a == b
+    }
+}

@@ -1,0 +1,144 @@
+//! When decisions are due.
+
+use crate::policy::Part;
+use crate::units::{Seconds, Time};
+
+/// When decisions are due. A decision moment that nothing could change is
+/// skipped; the results are those of visiting it.
+pub trait Cadence: Part {
+    /// The first decision moment that is not before `t` and comes after `last`,
+    /// the moment of the last decision.
+    fn first_from(&self, t: Time, last: Option<Time>) -> Time;
+
+    /// The next decision moment after `t` even if nothing happens until then;
+    /// `None` where decisions follow events only.
+    fn following(&self, t: Time) -> Option<Time>;
+
+    /// The length of a round, where rounds are equally long.
+    fn period(&self) -> Option<Seconds> {
+        None
+    }
+}
+
+crate::dyn_part!(Cadence);
+
+/// A decision at every multiple of a period: Blox's rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rounds {
+    period: Seconds,
+}
+
+impl Rounds {
+    /// Rounds of `period`, the first at 0. `None` unless the period is above 0.
+    pub fn every(period: Seconds) -> Option<Self> {
+        (period > Seconds::ZERO).then_some(Rounds { period })
+    }
+}
+
+impl Part for Rounds {}
+
+impl Cadence for Rounds {
+    #[inline]
+    fn first_from(&self, t: Time, last: Option<Time>) -> Time {
+        let p = self.period.secs();
+        let mut k = (t.secs() / p).ceil();
+        // Division may round across a multiple; the product decides.
+        if (k - 1.0) * p >= t.secs() {
+            k -= 1.0;
+        }
+        let at = Time::new(k * p);
+        match last {
+            Some(last) if at <= last => self.after(last),
+            _ => at,
+        }
+    }
+
+    #[inline]
+    fn following(&self, t: Time) -> Option<Time> {
+        Some(self.after(t))
+    }
+
+    fn period(&self) -> Option<Seconds> {
+        Some(self.period)
+    }
+}
+
+impl Rounds {
+    #[inline]
+    fn after(&self, t: Time) -> Time {
+        let p = self.period.secs();
+        let mut k = (t.secs() / p).floor() + 1.0;
+        if k * p <= t.secs() {
+            k += 1.0;
+        }
+        Time::new(k * p)
+    }
+}
+
+/// A decision whenever something happened, but never two within `gap`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OnEvent {
+    gap: Seconds,
+}
+
+impl OnEvent {
+    /// Decisions on events, at least `gap` apart (0 for at once; negative counts as 0).
+    pub fn with_gap(gap: Seconds) -> Self {
+        OnEvent {
+            gap: gap.max(Seconds::ZERO),
+        }
+    }
+}
+
+impl Part for OnEvent {}
+
+impl Cadence for OnEvent {
+    fn first_from(&self, t: Time, last: Option<Time>) -> Time {
+        match last {
+            Some(last) => t.max(last + self.gap),
+            None => t,
+        }
+    }
+
+    fn following(&self, _: Time) -> Option<Time> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_fall_on_multiples() {
+        let c = Rounds::every(Seconds::new(300.0)).unwrap();
+        let t = Time::new;
+        assert_eq!(c.first_from(t(0.0), None), t(0.0));
+        assert_eq!(c.first_from(t(1.0), None), t(300.0));
+        assert_eq!(c.first_from(t(300.0), Some(t(300.0))), t(600.0));
+        assert_eq!(c.following(t(300.0)), Some(t(600.0)));
+        assert_eq!(c.following(t(299.9)), Some(t(300.0)));
+    }
+
+    #[test]
+    fn rounds_of_an_awkward_length_never_stand_still() {
+        let c = Rounds::every(Seconds::new(0.1)).unwrap();
+        let mut t = Time::ZERO;
+        for _ in 0..10_000 {
+            let next = c.following(t).unwrap();
+            assert!(next > t);
+            assert_eq!(c.first_from(next, Some(t)), next);
+            t = next;
+        }
+    }
+
+    #[test]
+    fn events_keep_their_gap() {
+        let c = OnEvent::with_gap(Seconds::new(10.0));
+        assert_eq!(
+            c.first_from(Time::new(12.0), Some(Time::new(5.0))),
+            Time::new(15.0)
+        );
+        assert_eq!(c.following(Time::new(5.0)), None);
+    }
+}

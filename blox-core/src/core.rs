@@ -1,0 +1,538 @@
+//! The scheduler core: state, decisions and when they are due. No input or
+//! output, no clock, no threads.
+
+use crate::cadence::Cadence;
+use crate::decision::{Action, Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::event::Event;
+use crate::ids::{JobId, Name};
+use crate::job::Phase;
+use crate::journal::{Entry, Journal};
+use crate::pipeline::{Decide, DecideError};
+use crate::policy::MetricCollector;
+use crate::reason::Reason;
+use crate::state::{EventError, State};
+use crate::units::{GpuCount, Time};
+use crate::view::View;
+use serde::{Deserialize, Serialize};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Everything that a scheduler answered in one decision, with the version of
+/// the state that it was answered from. Made elsewhere (beside the loop), it is
+/// handed to [`Core::answer`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// What to do with nodes.
+    pub actions: NodeActions,
+    /// Which jobs may enter.
+    pub verdicts: Verdicts,
+    /// Who runs where.
+    pub plan: Plan,
+}
+
+/// What the core counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Events taken.
+    pub events: u64,
+    /// Events refused because they contradicted the state (late or repeated messages).
+    pub refused_events: u64,
+    /// Decisions made.
+    pub decisions: u64,
+    /// Plans refused because they contradicted the state that they were made from.
+    pub refused_plans: u64,
+    /// Decisions in which the policy panicked or gave no answer.
+    pub failed_decisions: u64,
+    /// Steps left out because later events had made them impossible.
+    pub stale_steps: u64,
+    /// Stops of running jobs that plans ordered.
+    pub preemptions: u64,
+    /// Placements that plans ordered.
+    pub placements: u64,
+}
+
+/// What became of a decision.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decided {
+    /// The plan (see [`Core::plan`]) was applied.
+    Applied,
+    /// Nothing was applied: the policy erred, and lost its turn.
+    Failed(DecideError),
+}
+
+/// Knows the state, tells when decisions are due, has them made, checks them,
+/// turns them into commands.
+///
+/// The life of a round: [`Core::event`] for all that happened, then
+/// [`Core::decide`] at the moment that [`Core::due`] names, then
+/// [`Core::take_commands`] for the backend.
+pub struct Core {
+    state: State,
+    cadence: Box<dyn Cadence>,
+    collectors: Vec<Box<dyn MetricCollector>>,
+    journal: Option<Box<dyn Journal>>,
+    asking: Vec<JobId>,
+    news: bool,
+    last_decision: Option<Time>,
+    due: Option<Time>,
+    visit_every_round: bool,
+    counters: Counters,
+    decision: Decision,
+    never_fits: bool,
+}
+
+impl Core {
+    /// A core over a state, with decisions due by `cadence`.
+    pub fn new(state: State, cadence: Box<dyn Cadence>) -> Self {
+        Core {
+            state,
+            cadence,
+            collectors: Vec::new(),
+            journal: None,
+            asking: Vec::new(),
+            news: false,
+            last_decision: None,
+            due: None,
+            visit_every_round: false,
+            counters: Counters::default(),
+            decision: Decision::default(),
+            never_fits: true,
+        }
+    }
+
+    /// With someone who sees every event and decision.
+    #[must_use]
+    pub fn with_collector(mut self, collector: Box<dyn MetricCollector>) -> Self {
+        self.collectors.push(collector);
+        self
+    }
+
+    /// With a journal of all that policies read and decided.
+    #[must_use]
+    pub fn with_journal(mut self, journal: Box<dyn Journal>) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
+    /// Makes a decision at every decision moment, whatever the outlook. The
+    /// results are the same; tests hold the two together.
+    #[must_use]
+    pub fn visiting_every_round(mut self, yes: bool) -> Self {
+        self.visit_every_round = yes;
+        self
+    }
+
+    /// Lets jobs wait that ask for more GPUs than the cluster has, for clusters
+    /// that grow. Otherwise they are turned away when they come in.
+    #[must_use]
+    pub fn awaiting_growth(mut self, yes: bool) -> Self {
+        self.never_fits = !yes;
+        self
+    }
+
+    /// The state.
+    #[inline]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The state as policies see it.
+    #[inline]
+    pub fn view(&self) -> View<'_> {
+        View::of(&self.state)
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The last plan, applied or refused.
+    pub fn plan(&self) -> &Plan {
+        &self.decision.plan
+    }
+
+    /// When the last decision was made.
+    pub fn last_decision(&self) -> Option<Time> {
+        self.last_decision
+    }
+
+    /// When decisions are due.
+    pub fn cadence(&self) -> &dyn Cadence {
+        &*self.cadence
+    }
+
+    /// The moment of the next decision, as far as is known; `None` if only an
+    /// event can make one necessary.
+    #[inline]
+    pub fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Takes an event and tells the policy and the collectors.
+    ///
+    /// # Errors
+    /// The event contradicts the state and was refused and counted; the state
+    /// is unchanged.
+    pub fn event(
+        &mut self,
+        at: Time,
+        event: &Event,
+        policy: &mut dyn Decide,
+    ) -> Result<(), EventError> {
+        self.state.next_moment = self.moment_from(at.max(self.state.now));
+        if let Err(e) = self.state.apply(at, event) {
+            self.counters.refused_events += 1;
+            return Err(e);
+        }
+        self.counters.events += 1;
+        if let Some(journal) = &mut self.journal {
+            journal.record(&Entry::Event {
+                at,
+                event: event.clone(),
+            });
+        }
+        if let Event::Submitted { job, .. } = event {
+            self.asking.push(*job);
+        }
+        if self.is_news(event) {
+            self.news = true;
+            let due = self.state.next_moment;
+            self.due = Some(self.due.map_or(due, |d| d.min(due)));
+        }
+        if let Event::Release { job } = event
+            && self
+                .state
+                .job(*job)
+                .is_some_and(|j| j.phase() == Phase::Submitted)
+        {
+            self.asking.push(*job);
+        }
+        self.tell(event, policy);
+        Ok(())
+    }
+
+    /// Has a decision made now and applies it. A policy that panics or errs
+    /// loses its turn; what runs goes on.
+    pub fn decide(&mut self, at: Time, policy: &mut dyn Decide) -> Decided {
+        self.open_decision(at);
+        let view = View::of(&self.state);
+        let mut outlook = Outlook::Stable;
+
+        let mut actions = std::mem::take(&mut self.decision.actions);
+        actions.clear();
+        let managed = guarded(policy, |p| p.manage(view, &mut actions));
+        self.decision.actions = actions;
+        match managed {
+            Ok(o) => outlook = outlook.and(o),
+            Err(e) => return self.lost_turn(e),
+        }
+        self.apply_actions(policy);
+
+        let mut verdicts = std::mem::take(&mut self.decision.verdicts);
+        verdicts.clear();
+        let asking = self.take_asking(&mut verdicts);
+        if !asking.is_empty() || self.state.count(Phase::Deferred) > 0 {
+            let view = View::of(&self.state);
+            match guarded(policy, |p| p.admit(view, &asking, &mut verdicts)) {
+                Ok(o) => outlook = outlook.and(o),
+                Err(e) => {
+                    self.decision.verdicts = verdicts;
+                    self.asking = asking;
+                    return self.lost_turn(e);
+                }
+            }
+        }
+        self.decision.verdicts = verdicts;
+        self.apply_verdicts(&asking, policy);
+        self.asking = asking;
+        self.asking.clear();
+
+        let mut plan = std::mem::take(&mut self.decision.plan);
+        plan.clear();
+        plan.version = self.state.version;
+        let view = View::of(&self.state);
+        let planned = guarded(policy, |p| p.plan(view, &mut plan));
+        self.decision.plan = plan;
+        match planned {
+            Ok(Ok(o)) => outlook = outlook.and(o),
+            Ok(Err(e)) | Err(e) => return self.lost_turn(e),
+        }
+        self.close_decision(outlook, policy)
+    }
+
+    /// Takes a decision that was made elsewhere, from an earlier version of the
+    /// state. What later events made impossible is left out and counted.
+    pub fn answer(
+        &mut self,
+        at: Time,
+        decision: Decision,
+        outlook: Outlook,
+        policy: &mut dyn Decide,
+    ) -> Decided {
+        self.open_decision(at);
+        self.decision = decision;
+        self.apply_actions(policy);
+        let asking = std::mem::take(&mut self.asking);
+        let answered: Vec<JobId> = self.decision.verdicts.iter().map(|(j, _)| *j).collect();
+        self.apply_verdicts(&answered, policy);
+        // Jobs that came in while the decision was made are asked about next time.
+        self.asking = asking
+            .into_iter()
+            .filter(|j| !answered.contains(j))
+            .collect();
+        let decided = self.close_decision(outlook, policy);
+        self.state.forget_gone();
+        decided
+    }
+
+    /// The policy panicked, or gave no answer within the backend's limit: it
+    /// loses its turn, and is asked again at the next decision moment.
+    pub fn policy_failed(&mut self, at: Time, error: DecideError) -> Decided {
+        self.open_decision(at);
+        self.lost_turn(error)
+    }
+
+    /// Commands for the backend since the last call, appended to `into`.
+    #[inline]
+    pub fn take_commands(&mut self, into: &mut Vec<Command>) {
+        self.state.take_commands(into);
+    }
+
+    /// Takes the collectors back.
+    pub fn take_collectors(&mut self) -> Vec<Box<dyn MetricCollector>> {
+        std::mem::take(&mut self.collectors)
+    }
+
+    /// Takes the journal back, to flush it.
+    pub fn take_journal(&mut self) -> Option<Box<dyn Journal>> {
+        self.journal.take()
+    }
+
+    /// The collectors.
+    pub fn collectors(&self) -> &[Box<dyn MetricCollector>] {
+        &self.collectors
+    }
+}
+
+impl Core {
+    /// The first decision moment from `t` on that comes after the last decision.
+    #[inline]
+    fn moment_from(&self, t: Time) -> Time {
+        self.cadence.first_from(t, self.last_decision)
+    }
+
+    /// Whether an event can change a decision. What a decision itself led to,
+    /// and knew, is no news.
+    fn is_news(&self, event: &Event) -> bool {
+        match event {
+            Event::Started { .. } => false,
+            Event::Stopped { job, .. } => {
+                let awaited = self.state.job(*job).is_some_and(|j| j.is_placed());
+                !awaited && self.last_decision != Some(self.state.now)
+            }
+            _ => true,
+        }
+    }
+
+    fn tell(&mut self, event: &Event, policy: &mut dyn Decide) {
+        let view = View::of(&self.state);
+        policy.observe(view, event);
+        for c in &mut self.collectors {
+            c.observe(view, event);
+        }
+        if let Some(job) = event.job()
+            && self
+                .state
+                .job(job)
+                .is_some_and(|j| j.phase() == Phase::Ended)
+        {
+            self.state.retire(job);
+        }
+    }
+
+    fn open_decision(&mut self, at: Time) {
+        self.state.advance(at);
+        self.state.next_moment = at;
+        self.last_decision = Some(at);
+        self.news = false;
+        self.due = None;
+        self.counters.decisions += 1;
+    }
+
+    /// Takes the jobs that ask, and turns away those that could never run.
+    fn take_asking(&mut self, verdicts: &mut Verdicts) -> Vec<JobId> {
+        let mut asking = std::mem::take(&mut self.asking);
+        let state = &self.state;
+        asking.retain(|&id| state.job(id).is_some_and(|j| j.phase() == Phase::Submitted));
+        if self.never_fits {
+            let installed = GpuCount(state.cluster().installed_gpus());
+            asking.retain(|&id| {
+                let Some(job) = state.job(id) else {
+                    return false;
+                };
+                let fits = job.gpus() <= installed;
+                if !fits {
+                    verdicts.reject(id, crate::decision::never_fits(job.gpus(), installed));
+                }
+                fits
+            });
+        }
+        asking
+    }
+
+    fn apply_actions(&mut self, policy: &mut dyn Decide) {
+        let actions = std::mem::take(&mut self.decision.actions);
+        for action in actions.iter() {
+            let event = Event::NodeManaged {
+                action: action.clone(),
+            };
+            self.own_event(&event, policy);
+        }
+        self.decision.actions = actions;
+    }
+
+    fn apply_verdicts(&mut self, asking: &[JobId], policy: &mut dyn Decide) {
+        let verdicts = std::mem::take(&mut self.decision.verdicts);
+        for (job, verdict) in verdicts.iter() {
+            let event = Event::Judged {
+                job: *job,
+                verdict: verdict.clone(),
+            };
+            self.own_event(&event, policy);
+        }
+        for &job in asking {
+            // No answer means not yet.
+            if self
+                .state
+                .job(job)
+                .is_some_and(|j| j.phase() == Phase::Submitted)
+            {
+                let event = Event::Judged {
+                    job,
+                    verdict: Verdict::Defer(Reason::NotYetDecided),
+                };
+                self.own_event(&event, policy);
+            }
+        }
+        self.decision.verdicts = verdicts;
+    }
+
+    /// An event that a decision makes. A verdict about a job that has gone
+    /// meanwhile is stale.
+    fn own_event(&mut self, event: &Event, policy: &mut dyn Decide) {
+        let now = self.state.now;
+        if self.state.apply(now, event).is_err() {
+            self.counters.stale_steps += 1;
+            return;
+        }
+        self.counters.events += 1;
+        if let Some(journal) = &mut self.journal {
+            journal.record(&Entry::Event {
+                at: now,
+                event: event.clone(),
+            });
+        }
+        self.tell(event, policy);
+    }
+
+    fn close_decision(&mut self, outlook: Outlook, policy: &mut dyn Decide) -> Decided {
+        let now = self.state.now;
+        // What this decision changes is touched for the next one.
+        self.state.close_decision();
+        self.state.next_moment = self.moment_from(now);
+        match self.state.apply_plan(&self.decision.plan) {
+            Ok(applied) => self.counters.stale_steps += u64::from(applied.stale),
+            Err(error) => {
+                self.counters.refused_plans += 1;
+                let error = DecideError::Plan {
+                    policy: Name::from(policy.name()),
+                    error,
+                };
+                self.note_failure(&error);
+                self.ask_again();
+                return Decided::Failed(error);
+            }
+        }
+        for action in &self.decision.plan.actions {
+            match action {
+                Action::Stop { .. } => self.counters.preemptions += 1,
+                Action::Place { .. } => self.counters.placements += 1,
+                _ => {}
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.record(&Entry::Decision {
+                at: now,
+                plan: self.decision.plan.clone(),
+            });
+        }
+        let view = View::of(&self.state);
+        for c in &mut self.collectors {
+            c.round(view, &self.decision.plan);
+        }
+        // A plan that changed something may leave room for the next one.
+        let next = if !self.decision.plan.is_empty() || self.visit_every_round {
+            self.cadence.following(now)
+        } else {
+            match outlook {
+                Outlook::NextRound => self.cadence.following(now),
+                Outlook::Until(t) => Some(self.moment_from(t.max(now))),
+                Outlook::Stable => None,
+            }
+        };
+        let timer = match outlook {
+            Outlook::Until(t) => Some(self.moment_from(t.max(now))),
+            _ => None,
+        };
+        self.due = match (next, timer) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Decided::Applied
+    }
+
+    fn lost_turn(&mut self, error: DecideError) -> Decided {
+        self.counters.failed_decisions += 1;
+        self.decision.plan.clear();
+        self.note_failure(&error);
+        self.state.close_decision();
+        self.ask_again();
+        Decided::Failed(error)
+    }
+
+    fn ask_again(&mut self) {
+        let now = self.state.now;
+        self.due = Some(match self.cadence.following(now) {
+            Some(t) => t,
+            // Without rounds, soon enough and not at once.
+            None => now + crate::units::Seconds::new(1.0),
+        });
+    }
+
+    fn note_failure(&mut self, error: &DecideError) {
+        if let Some(journal) = &mut self.journal {
+            journal.record(&Entry::Failed {
+                at: self.state.now,
+                why: error.to_string(),
+            });
+        }
+    }
+}
+
+/// Calls a policy; a panic in it is an answer like any other.
+fn guarded<T>(
+    policy: &mut dyn Decide,
+    call: impl FnOnce(&mut dyn Decide) -> T,
+) -> Result<T, DecideError> {
+    catch_unwind(AssertUnwindSafe(|| call(policy))).map_err(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        DecideError::Panicked {
+            policy: Name::from(policy.name()),
+            message,
+        }
+    })
+}

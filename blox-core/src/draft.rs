@@ -1,0 +1,606 @@
+//! The plan in the making: what a placement policy works on.
+
+use crate::assignment::{Assignment, GpuList};
+use crate::cluster::Node;
+use crate::decision::{Action, Plan};
+use crate::ids::{GpuId, JobId, NodeId};
+use crate::job::Phase;
+use crate::reason::Reason;
+use crate::view::View;
+use fixedbitset::FixedBitSet;
+
+/// A placement policy asked for something impossible: an error in the policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DraftError {
+    /// No such job, or it may not be placed now.
+    #[error("job {0} does not exist or may not be placed now")]
+    NotPlaceable(JobId),
+    /// The job has GPUs already.
+    #[error("job {0} has GPUs already; release it first, or reassign it")]
+    AlreadyPlaced(JobId),
+    /// The job has no GPUs.
+    #[error("job {0} has no GPUs")]
+    NotPlaced(JobId),
+    /// The GPU is not free.
+    #[error("GPU {gpu}, wanted for job {job}, is not free")]
+    NotFree {
+        /// The GPU.
+        gpu: GpuId,
+        /// The job.
+        job: JobId,
+    },
+    /// The two jobs cannot share.
+    #[error("job {job} cannot run beside job {partner}")]
+    CannotShare {
+        /// The job.
+        job: JobId,
+        /// The other.
+        partner: JobId,
+    },
+    /// An assignment without GPUs.
+    #[error("job {0} was assigned no GPU")]
+    NoGpu(JobId),
+}
+
+/// A point to which a draft can be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Savepoint(usize);
+
+/// The plan in the making. It starts as what the plans so far promise; policies
+/// assign and release, and the difference becomes the plan.
+pub struct Draft<'a> {
+    view: View<'a>,
+    m: &'a mut DraftMemory,
+}
+
+/// What a draft needs, kept from decision to decision so that a decision costs
+/// what changed.
+#[derive(Clone, Default)]
+pub(crate) struct DraftMemory {
+    decision: Option<u64>,
+    free: Vec<u64>,
+    /// Nodes by their number of free GPUs.
+    by_count: Vec<FixedBitSet>,
+    with_free: FixedBitSet,
+    free_total: u32,
+    /// Whether this draft has made a pair.
+    paired: bool,
+    changed_nodes: Vec<NodeId>,
+    entries: Vec<Entry>,
+    /// Index into `entries` plus one, by job.
+    entry_of: Vec<u32>,
+    log: Vec<Op>,
+    finishes: Vec<(JobId, Reason)>,
+    waits: Vec<(JobId, Reason)>,
+    otherwise: Reason,
+    placed: Vec<u32>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    job: JobId,
+    original: Option<Assignment>,
+    current: Option<Assignment>,
+    /// Why it was released, if it was: it then stops even if it is placed again.
+    released: Option<Reason>,
+}
+
+#[derive(Clone)]
+enum Op {
+    Assigned(u32),
+    Released {
+        entry: u32,
+        was: Assignment,
+        first: bool,
+    },
+    Spared {
+        entry: u32,
+        why: Option<Reason>,
+    },
+    Reassigned {
+        entry: u32,
+        was: Assignment,
+    },
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn begin(view: View<'a>, m: &'a mut DraftMemory) -> Self {
+        m.sync(view);
+        Draft { view, m }
+    }
+
+    /// What the draft is made from. It does not show what the draft changes.
+    #[inline]
+    pub fn view(&self) -> View<'a> {
+        self.view
+    }
+
+    /// Free GPUs in view.
+    #[inline]
+    pub fn free_gpus(&self) -> u32 {
+        if self.view.virtual_cluster().is_none() {
+            return self.m.free_total;
+        }
+        self.view.nodes().map(|n| self.free_on(n.id())).sum()
+    }
+
+    /// Free GPUs on a node; 0 if it is not in view.
+    #[inline]
+    pub fn free_on(&self, node: NodeId) -> u32 {
+        self.mask(node).count_ones()
+    }
+
+    /// The free GPUs of a node, ascending.
+    pub fn free_gpus_on(&self, node: NodeId) -> impl Iterator<Item = GpuId> + use<> {
+        let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
+        let mut mask = self.mask(node);
+        std::iter::from_fn(move || {
+            (mask != 0).then(|| {
+                let bit = mask.trailing_zeros();
+                mask &= mask - 1;
+                GpuId(first + bit)
+            })
+        })
+    }
+
+    /// Nodes in view with a free GPU, in order of registration.
+    pub fn nodes_with_free(&self) -> impl Iterator<Item = &'a Node> + '_ {
+        let view = self.view;
+        self.m
+            .with_free
+            .ones()
+            .filter_map(move |i| view.node(NodeId(i as u32)))
+    }
+
+    /// Nodes in view with exactly `count` free GPUs, in order of registration.
+    pub fn nodes_with_exactly(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
+        let view = self.view;
+        self.m
+            .by_count
+            .get(count as usize)
+            .into_iter()
+            .flat_map(FixedBitSet::ones)
+            .filter_map(move |i| view.node(NodeId(i as u32)))
+    }
+
+    /// The most free GPUs that any node has, whether in view or not.
+    pub fn most_free(&self) -> u32 {
+        (1..self.m.by_count.len())
+            .rev()
+            .find(|&c| !self.m.by_count[c].is_clear())
+            .unwrap_or(0) as u32
+    }
+
+    /// What a job has in the draft.
+    #[inline]
+    pub fn current(&self, job: JobId) -> Option<&Assignment> {
+        match self.m.entry(job) {
+            Some(e) => self.m.entries[e].current.as_ref(),
+            None => self.view.job(job).and_then(|j| j.assignment()),
+        }
+    }
+
+    /// Whether a job may be given GPUs in this decision: it waits, or is
+    /// placed, or is stopping.
+    #[inline]
+    pub fn may_place(&self, job: JobId) -> bool {
+        self.view.job(job).is_some_and(|j| {
+            matches!(
+                j.phase(),
+                Phase::Waiting | Phase::Starting | Phase::Running | Phase::Stopping
+            )
+        })
+    }
+
+    /// Gives a job GPUs. If the assignment names a partner, the GPUs are that job's.
+    ///
+    /// # Errors
+    /// The job has GPUs already, or a GPU is not free.
+    pub fn assign(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
+        if !self.may_place(job) {
+            return Err(DraftError::NotPlaceable(job));
+        }
+        if self.current(job).is_some() {
+            return Err(DraftError::AlreadyPlaced(job));
+        }
+        self.check(job, &assignment)?;
+        let e = self.touch(job);
+        self.m.paired |= assignment.partner.is_some();
+        self.take(&assignment);
+        self.m.entries[e].current = Some(assignment);
+        self.m.log.push(Op::Assigned(e as u32));
+        Ok(())
+    }
+
+    /// Takes a job's GPUs away: it stops. If it is assigned again in the same
+    /// draft, it stops and starts there.
+    ///
+    /// # Errors
+    /// The job has no GPUs.
+    pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
+        if self.current(job).is_none() {
+            return Err(DraftError::NotPlaced(job));
+        }
+        let e = self.touch(job);
+        let Some(was) = self.m.entries[e].current.take() else {
+            return Err(DraftError::NotPlaced(job));
+        };
+        self.give_back(job, &was);
+        let entry = &mut self.m.entries[e];
+        let first = entry.original.is_some() && entry.released.is_none();
+        if first {
+            entry.released = Some(why);
+        }
+        self.m.log.push(Op::Released {
+            entry: e as u32,
+            was,
+            first,
+        });
+        Ok(())
+    }
+
+    /// Takes a release back: the job goes on as if nothing had been.
+    ///
+    /// # Errors
+    /// The job was not released, or its GPUs are not free any more.
+    pub fn spare(&mut self, job: JobId) -> Result<(), DraftError> {
+        let e = self.m.entry(job).ok_or(DraftError::NotPlaced(job))?;
+        let entry = &self.m.entries[e];
+        if entry.current.is_some() || entry.released.is_none() {
+            return Err(DraftError::AlreadyPlaced(job));
+        }
+        let original = entry.original.clone().ok_or(DraftError::NotPlaced(job))?;
+        self.check_free(job, &original)?;
+        self.take(&original);
+        let entry = &mut self.m.entries[e];
+        entry.current = Some(original);
+        let why = entry.released.take();
+        self.m.log.push(Op::Spared {
+            entry: e as u32,
+            why,
+        });
+        Ok(())
+    }
+
+    /// Changes what a placed job has, in place: whether that needs a restart is
+    /// for the backend to say.
+    ///
+    /// # Errors
+    /// The job has no GPUs, or a new GPU is not free.
+    pub fn reassign(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
+        let Some(was) = self.current(job).cloned() else {
+            return Err(DraftError::NotPlaced(job));
+        };
+        self.give_back(job, &was);
+        if let Err(e) = self.check(job, &assignment) {
+            self.take(&was);
+            return Err(e);
+        }
+        let e = self.touch(job);
+        self.m.paired |= assignment.partner.is_some();
+        self.take(&assignment);
+        self.m.entries[e].current = Some(assignment);
+        self.m.log.push(Op::Reassigned {
+            entry: e as u32,
+            was,
+        });
+        Ok(())
+    }
+
+    /// The job has reached its goal: it ends as complete.
+    pub fn finish(&mut self, job: JobId, why: Reason) {
+        self.m.finishes.push((job, why));
+    }
+
+    /// Says why a job waits.
+    pub fn explain(&mut self, job: JobId, why: Reason) {
+        self.m.waits.push((job, why));
+    }
+
+    /// Says why all other jobs wait.
+    pub fn explain_rest(&mut self, why: Reason) {
+        self.m.otherwise = why;
+    }
+
+    /// A point to come back to.
+    #[inline]
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint(self.m.log.len())
+    }
+
+    /// Takes back everything since the savepoint.
+    pub fn rollback(&mut self, to: Savepoint) {
+        while self.m.log.len() > to.0 {
+            let Some(op) = self.m.log.pop() else { break };
+            match op {
+                Op::Assigned(e) => {
+                    let job = self.m.entries[e as usize].job;
+                    if let Some(a) = self.m.entries[e as usize].current.take() {
+                        self.give_back(job, &a);
+                    }
+                }
+                Op::Released { entry, was, first } => {
+                    self.take(&was);
+                    let e = &mut self.m.entries[entry as usize];
+                    e.current = Some(was);
+                    if first {
+                        e.released = None;
+                    }
+                }
+                Op::Spared { entry, why } => {
+                    let job = self.m.entries[entry as usize].job;
+                    if let Some(a) = self.m.entries[entry as usize].current.take() {
+                        self.give_back(job, &a);
+                    }
+                    self.m.entries[entry as usize].released = why;
+                }
+                Op::Reassigned { entry, was } => {
+                    let job = self.m.entries[entry as usize].job;
+                    if let Some(a) = self.m.entries[entry as usize].current.take() {
+                        self.give_back(job, &a);
+                    }
+                    self.take(&was);
+                    self.m.entries[entry as usize].current = Some(was);
+                }
+            }
+        }
+    }
+
+    /// `count` free GPUs of a node, lowest first; `None` if it has fewer.
+    pub fn take_from(&self, node: NodeId, count: u32) -> Option<GpuList> {
+        (self.free_on(node) >= count)
+            .then(|| self.free_gpus_on(node).take(count as usize).collect())
+    }
+
+    /// Adds the difference to what is to the plan.
+    pub(crate) fn finish_into(self, plan: &mut Plan) {
+        let m = self.m;
+        for op in &m.log {
+            if let Op::Released {
+                entry, first: true, ..
+            } = op
+            {
+                let e = &m.entries[*entry as usize];
+                if let Some(why) = &e.released {
+                    plan.actions.push(Action::Stop {
+                        job: e.job,
+                        why: why.clone(),
+                    });
+                }
+            }
+        }
+        // A job is placed where it was assigned last.
+        m.placed.clear();
+        for op in m.log.iter().rev() {
+            let (Op::Assigned(e) | Op::Reassigned { entry: e, .. }) = op else {
+                continue;
+            };
+            let entry = &mut m.entries[*e as usize];
+            if entry.current.is_none()
+                || (entry.released.is_none() && entry.current == entry.original)
+            {
+                continue;
+            }
+            // The first seen from the end counts.
+            let at = &mut m.entry_of[entry.job.index()];
+            if *at != u32::MAX {
+                *at = u32::MAX;
+                m.placed.push(*e);
+            }
+        }
+        for &e in m.placed.iter().rev() {
+            let entry = &mut m.entries[e as usize];
+            if let Some(assignment) = entry.current.take() {
+                plan.actions.push(Action::Place {
+                    job: entry.job,
+                    assignment,
+                });
+            }
+        }
+        for (job, why) in m.finishes.drain(..) {
+            plan.actions.push(Action::Finish { job, why });
+        }
+        plan.waits.append(&mut m.waits);
+        plan.otherwise = std::mem::replace(&mut m.otherwise, Reason::NotChosen);
+        for e in m.entries.drain(..) {
+            m.entry_of[e.job.index()] = 0;
+        }
+        m.log.clear();
+    }
+
+    #[inline]
+    fn mask(&self, node: NodeId) -> u64 {
+        match self.view.virtual_cluster() {
+            None => self.m.free.get(node.index()).copied().unwrap_or(0),
+            Some(_) => self
+                .view
+                .node(node)
+                .and_then(|_| self.m.free.get(node.index()).copied())
+                .unwrap_or(0),
+        }
+    }
+
+    fn check(&self, job: JobId, a: &Assignment) -> Result<(), DraftError> {
+        if a.gpus.is_empty() {
+            return Err(DraftError::NoGpu(job));
+        }
+        if let Some(partner) = a.partner {
+            let cannot = DraftError::CannotShare { job, partner };
+            let Some(theirs) = self.current(partner) else {
+                return Err(cannot);
+            };
+            if partner == job || !theirs.same_gpus(a) || theirs.partner.is_some_and(|p| p != job) {
+                return Err(cannot);
+            }
+            // A third job beside the partner is as impossible as on any taken GPU.
+            let third = self.m.paired
+                && self.m.entries.iter().any(|e| {
+                    e.job != job
+                        && e.current
+                            .as_ref()
+                            .is_some_and(|c| c.partner == Some(partner))
+                });
+            return if third { Err(cannot) } else { Ok(()) };
+        }
+        self.check_free(job, a)
+    }
+
+    fn check_free(&self, job: JobId, a: &Assignment) -> Result<(), DraftError> {
+        for (i, &gpu) in a.gpus.iter().enumerate() {
+            let node = self
+                .view
+                .cluster()
+                .node_of(gpu)
+                .and_then(|n| self.view.cluster().node(n));
+            let free = node.is_some_and(|n| self.mask(n.id()) >> (gpu.0 - n.first_gpu) & 1 == 1);
+            if !free || a.gpus[..i].contains(&gpu) {
+                return Err(DraftError::NotFree { gpu, job });
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, job: JobId) -> usize {
+        if let Some(e) = self.m.entry(job) {
+            return e;
+        }
+        let original = self.view.job(job).and_then(|j| j.assignment()).cloned();
+        let e = self.m.entries.len();
+        self.m.entries.push(Entry {
+            job,
+            current: original.clone(),
+            original,
+            released: None,
+        });
+        if self.m.entry_of.len() <= job.index() {
+            let room = (job.index() + 1).next_power_of_two();
+            self.m.entry_of.resize(room, 0);
+        }
+        self.m.entry_of[job.index()] = e as u32 + 1;
+        e
+    }
+
+    fn take(&mut self, a: &Assignment) {
+        for &gpu in &a.gpus {
+            self.set_free(gpu, false);
+        }
+    }
+
+    /// Frees the GPUs of an assignment that nobody else has in the draft.
+    fn give_back(&mut self, job: JobId, a: &Assignment) {
+        let sharer = a.partner.or_else(|| {
+            // The partner may be the one that names this job.
+            a.gpus
+                .first()
+                .and_then(|g| self.view.cluster().promised_to(*g).find(|o| *o != job))
+                .or_else(|| {
+                    self.m
+                        .entries
+                        .iter()
+                        .filter(|_| self.m.paired)
+                        .find(|e| e.current.as_ref().is_some_and(|c| c.partner == Some(job)))
+                        .map(|e| e.job)
+                })
+        });
+        let theirs: Option<GpuList> = sharer
+            .filter(|p| *p != job)
+            .and_then(|p| self.current(p))
+            .map(|c| c.gpus.clone());
+        for &gpu in &a.gpus {
+            if theirs.as_ref().is_some_and(|t| t.contains(&gpu)) {
+                continue;
+            }
+            self.set_free(gpu, true);
+        }
+    }
+
+    #[inline]
+    fn set_free(&mut self, gpu: GpuId, free: bool) {
+        let cluster = self.view.cluster();
+        let Some(node) = cluster.node_of(gpu).and_then(|n| cluster.node(n)) else {
+            return;
+        };
+        let bit = 1u64 << (gpu.0 - node.first_gpu);
+        let old = self.m.free[node.id().index()];
+        // A node that takes nothing new does not get its GPUs back.
+        let new = if !free {
+            old & !bit
+        } else if node.is_usable() && node.failed & bit == 0 {
+            old | bit
+        } else {
+            old
+        };
+        self.m.set(node.id(), new);
+        self.m.changed_nodes.push(node.id());
+    }
+}
+
+impl DraftMemory {
+    #[inline]
+    fn entry(&self, job: JobId) -> Option<usize> {
+        match self.entry_of.get(job.index()) {
+            Some(&e) if e != 0 => Some(e as usize - 1),
+            _ => None,
+        }
+    }
+
+    fn sync(&mut self, view: View<'_>) {
+        let cluster = view.cluster();
+        let next = self.decision.is_some_and(|d| d + 1 == view.decision());
+        if next && self.free.len() == cluster.nodes().len() {
+            for id in std::mem::take(&mut self.changed_nodes) {
+                self.refresh(view, id);
+            }
+            for &id in cluster.dirty() {
+                self.refresh(view, id);
+            }
+        } else {
+            self.rebuild(view);
+        }
+        self.decision = Some(view.decision());
+        // A draft that was given up (its policy panicked) leaves these behind.
+        for e in self.entries.drain(..) {
+            self.entry_of[e.job.index()] = 0;
+        }
+        self.log.clear();
+        self.paired = false;
+        self.finishes.clear();
+        self.waits.clear();
+        self.otherwise = Reason::NotChosen;
+    }
+
+    fn refresh(&mut self, view: View<'_>, id: NodeId) {
+        if let Some(node) = view.cluster().node(id) {
+            self.set(id, node.free);
+        }
+    }
+
+    fn rebuild(&mut self, view: View<'_>) {
+        let nodes = view.cluster().nodes();
+        let most = nodes.iter().map(Node::gpu_count).max().unwrap_or(0) as usize;
+        self.free = nodes.iter().map(|n| n.free).collect();
+        self.by_count = vec![FixedBitSet::with_capacity(nodes.len()); most + 1];
+        self.with_free = FixedBitSet::with_capacity(nodes.len());
+        self.free_total = 0;
+        self.changed_nodes.clear();
+        for (i, n) in nodes.iter().enumerate() {
+            self.with_free.set(i, n.free != 0);
+            self.by_count[n.free.count_ones() as usize].insert(i);
+            self.free_total += n.free.count_ones();
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, id: NodeId, new: u64) {
+        let i = id.index();
+        let old = std::mem::replace(&mut self.free[i], new);
+        let (a, b) = (old.count_ones(), new.count_ones());
+        if a != b {
+            self.by_count[a as usize].set(i, false);
+            self.by_count[b as usize].insert(i);
+            self.with_free.set(i, b != 0);
+            self.free_total = self.free_total + b - a;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The loop that simulator and daemon share.
+
+use crate::core::{Core, Decided, Decision};
+use crate::decision::{Command, Outlook};
+use crate::event::Event;
+use crate::pipeline::{Decide, DecideError};
+use crate::state::EventError;
+use crate::units::Time;
+use crate::view::View;
+
+/// What a backend has to say next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Something happened.
+    Event(Time, Event),
+    /// The moment that was asked for has come, and all events up to it were told.
+    Due(Time),
+    /// A decision that was made beside the loop is there.
+    Answer(Time, Decision, Outlook),
+    /// The policy panicked, or gave no answer within the backend's limit.
+    PolicyFailed(Time, DecideError),
+    /// There will be nothing more.
+    End,
+}
+
+/// A cluster, simulated or real: events in, commands out.
+///
+/// The functions are `async` for the daemon's sake; a simulator is always ready.
+#[allow(
+    async_fn_in_trait,
+    reason = "used generically, never as a trait object"
+)]
+pub trait Backend {
+    /// Why it cannot go on.
+    type Error;
+
+    /// Waits for what comes first: an event, an answer, or the moment `due`.
+    /// Events at `due` itself come before it.
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Self::Error>;
+
+    /// Carries commands out. What becomes of them comes back as events.
+    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
+
+    /// A decision is due. `true` if the policy may be called here and now (a
+    /// simulator); `false` if the backend has handed the question to a policy
+    /// that runs beside the loop, and will bring the answer.
+    async fn ask(&mut self, at: Time, view: View<'_>) -> Result<bool, Self::Error> {
+        let _ = (at, view);
+        Ok(true)
+    }
+
+    /// An event contradicted the state and was dropped. An error ends the loop.
+    fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), Self::Error>;
+
+    /// The policy lost its turn. An error ends the loop.
+    fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), Self::Error>;
+}
+
+/// Runs a scheduler on a backend until the backend ends.
+///
+/// # Errors
+/// What the backend says.
+pub async fn drive<B: Backend>(
+    core: &mut Core,
+    policy: &mut dyn Decide,
+    backend: &mut B,
+) -> Result<(), B::Error> {
+    let mut commands = Vec::new();
+    loop {
+        let decided = match backend.next(core.due(), core.view()).await? {
+            Input::Event(at, event) => {
+                if let Err(error) = core.event(at, &event, policy) {
+                    backend.refused(at, &event, error)?;
+                }
+                None
+            }
+            Input::Due(at) => {
+                if backend.ask(at, core.view()).await? {
+                    Some((at, core.decide(at, policy)))
+                } else {
+                    None
+                }
+            }
+            Input::Answer(at, decision, outlook) => {
+                Some((at, core.answer(at, decision, outlook, policy)))
+            }
+            Input::PolicyFailed(at, error) => Some((at, core.policy_failed(at, error))),
+            Input::End => return Ok(()),
+        };
+        if let Some((at, Decided::Failed(error))) = decided {
+            backend.lost_turn(at, error)?;
+        }
+        core.take_commands(&mut commands);
+        if !commands.is_empty() {
+            backend.carry_out(core.view(), &commands).await?;
+            commands.clear();
+        }
+    }
+}
+
+/// Runs a future that never waits, such as [`drive`] over a simulator, to its
+/// end on this thread.
+///
+/// A future that does wait is polled again at once: correct, but busy.
+pub fn run_ready<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,47 @@
+//! What a policy believes about how long jobs run.
+
+use crate::job::JobRef;
+use crate::policy::Part;
+use crate::units::Seconds;
+
+/// A belief about durations. SJF, SRTF and their kin share it.
+pub trait Estimator: Part {
+    /// How long the whole job runs on the GPUs that it asked for; `None` if
+    /// nothing is known.
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds>;
+
+    /// How much of that is left; never negative.
+    fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        self.duration(job)
+            .map(|d| (d - job.attained_time()).max(Seconds::ZERO))
+    }
+}
+crate::dyn_part!(Estimator);
+
+/// Knows the truth.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Oracle;
+
+impl Part for Oracle {}
+
+impl Estimator for Oracle {
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        Some(job.spec().duration())
+    }
+
+    fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        Some(Seconds::new(job.work_left() / job.spec().work.rate))
+    }
+}
+
+/// Believes what users say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UserEstimate;
+
+impl Part for UserEstimate {}
+
+impl Estimator for UserEstimate {
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        job.spec().extras().user_estimate
+    }
+}

@@ -1,0 +1,110 @@
+//! What is believed about speed: plain mathematics that policies and
+//! simulators share.
+
+use crate::assignment::BatchConfig;
+use crate::ids::Name;
+use crate::job::spec::JobSpec;
+use crate::units::GpuCount;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One way of running a job, as far as its speed depends on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting<'a> {
+    /// GPUs.
+    pub gpus: GpuCount,
+    /// Nodes that they lie on.
+    pub nodes: u32,
+    /// Their type; `None` where there is one kind.
+    pub gpu_type: Option<&'a Name>,
+    /// The batch, if somebody chose it.
+    pub config: Option<BatchConfig>,
+    /// The job on the same GPUs.
+    pub partner: Option<&'a JobSpec>,
+}
+
+impl Setting<'_> {
+    /// So many GPUs on one node.
+    pub fn gpus(gpus: GpuCount) -> Self {
+        Setting {
+            gpus,
+            nodes: 1,
+            gpu_type: None,
+            config: None,
+            partner: None,
+        }
+    }
+}
+
+/// A belief about speed.
+pub trait Profile: Send + Sync {
+    /// Iterations a second; `None` where nothing is known.
+    fn throughput(&self, job: &JobSpec, setting: &Setting<'_>) -> Option<f64>;
+}
+
+/// Every job runs at its own rate on the GPUs that it asked for, in proportion
+/// on fewer or more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linear;
+
+impl Profile for Linear {
+    fn throughput(&self, job: &JobSpec, setting: &Setting<'_>) -> Option<f64> {
+        let asked = f64::from(job.gpus.get());
+        Some(job.work.rate * f64::from(setting.gpus.get()) / asked)
+    }
+}
+
+/// Measured throughputs by model, GPU type and GPU count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThroughputTable {
+    /// Iterations a second: model, then GPU type (`""` for any), then GPU count.
+    pub rates: BTreeMap<Name, BTreeMap<Name, BTreeMap<u32, f64>>>,
+}
+
+impl ThroughputTable {
+    /// Notes a measurement.
+    pub fn set(&mut self, model: &str, gpu_type: &str, gpus: GpuCount, rate: f64) {
+        self.rates
+            .entry(Name::from(model))
+            .or_default()
+            .entry(Name::from(gpu_type))
+            .or_default()
+            .insert(gpus.get(), rate);
+    }
+}
+
+impl Profile for ThroughputTable {
+    fn throughput(&self, job: &JobSpec, setting: &Setting<'_>) -> Option<f64> {
+        let by_type = self.rates.get(job.extras().model.as_ref()?)?;
+        let by_count = setting
+            .gpu_type
+            .and_then(|t| by_type.get(t))
+            .or_else(|| by_type.get(""))?;
+        by_count.get(&setting.gpus.get()).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::spec::Extras;
+    use crate::units::{Seconds, Time};
+
+    #[test]
+    fn a_table_answers_what_was_measured_and_nothing_else() {
+        let mut table = ThroughputTable::default();
+        table.set("bert", "", GpuCount(2), 3.5);
+        table.set("bert", "a100", GpuCount(2), 9.0);
+        let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(1.0)).with_extras(Extras {
+            model: Some("bert".into()),
+            ..Extras::default()
+        });
+        let a100 = Name::from("a100");
+        let mut setting = Setting::gpus(GpuCount(2));
+        assert_eq!(table.throughput(&job, &setting), Some(3.5));
+        setting.gpu_type = Some(&a100);
+        assert_eq!(table.throughput(&job, &setting), Some(9.0));
+        setting.gpus = GpuCount(4);
+        assert_eq!(table.throughput(&job, &setting), None);
+    }
+}

@@ -1,0 +1,372 @@
+//! From six parts to one scheduler.
+
+use crate::cadence::{Cadence, Rounds};
+use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
+use crate::draft::{Draft, DraftError, DraftMemory};
+use crate::event::Event;
+use crate::ids::{JobId, Name};
+use crate::policy::{
+    AcceptAll, AdmissionPolicy, ClusterManager, Part, PlacementPolicy, RestoreError,
+    SchedulingPolicy, StaticCluster,
+};
+use crate::reason::Reason;
+use crate::request::{Requests, Unlisted};
+use crate::units::Seconds;
+use crate::view::View;
+use serde_json::{Value, json};
+
+/// A decision that went wrong inside the policy.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecideError {
+    /// A placement policy misused its draft.
+    #[error("policy `{policy}`: {error}")]
+    Draft {
+        /// The policy.
+        policy: Name,
+        /// What it did.
+        error: DraftError,
+    },
+    /// The plan contradicts the state that it was made from.
+    #[error("policy `{policy}`: {error}")]
+    Plan {
+        /// The policy.
+        policy: Name,
+        /// The contradiction.
+        error: PlanError,
+    },
+    /// The policy panicked.
+    #[error("policy `{policy}` panicked: {message}")]
+    Panicked {
+        /// The policy.
+        policy: Name,
+        /// What it said.
+        message: String,
+    },
+    /// The policy gave no answer within its limit.
+    #[error("policy `{policy}` gave no answer within {limit} s")]
+    TimedOut {
+        /// The policy.
+        policy: Name,
+        /// The limit that the backend keeps.
+        limit: Seconds,
+    },
+}
+
+/// A whole scheduler as one thing: what the loop calls. A decorator or a
+/// synthesizer that swaps whole pipelines implements it; everybody else builds
+/// a [`Pipeline`].
+pub trait Decide: Part {
+    /// Its name in messages.
+    fn name(&self) -> &str;
+
+    /// What to do with nodes.
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook;
+
+    /// Which jobs may enter.
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook;
+
+    /// Who runs where.
+    ///
+    /// # Errors
+    /// A part misused what it was given.
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError>;
+}
+crate::dyn_part!(Decide);
+
+/// Builds a [`Pipeline`]: only scheduling and placement have to be named.
+///
+/// ```
+/// use blox_core::{order::SortKey, policy::by_key, testing::FirstFit, Composition};
+/// let fifo = Composition::new("fifo")
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .placement(FirstFit)
+///     .build();
+/// # let _ = fifo;
+/// ```
+pub struct Composition {
+    name: Name,
+    cluster: Box<dyn ClusterManager>,
+    admission: Box<dyn AdmissionPolicy>,
+    cadence: Option<Box<dyn Cadence>>,
+}
+
+/// A composition that has its scheduling policy.
+pub struct Scheduled {
+    base: Composition,
+    scheduling: Box<dyn SchedulingPolicy>,
+}
+
+/// A composition that has all that it needs.
+pub struct Placed {
+    base: Scheduled,
+    placement: Box<dyn PlacementPolicy>,
+}
+
+impl Composition {
+    /// A scheduler of this name: everything is admitted, the cluster is as its
+    /// nodes make it, decisions fall in rounds of 300 s.
+    pub fn new(name: impl Into<Name>) -> Self {
+        Composition {
+            name: name.into(),
+            cluster: Box::new(StaticCluster),
+            admission: Box::new(AcceptAll),
+            cadence: None,
+        }
+    }
+
+    /// With a cluster manager.
+    #[must_use]
+    pub fn cluster(mut self, manager: impl ClusterManager + 'static) -> Self {
+        self.cluster = Box::new(manager);
+        self
+    }
+
+    /// With an admission policy.
+    #[must_use]
+    pub fn admission(mut self, policy: impl AdmissionPolicy + 'static) -> Self {
+        self.admission = Box::new(policy);
+        self
+    }
+
+    /// With decision moments of its own.
+    #[must_use]
+    pub fn cadence(mut self, cadence: impl Cadence + 'static) -> Self {
+        self.cadence = Some(Box::new(cadence));
+        self
+    }
+
+    /// With a scheduling policy.
+    pub fn scheduling(self, policy: impl SchedulingPolicy + 'static) -> Scheduled {
+        Scheduled {
+            base: self,
+            scheduling: Box::new(policy),
+        }
+    }
+}
+
+impl Scheduled {
+    /// With a placement policy.
+    pub fn placement(self, policy: impl PlacementPolicy + 'static) -> Placed {
+        Placed {
+            base: self,
+            placement: Box::new(policy),
+        }
+    }
+}
+
+impl Placed {
+    /// The scheduler.
+    pub fn build(self) -> Pipeline {
+        let Composition {
+            name,
+            cluster,
+            admission,
+            cadence,
+        } = self.base.base;
+        Pipeline {
+            name,
+            cluster,
+            admission,
+            scheduling: self.base.scheduling,
+            placement: self.placement,
+            cadence: cadence.unwrap_or_else(default_cadence),
+            requests: Requests::default(),
+            draft: DraftMemory::default(),
+        }
+    }
+}
+
+fn default_cadence() -> Box<dyn Cadence> {
+    match Rounds::every(Seconds::new(300.0)) {
+        Some(rounds) => Box::new(rounds),
+        None => Box::new(crate::cadence::OnEvent::default()),
+    }
+}
+
+/// The four deciding parts of a scheduler in their order: cluster manager,
+/// admission, scheduling, placement.
+#[derive(Clone)]
+pub struct Pipeline {
+    name: Name,
+    cluster: Box<dyn ClusterManager>,
+    admission: Box<dyn AdmissionPolicy>,
+    scheduling: Box<dyn SchedulingPolicy>,
+    placement: Box<dyn PlacementPolicy>,
+    cadence: Box<dyn Cadence>,
+    requests: Requests,
+    draft: DraftMemory,
+}
+
+impl Pipeline {
+    /// From boxed parts, as a registry makes them.
+    pub fn from_parts(
+        name: impl Into<Name>,
+        cluster: Box<dyn ClusterManager>,
+        admission: Box<dyn AdmissionPolicy>,
+        scheduling: Box<dyn SchedulingPolicy>,
+        placement: Box<dyn PlacementPolicy>,
+        cadence: Box<dyn Cadence>,
+    ) -> Self {
+        Pipeline {
+            name: name.into(),
+            cluster,
+            admission,
+            scheduling,
+            placement,
+            cadence,
+            requests: Requests::default(),
+            draft: DraftMemory::default(),
+        }
+    }
+
+    /// When its decisions are due.
+    pub fn cadence(&self) -> &dyn Cadence {
+        &*self.cadence
+    }
+
+    /// The same scheduler with other decision moments.
+    #[must_use]
+    pub fn with_cadence(mut self, cadence: impl Cadence + 'static) -> Self {
+        self.cadence = Box::new(cadence);
+        self
+    }
+
+    /// The same scheduler with another admission policy.
+    #[must_use]
+    pub fn with_admission(mut self, policy: Box<dyn AdmissionPolicy>) -> Self {
+        self.admission = policy;
+        self
+    }
+
+    /// The same scheduler with another cluster manager.
+    #[must_use]
+    pub fn with_cluster(mut self, manager: Box<dyn ClusterManager>) -> Self {
+        self.cluster = manager;
+        self
+    }
+
+    /// The same scheduler with another placement policy.
+    #[must_use]
+    pub fn with_placement(mut self, policy: Box<dyn PlacementPolicy>) -> Self {
+        self.placement = policy;
+        self
+    }
+
+    /// The same scheduler under another name.
+    #[must_use]
+    pub fn renamed(mut self, name: impl Into<Name>) -> Self {
+        self.name = name.into();
+        self
+    }
+}
+
+impl Part for Pipeline {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.cluster.observe(view, event);
+        self.admission.observe(view, event);
+        self.scheduling.observe(view, event);
+        self.placement.observe(view, event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        let parts = [
+            ("cluster", self.cluster.save()),
+            ("admission", self.admission.save()),
+            ("scheduling", self.scheduling.save()),
+            ("placement", self.placement.save()),
+        ];
+        let memory: serde_json::Map<String, Value> = parts
+            .into_iter()
+            .filter_map(|(name, memory)| memory.map(|m| (name.to_owned(), m)))
+            .collect();
+        (!memory.is_empty()).then(|| json!(memory))
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let Value::Object(memory) = memory else {
+            return Err(RestoreError::new("expected one entry a part"));
+        };
+        for (name, memory) in memory {
+            match name.as_str() {
+                "cluster" => self.cluster.restore(memory)?,
+                "admission" => self.admission.restore(memory)?,
+                "scheduling" => self.scheduling.restore(memory)?,
+                "placement" => self.placement.restore(memory)?,
+                other => return Err(RestoreError::new(format!("no part is called `{other}`"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Decide for Pipeline {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        match self.scheduling.cluster() {
+            Some(manager) => manager.manage(view, out),
+            None => self.cluster.manage(view, out),
+        }
+    }
+
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        match self.scheduling.admission() {
+            Some(policy) => policy.admit(view, asking, out),
+            None => self.admission.admit(view, asking, out),
+        }
+    }
+
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+        self.requests.begin();
+        let outlook = self.scheduling.schedule(view, &mut self.requests);
+        for &job in self.requests.promotions() {
+            out.actions.push(Action::Promote { job });
+        }
+        let mut draft = Draft::begin(view, &mut self.draft);
+        for (job, why) in self.requests.finishes() {
+            draft.finish(*job, why.clone());
+        }
+        let result = place(&mut self.requests, &mut *self.placement, view, &mut draft);
+        self.requests.end_walk();
+        draft.finish_into(out);
+        match result {
+            Ok(()) => Ok(outlook),
+            Err(error) => Err(DecideError::Draft {
+                policy: self.name.clone(),
+                error,
+            }),
+        }
+    }
+}
+
+impl Pipeline {
+    /// Whether the placement rule could ever place a job on the empty cluster.
+    ///
+    /// # Errors
+    /// The reason if it could not.
+    pub fn can_ever_place(
+        &self,
+        view: View<'_>,
+        job: &crate::job::JobRef<'_>,
+    ) -> Result<(), Reason> {
+        self.placement.can_ever_place(view, job)
+    }
+}
+
+fn place(
+    requests: &mut Requests,
+    placement: &mut dyn PlacementPolicy,
+    view: View<'_>,
+    draft: &mut Draft<'_>,
+) -> Result<(), DraftError> {
+    if requests.unlisted() == Unlisted::Preempt {
+        for job in requests.unlisted_jobs(view) {
+            draft.release(job, Reason::Unlisted)?;
+        }
+    }
+    requests.start_walk();
+    placement.place(requests, draft)
+}

@@ -1,0 +1,277 @@
+//! The six traits that a scheduler is composed of.
+//!
+//! A policy reads a [`View`] and answers. It is synchronous and deterministic,
+//! does no input or output, takes time from the view and randomness from a
+//! generator of its own that it was given a seed for. It can be cloned (to look
+//! ahead), saved and restored (a daemon that starts again).
+
+use crate::decision::{NodeActions, Outlook, Plan, Verdicts};
+use crate::draft::{Draft, DraftError};
+use crate::event::Event;
+use crate::ids::JobId;
+use crate::job::JobRef;
+use crate::order::SortKey;
+use crate::reason::Reason;
+use crate::request::Requests;
+use crate::view::View;
+use async_trait::async_trait;
+use dyn_clone::DynClone;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Makes boxes of a part's trait cloneable.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! dyn_part {
+    ($name:ident) => {
+        ::dyn_clone::clone_trait_object!($name);
+    };
+}
+
+/// What every part of a scheduler can do: be told what happened, be cloned, saved and restored.
+///
+/// A part whose memory follows from the view (a kept order, a cache) saves
+/// nothing and builds it anew; a part that remembers more must save it.
+pub trait Part: Send + DynClone {
+    /// Something happened; the view already shows it.
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        let _ = (view, event);
+    }
+
+    /// What it remembers beyond the view; `None` if nothing.
+    fn save(&self) -> Option<Value> {
+        None
+    }
+
+    /// Takes back what [`Part::save`] gave.
+    ///
+    /// # Errors
+    /// The memory is not one of this part's.
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        Err(RestoreError::new(format!(
+            "this part remembers nothing, found {memory}"
+        )))
+    }
+}
+
+/// A memory that a part cannot take back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot restore: {why}")]
+pub struct RestoreError {
+    why: String,
+}
+
+impl RestoreError {
+    /// With what is wrong.
+    pub fn new(why: impl Into<String>) -> Self {
+        RestoreError { why: why.into() }
+    }
+}
+
+impl From<serde_json::Error> for RestoreError {
+    fn from(e: serde_json::Error) -> Self {
+        RestoreError::new(e.to_string())
+    }
+}
+
+/// Which jobs may enter (Blox's admission policy).
+pub trait AdmissionPolicy: Part {
+    /// Answers about the jobs in `asking`, which came in since the last
+    /// decision, in order of submission. It may also answer about any job of
+    /// [`View::deferred`]. A job of `asking` without an answer is deferred.
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook;
+}
+dyn_part!(AdmissionPolicy);
+
+/// Which nodes may be used (Blox's cluster management policy).
+pub trait ClusterManager: Part {
+    /// Called at every decision, before admission.
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook;
+}
+dyn_part!(ClusterManager);
+
+/// Which jobs should run, in what order, with how much (Blox's scheduling policy).
+pub trait SchedulingPolicy: Part {
+    /// Names the jobs that should run, most important first.
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook;
+
+    /// The admission policy that shares this policy's plans, if it has one.
+    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
+        None
+    }
+
+    /// The cluster manager that shares this policy's plans, if it has one.
+    fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
+        None
+    }
+}
+dyn_part!(SchedulingPolicy);
+
+/// Which GPUs each job gets (Blox's placement policy).
+pub trait PlacementPolicy: Part {
+    /// Fills the draft.
+    ///
+    /// # Errors
+    /// The policy asked the draft for something impossible: its own error.
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError>;
+
+    /// Whether this rule could place the job on the empty cluster in view; the
+    /// reason if not. Jobs that it could not are turned away when they come in,
+    /// instead of waiting for ever.
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let possible = view.usable_gpus();
+        if job.gpus() <= possible {
+            Ok(())
+        } else {
+            Err(crate::decision::never_fits(job.gpus(), possible))
+        }
+    }
+}
+dyn_part!(PlacementPolicy);
+
+/// Sees every event and decision (Blox's metrics collection). A collector can
+/// be taken back out of the core as [`std::any::Any`].
+pub trait MetricCollector: Part + std::any::Any {
+    /// A decision was made; `plan` is what came of it.
+    fn round(&mut self, view: View<'_>, plan: &Plan);
+}
+dyn_part!(MetricCollector);
+
+/// Carries commands out: what a backend implements (Blox's launch and preemption).
+#[async_trait]
+pub trait Launcher: Send {
+    /// Why it could not.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Carries commands out, in order. What becomes of them is reported by events.
+    async fn carry_out(
+        &mut self,
+        view: View<'_>,
+        commands: &[crate::decision::Command],
+    ) -> Result<(), Self::Error>;
+}
+
+/// Admission that takes everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AcceptAll;
+
+impl Part for AcceptAll {}
+
+impl AdmissionPolicy for AcceptAll {
+    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        for &job in asking {
+            out.accept(job);
+        }
+        Outlook::Stable
+    }
+}
+
+/// A cluster that its nodes alone decide about: they join, are lost and leave by events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StaticCluster;
+
+impl Part for StaticCluster {}
+
+impl ClusterManager for StaticCluster {
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
+        Outlook::Stable
+    }
+}
+
+/// The key of a job in an order.
+pub type KeyFn = Arc<dyn Fn(&JobRef<'_>) -> SortKey + Send + Sync>;
+
+/// Orders all jobs by a key; see [`by_key`].
+#[derive(Clone)]
+pub struct ByKey {
+    key: KeyFn,
+    preemptive: bool,
+    outlook: Outlook,
+}
+
+/// A scheduling policy from a sort key: jobs run in ascending order of it.
+///
+/// A key may change while a job runs, and with events; it must not change while
+/// a job just waits. Waiting jobs are then kept in order from decision to
+/// decision, and a decision costs what changed.
+///
+/// ```
+/// use blox_core::{order::SortKey, policy::by_key};
+/// let smallest_first = by_key(|job| SortKey::by(f64::from(job.gpus().get())));
+/// # let _ = smallest_first;
+/// ```
+pub fn by_key(key: impl Fn(&JobRef<'_>) -> SortKey + Send + Sync + 'static) -> ByKey {
+    ByKey {
+        key: Arc::new(key),
+        preemptive: false,
+        outlook: Outlook::NextRound,
+    }
+}
+
+impl ByKey {
+    /// A running job may be stopped for one that comes before it.
+    #[must_use]
+    pub fn preemptive(mut self) -> Self {
+        self.preemptive = true;
+        self
+    }
+
+    /// Promises that running jobs never fall behind waiting ones as time goes
+    /// by: keys do not grow while a job runs. Rounds without events can then
+    /// be skipped.
+    #[must_use]
+    pub fn stable(mut self) -> Self {
+        self.outlook = Outlook::Stable;
+        self
+    }
+}
+
+impl Part for ByKey {}
+
+impl SchedulingPolicy for ByKey {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        out.keep(view, &self.key);
+        if self.preemptive {
+            out.allow_preemption();
+        }
+        if view.waiting_count() == 0 {
+            Outlook::Stable
+        } else {
+            self.outlook
+        }
+    }
+}
+
+/// A scheduling policy from a function; see [`scheduling_fn`].
+#[derive(Clone)]
+pub struct SchedulingFn<F>(F);
+
+/// A scheduling policy from a closure that lists requests.
+///
+/// ```
+/// use blox_core::{policy::scheduling_fn, Outlook, Request};
+/// let everybody = scheduling_fn(|view, out| {
+///     for job in view.active() {
+///         out.push(Request::gang(&job));
+///     }
+///     Outlook::NextRound
+/// });
+/// # let _ = everybody;
+/// ```
+pub fn scheduling_fn<F>(f: F) -> SchedulingFn<F>
+where
+    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send,
+{
+    SchedulingFn(f)
+}
+
+impl<F: Clone + Send> Part for SchedulingFn<F> {}
+
+impl<F> SchedulingPolicy for SchedulingFn<F>
+where
+    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send,
+{
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        (self.0)(view, out)
+    }
+}

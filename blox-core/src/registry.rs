@@ -1,0 +1,427 @@
+//! Parts and schedulers by name, for command lines and configuration files.
+//! Open: whoever depends on the crate adds their own.
+
+use crate::pipeline::Pipeline;
+use crate::policy::{AdmissionPolicy, ClusterManager, PlacementPolicy, SchedulingPolicy};
+use crate::units::Seconds;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a name or parameter was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// No such name.
+    #[error("unknown {kind} `{name}`; known: {known}")]
+    UnknownName {
+        /// Scheduler, placement, ...
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// All known names.
+        known: String,
+    },
+    /// No such parameter.
+    #[error("{kind} `{name}` has no parameter `{param}`; it has: {known}")]
+    UnknownParam {
+        /// Scheduler, placement, ...
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The parameter.
+        param: String,
+        /// All its parameters.
+        known: String,
+    },
+    /// A value that makes no sense.
+    #[error("parameter `{param}` is `{found}`, expected {expected}")]
+    BadValue {
+        /// The parameter.
+        param: String,
+        /// What it is.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// Text that is no `name{key=value,...}`.
+    #[error("`{text}` is not understood, expected NAME or NAME{{PARAMETER=VALUE,...}}")]
+    Syntax {
+        /// The text.
+        text: String,
+    },
+}
+
+/// A name with parameters, written `las{guard_h=1000}`.
+///
+/// ```
+/// use blox_core::registry::Named;
+/// let n: Named = "las{guard_h=500, gpu_time=true}".parse()?;
+/// assert_eq!(n.name, "las");
+/// assert_eq!(n.to_string(), "las{gpu_time=true,guard_h=500}");
+/// # Ok::<(), blox_core::registry::RegistryError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// The parameters.
+    pub params: Params,
+}
+
+impl std::str::FromStr for Named {
+    type Err = RegistryError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || RegistryError::Syntax {
+            text: text.to_owned(),
+        };
+        let text = text.trim();
+        let (name, inside) = match text.split_once('{') {
+            Some((name, rest)) => (name, rest.strip_suffix('}').ok_or_else(wrong)?),
+            None => (text, ""),
+        };
+        let plain = |s: &str| {
+            !s.is_empty()
+                && s.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        };
+        if !plain(name) {
+            return Err(wrong());
+        }
+        let mut params = Params::default();
+        for pair in inside.split(',').filter(|p| !p.trim().is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(wrong)?;
+            if !plain(key.trim()) {
+                return Err(wrong());
+            }
+            let value = value.trim();
+            let value = serde_json::from_str(value)
+                .unwrap_or_else(|_| Value::String(value.trim_matches('"').to_owned()));
+            params.values.insert(key.trim().to_owned(), value);
+        }
+        Ok(Named {
+            name: name.to_owned(),
+            params,
+        })
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.params.values.is_empty() {
+            return Ok(());
+        }
+        let inside: Vec<String> = self
+            .params
+            .values
+            .iter()
+            .map(|(k, v)| match v {
+                Value::String(s) => format!("{k}={s}"),
+                other => format!("{k}={other}"),
+            })
+            .collect();
+        write!(f, "{{{}}}", inside.join(","))
+    }
+}
+
+/// Parameters by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params {
+    values: BTreeMap<String, Value>,
+}
+
+impl Params {
+    /// Sets a parameter.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+        self.values.insert(name.into(), value.into());
+    }
+
+    /// The names that are set.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    /// Whether none is set.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// A finite number.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn f64(&self, name: &str, default: f64) -> Result<f64, RegistryError> {
+        self.get(name, default, "a number", |v| {
+            v.as_f64().filter(|f| f.is_finite())
+        })
+    }
+
+    /// A whole number that is not negative.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn u64(&self, name: &str, default: u64) -> Result<u64, RegistryError> {
+        self.get(name, default, "a whole number from 0", Value::as_u64)
+    }
+
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn bool(&self, name: &str, default: bool) -> Result<bool, RegistryError> {
+        self.get(name, default, "true or false", Value::as_bool)
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn text(&self, name: &str, default: &str) -> Result<String, RegistryError> {
+        self.get(name, default.to_owned(), "a text", |v| {
+            v.as_str().map(str::to_owned)
+        })
+    }
+
+    /// A length of time above 0, given in hours.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn hours(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
+        self.get(
+            name,
+            Seconds::from_hours(default),
+            "a number of hours above 0",
+            |v| {
+                v.as_f64()
+                    .filter(|h| h.is_finite() && *h > 0.0)
+                    .map(Seconds::from_hours)
+            },
+        )
+    }
+
+    /// One of several words.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn choice(
+        &self,
+        name: &str,
+        default: &'static str,
+        words: &[&'static str],
+    ) -> Result<&'static str, RegistryError> {
+        let Some(value) = self.values.get(name) else {
+            return Ok(default);
+        };
+        words
+            .iter()
+            .find(|w| value.as_str() == Some(**w))
+            .copied()
+            .ok_or_else(|| bad(name, value, format!("one of {}", words.join(", "))))
+    }
+
+    fn get<T>(
+        &self,
+        name: &str,
+        default: T,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, RegistryError> {
+        match self.values.get(name) {
+            None => Ok(default),
+            Some(v) => read(v).ok_or_else(|| bad(name, v, expected.to_owned())),
+        }
+    }
+}
+
+fn bad(name: &str, value: &Value, expected: String) -> RegistryError {
+    RegistryError::BadValue {
+        param: name.to_owned(),
+        found: match value {
+            Value::String(s) => s.clone(),
+            other => other.to_string(),
+        },
+        expected,
+    }
+}
+
+/// What a parameter is, for help and for checking names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamDoc {
+    /// Its name.
+    pub name: &'static str,
+    /// Its default, as one would write it.
+    pub default: &'static str,
+    /// What it does, with its unit.
+    pub about: &'static str,
+}
+
+type Build<T> = Arc<dyn Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync>;
+
+/// A registered part or scheduler.
+pub struct Registered<T> {
+    /// One sentence about it.
+    pub about: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamDoc],
+    build: Build<T>,
+}
+
+impl<T> Clone for Registered<T> {
+    fn clone(&self) -> Self {
+        Registered {
+            about: self.about,
+            params: self.params,
+            build: Arc::clone(&self.build),
+        }
+    }
+}
+
+/// Registered things of one kind, by name.
+#[derive(Clone)]
+pub struct Shelf<T> {
+    kind: &'static str,
+    entries: BTreeMap<String, Registered<T>>,
+}
+
+impl<T> Shelf<T> {
+    fn new(kind: &'static str) -> Self {
+        Shelf {
+            kind,
+            entries: BTreeMap::new(),
+        }
+    }
+
+    /// Adds something, or replaces what had the name.
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        about: &'static str,
+        params: &'static [ParamDoc],
+        build: impl Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync + 'static,
+    ) {
+        self.entries.insert(
+            name.into(),
+            Registered {
+                about,
+                params,
+                build: Arc::new(build),
+            },
+        );
+    }
+
+    /// All, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Registered<T>)> {
+        self.entries.iter().map(|(n, e)| (n.as_str(), e))
+    }
+
+    /// Builds what has this name, with these parameters and a seed for its randomness.
+    ///
+    /// # Errors
+    /// An unknown name or parameter, listing the known ones, or a bad value.
+    pub fn build(&self, named: &Named, seed: u64) -> Result<T, RegistryError> {
+        let entry = self
+            .entries
+            .get(&named.name)
+            .ok_or_else(|| RegistryError::UnknownName {
+                kind: self.kind,
+                name: named.name.clone(),
+                known: join(self.entries.keys().map(String::as_str)),
+            })?;
+        for param in named.params.names() {
+            if !entry.params.iter().any(|p| p.name == param) {
+                return Err(RegistryError::UnknownParam {
+                    kind: self.kind,
+                    name: named.name.clone(),
+                    param: param.to_owned(),
+                    known: join(entry.params.iter().map(|p| p.name)),
+                });
+            }
+        }
+        (entry.build)(&named.params, seed)
+    }
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let all: Vec<&str> = names.collect();
+    if all.is_empty() {
+        "none".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+/// Every part and scheduler that a command line or configuration can name.
+#[derive(Clone)]
+pub struct Registry {
+    /// Whole schedulers.
+    pub schedulers: Shelf<Pipeline>,
+    /// Admission policies.
+    pub admission: Shelf<Box<dyn AdmissionPolicy>>,
+    /// Cluster managers.
+    pub cluster: Shelf<Box<dyn ClusterManager>>,
+    /// Scheduling policies.
+    pub scheduling: Shelf<Box<dyn SchedulingPolicy>>,
+    /// Placement policies.
+    pub placement: Shelf<Box<dyn PlacementPolicy>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Registry {
+            schedulers: Shelf::new("scheduler"),
+            admission: Shelf::new("admission policy"),
+            cluster: Shelf::new("cluster manager"),
+            scheduling: Shelf::new("scheduling policy"),
+            placement: Shelf::new("placement policy"),
+        }
+    }
+}
+
+impl Registry {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Registry::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_list_the_known_ones() {
+        let mut shelf: Shelf<u32> = Shelf::new("thing");
+        shelf.add(
+            "one",
+            "",
+            &[ParamDoc {
+                name: "by",
+                default: "1",
+                about: "",
+            }],
+            |p, _| Ok(p.u64("by", 1)? as u32),
+        );
+        let build = |text: &str| shelf.build(&text.parse().unwrap(), 0);
+        assert_eq!(build("one{by=3}").unwrap(), 3);
+        let text = |r: Result<u32, RegistryError>| r.unwrap_err().to_string();
+        assert_eq!(text(build("two")), "unknown thing `two`; known: one");
+        assert_eq!(
+            text(build("one{bye=3}")),
+            "thing `one` has no parameter `bye`; it has: by"
+        );
+        assert_eq!(
+            text(build("one{by=-3}")),
+            "parameter `by` is `-3`, expected a whole number from 0"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "a{", "a}", "a{b}", "a b", "{x=1}", "a{=1}"] {
+            assert!(text.parse::<Named>().is_err(), "{text:?}");
+        }
+    }
+}

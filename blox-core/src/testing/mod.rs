@@ -1,0 +1,35 @@
+//! Help for testing schedulers.
+
+use crate::assignment::{Assignment, GpuList};
+use crate::draft::{Draft, DraftError};
+use crate::policy::{Part, PlacementPolicy};
+use crate::reason::Reason;
+use crate::request::Requests;
+
+/// The plainest placement: jobs in order take the first free GPUs; the first
+/// that does not fit ends the walk. Never preempts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FirstFit;
+
+impl Part for FirstFit {}
+
+impl PlacementPolicy for FirstFit {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        while let Some(request) = requests.next_candidate(draft) {
+            let needed = request.shapes[0].gpus;
+            let free: GpuList = draft
+                .nodes_with_free()
+                .flat_map(|n| draft.free_gpus_on(n.id()))
+                .take(needed.get() as usize)
+                .collect();
+            if free.len() < needed.get() as usize {
+                draft.explain_rest(Reason::BehindHead(request.job));
+                requests.candidate_blocked(draft);
+                break;
+            }
+            draft.assign(request.job, Assignment::of(free))?;
+            requests.candidate_placed(draft);
+        }
+        Ok(())
+    }
+}
