@@ -1,0 +1,628 @@
+//! The simulated cluster: virtual time, a heap of what is to come.
+
+use crate::completion::CompletionRule;
+use crate::execution::ExecutionModel;
+use crate::faults::Faults;
+use crate::overheads::Overheads;
+use crate::workload::{Workload, WorkloadError};
+use blox_core::decision::Command;
+use blox_core::drive::{Backend, Input};
+use blox_core::{
+    Assignment, DecideError, Event, EventError, JobId, JobSpec, NodeAction, NodeId, NodeStatus,
+    Outcome, Phase, Reason, Seconds, Time, View,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Why a simulation could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The workload could not be read.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The cluster makes no sense.
+    #[error(transparent)]
+    Cluster(#[from] blox_core::ClusterSpecError),
+    /// The policy erred. A simulation does not go on after that: its result would mean nothing.
+    #[error("at {at} s: {error}")]
+    Policy {
+        /// When.
+        at: Time,
+        /// How.
+        error: DecideError,
+    },
+    /// The simulator and the state disagree: an error in this crate.
+    #[error("at {at} s: {error}; this is an error in the simulator")]
+    Event {
+        /// When.
+        at: Time,
+        /// How.
+        error: EventError,
+    },
+    /// A workload that is not in order of submission.
+    #[error("job {job} is submitted at {found} s, before the job ahead of it at {last} s")]
+    Unordered {
+        /// The job.
+        job: JobId,
+        /// When it is submitted.
+        found: Time,
+        /// When the last one was.
+        last: Time,
+    },
+}
+
+/// Decisions in a row in which nothing runs, nothing comes and nothing is
+/// planned, after which a simulation is at a standstill.
+const STANDSTILL: u32 = 10_000;
+
+/// What is shared with whoever watches a simulation.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Set to stop the simulation at the next event; what ended so far is reported.
+    pub stop: AtomicBool,
+    /// Jobs submitted so far.
+    pub submitted: AtomicU64,
+    /// Jobs ended so far.
+    pub ended: AtomicU64,
+    /// Measured jobs that came in and have not ended.
+    pub(crate) open: AtomicU64,
+}
+
+/// Which jobs are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Measure {
+    /// All of them.
+    #[default]
+    All,
+    /// Those with these numbers, both ends included.
+    Ids(u32, u32),
+    /// Those submitted in this time, both ends included.
+    Submitted(Time, Time),
+}
+
+impl Measure {
+    /// Whether a job is measured.
+    pub fn includes(&self, job: JobId, submit: Time) -> bool {
+        match *self {
+            Measure::All => true,
+            Measure::Ids(a, b) => (a..=b).contains(&job.0),
+            Measure::Submitted(a, b) => (a..=b).contains(&submit),
+        }
+    }
+
+    /// Whether all measured jobs came before this one.
+    fn is_past(&self, job: JobId, submit: Time) -> bool {
+        match *self {
+            Measure::All => false,
+            Measure::Ids(_, b) => job.0 > b,
+            Measure::Submitted(_, b) => submit > b,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    End,
+    Stopped,
+    Started,
+    Crash,
+    NodeLost,
+    NodeReturned,
+}
+
+/// Something to come. Ordered by moment, then kind, then who: never by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Timer {
+    at: Time,
+    kind: Kind,
+    /// Job or node.
+    who: u32,
+    /// Launch, or number of the failure.
+    nth: u32,
+}
+
+/// The simulated cluster.
+pub(crate) struct Simulator<'w> {
+    workload: &'w mut dyn Workload,
+    next_job: Option<JobSpec>,
+    next_id: u32,
+    exhausted: bool,
+    timers: BinaryHeap<Reverse<Timer>>,
+    now_events: VecDeque<Event>,
+    pub(crate) execution: Box<dyn ExecutionModel>,
+    pub(crate) overheads: Box<dyn Overheads>,
+    pub(crate) completion: Box<dyn CompletionRule>,
+    pub(crate) faults: Faults,
+    measure: Measure,
+    watch: Arc<Watch>,
+    history: BTreeMap<JobId, Assignment>,
+    keeps_history: bool,
+    /// When jobs end whose rate changed since their launch; other timers are void.
+    moved_ends: BTreeMap<JobId, Time>,
+    last_end: Time,
+    after: After,
+    idle: u32,
+    now: Time,
+    pub(crate) ended: Ended,
+}
+
+/// What the simulator has to do once the state has taken an event.
+#[derive(Clone, Copy, Debug, Default)]
+enum After {
+    #[default]
+    Nothing,
+    Started(JobId, u32),
+    NewRate(JobId),
+    Left(Option<JobId>),
+    NodeLost(NodeId),
+}
+
+/// How a simulation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every measured job has ended.
+    Finished,
+    /// Jobs wait that nothing will ever start.
+    Standstill,
+    /// It was told to stop.
+    Interrupted,
+}
+
+impl<'w> Simulator<'w> {
+    #[allow(clippy::too_many_arguments, reason = "one caller, in this crate")]
+    pub(crate) fn new(
+        workload: &'w mut dyn Workload,
+        execution: Box<dyn ExecutionModel>,
+        overheads: Box<dyn Overheads>,
+        completion: Box<dyn CompletionRule>,
+        faults: Faults,
+        measure: Measure,
+        watch: Arc<Watch>,
+        nodes: usize,
+    ) -> Result<Self, SimError> {
+        let keeps_history = !overheads.is_free();
+        let next_job = workload.next_job()?;
+        let mut sim = Simulator {
+            exhausted: next_job.is_none(),
+            workload,
+            next_job,
+            next_id: 0,
+            timers: BinaryHeap::new(),
+            now_events: VecDeque::new(),
+            execution,
+            overheads,
+            completion,
+            faults,
+            measure,
+            watch,
+            history: BTreeMap::new(),
+            keeps_history,
+            moved_ends: BTreeMap::new(),
+            last_end: Time::ZERO,
+            after: After::Nothing,
+            idle: 0,
+            now: Time::ZERO,
+            ended: Ended::Finished,
+        };
+        for node in 0..nodes as u32 {
+            sim.expect_failure(NodeId(node), 1);
+        }
+        Ok(sim)
+    }
+
+    /// A simulation that goes on from a state in which jobs run already.
+    pub(crate) fn resume(&mut self, view: View<'_>) {
+        self.now = view.now();
+        self.next_id = view.state().next_job_id().0;
+        for job in view.placed() {
+            match job.phase() {
+                Phase::Running => self.expect_end(job.id(), view),
+                // What is in between arrives at once.
+                Phase::Starting if job.held().is_some() => self.begin(view, job.id(), job.attempt()),
+                Phase::Stopping => self.now_events.push_back(Event::Stopped {
+                    job: job.id(),
+                    attempt: job.attempt(),
+                    work: None,
+                }),
+                _ => {}
+            }
+        }
+    }
+
+    fn timer(&mut self, at: Time, kind: Kind, who: u32, nth: u32) {
+        if kind == Kind::End {
+            self.last_end = at;
+        }
+        self.timers.push(Reverse(Timer { at, kind, who, nth }));
+    }
+
+    fn expect_failure(&mut self, node: NodeId, nth: u32) {
+        if let Some(runs) = self.faults.node_runs(node, nth) {
+            self.timer(self.now + runs, Kind::NodeLost, node.0, nth);
+        }
+    }
+
+    /// The job runs from now on: when will its end be seen?
+    fn expect_end(&mut self, id: JobId, view: View<'_>) {
+        let Some(job) = view.job(id) else { return };
+        let rate = job.rate();
+        if rate > 0.0 {
+            let at = self
+                .completion
+                .seen(view.now(), job.work_left(), rate)
+                .max(view.now());
+            self.timer(at, Kind::End, id.0, job.attempt());
+        }
+    }
+
+    fn begin(&mut self, view: View<'_>, id: JobId, attempt: u32) {
+        let Some(job) = view.job(id) else { return };
+        let Some(held) = job.held() else { return };
+        let rate = self.execution.rate(view, &job, held);
+        self.now_events.push_back(Event::Started {
+            job: id,
+            attempt,
+            rate,
+        });
+    }
+
+    /// The partner's rate may have changed with this job's coming or going.
+    fn refresh_partner(&mut self, view: View<'_>, partner: Option<JobId>) {
+        let Some(p) = partner.and_then(|p| view.job(p)) else {
+            return;
+        };
+        if let (Phase::Running, Some(held)) = (p.phase(), p.assignment()) {
+            let rate = self.execution.rate(view, &p, held);
+            if rate != p.rate() {
+                self.now_events.push_back(Event::Progress {
+                    job: p.id(),
+                    attempt: p.attempt(),
+                    work: p.work_done(),
+                    rate,
+                });
+            }
+        }
+    }
+
+    fn submit_next(&mut self) -> Result<Event, SimError> {
+        let Some(spec) = self.next_job.take() else {
+            return Err(SimError::Workload(WorkloadError::ended()));
+        };
+        let job = JobId(self.next_id);
+        self.next_id += 1;
+        self.watch.submitted.store(u64::from(self.next_id), Ordering::Relaxed);
+        let last = spec.submit;
+        match self.workload.next_job()? {
+            Some(next) if next.submit < last => {
+                return Err(SimError::Unordered {
+                    job: JobId(self.next_id),
+                    found: next.submit,
+                    last,
+                });
+            }
+            Some(next) => self.next_job = Some(next),
+            None => self.exhausted = true,
+        }
+        Ok(Event::Submitted {
+            job,
+            spec: Arc::new(spec),
+        })
+    }
+
+    /// Whether every measured job came in and has ended.
+    fn is_done(&self) -> bool {
+        let all_in = match &self.next_job {
+            None => self.exhausted,
+            Some(next) => self.measure.is_past(JobId(self.next_id), next.submit),
+        };
+        all_in && self.watch.open.load(Ordering::Relaxed) == 0
+    }
+
+    /// The event of a timer; `None` if it is about a launch that is over.
+    fn fire(&mut self, t: Timer, view: View<'_>) -> Option<Event> {
+        let job = JobId(t.who);
+        let current = |phase: Phase| {
+            view.job(job)
+                .filter(|j| j.attempt() == t.nth && j.phase() == phase)
+        };
+        match t.kind {
+            Kind::End => {
+                let j = current(Phase::Running)?;
+                if self.moved_ends.get(&job).is_some_and(|at| *at != t.at) {
+                    return None;
+                }
+                debug_assert_eq!(j.id(), job);
+                Some(Event::Ended {
+                    job,
+                    outcome: Outcome::Completed,
+                })
+            }
+            Kind::Stopped => {
+                current(Phase::Stopping)?;
+                Some(Event::Stopped {
+                    job,
+                    attempt: t.nth,
+                    work: None,
+                })
+            }
+            Kind::Started => {
+                current(Phase::Starting)?;
+                self.begin(view, job, t.nth);
+                self.now_events.pop_back()
+            }
+            Kind::Crash => {
+                let j = current(Phase::Running)?;
+                Some(self.crash(view, j.id(), Reason::Crashed))
+            }
+            Kind::NodeLost => {
+                let node = NodeId(t.who);
+                let away = self.faults.node_away(node, t.nth);
+                self.timer(t.at + away, Kind::NodeReturned, t.who, t.nth);
+                view.cluster()
+                    .node(node)
+                    .filter(|n| n.status() == NodeStatus::Up)?;
+                Some(Event::NodeLost { node })
+            }
+            Kind::NodeReturned => {
+                let node = NodeId(t.who);
+                self.expect_failure(node, t.nth + 1);
+                view.cluster()
+                    .node(node)
+                    .filter(|n| n.status() == NodeStatus::Lost)?;
+                Some(Event::NodeReturned { node })
+            }
+        }
+    }
+
+    fn crash(&self, view: View<'_>, id: JobId, why: Reason) -> Event {
+        let (work, attempt) = view.job(id).map_or((0.0, 0), |j| {
+            let ran = match (j.phase(), j.last_start()) {
+                (Phase::Running, Some(start)) => j.held().map_or(Seconds::ZERO, |_| view.now() - start),
+                _ => Seconds::ZERO,
+            };
+            (self.faults.kept(j.work_done(), j.rate(), ran), j.attempt())
+        });
+        Event::Crashed {
+            job: id,
+            attempt,
+            work,
+            why,
+        }
+    }
+
+    /// What follows from the event that the state has just taken.
+    fn follow_up(&mut self, view: View<'_>) {
+        match std::mem::take(&mut self.after) {
+            After::Nothing => {}
+            After::Started(job, attempt) => {
+                self.moved_ends.remove(&job);
+                self.expect_end(job, view);
+                if let Some(runs) = self.faults.job_runs(job, attempt) {
+                    self.timer(view.now() + runs, Kind::Crash, job.0, attempt);
+                }
+                let partner = view.job(job).and_then(|j| j.assignment()?.partner);
+                self.refresh_partner(view, partner);
+            }
+            After::NewRate(job) => {
+                self.moved_ends.remove(&job);
+                let before = self.timers.len();
+                self.expect_end(job, view);
+                // The earlier timer is still in the heap, for the same launch.
+                let at = (self.timers.len() > before).then(|| self.last_end);
+                self.moved_ends.insert(job, at.unwrap_or(Time::new(f64::MAX)));
+            }
+            After::Left(partner) => self.refresh_partner(view, partner),
+            After::NodeLost(node) => {
+                let mut hit: Vec<JobId> = view
+                    .cluster()
+                    .node(node)
+                    .into_iter()
+                    .flat_map(|n| n.gpus())
+                    .flat_map(|g| view.cluster().held_by(g))
+                    .collect();
+                hit.sort_unstable();
+                hit.dedup();
+                for job in hit {
+                    let event = self.crash(view, job, Reason::NodeLost);
+                    self.now_events.push_back(event);
+                }
+            }
+        }
+    }
+
+    /// Hands an event to the core, and remembers what has to follow.
+    fn emit(&mut self, at: Time, event: Event, view: View<'_>) -> Input {
+        let partner = |job: JobId| view.job(job).and_then(|j| j.assignment()?.partner);
+        self.after = match &event {
+            Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
+            Event::Progress { job, .. } => After::NewRate(*job),
+            Event::NodeLost { node } => After::NodeLost(*node),
+            Event::Ended { job, .. } => {
+                self.watch.ended.fetch_add(1, Ordering::Relaxed);
+                if self.keeps_history {
+                    self.history.remove(job);
+                }
+                self.moved_ends.remove(job);
+                After::Left(partner(*job))
+            }
+            Event::Crashed { job, .. } => After::Left(partner(*job)),
+            _ => After::Nothing,
+        };
+        self.now = at;
+        self.idle = 0;
+        Input::Event(at, event)
+    }
+
+    fn tidy(&mut self, view: View<'_>) {
+        if self.timers.len() > 1024 && self.timers.len() > 4 * view.placed_count() as usize {
+            self.timers.retain(|Reverse(t)| match t.kind {
+                Kind::NodeLost | Kind::NodeReturned => true,
+                _ => view
+                    .job(JobId(t.who))
+                    .is_some_and(|j| j.attempt() == t.nth && j.phase() != Phase::Waiting),
+            });
+        }
+    }
+}
+
+impl Backend for Simulator<'_> {
+    type Error = SimError;
+
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
+        self.follow_up(view);
+        if self.watch.stop.load(Ordering::Relaxed) {
+            self.ended = Ended::Interrupted;
+            return Ok(Input::End);
+        }
+        if let Some(event) = self.now_events.pop_front() {
+            return Ok(self.emit(self.now, event, view));
+        }
+        loop {
+            let timer = self.timers.peek().map(|Reverse(t)| *t);
+            let arrival = self.next_job.as_ref().map(|j| j.submit.max(self.now));
+            let until = due.unwrap_or(Time::new(f64::MAX));
+            match (timer, arrival) {
+                (Some(t), a) if t.at <= until && a.is_none_or(|a| t.at <= a) => {
+                    self.timers.pop();
+                    self.now = self.now.max(t.at);
+                    if let Some(event) = self.fire(t, view) {
+                        return Ok(self.emit(self.now, event, view));
+                    }
+                }
+                (_, Some(a)) if a <= until && !(self.is_done() && due != Some(self.now)) => {
+                    let event = self.submit_next()?;
+                    return Ok(self.emit(a, event, view));
+                }
+                _ => break,
+            }
+            if self.is_done() && due != Some(self.now) {
+                break;
+            }
+        }
+        // The decision of the very moment in which the last measured job ended
+        // is still made: it belongs to that round.
+        if self.is_done() && due != Some(self.now) {
+            return Ok(Input::End);
+        }
+        let Some(at) = due else {
+            self.ended = Ended::Standstill;
+            return Ok(Input::End);
+        };
+        let nothing_to_come =
+            self.next_job.is_none() && self.timers.is_empty() && view.placed_count() == 0;
+        if nothing_to_come {
+            self.idle += 1;
+            if self.idle > STANDSTILL {
+                self.ended = Ended::Standstill;
+                return Ok(Input::End);
+            }
+        }
+        self.now = at;
+        Ok(Input::Due(at))
+    }
+
+    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
+        self.idle = 0;
+        self.tidy(view);
+        for command in commands {
+            match command {
+                Command::Stop { job, attempt, .. } => {
+                    let Some(j) = view.job(*job) else { continue };
+                    if self.keeps_history
+                        && let Some(held) = j.held()
+                    {
+                        self.history.insert(*job, held.clone());
+                    }
+                    let takes = self.overheads.stop(view, &j);
+                    if takes > Seconds::ZERO {
+                        self.timer(view.now() + takes, Kind::Stopped, job.0, *attempt);
+                    } else {
+                        self.now_events.push_back(Event::Stopped {
+                            job: *job,
+                            attempt: *attempt,
+                            work: None,
+                        });
+                    }
+                }
+                Command::Start { job, attempt } => self.start(view, *job, *attempt, None),
+                Command::Change { job, attempt, old } => {
+                    self.start(view, *job, *attempt, Some(old));
+                }
+                Command::Finish { job } => self.now_events.push_back(Event::Ended {
+                    job: *job,
+                    outcome: Outcome::Terminated,
+                }),
+                Command::Node(action) => self.node_action(view, action),
+                _ => {}
+            }
+        }
+        self.now = view.now();
+        Ok(())
+    }
+
+    fn refused(&mut self, at: Time, _: &Event, error: EventError) -> Result<(), SimError> {
+        Err(SimError::Event { at, error })
+    }
+
+    fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), SimError> {
+        Err(SimError::Policy { at, error })
+    }
+}
+
+impl Simulator<'_> {
+    fn start(&mut self, view: View<'_>, id: JobId, attempt: u32, old: Option<&Assignment>) {
+        let Some(job) = view.job(id) else { return };
+        let Some(held) = job.held() else { return };
+        let reachable = held.gpus.iter().all(|g| {
+            view.cluster()
+                .node_of(*g)
+                .and_then(|n| view.cluster().node(n))
+                .is_some_and(|n| n.status() == NodeStatus::Up)
+        });
+        if !reachable || self.faults.launch_fails(id, attempt) {
+            let why = if reachable { "injected fault" } else { "node lost" };
+            self.now_events.push_back(Event::LaunchFailed {
+                job: id,
+                attempt,
+                why: why.into(),
+            });
+            return;
+        }
+        let takes = match old {
+            Some(old) => self.overheads.change(view, &job, old, held),
+            None => self
+                .overheads
+                .start(view, &job, self.history.get(&id), held),
+        };
+        if takes > Seconds::ZERO {
+            self.timer(view.now() + takes, Kind::Started, id.0, attempt);
+        } else {
+            self.begin(view, id, attempt);
+        }
+    }
+
+    fn node_action(&mut self, view: View<'_>, action: &NodeAction) {
+        match action {
+            NodeAction::Power { node, on: true } => {
+                self.now_events
+                    .push_back(Event::NodeReturned { node: *node });
+            }
+            NodeAction::Grow { like, count } => {
+                if let Some(node) = view.node(*like) {
+                    for _ in 0..*count {
+                        self.now_events.push_back(Event::NodeJoined {
+                            spec: node.spec().clone(),
+                        });
+                    }
+                }
+            }
+            NodeAction::Shrink { node } => {
+                self.now_events.push_back(Event::NodeLeft { node: *node });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! When the end of a job is seen.
+
+use blox_core::{Part, Seconds, Time};
+
+/// When the end of a job is seen, and its GPUs are free.
+pub trait CompletionRule: Part {
+    /// For a job that runs from `start` on with `left` iterations to do, `rate`
+    /// (above 0) a second.
+    fn seen(&self, start: Time, left: f64, rate: f64) -> Time;
+}
+dyn_clone::clone_trait_object!(CompletionRule);
+
+/// At the very moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exact;
+
+impl Part for Exact {}
+
+impl CompletionRule for Exact {
+    #[inline]
+    fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
+        start + Seconds::new(left / rate)
+    }
+}
+
+/// At the first round boundary that is not before it: Blox's loop collects the
+/// ends at the start of a round, and GPUs idle until then.
+#[derive(Clone, Copy, Debug)]
+pub struct AtRoundEnd {
+    period: Seconds,
+}
+
+impl AtRoundEnd {
+    /// With rounds of `period` from 0 on; `None` unless it is above 0.
+    pub fn every(period: Seconds) -> Option<Self> {
+        (period > Seconds::ZERO).then_some(AtRoundEnd { period })
+    }
+}
+
+impl Part for AtRoundEnd {}
+
+impl CompletionRule for AtRoundEnd {
+    #[inline]
+    fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
+        let p = self.period.secs();
+        let first = (start.secs() / p).ceil();
+        if first * p != start.secs() {
+            // Started inside a round: the boundary after the exact end.
+            let end = start.secs() + left / rate;
+            return Time::new((end / p).ceil() * p);
+        }
+        // Whole rounds of work, counted as the loop does: the sum of the start
+        // and the rest would lose the last bits of the rest.
+        let per_round = rate * p;
+        let mut rounds = (left / per_round).ceil();
+        while rounds > 0.0 && (rounds - 1.0) * per_round >= left {
+            rounds -= 1.0;
+        }
+        while rounds * per_round < left {
+            rounds += 1.0;
+        }
+        // Even a job without work is seen only after its first round.
+        Time::new((first + rounds.max(1.0)) * p)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_rounds_are_counted_from_a_boundary() {
+        let r = AtRoundEnd::every(Seconds::new(300.0)).unwrap();
+        let seen = |start, left| r.seen(Time::new(start), left, 1.0).secs();
+        assert_eq!(seen(300.0, 35424.3471980879), 300.0 + 119.0 * 300.0);
+        assert_eq!(seen(600.0, 600.0), 1200.0);
+        assert_eq!(seen(600.0, 600.0000000000001), 1500.0);
+        assert_eq!(seen(3_000_000.0, 600.0000000000001), 3_000_900.0);
+        assert_eq!(seen(0.0, 0.0), 300.0);
+        assert_eq!(seen(310.0, 290.0), 600.0);
+        assert_eq!(seen(310.0, 291.0), 900.0);
+    }
+
+    #[test]
+    fn exact_is_exact() {
+        assert_eq!(Exact.seen(Time::new(10.0), 6.0, 2.0), Time::new(13.0));
+    }
+}

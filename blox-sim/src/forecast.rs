@@ -1,0 +1,194 @@
+//! Looking ahead with the simulator.
+
+use crate::backend::{Measure, Simulator, Watch};
+use crate::completion::{AtRoundEnd, CompletionRule, Exact};
+use crate::execution::{ExecutionModel, FixedRate};
+use crate::faults::Faults;
+use crate::overheads::{FixedOverheads, Overheads};
+use crate::workload::Jobs;
+use blox_core::cadence::Cadence;
+use blox_core::core::Core;
+use blox_core::drive::{Backend, Input, drive, run_ready};
+use blox_core::forecast::{Forecast, Forecaster, Horizon};
+use blox_core::{
+    Decide, Event, JobId, MetricCollector, Part, Plan, Seconds, State, Time, View,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Simulates ahead: no arrivals, no faults.
+#[derive(Clone)]
+pub struct LookAhead {
+    cadence: Box<dyn Cadence>,
+    execution: Box<dyn ExecutionModel>,
+    overheads: Box<dyn Overheads>,
+}
+
+impl LookAhead {
+    /// With decisions due by `cadence`; jobs run at their own rate, changes cost nothing.
+    pub fn new(cadence: impl Cadence + 'static) -> Self {
+        LookAhead {
+            cadence: Box::new(cadence),
+            execution: Box::new(FixedRate),
+            overheads: Box::new(FixedOverheads::default()),
+        }
+    }
+
+    /// With another belief about speed.
+    #[must_use]
+    pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
+        self.execution = Box::new(model);
+        self
+    }
+
+    /// With costs of changes.
+    #[must_use]
+    pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
+        self.overheads = Box::new(overheads);
+        self
+    }
+}
+
+/// Cloned only to be usable where parts are.
+struct SharedState(LookAhead);
+// The boxed parts are `Send` but not `Sync`; each forecast clones them under a lock.
+struct Locked(std::sync::Mutex<SharedState>);
+
+/// A [`Forecaster`] over the simulator.
+pub fn forecaster(look_ahead: LookAhead) -> Arc<dyn Forecaster> {
+    Arc::new(Locked(std::sync::Mutex::new(SharedState(look_ahead))))
+}
+
+impl Forecaster for Locked {
+    fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
+        let parts = match self.0.lock() {
+            Ok(guard) => guard.0.clone(),
+            Err(poisoned) => poisoned.into_inner().0.clone(),
+        };
+        parts.forecast(state, policy, horizon)
+    }
+}
+
+impl LookAhead {
+    /// What would become of `state` under `policy`, which is left as it is.
+    pub fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
+        let completion: Box<dyn CompletionRule> =
+            match self.cadence.period().and_then(AtRoundEnd::every) {
+                Some(rule) => Box::new(rule),
+                None => Box::new(Exact),
+            };
+        let watch = Arc::new(Watch::default());
+        let mut nobody = Jobs::new(Vec::new());
+        // An empty workload cannot fail to be read.
+        let Ok(mut backend) = Simulator::new(
+            &mut nobody,
+            self.execution.clone(),
+            self.overheads.clone(),
+            completion,
+            Faults::default(),
+            Measure::All,
+            Arc::clone(&watch),
+            0,
+        ) else {
+            return Forecast::default();
+        };
+        let live = state.live_jobs();
+        watch.open.store(u64::from(live), Ordering::Relaxed);
+        let mut policy = dyn_clone::clone_box(policy);
+        let mut core = Core::new(state.clone(), self.cadence.clone())
+            .going_on(state.now())
+            .with_collector(Box::new(Ends::default()));
+        backend.resume(core.view());
+        let until = match horizon {
+            Horizon::UntilDrained => Time::new(f64::MAX),
+            Horizon::For(span) => state.now() + span,
+        };
+        let mut bounded = Until {
+            inner: backend,
+            until,
+            watch,
+        };
+        // A policy that errs ahead has shown what it would do: what ended, ended.
+        let _ = run_ready(drive(&mut core, &mut *policy, &mut bounded));
+        let ends = core
+            .take_collectors()
+            .into_iter()
+            .find_map(|c| (c as Box<dyn std::any::Any>).downcast::<Ends>().ok())
+            .map_or_else(Ends::default, |e| *e);
+        let n = ends.ends.len();
+        Forecast {
+            average_jct: if n == 0 {
+                Seconds::ZERO
+            } else {
+                Seconds::new(ends.jct / n as f64)
+            },
+            unfinished: live.saturating_sub(n as u32),
+            ends: ends.ends,
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Ends {
+    ends: Vec<(JobId, Time)>,
+    jct: f64,
+}
+
+impl Part for Ends {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event
+            && let Some(j) = view.job(*job)
+        {
+            self.ends.push((*job, view.now()));
+            self.jct += j.age().secs();
+        }
+    }
+}
+
+impl MetricCollector for Ends {
+    fn round(&mut self, _: View<'_>, _: &Plan) {}
+}
+
+/// Ends a simulation at a moment.
+struct Until<'w> {
+    inner: Simulator<'w>,
+    until: Time,
+    watch: Arc<Watch>,
+}
+
+impl Backend for Until<'_> {
+    type Error = crate::SimError;
+
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Self::Error> {
+        let input = self.inner.next(due, view).await?;
+        if let Input::Event(_, Event::Ended { .. }) = &input {
+            self.watch.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        let beyond = match &input {
+            Input::Event(at, _) | Input::Due(at) => *at > self.until,
+            _ => false,
+        };
+        Ok(if beyond { Input::End } else { input })
+    }
+
+    async fn carry_out(
+        &mut self,
+        view: View<'_>,
+        commands: &[blox_core::Command],
+    ) -> Result<(), Self::Error> {
+        self.inner.carry_out(view, commands).await
+    }
+
+    fn refused(
+        &mut self,
+        at: Time,
+        event: &Event,
+        error: blox_core::EventError,
+    ) -> Result<(), Self::Error> {
+        self.inner.refused(at, event, error)
+    }
+
+    fn lost_turn(&mut self, at: Time, error: blox_core::DecideError) -> Result<(), Self::Error> {
+        self.inner.lost_turn(at, error)
+    }
+}

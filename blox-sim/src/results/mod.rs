@@ -1,0 +1,69 @@
+//! What came of a simulation: a row a job, a summary, files.
+
+mod recorder;
+mod summary;
+mod write;
+
+pub use recorder::{Moment, Recorder, RoundRow};
+pub use summary::{COLUMNS, Column, Summary};
+pub use write::{WriteError, write_jobs, write_rounds};
+
+use blox_core::{JobId, Name, Outcome, Seconds, Time};
+use serde::Serialize;
+
+/// What became of one job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobResult {
+    /// Its number.
+    pub job: JobId,
+    /// The trace's own identifier, if it has one.
+    pub name: Option<Name>,
+    /// When it was submitted.
+    pub submit: Time,
+    /// GPUs that it asked for.
+    pub gpus: u32,
+    /// How long it runs on them: the truth.
+    pub duration: Seconds,
+    /// How it ended; `None` if it had not when the simulation ended.
+    pub outcome: Option<Outcome>,
+    /// When it ran first.
+    pub first_start: Option<Time>,
+    /// When its end was seen.
+    pub finish: Option<Time>,
+    /// Time for which it ran.
+    pub attained: Seconds,
+    /// GPU-seconds for which it ran.
+    pub attained_gpu: Seconds,
+    /// How often a plan stopped it.
+    pub preemptions: u32,
+    /// How often it was launched.
+    pub launches: u32,
+    /// How often it crashed or lost its node.
+    pub crashes: u32,
+    /// Why it was turned away, or where it stood at the end.
+    pub reason: Option<String>,
+    /// Whether it is measured.
+    pub measured: bool,
+}
+
+impl JobResult {
+    /// Job completion time: submission until its end was seen; only of jobs that did all their work.
+    pub fn jct(&self) -> Option<Seconds> {
+        match self.outcome {
+            Some(Outcome::Completed | Outcome::Terminated) => {
+                self.finish.map(|f| f - self.submit)
+            }
+            _ => None,
+        }
+    }
+
+    /// Responsiveness: submission until it ran first.
+    pub fn responsiveness(&self) -> Option<Seconds> {
+        self.first_start.map(|s| s - self.submit)
+    }
+
+    /// Queueing: the part of the job completion time in which it did not run.
+    pub fn queueing(&self) -> Option<Seconds> {
+        self.jct().map(|j| (j - self.attained).max(Seconds::ZERO))
+    }
+}

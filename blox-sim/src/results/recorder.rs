@@ -1,0 +1,227 @@
+//! Collects what became of jobs and rounds while a simulation runs.
+
+use super::JobResult;
+use crate::backend::{Measure, Watch};
+use blox_core::{
+    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Time, Verdict, View,
+};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// One decision as a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RoundRow {
+    /// When.
+    pub at: Time,
+    /// Jobs that the plan stopped.
+    pub preemptions: u32,
+    /// Jobs that the plan placed.
+    pub placements: u32,
+    /// Jobs with GPUs after it.
+    pub placed: u32,
+    /// Jobs waiting after it.
+    pub waiting: u32,
+    /// Jobs held back by admission after it.
+    pub deferred: u32,
+    /// GPUs promised to nobody after it.
+    pub free_gpus: u32,
+    /// GPUs asked for by waiting and placed jobs.
+    pub demand: u64,
+}
+
+/// Something in the life of an explained job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moment {
+    /// When.
+    pub at: Time,
+    /// What, in words.
+    pub what: String,
+}
+
+/// Collects results. One a simulation.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    pub(crate) jobs: Vec<JobResult>,
+    pub(crate) rounds: Vec<RoundRow>,
+    pub(crate) story: Vec<Moment>,
+    measure: Measure,
+    keep_rounds: bool,
+    explain: Option<JobId>,
+    watch: Arc<Watch>,
+    last_reason: String,
+    pub(crate) gpu_seconds: f64,
+    pub(crate) first_submit: Option<Time>,
+    pub(crate) last_end: Time,
+}
+
+impl Recorder {
+    /// Records the jobs that `measure` names as measured, all jobs as rows;
+    /// rounds and one job's story only if asked.
+    pub fn new(
+        measure: Measure,
+        keep_rounds: bool,
+        explain: Option<JobId>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        Recorder {
+            jobs: Vec::new(),
+            rounds: Vec::new(),
+            story: Vec::new(),
+            measure,
+            keep_rounds,
+            explain,
+            watch,
+            last_reason: String::new(),
+            gpu_seconds: 0.0,
+            first_submit: None,
+            last_end: Time::ZERO,
+        }
+    }
+
+    /// Notes a job that has ended, or that the end of the simulation finds.
+    pub(crate) fn note(&mut self, job: &JobRef<'_>, outcome: Option<blox_core::Outcome>, at: Time) {
+        let measured = self.measure.includes(job.id(), job.submit());
+        let rejected = outcome == Some(blox_core::Outcome::Rejected);
+        self.gpu_seconds += job.attained_gpu_time().secs();
+        self.jobs.push(JobResult {
+            job: job.id(),
+            name: job.spec().name.clone(),
+            submit: job.submit(),
+            gpus: job.gpus().get(),
+            duration: job.spec().duration(),
+            outcome,
+            first_start: job.first_start(),
+            finish: outcome.is_some().then_some(at),
+            attained: job.attained_time(),
+            attained_gpu: job.attained_gpu_time(),
+            preemptions: job.preemptions(),
+            launches: job.attempt(),
+            crashes: job.crashes(),
+            reason: (rejected || outcome.is_none()).then(|| job.reason().to_string()),
+            measured,
+        });
+        if outcome.is_some() {
+            self.last_end = self.last_end.max(at);
+            if measured {
+                self.watch.open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn tell(&mut self, at: Time, what: String) {
+        self.story.push(Moment { at, what });
+    }
+}
+
+impl Part for Recorder {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        match event {
+            Event::Submitted { job, spec } => {
+                self.first_submit.get_or_insert(spec.submit);
+                if self.measure.includes(*job, spec.submit) {
+                    self.watch.open.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Event::Ended { job, outcome } => {
+                if let Some(j) = view.job(*job) {
+                    self.note(&j, Some(*outcome), view.now());
+                }
+            }
+            Event::Judged {
+                job,
+                verdict: Verdict::Reject(_),
+            } => {
+                if let Some(j) = view.job(*job) {
+                    self.note(&j, Some(blox_core::Outcome::Rejected), view.now());
+                }
+            }
+            _ => {}
+        }
+        if self.explain.is_some() && event.job() == self.explain {
+            self.explain_event(view, event);
+        }
+    }
+}
+
+impl MetricCollector for Recorder {
+    fn round(&mut self, view: View<'_>, plan: &Plan) {
+        if self.keep_rounds {
+            let count = |wanted: fn(&Action) -> bool| {
+                plan.actions.iter().filter(|a| wanted(a)).count() as u32
+            };
+            self.rounds.push(RoundRow {
+                at: view.now(),
+                preemptions: count(|a| matches!(a, Action::Stop { .. })),
+                placements: count(|a| matches!(a, Action::Place { .. })),
+                placed: view.placed_count(),
+                waiting: view.waiting_count(),
+                deferred: view.deferred_count(),
+                free_gpus: view.cluster().free_gpus(),
+                demand: view.demand(),
+            });
+        }
+        if let Some(id) = self.explain {
+            self.explain_round(view, plan, id);
+        }
+    }
+}
+
+impl Recorder {
+    fn explain_event(&mut self, view: View<'_>, event: &Event) {
+        let Some(id) = self.explain else { return };
+        let gpus = |view: View<'_>| {
+            view.job(id)
+                .and_then(|j| j.held().map(|a| a.gpus.clone()))
+                .map(|g| {
+                    let list: Vec<String> = g.iter().map(|g| g.to_string()).collect();
+                    list.join(" ")
+                })
+                .unwrap_or_default()
+        };
+        let what = match event {
+            Event::Submitted { spec, .. } => format!(
+                "submitted: {} GPUs for {} s",
+                spec.gpus,
+                spec.duration().secs()
+            ),
+            Event::Judged { verdict, .. } => match verdict {
+                Verdict::Accept { .. } => "admitted".to_owned(),
+                Verdict::Defer(why) => format!("held back by admission: {why}"),
+                Verdict::Reject(why) => format!("turned away by admission: {why}"),
+            },
+            Event::Started { attempt, .. } => {
+                format!("runs on GPUs {} (launch {attempt})", gpus(view))
+            }
+            Event::Stopped { .. } => "has left its GPUs".to_owned(),
+            Event::Crashed { why, work, .. } => {
+                format!("crashed ({why}); {work} iterations are kept")
+            }
+            Event::LaunchFailed { why, .. } => format!("launch failed: {why}"),
+            Event::Ended { outcome, .. } => format!("ended: {}", outcome.as_str()),
+            other => format!("{other:?}"),
+        };
+        self.last_reason.clear();
+        self.tell(view.now(), what);
+    }
+
+    fn explain_round(&mut self, view: View<'_>, plan: &Plan, id: JobId) {
+        for action in plan.actions.iter().filter(|a| a.job() == id) {
+            match action {
+                Action::Stop { why, .. } => self.tell(view.now(), format!("told to stop: {why}")),
+                Action::Promote { .. } => {
+                    self.tell(view.now(), "promoted before all others".to_owned());
+                }
+                _ => {}
+            }
+        }
+        let waits = view.job(id).is_some_and(|j| j.phase() == Phase::Waiting);
+        if waits {
+            let why = plan.reason_for(id).to_string();
+            if why != self.last_reason {
+                self.tell(view.now(), format!("waits: {why}"));
+                self.last_reason = why;
+            }
+        }
+    }
+}

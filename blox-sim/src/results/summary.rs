@@ -1,0 +1,177 @@
+//! One row of figures a simulation.
+
+use super::JobResult;
+use blox_core::Outcome;
+use blox_core::core::Counters;
+use serde::Serialize;
+
+/// The figures of one simulation. Averages and percentiles are over measured
+/// jobs that did all their work. Every field says its formula in [`COLUMNS`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// See [`COLUMNS`].
+    pub scheduler: String,
+    /// See [`COLUMNS`].
+    pub jobs: u64,
+    /// See [`COLUMNS`].
+    pub measured: u64,
+    /// See [`COLUMNS`].
+    pub completed: u64,
+    /// See [`COLUMNS`].
+    pub rejected: u64,
+    /// See [`COLUMNS`].
+    pub failed: u64,
+    /// See [`COLUMNS`].
+    pub unfinished: u64,
+    /// See [`COLUMNS`].
+    pub avg_jct_s: f64,
+    /// See [`COLUMNS`].
+    pub median_jct_s: f64,
+    /// See [`COLUMNS`].
+    pub p99_jct_s: f64,
+    /// See [`COLUMNS`].
+    pub avg_responsiveness_s: f64,
+    /// See [`COLUMNS`].
+    pub avg_queueing_s: f64,
+    /// See [`COLUMNS`].
+    pub makespan_s: f64,
+    /// See [`COLUMNS`].
+    pub utilisation: f64,
+    /// See [`COLUMNS`].
+    pub preemptions: u64,
+    /// See [`COLUMNS`].
+    pub rounds: u64,
+    /// See [`COLUMNS`].
+    pub decisions: u64,
+}
+
+/// A column of the summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name in files.
+    pub name: &'static str,
+    /// Its heading in tables.
+    pub heading: &'static str,
+    /// Its formula.
+    pub formula: &'static str,
+}
+
+/// All columns, in order.
+pub const COLUMNS: &[Column] = &[
+    column("scheduler", "scheduler", "name of the composition"),
+    column("jobs", "jobs", "jobs submitted before the simulation ended"),
+    column("measured", "measured", "jobs that --measure names"),
+    column("completed", "completed", "measured jobs that did all their work"),
+    column("rejected", "rejected", "measured jobs that admission turned away"),
+    column("failed", "failed", "measured jobs that failed or were cancelled"),
+    column("unfinished", "unfinished", "measured jobs that had not ended"),
+    column("avg_jct_s", "avg JCT s", "mean of finish - submit"),
+    column("median_jct_s", "median JCT s", "50th percentile of finish - submit (nearest rank)"),
+    column("p99_jct_s", "p99 JCT s", "99th percentile of finish - submit (nearest rank)"),
+    column("avg_responsiveness_s", "avg resp. s", "mean of first start - submit"),
+    column("avg_queueing_s", "avg queue s", "mean of finish - submit - time running"),
+    column("makespan_s", "makespan s", "last end - first submission, over all jobs"),
+    column("utilisation", "GPU util.", "GPU-seconds run by all jobs / (GPUs x makespan)"),
+    column("preemptions", "preemptions", "stops of running jobs that plans ordered, all jobs"),
+    column("rounds", "rounds", "last end / round length, rounded up; decisions where rounds have no length"),
+    column("decisions", "decisions", "decision moments that were visited"),
+];
+
+const fn column(name: &'static str, heading: &'static str, formula: &'static str) -> Column {
+    Column {
+        name,
+        heading,
+        formula,
+    }
+}
+
+impl Summary {
+    /// From the rows of a simulation.
+    pub(crate) fn of(
+        scheduler: &str,
+        jobs: &[JobResult],
+        counters: Counters,
+        gpus: u32,
+        gpu_seconds: f64,
+        span: f64,
+        rounds: u64,
+    ) -> Self {
+        let measured = || jobs.iter().filter(|j| j.measured);
+        let count = |wanted: &dyn Fn(&JobResult) -> bool| {
+            measured().filter(|j| wanted(j)).count() as u64
+        };
+        let mut jct: Vec<f64> = measured().filter_map(|j| j.jct()).map(|s| s.secs()).collect();
+        // In order of job, so that the sum does not depend on the order of ends.
+        let avg_jct_s = mean(jct.iter().copied());
+        jct.sort_unstable_by(f64::total_cmp);
+        let done = || measured().filter(|j| j.jct().is_some());
+        Summary {
+            scheduler: scheduler.to_owned(),
+            jobs: jobs.len() as u64,
+            measured: measured().count() as u64,
+            completed: count(&|j| j.jct().is_some()),
+            rejected: count(&|j| j.outcome == Some(Outcome::Rejected)),
+            failed: count(&|j| {
+                matches!(j.outcome, Some(Outcome::Failed | Outcome::Cancelled))
+            }),
+            unfinished: count(&|j| j.outcome.is_none()),
+            avg_jct_s,
+            median_jct_s: percentile(&jct, 0.50),
+            p99_jct_s: percentile(&jct, 0.99),
+            avg_responsiveness_s: mean(
+                done().filter_map(|j| j.responsiveness()).map(|s| s.secs()),
+            ),
+            avg_queueing_s: mean(done().filter_map(|j| j.queueing()).map(|s| s.secs())),
+            makespan_s: span,
+            utilisation: if span > 0.0 && gpus > 0 {
+                gpu_seconds / (f64::from(gpus) * span)
+            } else {
+                0.0
+            },
+            preemptions: counters.preemptions,
+            rounds,
+            decisions: counters.decisions,
+        }
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut n) = (0.0, 0u64);
+    for v in values {
+        sum += v;
+        n += 1;
+    }
+    if n == 0 { 0.0 } else { sum / n as f64 }
+}
+
+/// Nearest rank, of values in ascending order; 0 if there are none.
+fn percentile(sorted: &[f64], p: f64) -> f64 {
+    if sorted.is_empty() {
+        return 0.0;
+    }
+    let rank = (p * sorted.len() as f64).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_of_the_sample() {
+        let v = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(percentile(&v, 0.5), 2.0);
+        assert_eq!(percentile(&v, 0.99), 4.0);
+        assert_eq!(percentile(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn every_field_has_a_column() {
+        let value = serde_json::to_value(Summary::default()).unwrap();
+        let fields = value.as_object().unwrap();
+        assert_eq!(fields.len(), COLUMNS.len());
+        for c in COLUMNS {
+            assert!(fields.contains_key(c.name), "{}", c.name);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! One simulation from its parts to its results.
+
+use crate::backend::{Ended, Measure, SimError, Simulator, Watch};
+use crate::completion::{AtRoundEnd, CompletionRule, Exact};
+use crate::execution::{ExecutionModel, FixedRate};
+use crate::faults::Faults;
+use crate::overheads::{FixedOverheads, Overheads};
+use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary};
+use crate::workload::Workload;
+use blox_core::core::{Core, Counters};
+use blox_core::drive::{drive, run_ready};
+use blox_core::journal::Journal;
+use blox_core::{ClusterSpec, JobId, Pipeline, State, Time};
+use std::sync::Arc;
+
+/// A simulation: a cluster, a scheduler, and how the world behaves.
+///
+/// ```
+/// use blox_core::testing::FirstFit;
+/// use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
+/// use blox_sim::{workload::Jobs, Simulation};
+///
+/// let fifo = Composition::new("fifo")
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .placement(FirstFit)
+///     .build();
+/// let mut jobs = Jobs::new(vec![
+///     JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0)),
+///     JobSpec::new(Time::new(10.0), GpuCount(1), Seconds::new(100.0)),
+/// ]);
+/// let report = Simulation::new(ClusterSpec::uniform(1, 1)).run(fifo, &mut jobs)?;
+/// let finish: Vec<f64> = report.jobs.iter().filter_map(|j| j.finish).map(|t| t.secs()).collect();
+/// assert_eq!(finish, [600.0, 900.0]); // seen at the ends of 300 s rounds
+/// # Ok::<(), blox_sim::SimError>(())
+/// ```
+#[derive(Clone)]
+pub struct Simulation {
+    cluster: ClusterSpec,
+    execution: Box<dyn ExecutionModel>,
+    overheads: Box<dyn Overheads>,
+    completion: Option<Box<dyn CompletionRule>>,
+    faults: Faults,
+    measure: Measure,
+    keep_rounds: bool,
+    explain: Option<JobId>,
+    visit_every_round: bool,
+    watch: Arc<Watch>,
+}
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// A row a job, in order of job.
+    pub jobs: Vec<JobResult>,
+    /// The figures.
+    pub summary: Summary,
+    /// A row a visited decision, if asked for.
+    pub rounds: Vec<RoundRow>,
+    /// The explained job's story, if asked for.
+    pub story: Vec<Moment>,
+    /// What the core counted.
+    pub counters: Counters,
+    /// How it ended.
+    pub ended: Ended,
+    /// When it ended.
+    pub end: Time,
+}
+
+impl Simulation {
+    /// On this cluster: jobs run at their own rate, changes cost nothing,
+    /// nothing breaks, and the end of a job is seen at the end of the round if
+    /// the scheduler has rounds, at once if it has not.
+    pub fn new(cluster: ClusterSpec) -> Self {
+        Simulation {
+            cluster,
+            execution: Box::new(FixedRate),
+            overheads: Box::new(FixedOverheads::default()),
+            completion: None,
+            faults: Faults::default(),
+            measure: Measure::All,
+            keep_rounds: false,
+            explain: None,
+            visit_every_round: false,
+            watch: Arc::default(),
+        }
+    }
+
+    /// With another truth about speed.
+    #[must_use]
+    pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
+        self.execution = Box::new(model);
+        self
+    }
+
+    /// With costs of launching, stopping and changing jobs.
+    #[must_use]
+    pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
+        self.overheads = Box::new(overheads);
+        self
+    }
+
+    /// With another rule for when an end is seen.
+    #[must_use]
+    pub fn completion(mut self, rule: impl CompletionRule + 'static) -> Self {
+        self.completion = Some(Box::new(rule));
+        self
+    }
+
+    /// With faults.
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Measures only some jobs, and ends when these have ended.
+    #[must_use]
+    pub fn measure(mut self, measure: Measure) -> Self {
+        self.measure = measure;
+        self
+    }
+
+    /// Keeps a row a visited decision.
+    #[must_use]
+    pub fn keep_rounds(mut self, yes: bool) -> Self {
+        self.keep_rounds = yes;
+        self
+    }
+
+    /// Tells the story of one job.
+    #[must_use]
+    pub fn explain(mut self, job: Option<JobId>) -> Self {
+        self.explain = job;
+        self
+    }
+
+    /// Visits every round, even those that nothing could change.
+    #[must_use]
+    pub fn visiting_every_round(mut self, yes: bool) -> Self {
+        self.visit_every_round = yes;
+        self
+    }
+
+    /// Lets somebody watch and stop it.
+    #[must_use]
+    pub fn watched_by(mut self, watch: Arc<Watch>) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// Runs a scheduler on a workload.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or the policy errs.
+    pub fn run(
+        &self,
+        scheduler: Pipeline,
+        workload: &mut dyn Workload,
+    ) -> Result<Report, SimError> {
+        self.run_journaled(scheduler, workload, None)
+    }
+
+    /// Runs a scheduler on a workload with a journal, which is flushed by
+    /// whoever opened it.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or the policy errs.
+    pub fn run_journaled(
+        &self,
+        mut scheduler: Pipeline,
+        workload: &mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Report, SimError> {
+        let state = State::new(&self.cluster)?;
+        let cadence = dyn_clone::clone_box(scheduler.cadence());
+        let period = cadence.period();
+        let completion = match (&self.completion, period) {
+            (Some(rule), _) => rule.clone(),
+            (None, Some(p)) => match AtRoundEnd::every(p) {
+                Some(rule) => Box::new(rule),
+                None => Box::new(Exact),
+            },
+            (None, None) => Box::new(Exact) as Box<dyn CompletionRule>,
+        };
+        // A watch is shared with the caller, the count of open jobs is not.
+        self.watch
+            .open
+            .store(0, std::sync::atomic::Ordering::Relaxed);
+        let recorder = Recorder::new(
+            self.measure,
+            self.keep_rounds,
+            self.explain,
+            Arc::clone(&self.watch),
+        );
+        let mut core = Core::new(state, cadence)
+            .visiting_every_round(self.visit_every_round)
+            .with_collector(Box::new(recorder));
+        if let Some(journal) = journal {
+            core = core.with_journal(journal);
+        }
+        let mut backend = Simulator::new(
+            workload,
+            self.execution.clone(),
+            self.overheads.clone(),
+            completion,
+            self.faults,
+            self.measure,
+            Arc::clone(&self.watch),
+            self.cluster.nodes.len(),
+        )?;
+        run_ready(drive(&mut core, &mut scheduler, &mut backend))?;
+        let ended = backend.ended;
+        let name = blox_core::Decide::name(&scheduler).to_owned();
+        Ok(self.report(&name, core, ended, period.map(|p| p.secs())))
+    }
+
+    fn report(&self, name: &str, mut core: Core, ended: Ended, period: Option<f64>) -> Report {
+        let mut recorder = core
+            .take_collectors()
+            .into_iter()
+            .find_map(|c| (c as Box<dyn std::any::Any>).downcast::<Recorder>().ok())
+            .map_or_else(
+                || Recorder::new(self.measure, false, None, Arc::default()),
+                |r| *r,
+            );
+        let state = core.state();
+        for id in 0..state.next_job_id().0 {
+            if let Some(job) = state.job(JobId(id)) {
+                recorder.note(&job, None, state.now());
+            }
+        }
+        recorder.jobs.sort_unstable_by_key(|j| j.job);
+        let end = if ended == Ended::Finished {
+            recorder.last_end
+        } else {
+            state.now()
+        };
+        let span = recorder
+            .first_submit
+            .map_or(0.0, |first| (end - first).secs());
+        let counters = core.counters();
+        let rounds = match period {
+            Some(p) => (end.secs() / p).ceil() as u64,
+            None => counters.decisions,
+        };
+        let summary = Summary::of(
+            name,
+            &recorder.jobs,
+            counters,
+            self.cluster.total_gpus() as u32,
+            recorder.gpu_seconds,
+            span,
+            rounds,
+        );
+        Report {
+            jobs: recorder.jobs,
+            summary,
+            rounds: recorder.rounds,
+            story: recorder.story,
+            counters,
+            ended,
+            end,
+        }
+    }
+}
