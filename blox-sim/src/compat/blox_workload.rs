@@ -228,6 +228,15 @@ mod tests {
 
     fn check_rows(path: &Path, load: f64, synthetic: bool) -> usize {
         let mut workload = BloxWorkload::new(load).unwrap();
+        if let Ok(mut file) = crate::compat::blox_jobs::read(path) {
+            let read = crate::workload::collect(&mut file).unwrap();
+            for job in read.iter().filter(|_| synthetic) {
+                let made = workload.next_job().unwrap().unwrap();
+                assert_eq!((job.submit, job.gpus), (made.submit, made.gpus));
+                assert_eq!(job.work, made.work);
+            }
+            workload = workload.with_seed(1);
+        }
         let mut rows = 0;
         for row in csv::Reader::from_path(path).unwrap().records() {
             let row = row.unwrap();

@@ -18,7 +18,8 @@ pub(crate) fn pow10(y: f64) -> f64 {
     let k = LOG2E_128.mul_add(high, SHIFT) - SHIFT;
     let r = k.mul_add(-LN2_128.1, k.mul_add(-LN2_128.0, high)) + low;
     let (root, tail) = roots()[(k as i64).rem_euclid(128) as usize];
-    let scale = root * f64::powi(2.0, (k as i64).div_euclid(128) as i32);
+    // Times a power of two: added to the exponent, which has room for it.
+    let scale = f64::from_bits(root.to_bits() + ((k as i64).div_euclid(128) << 52) as u64);
     let r2 = r * r;
     let expm1 = r2.mul_add(r.mul_add(POLY[1], POLY[0]), tail + r);
     let expm1 = (r2 * r2).mul_add(r.mul_add(POLY[3], POLY[2]), expm1);
