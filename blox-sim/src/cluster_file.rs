@@ -45,7 +45,10 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
     let path = Path::new(arg);
     let meant_as_path = arg.contains(['/', '\\']) || arg.ends_with(".toml") || path.exists();
     if !meant_as_path {
-        return Err(ClusterFileError::Shorthand(error));
+        return Err(match error {
+            ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
+            error => ClusterFileError::Spec(error),
+        });
     }
     let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
         path: path.to_owned(),
@@ -62,9 +65,12 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: ClusterFile = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
+        let found = text.lines().nth(line).unwrap_or_default().trim();
         ClusterFileError::Parse {
             path: path.to_owned(),
-            line: 1 + text.bytes().take(at).filter(|b| *b == b'\n').count(),
+            line: line + 1,
+            found: found.chars().take(60).collect(),
             what: e.message().replace('\n', ", "),
         }
     })?;
@@ -138,6 +144,9 @@ pub enum ClusterFileError {
     /// Neither a shorthand nor the path of a file.
     #[error("{0}, or the path of a TOML file")]
     Shorthand(ClusterSpecError),
+    /// A shorthand that is no cluster.
+    #[error(transparent)]
+    Spec(ClusterSpecError),
     /// The file cannot be read.
     #[error("{}: the cluster file cannot be read: {source}", path.display())]
     Read {
@@ -147,12 +156,14 @@ pub enum ClusterFileError {
         source: io::Error,
     },
     /// The file is no TOML, or has a field that does not belong there.
-    #[error("{}: line {line}: {what}", path.display())]
+    #[error("{}: line {line} is `{found}`: {what}", path.display())]
     Parse {
         /// The path.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
+        /// The start of that line.
+        found: String,
         /// What is wrong, what was expected.
         what: String,
     },
@@ -185,6 +196,7 @@ const MAX_NODES: usize = 1_000_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
+    #[serde(default)]
     node: Vec<NodeGroup>,
 }
 
@@ -269,11 +281,11 @@ mod tests {
     fn an_error_names_file_and_field() {
         assert_eq!(
             parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
-            "c.toml: line 3: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `labels`"
+            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `labels`"
         );
         assert_eq!(
             parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),
-            "c.toml: line 2: invalid type: string \"4\", expected u32"
+            "c.toml: line 2 is `gpus = \"4\"`: invalid type: string \"4\", expected u32"
         );
         assert_eq!(
             parse("[[node]]\ncount = 4\ngpus = 1\n[[node]]\ngpus = 65\n").unwrap_err(),
@@ -289,7 +301,19 @@ mod tests {
         );
         assert_eq!(
             parse("").unwrap_err(),
-            "c.toml: line 1: missing field `node`"
+            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+        );
+        assert_eq!(
+            parse("[[node]]\ncpus = 4\n").unwrap_err(),
+            "c.toml: line 1 is `[[node]]`: missing field `gpus`"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\n[cluster]\n").unwrap_err(),
+            "c.toml: line 3 is `[cluster]`: unknown field `cluster`, expected `node`"
+        );
+        assert_eq!(
+            parse("[[node]\n").unwrap_err(),
+            "c.toml: line 1 is `[[node]`: unclosed array table, expected `]`"
         );
     }
 
@@ -298,6 +322,10 @@ mod tests {
         assert_eq!(
             read_cluster("32y4").unwrap_err().to_string(),
             "cluster `32y4`: part 1 is `32y4`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100, or the path of a TOML file"
+        );
+        assert_eq!(
+            read_cluster("4000000000x64").unwrap_err().to_string(),
+            "the cluster has 256000000000 GPUs, expected at most 2147483647"
         );
         let gone = read_cluster("no/such.toml").unwrap_err().to_string();
         assert!(
