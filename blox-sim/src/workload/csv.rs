@@ -44,10 +44,14 @@ pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
 /// # Errors
 /// If they cannot be written.
 pub fn write_csv(out: impl Write, jobs: &[JobSpec]) -> Result<(), WorkloadError> {
-    let rows: Vec<_> = jobs.iter().map(cells).collect();
-    let needed: Vec<usize> = (0..COLUMNS.len())
-        .filter(|&c| NEEDED.contains(&COLUMNS[c]) || rows.iter().any(|row| !row[c].is_empty()))
-        .collect();
+    // Cells are made twice: all of them at once would take more memory than the jobs.
+    let mut used = COLUMNS.map(|name| NEEDED.contains(&name));
+    for job in jobs {
+        for (used, cell) in used.iter_mut().zip(cells(job)) {
+            *used |= !cell.is_empty();
+        }
+    }
+    let needed: Vec<usize> = (0..COLUMNS.len()).filter(|&c| used[c]).collect();
     let mut writer = csv::Writer::from_writer(out);
     let mut write = |cells: &mut dyn Iterator<Item = &str>| {
         writer
@@ -60,7 +64,7 @@ pub fn write_csv(out: impl Write, jobs: &[JobSpec]) -> Result<(), WorkloadError>
             })
     };
     write(&mut needed.iter().map(|&c| COLUMNS[c]))?;
-    for row in &rows {
+    for row in jobs.iter().map(cells) {
         write(&mut needed.iter().map(|&c| row[c].as_str()))?;
     }
     writer

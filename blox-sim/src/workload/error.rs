@@ -34,6 +34,12 @@ pub enum WorkloadError {
         /// Why.
         source: io::Error,
     },
+    /// A pipe or device where the content must be there to be read again.
+    #[error("{}: is no regular file, expected one", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
     /// A gzip stream ends early.
     #[error("{}: the gzip data ends too early, the file is truncated", path.display())]
     TruncatedGzip {
@@ -127,18 +133,26 @@ pub enum WorkloadError {
 }
 
 impl WorkloadError {
-    /// From an error while reading the file at `path`.
-    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
+    /// From an error of the operating system about the file at `path`.
+    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound => WorkloadError::Missing { path },
             io::ErrorKind::IsADirectory => WorkloadError::Directory { path },
+            _ => WorkloadError::Io { path, source },
+        }
+    }
+
+    /// From an error while reading text that may be compressed.
+    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
             // A plain file just ends; only the decoder misses bytes or dislikes them.
             io::ErrorKind::UnexpectedEof => WorkloadError::TruncatedGzip { path },
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
                 WorkloadError::DamagedGzip { path, source }
             }
-            _ => WorkloadError::Io { path, source },
+            _ => WorkloadError::file(&path, source),
         }
     }
 
@@ -148,5 +162,34 @@ impl WorkloadError {
             line,
             what: what.into(),
         }
+    }
+}
+
+/// Text of an input as a message shows it: its start, without control characters.
+pub(crate) fn shown(text: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == 80 {
+            out.push_str("...");
+            break;
+        }
+        if c.is_control() || c == char::REPLACEMENT_CHARACTER {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_text_is_short_and_harmless() {
+        assert_eq!(shown("naïve"), "naïve");
+        assert_eq!(shown("\u{1b}[31m\n"), "\\u{1b}[31m\\n");
+        assert_eq!(shown(&"x".repeat(81)), "x".repeat(80) + "...");
     }
 }

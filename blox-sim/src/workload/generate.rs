@@ -72,8 +72,8 @@ pub enum Load {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DurationLaw {
-    /// As in Blox and before it in Tiresias: in minutes 10^U(3, 4) for a fifth
-    /// of the jobs, 10^U(1.5, 3) for the rest.
+    /// As in Blox: in minutes 10^U(3, 4) for a fifth of the jobs, 10^U(1.5, 3)
+    /// for the rest.
     BloxLaw,
     /// Exponential.
     Exponential {

@@ -1,5 +1,6 @@
 //! Opening a workload file of any known format.
 
+use super::error::shown;
 use super::source::Source;
 use super::{FileWorkload, Workload, WorkloadError};
 use std::fmt;
@@ -136,7 +137,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
         .collect();
     Err(WorkloadError::UnknownFormat {
         path: source.path().to_owned(),
-        found: line.chars().take(80).collect(),
+        found: shown(&line),
         expected: headers.join(", "),
     })
 }

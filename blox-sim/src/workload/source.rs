@@ -12,11 +12,19 @@ use std::sync::Arc;
 /// `sha256sum` prints. For the manifest of a run.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// If the file cannot be read, or is a pipe whose content is gone once read.
 pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
     let path = path.as_ref();
-    let reading = |e| WorkloadError::reading(path, e);
+    let reading = |e| WorkloadError::file(path, e);
     let mut file = File::open(path).map_err(reading)?;
+    let meta = file.metadata().map_err(reading)?;
+    // What can be read only once would leave a hash of nothing in the manifest.
+    if meta.is_dir() {
+        return Err(WorkloadError::Directory { path: path.into() });
+    }
+    if !meta.is_file() {
+        return Err(WorkloadError::NotAFile { path: path.into() });
+    }
     let mut hash = Sha256::new();
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -45,7 +53,7 @@ impl Source {
     /// The file at `path`, which is there and not empty.
     pub(crate) fn at(path: &Path) -> Result<Self, WorkloadError> {
         let reading = |e| WorkloadError::reading(path, e);
-        let meta = std::fs::metadata(path).map_err(reading)?;
+        let meta = std::fs::metadata(path).map_err(|e| WorkloadError::file(path, e))?;
         if meta.is_dir() {
             return Err(WorkloadError::Directory { path: path.into() });
         }
@@ -83,7 +91,8 @@ impl Source {
         let mut raw: Text = match &self.held {
             Some(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
             None => {
-                let file = File::open(&self.path).map_err(reading)?;
+                let file =
+                    File::open(&self.path).map_err(|e| WorkloadError::file(&self.path, e))?;
                 Box::new(BufReader::with_capacity(BUFFER, file))
             }
         };
@@ -246,6 +255,10 @@ mod tests {
         assert!(matches!(
             fingerprint(dir.path().join("gone")),
             Err(WorkloadError::Missing { .. })
+        ));
+        assert!(matches!(
+            fingerprint(dir.path()),
+            Err(WorkloadError::Directory { .. })
         ));
     }
 }

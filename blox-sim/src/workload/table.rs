@@ -1,5 +1,6 @@
 //! Comma-separated values with a header.
 
+use super::error::shown;
 use super::source::{Lines, Source};
 use super::{NoticeKind, Notices, WorkloadError};
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
@@ -29,7 +30,10 @@ impl Table {
         table.header = header.iter().map(|name| name.trim().to_owned()).collect();
         for (i, name) in table.header.iter().enumerate() {
             if table.header[..i].contains(name) {
-                let what = format!("the column `{name}` occurs twice, expected it once");
+                let what = format!(
+                    "the column `{}` occurs twice, expected it once",
+                    shown(name)
+                );
                 return Err(WorkloadError::line(&table.path, 1, what));
             }
         }
@@ -55,7 +59,7 @@ impl Table {
             return Err(WorkloadError::Columns {
                 path: self.path.clone(),
                 missing: missing.join(", "),
-                found: self.header.join(", "),
+                found: shown_header(&self.header),
             });
         }
         Ok(names.map(|name| self.find(name).unwrap_or(Column { index: 0, name })))
@@ -127,7 +131,7 @@ impl Table {
             path: self.path.clone(),
             line: self.line(),
             field: column.name.to_owned(),
-            found: self.text(column).to_owned(),
+            found: shown(self.text(column)),
             expected: expected.to_owned(),
         }
     }
@@ -149,6 +153,11 @@ impl Table {
             other => WorkloadError::line(&self.path, line, format!("no row: {other:?}")),
         }
     }
+}
+
+fn shown_header(header: &[String]) -> String {
+    let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
+    names.join(", ")
 }
 
 /// A column of a table.
