@@ -121,6 +121,15 @@ impl Core {
         self
     }
 
+    /// Goes on from a state in which decisions were made before: the next one
+    /// is due at the first decision moment after `last`.
+    #[must_use]
+    pub fn going_on(mut self, last: Time) -> Self {
+        self.last_decision = Some(last);
+        self.due = Some(self.moment_from(last));
+        self
+    }
+
     /// Lets jobs wait that ask for more GPUs than the cluster has, for clusters
     /// that grow. Otherwise they are turned away when they come in.
     #[must_use]

@@ -199,6 +199,11 @@ impl State {
         self.counts[phase as usize]
     }
 
+    /// How many jobs have come in and not ended.
+    pub fn live_jobs(&self) -> u32 {
+        self.counts[..Phase::Ended as usize].iter().sum()
+    }
+
     /// GPUs asked for by all jobs that wait or are placed.
     #[inline]
     pub fn demand(&self) -> u64 {

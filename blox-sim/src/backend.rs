@@ -221,7 +221,9 @@ impl<'w> Simulator<'w> {
             match job.phase() {
                 Phase::Running => self.expect_end(job.id(), view),
                 // What is in between arrives at once.
-                Phase::Starting if job.held().is_some() => self.begin(view, job.id(), job.attempt()),
+                Phase::Starting if job.held().is_some() => {
+                    self.begin(view, job.id(), job.attempt())
+                }
                 Phase::Stopping => self.now_events.push_back(Event::Stopped {
                     job: job.id(),
                     attempt: job.attempt(),
@@ -287,13 +289,12 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    fn submit_next(&mut self) -> Result<Event, SimError> {
-        let Some(spec) = self.next_job.take() else {
-            return Err(SimError::Workload(WorkloadError::ended()));
-        };
+    fn submit(&mut self, spec: JobSpec) -> Result<Event, SimError> {
         let job = JobId(self.next_id);
         self.next_id += 1;
-        self.watch.submitted.store(u64::from(self.next_id), Ordering::Relaxed);
+        self.watch
+            .submitted
+            .store(u64::from(self.next_id), Ordering::Relaxed);
         let last = spec.submit;
         match self.workload.next_job()? {
             Some(next) if next.submit < last => {
@@ -380,7 +381,9 @@ impl<'w> Simulator<'w> {
     fn crash(&self, view: View<'_>, id: JobId, why: Reason) -> Event {
         let (work, attempt) = view.job(id).map_or((0.0, 0), |j| {
             let ran = match (j.phase(), j.last_start()) {
-                (Phase::Running, Some(start)) => j.held().map_or(Seconds::ZERO, |_| view.now() - start),
+                (Phase::Running, Some(start)) => {
+                    j.held().map_or(Seconds::ZERO, |_| view.now() - start)
+                }
                 _ => Seconds::ZERO,
             };
             (self.faults.kept(j.work_done(), j.rate(), ran), j.attempt())
@@ -412,7 +415,8 @@ impl<'w> Simulator<'w> {
                 self.expect_end(job, view);
                 // The earlier timer is still in the heap, for the same launch.
                 let at = (self.timers.len() > before).then(|| self.last_end);
-                self.moved_ends.insert(job, at.unwrap_or(Time::new(f64::MAX)));
+                self.moved_ends
+                    .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }
             After::Left(partner) => self.refresh_partner(view, partner),
             After::NodeLost(node) => {
@@ -493,8 +497,10 @@ impl Backend for Simulator<'_> {
                     }
                 }
                 (_, Some(a)) if a <= until && !(self.is_done() && due != Some(self.now)) => {
-                    let event = self.submit_next()?;
-                    return Ok(self.emit(a, event, view));
+                    if let Some(spec) = self.next_job.take() {
+                        let event = self.submit(spec)?;
+                        return Ok(self.emit(a, event, view));
+                    }
                 }
                 _ => break,
             }
@@ -583,7 +589,11 @@ impl Simulator<'_> {
                 .is_some_and(|n| n.status() == NodeStatus::Up)
         });
         if !reachable || self.faults.launch_fails(id, attempt) {
-            let why = if reachable { "injected fault" } else { "node lost" };
+            let why = if reachable {
+                "injected fault"
+            } else {
+                "node lost"
+            };
             self.now_events.push_back(Event::LaunchFailed {
                 job: id,
                 attempt,

@@ -104,7 +104,11 @@ mod tests {
             .filter_map(|j| f.job_runs(JobId(j), 1))
             .map(Seconds::secs)
             .sum();
-        assert!((sum / f64::from(n) - 50.0).abs() < 1.0, "{}", sum / f64::from(n));
+        assert!(
+            (sum / f64::from(n) - 50.0).abs() < 1.0,
+            "{}",
+            sum / f64::from(n)
+        );
     }
 
     #[test]

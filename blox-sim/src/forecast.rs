@@ -10,9 +10,7 @@ use blox_core::cadence::Cadence;
 use blox_core::core::Core;
 use blox_core::drive::{Backend, Input, drive, run_ready};
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
-use blox_core::{
-    Decide, Event, JobId, MetricCollector, Part, Plan, Seconds, State, Time, View,
-};
+use blox_core::{Decide, Event, JobId, MetricCollector, Part, Plan, Seconds, State, Time, View};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -1,1 +1,24 @@
-//! Simulator.
+//! The simulated backend of the blox toolkit: workloads, how the world behaves,
+//! and results.
+//!
+//! A [`Simulation`] runs any scheduler on any [`Workload`](workload::Workload).
+//! How fast jobs run, what changes cost, when an end is seen and what breaks
+//! are parts of their own: [`execution`], [`overheads`], [`completion`],
+//! [`faults`].
+
+#![warn(missing_docs)]
+
+mod backend;
+pub mod cluster_file;
+pub mod compat;
+pub mod completion;
+pub mod execution;
+pub mod faults;
+pub mod forecast;
+pub mod overheads;
+pub mod results;
+mod simulation;
+pub mod workload;
+
+pub use backend::{Ended, Measure, SimError, Watch};
+pub use simulation::{Report, Simulation};

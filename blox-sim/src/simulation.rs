@@ -174,14 +174,12 @@ impl Simulation {
         let state = State::new(&self.cluster)?;
         let cadence = dyn_clone::clone_box(scheduler.cadence());
         let period = cadence.period();
-        let completion = match (&self.completion, period) {
-            (Some(rule), _) => rule.clone(),
-            (None, Some(p)) => match AtRoundEnd::every(p) {
-                Some(rule) => Box::new(rule),
-                None => Box::new(Exact),
-            },
-            (None, None) => Box::new(Exact) as Box<dyn CompletionRule>,
-        };
+        let completion: Box<dyn CompletionRule> =
+            match (&self.completion, period.and_then(AtRoundEnd::every)) {
+                (Some(rule), _) => rule.clone(),
+                (None, Some(rule)) => Box::new(rule),
+                (None, None) => Box::new(Exact),
+            };
         // A watch is shared with the caller, the count of open jobs is not.
         self.watch
             .open

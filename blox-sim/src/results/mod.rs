@@ -50,9 +50,7 @@ impl JobResult {
     /// Job completion time: submission until its end was seen; only of jobs that did all their work.
     pub fn jct(&self) -> Option<Seconds> {
         match self.outcome {
-            Some(Outcome::Completed | Outcome::Terminated) => {
-                self.finish.map(|f| f - self.submit)
-            }
+            Some(Outcome::Completed | Outcome::Terminated) => self.finish.map(|f| f - self.submit),
             _ => None,
         }
     }

@@ -61,20 +61,72 @@ pub const COLUMNS: &[Column] = &[
     column("scheduler", "scheduler", "name of the composition"),
     column("jobs", "jobs", "jobs submitted before the simulation ended"),
     column("measured", "measured", "jobs that --measure names"),
-    column("completed", "completed", "measured jobs that did all their work"),
-    column("rejected", "rejected", "measured jobs that admission turned away"),
-    column("failed", "failed", "measured jobs that failed or were cancelled"),
-    column("unfinished", "unfinished", "measured jobs that had not ended"),
+    column(
+        "completed",
+        "completed",
+        "measured jobs that did all their work",
+    ),
+    column(
+        "rejected",
+        "rejected",
+        "measured jobs that admission turned away",
+    ),
+    column(
+        "failed",
+        "failed",
+        "measured jobs that failed or were cancelled",
+    ),
+    column(
+        "unfinished",
+        "unfinished",
+        "measured jobs that had not ended",
+    ),
     column("avg_jct_s", "avg JCT s", "mean of finish - submit"),
-    column("median_jct_s", "median JCT s", "50th percentile of finish - submit (nearest rank)"),
-    column("p99_jct_s", "p99 JCT s", "99th percentile of finish - submit (nearest rank)"),
-    column("avg_responsiveness_s", "avg resp. s", "mean of first start - submit"),
-    column("avg_queueing_s", "avg queue s", "mean of finish - submit - time running"),
-    column("makespan_s", "makespan s", "last end - first submission, over all jobs"),
-    column("utilisation", "GPU util.", "GPU-seconds run by all jobs / (GPUs x makespan)"),
-    column("preemptions", "preemptions", "stops of running jobs that plans ordered, all jobs"),
-    column("rounds", "rounds", "last end / round length, rounded up; decisions where rounds have no length"),
-    column("decisions", "decisions", "decision moments that were visited"),
+    column(
+        "median_jct_s",
+        "median JCT s",
+        "50th percentile of finish - submit (nearest rank)",
+    ),
+    column(
+        "p99_jct_s",
+        "p99 JCT s",
+        "99th percentile of finish - submit (nearest rank)",
+    ),
+    column(
+        "avg_responsiveness_s",
+        "avg resp. s",
+        "mean of first start - submit",
+    ),
+    column(
+        "avg_queueing_s",
+        "avg queue s",
+        "mean of finish - submit - time running",
+    ),
+    column(
+        "makespan_s",
+        "makespan s",
+        "last end - first submission, over all jobs",
+    ),
+    column(
+        "utilisation",
+        "GPU util.",
+        "GPU-seconds run by all jobs / (GPUs x makespan)",
+    ),
+    column(
+        "preemptions",
+        "preemptions",
+        "stops of running jobs that plans ordered, all jobs",
+    ),
+    column(
+        "rounds",
+        "rounds",
+        "last end / round length, rounded up; decisions where rounds have no length",
+    ),
+    column(
+        "decisions",
+        "decisions",
+        "decision moments that were visited",
+    ),
 ];
 
 const fn column(name: &'static str, heading: &'static str, formula: &'static str) -> Column {
@@ -97,10 +149,12 @@ impl Summary {
         rounds: u64,
     ) -> Self {
         let measured = || jobs.iter().filter(|j| j.measured);
-        let count = |wanted: &dyn Fn(&JobResult) -> bool| {
-            measured().filter(|j| wanted(j)).count() as u64
-        };
-        let mut jct: Vec<f64> = measured().filter_map(|j| j.jct()).map(|s| s.secs()).collect();
+        let count =
+            |wanted: &dyn Fn(&JobResult) -> bool| measured().filter(|j| wanted(j)).count() as u64;
+        let mut jct: Vec<f64> = measured()
+            .filter_map(|j| j.jct())
+            .map(|s| s.secs())
+            .collect();
         // In order of job, so that the sum does not depend on the order of ends.
         let avg_jct_s = mean(jct.iter().copied());
         jct.sort_unstable_by(f64::total_cmp);
@@ -111,16 +165,12 @@ impl Summary {
             measured: measured().count() as u64,
             completed: count(&|j| j.jct().is_some()),
             rejected: count(&|j| j.outcome == Some(Outcome::Rejected)),
-            failed: count(&|j| {
-                matches!(j.outcome, Some(Outcome::Failed | Outcome::Cancelled))
-            }),
+            failed: count(&|j| matches!(j.outcome, Some(Outcome::Failed | Outcome::Cancelled))),
             unfinished: count(&|j| j.outcome.is_none()),
             avg_jct_s,
             median_jct_s: percentile(&jct, 0.50),
             p99_jct_s: percentile(&jct, 0.99),
-            avg_responsiveness_s: mean(
-                done().filter_map(|j| j.responsiveness()).map(|s| s.secs()),
-            ),
+            avg_responsiveness_s: mean(done().filter_map(|j| j.responsiveness()).map(|s| s.secs())),
             avg_queueing_s: mean(done().filter_map(|j| j.queueing()).map(|s| s.secs())),
             makespan_s: span,
             utilisation: if span > 0.0 && gpus > 0 {

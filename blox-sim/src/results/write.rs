@@ -54,17 +54,32 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
         field(format_args!("{}", j.job));
         field(format_args!("{}", j.name.as_deref().unwrap_or("")));
         field(format_args!("{}", Shortest(j.submit.secs())));
-        field(format_args!("{}", Maybe(seconds(j.first_start.map(|t| t.secs())))));
-        field(format_args!("{}", Maybe(seconds(j.finish.map(|t| t.secs())))));
-        field(format_args!("{}", Maybe(seconds(j.jct().map(|t| t.secs())))));
-        field(format_args!("{}", Maybe(seconds(j.responsiveness().map(|t| t.secs())))));
+        field(format_args!(
+            "{}",
+            Maybe(seconds(j.first_start.map(|t| t.secs())))
+        ));
+        field(format_args!(
+            "{}",
+            Maybe(seconds(j.finish.map(|t| t.secs())))
+        ));
+        field(format_args!(
+            "{}",
+            Maybe(seconds(j.jct().map(|t| t.secs())))
+        ));
+        field(format_args!(
+            "{}",
+            Maybe(seconds(j.responsiveness().map(|t| t.secs())))
+        ));
         field(format_args!("{}", Shortest(j.attained.secs())));
         field(format_args!("{}", j.gpus));
         field(format_args!("{}", Shortest(j.duration.secs())));
         field(format_args!("{}", j.preemptions));
         field(format_args!("{}", j.launches));
         field(format_args!("{}", j.crashes));
-        field(format_args!("{}", j.outcome.map_or("unfinished", |o| o.as_str())));
+        field(format_args!(
+            "{}",
+            j.outcome.map_or("unfinished", |o| o.as_str())
+        ));
         field(format_args!("{}", j.reason.as_deref().unwrap_or("")));
         field(format_args!("{}", u8::from(j.measured)));
         csv.write_byte_record(&row)?;

@@ -1,0 +1,336 @@
+//! Clusters as a user names them on the command line: in shorthand, or in a file.
+//!
+//! The shorthand is `NODESxGPUS[:TYPE]`, joined by commas: `32x4`,
+//! `6x4:t4,3x8:rtx`. A file is TOML with a `[[node]]` table for each group of
+//! equal nodes, in the order of registration:
+//!
+//! ```toml
+//! [[node]]
+//! count = 8                # how many of them, 1 if left out
+//! gpus = 4                 # GPUs of each, at most 64 (needed; 0 for a node without)
+//! gpu_type = "v100"        # left out where there is only one kind
+//! gpu_memory_gib = 16      # memory of one GPU
+//! cpus = 48                # cores
+//! memory_gib = 384
+//! partition = "vision"     # the virtual cluster that they serve; all if left out
+//! location = ["row-1", "rack-7"]  # outermost first
+//! name = "v100"            # v100-0, v100-1, ... where count is above 1
+//! labels = { owner = "lab" }
+//! links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]  # nv-link, pcie, socket
+//! ```
+
+use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A cluster from its shorthand or from the path of a TOML file, as the
+/// [module](self) describes them. A file whose name is a shorthand needs a
+/// path, such as `./32x4`.
+///
+/// # Errors
+/// If it is neither, or describes no cluster.
+///
+/// ```
+/// let cluster = blox_sim::cluster_file::read_cluster("6x4:t4,3x8:rtx")?;
+/// assert_eq!(cluster.total_gpus(), 48);
+/// # Ok::<(), blox_sim::cluster_file::ClusterFileError>(())
+/// ```
+pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
+    let error = match arg.parse() {
+        Ok(cluster) => return Ok(cluster),
+        Err(error) => error,
+    };
+    let path = Path::new(arg);
+    let meant_as_path = arg.contains(['/', '\\']) || arg.ends_with(".toml") || path.exists();
+    if !meant_as_path {
+        return Err(match error {
+            ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
+            error => ClusterFileError::Spec(error),
+        });
+    }
+    let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    parse_cluster(&text, path)
+}
+
+/// A cluster from the text of a TOML file; `path` is for messages.
+///
+/// # Errors
+/// If the text is no TOML, has an unknown field, or describes no cluster.
+pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFileError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let file: ClusterFile = toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
+        let found = text.lines().nth(line).unwrap_or_default().trim();
+        ClusterFileError::Parse {
+            path: path.to_owned(),
+            line: line + 1,
+            found: found.chars().take(60).collect(),
+            what: e.message().replace('\n', ", "),
+        }
+    })?;
+    let mut nodes = Vec::new();
+    // Which group a node is of, for messages.
+    let mut groups = Vec::new();
+    for (i, group) in file.node.into_iter().enumerate() {
+        let wrong = |field, found: String, expected: &str| ClusterFileError::Field {
+            path: path.to_owned(),
+            group: i + 1,
+            field,
+            found,
+            expected: expected.to_owned(),
+        };
+        let count = group.count.unwrap_or(1);
+        // Checked before the nodes are made: a typing error must not take the memory.
+        if count == 0 || nodes.len() + count as usize > MAX_NODES {
+            let expected = format!("at least 1 and at most {MAX_NODES} over all groups");
+            return Err(wrong("count", count.to_string(), &expected));
+        }
+        let node = NodeSpec {
+            name: None,
+            gpus: group.gpus,
+            gpu_type: group.gpu_type,
+            gpu_memory_gib: group.gpu_memory_gib,
+            cpus: group.cpus,
+            memory_gib: group.memory_gib,
+            partition: group.partition,
+            location: group.location,
+            links: group.links,
+            labels: group.labels,
+        };
+        for k in 0..count {
+            let name = match &group.name {
+                Some(name) if count > 1 => Some(Name::from(format!("{name}-{k}"))),
+                name => name.clone(),
+            };
+            nodes.push(NodeSpec {
+                name,
+                ..node.clone()
+            });
+            groups.push(i + 1);
+        }
+    }
+    let cluster = ClusterSpec { nodes };
+    cluster.check().map_err(|error| match error {
+        ClusterSpecError::Node {
+            node,
+            field,
+            found,
+            expected,
+        } => ClusterFileError::Field {
+            path: path.to_owned(),
+            group: groups.get(node).copied().unwrap_or(0),
+            field,
+            found,
+            expected,
+        },
+        source => ClusterFileError::Cluster {
+            path: path.to_owned(),
+            source,
+        },
+    })?;
+    Ok(cluster)
+}
+
+/// A cluster that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterFileError {
+    /// Neither a shorthand nor the path of a file.
+    #[error("{0}, or the path of a TOML file")]
+    Shorthand(ClusterSpecError),
+    /// A shorthand that is no cluster.
+    #[error(transparent)]
+    Spec(ClusterSpecError),
+    /// The file cannot be read.
+    #[error("{}: the cluster file cannot be read: {source}", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is no TOML, or has a field that does not belong there.
+    #[error("{}: line {line} is `{found}`: {what}", path.display())]
+    Parse {
+        /// The path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The start of that line.
+        found: String,
+        /// What is wrong, what was expected.
+        what: String,
+    },
+    /// A field of a group of nodes that makes no sense.
+    #[error("{}: node group {group}: {field} is {found}, expected {expected}", path.display())]
+    Field {
+        /// The path.
+        path: PathBuf,
+        /// Which `[[node]]`, from 1.
+        group: usize,
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// Nodes that are no cluster.
+    #[error("{}: {source}", path.display())]
+    Cluster {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: ClusterSpecError,
+    },
+}
+
+const MAX_NODES: usize = 1_000_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClusterFile {
+    #[serde(default)]
+    node: Vec<NodeGroup>,
+}
+
+/// The fields of [`NodeSpec`] and how many nodes there are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeGroup {
+    count: Option<u32>,
+    name: Option<Name>,
+    gpus: u32,
+    gpu_type: Option<Name>,
+    #[serde(default)]
+    gpu_memory_gib: f64,
+    #[serde(default)]
+    cpus: f64,
+    #[serde(default)]
+    memory_gib: f64,
+    partition: Option<Name>,
+    #[serde(default)]
+    location: Vec<Name>,
+    #[serde(default)]
+    links: Vec<Link>,
+    #[serde(default)]
+    labels: BTreeMap<Name, Name>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::LinkKind;
+
+    fn parse(text: &str) -> Result<ClusterSpec, String> {
+        parse_cluster(text, Path::new("c.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn groups_become_nodes_in_order() {
+        let text = r#"
+            [[node]]
+            count = 2
+            gpus = 4
+            gpu_type = "v100"
+            cpus = 48
+            memory_gib = 384.5
+            partition = "vision"
+            location = ["row-1", "rack-7"]
+            name = "v"
+            links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]
+            labels = { owner = "lab" }
+
+            [[node]]
+            gpus = 8
+        "#;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cluster");
+        std::fs::write(&path, text).unwrap();
+        let cluster = read_cluster(path.to_str().unwrap()).unwrap();
+        let v = NodeSpec {
+            name: Some("v-0".into()),
+            cpus: 48.0,
+            memory_gib: 384.5,
+            location: vec!["row-1".into(), "rack-7".into()],
+            links: vec![Link {
+                a: 0,
+                b: 1,
+                kind: LinkKind::NvLink,
+                gb_per_s: 50.0,
+            }],
+            labels: [("owner".into(), "lab".into())].into(),
+            ..NodeSpec::with_gpus(4)
+                .of_type("v100")
+                .in_partition("vision")
+        };
+        let second = NodeSpec {
+            name: Some("v-1".into()),
+            ..v.clone()
+        };
+        assert_eq!(cluster.nodes, [v, second, NodeSpec::with_gpus(8)]);
+    }
+
+    #[test]
+    fn an_error_names_file_and_field() {
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
+            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `labels`"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),
+            "c.toml: line 2 is `gpus = \"4\"`: invalid type: string \"4\", expected u32"
+        );
+        assert_eq!(
+            parse("[[node]]\ncount = 4\ngpus = 1\n[[node]]\ngpus = 65\n").unwrap_err(),
+            "c.toml: node group 2: gpus is 65, expected at most 64"
+        );
+        assert_eq!(
+            parse("[[node]]\ncount = 4000000000\ngpus = 1\n").unwrap_err(),
+            "c.toml: node group 1: count is 4000000000, expected at least 1 and at most 1000000 over all groups"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 0\n").unwrap_err(),
+            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+        );
+        assert_eq!(
+            parse("").unwrap_err(),
+            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+        );
+        assert_eq!(
+            parse("[[node]]\ncpus = 4\n").unwrap_err(),
+            "c.toml: line 1 is `[[node]]`: missing field `gpus`"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\n[cluster]\n").unwrap_err(),
+            "c.toml: line 3 is `[cluster]`: unknown field `cluster`, expected `node`"
+        );
+        assert_eq!(
+            parse("[[node]\n").unwrap_err(),
+            "c.toml: line 1 is `[[node]`: unclosed array table, expected `]`"
+        );
+    }
+
+    #[test]
+    fn an_argument_that_is_nothing_names_both_ways() {
+        assert_eq!(
+            read_cluster("32y4").unwrap_err().to_string(),
+            "cluster `32y4`: part 1 is `32y4`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100, or the path of a TOML file"
+        );
+        assert_eq!(
+            read_cluster("4000000000x64").unwrap_err().to_string(),
+            "the cluster has 256000000000 GPUs, expected at most 2147483647"
+        );
+        let gone = read_cluster("no/such.toml").unwrap_err().to_string();
+        assert!(
+            gone.starts_with("no/such.toml: the cluster file cannot be read: "),
+            "{gone}"
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! What it takes to repeat published results bit for bit: the random numbers
+//! of other languages and the file layouts of other simulators.
+
+pub mod blox_jobs;
+pub mod blox_workload;
+pub mod cpython;
+mod pow10;
+
+pub(crate) use pow10::pow10;

@@ -1,0 +1,620 @@
+//! The toolkit's own CSV: one row a job, columns told by their names.
+//!
+//! | column | meaning |
+//! |---|---|
+//! | `submit_s` | submission, in seconds since the start (needed) |
+//! | `gpus` | GPUs asked for, at least 1 (needed) |
+//! | `duration_s` | seconds on these GPUs (needed; empty where `iterations` and `rate_per_s` say it) |
+//! | `job_id` | the job's name |
+//! | `iterations`, `rate_per_s` | work, and iterations a second on these GPUs |
+//! | `user`, `virtual_cluster`, `group`, `model` | names |
+//! | `priority` | a whole number, larger is more urgent |
+//! | `batch_size` | samples in one step over all GPUs |
+//! | `cpus`, `memory_gib` | for all GPUs together |
+//! | `deadline_s` | `600`, or `600:2.5` with what meeting it is worth; several joined by `;` |
+//! | `class` | `guaranteed` or `best-effort` |
+//! | `levels` | GPU counts of an elastic job, such as `1;2;4` |
+//! | `gpu_types` | the only GPU types, such as `v100;a100` |
+//! | `user_estimate_s` | how long the user says that it runs |
+//! | `command`, `attributes` | JSON: an array of strings, an object |
+//!
+//! An empty cell is a fact that the job does not tell. A list may also be a
+//! JSON array, for names with a semicolon. Other columns are left out, with a
+//! notice.
+
+use super::file::{FileWorkload, Rows, SharedNames, sensible};
+use super::source::Source;
+use super::table::{Column, Table};
+use super::{Notices, WorkloadError};
+use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Reads the toolkit's own CSV, plain or gzip.
+///
+/// # Errors
+/// If the file cannot be read, lacks a column, or has a row that is no job.
+pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
+    read_source(&Source::at(path.as_ref())?)
+}
+
+/// Writes jobs as the toolkit's own CSV, with the columns that some job needs.
+/// Numbers are written so that reading them gives the same bits.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn write_csv(out: impl Write, jobs: &[JobSpec]) -> Result<(), WorkloadError> {
+    // Cells are made twice: all of them at once would take more memory than the jobs.
+    let mut used = COLUMNS.map(|name| NEEDED.contains(&name));
+    for job in jobs {
+        for (used, cell) in used.iter_mut().zip(cells(job)) {
+            *used |= !cell.is_empty();
+        }
+    }
+    let needed: Vec<usize> = (0..COLUMNS.len()).filter(|&c| used[c]).collect();
+    let mut writer = csv::Writer::from_writer(out);
+    let mut write = |cells: &mut dyn Iterator<Item = &str>| {
+        writer
+            .write_record(cells)
+            .map_err(|e| WorkloadError::Write {
+                source: match e.into_kind() {
+                    csv::ErrorKind::Io(e) => e,
+                    other => io::Error::other(format!("{other:?}")),
+                },
+            })
+    };
+    write(&mut needed.iter().map(|&c| COLUMNS[c]))?;
+    for row in jobs.iter().map(cells) {
+        write(&mut needed.iter().map(|&c| row[c].as_str()))?;
+    }
+    writer
+        .flush()
+        .map_err(|source| WorkloadError::Write { source })
+}
+
+pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError> {
+    FileWorkload::checked(source, "csv", open_rows)
+}
+
+/// The columns in the order in which they are written.
+const COLUMNS: [&str; 21] = [
+    "job_id",
+    "submit_s",
+    "gpus",
+    "duration_s",
+    "iterations",
+    "rate_per_s",
+    "user",
+    "virtual_cluster",
+    "group",
+    "priority",
+    "model",
+    "batch_size",
+    "cpus",
+    "memory_gib",
+    "deadline_s",
+    "class",
+    "levels",
+    "gpu_types",
+    "user_estimate_s",
+    "command",
+    "attributes",
+];
+const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
+
+/// Where a column stands in [`COLUMNS`].
+#[derive(Clone, Copy)]
+enum Col {
+    JobId,
+    Submit,
+    Gpus,
+    Duration,
+    Iterations,
+    Rate,
+    User,
+    VirtualCluster,
+    Group,
+    Priority,
+    Model,
+    BatchSize,
+    Cpus,
+    MemoryGib,
+    Deadline,
+    Class,
+    Levels,
+    GpuTypes,
+    UserEstimate,
+    Command,
+    Attributes,
+}
+
+struct CsvRows {
+    table: Table,
+    needed: [Column; 3],
+    optional: [Option<Column>; COLUMNS.len()],
+    names: SharedNames,
+}
+
+fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open(source)?;
+    let needed = table.require(NEEDED)?;
+    table.note_unknown(&COLUMNS, notices);
+    Ok(Box::new(CsvRows {
+        needed,
+        optional: COLUMNS.map(|name| table.find(name)),
+        table,
+        names: SharedNames::default(),
+    }))
+}
+
+impl Rows for CsvRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        if !self.table.advance()? {
+            return Ok(None);
+        }
+        let job = self.job()?;
+        sensible(self.table.path(), self.table.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+impl CsvRows {
+    fn job(&mut self) -> Result<JobSpec, WorkloadError> {
+        let [submit, gpus, _] = self.needed;
+        let submit = self.table.number(submit, not_negative, SECONDS)?;
+        let gpus = GpuCount(self.table.count(gpus)?);
+        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO);
+        job.work = self.work()?;
+        job.name = self.cell(Col::JobId).map(|(_, text)| Name::from(text));
+        job.user = self.name(Col::User);
+        job.virtual_cluster = self.name(Col::VirtualCluster);
+        job.priority = self
+            .parse(Col::Priority, "a whole number of 32 bits", |t| {
+                t.trim().parse().ok()
+            })?
+            .unwrap_or(0);
+        let extras = self.extras()?;
+        if extras != Extras::default() {
+            job = job.with_extras(extras);
+        }
+        Ok(job)
+    }
+
+    /// Iterations and rate count; the duration gives the one that is missing.
+    fn work(&self) -> Result<Work, WorkloadError> {
+        let duration = self.number(Col::Duration, not_negative, SECONDS)?;
+        let iterations = self.number(Col::Iterations, not_negative, "a number of at least 0")?;
+        let rate = self.number(Col::Rate, |x| x > 0.0, "a number above 0")?;
+        let [_, _, duration_column] = self.needed;
+        let work = match (duration, iterations, rate) {
+            (duration, Some(iterations), Some(rate)) => {
+                let told = iterations / rate;
+                if duration.is_some_and(|d| (d - told).abs() > 1e-6 * told.max(1.0)) {
+                    let expected = format!("{told} as iterations / rate_per_s, or an empty cell");
+                    return Err(self.table.wrong(duration_column, &expected));
+                }
+                Work { iterations, rate }
+            }
+            (Some(duration), Some(iterations), None) if iterations / duration > 0.0 => Work {
+                iterations,
+                rate: iterations / duration,
+            },
+            (Some(duration), None, rate) => {
+                let rate = rate.unwrap_or(1.0);
+                Work {
+                    iterations: duration * rate,
+                    rate,
+                }
+            }
+            (Some(_), Some(_), None) => {
+                let expected = "above 0 and iterations too, or rate_per_s beside them";
+                return Err(self.table.wrong(duration_column, expected));
+            }
+            (None, _, _) => {
+                let expected = "a number of seconds, or iterations and rate_per_s beside it";
+                return Err(self.table.wrong(duration_column, expected));
+            }
+        };
+        Ok(work)
+    }
+
+    fn extras(&mut self) -> Result<Extras, WorkloadError> {
+        Ok(Extras {
+            model: self.name(Col::Model),
+            group: self.name(Col::Group),
+            batch_size: self.parse(Col::BatchSize, "a whole number of at least 0", |t| {
+                t.trim().parse().ok()
+            })?,
+            cpus: self
+                .number(Col::Cpus, not_negative, "a number of at least 0")?
+                .unwrap_or(0.0),
+            memory_gib: self
+                .number(Col::MemoryGib, not_negative, "a number of at least 0")?
+                .unwrap_or(0.0),
+            deadlines: self
+                .parse(
+                    Col::Deadline,
+                    "SECONDS or SECONDS:VALUE, joined by `;`",
+                    |t| t.split(';').map(parse_deadline).collect(),
+                )?
+                .unwrap_or_default(),
+            class: self
+                .parse(Col::Class, "guaranteed or best-effort", |t| {
+                    match t.trim() {
+                        "guaranteed" => Some(ServiceClass::Guaranteed),
+                        "best-effort" => Some(ServiceClass::BestEffort),
+                        _ => None,
+                    }
+                })?
+                .unwrap_or_default(),
+            levels: self
+                .parse(
+                    Col::Levels,
+                    "ascending counts of at least 1, joined by `;`",
+                    |t| {
+                        let levels: Option<Vec<_>> = t
+                            .split(';')
+                            .map(|n| n.trim().parse().ok().map(GpuCount))
+                            .collect();
+                        levels.filter(|l| l.is_sorted() && l.first() != Some(&GpuCount::ZERO))
+                    },
+                )?
+                .unwrap_or_default(),
+            gpu_types: self
+                .parse(Col::GpuTypes, "names joined by `;`, or a JSON array", |t| {
+                    if t.starts_with('[') {
+                        return serde_json::from_str(t).ok();
+                    }
+                    Some(t.split(';').map(Name::from).collect())
+                })?
+                .unwrap_or_default(),
+            user_estimate: self
+                .number(Col::UserEstimate, not_negative, SECONDS)?
+                .map(Seconds::new),
+            command: self
+                .parse(Col::Command, "a JSON array of strings", |t| {
+                    serde_json::from_str(t).ok()
+                })?
+                .unwrap_or_default(),
+            attributes: self
+                .parse(Col::Attributes, "a JSON object", |t| {
+                    serde_json::from_str(t).ok()
+                })?
+                .unwrap_or_default(),
+        })
+    }
+
+    fn cell(&self, column: Col) -> Option<(Column, &str)> {
+        self.table.optional(self.optional[column as usize])
+    }
+
+    fn name(&mut self, column: Col) -> Option<Name> {
+        let (_, text) = self.table.optional(self.optional[column as usize])?;
+        Some(self.names.get(text))
+    }
+
+    fn number(
+        &self,
+        column: Col,
+        allowed: fn(f64) -> bool,
+        expected: &str,
+    ) -> Result<Option<f64>, WorkloadError> {
+        self.cell(column)
+            .map(|(column, _)| self.table.number(column, allowed, expected))
+            .transpose()
+    }
+
+    fn parse<T>(
+        &self,
+        column: Col,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, WorkloadError> {
+        self.cell(column)
+            .map(|(column, text)| parse(text).ok_or_else(|| self.table.wrong(column, expected)))
+            .transpose()
+    }
+}
+
+const SECONDS: &str = "a number of seconds, at least 0";
+
+fn not_negative(x: f64) -> bool {
+    x >= 0.0
+}
+
+fn parse_deadline(text: &str) -> Option<Deadline> {
+    let (at, value) = text.split_once(':').unwrap_or((text, "1"));
+    let value: f64 = value.trim().parse().ok()?;
+    Some(Deadline {
+        at: Time::try_new(at.trim().parse().ok()?)?,
+        value: value.is_finite().then_some(value)?,
+    })
+}
+
+/// A job as the cells of [`COLUMNS`].
+fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
+    let mut cells: [String; COLUMNS.len()] = Default::default();
+    let mut put = |column: Col, text: String| cells[column as usize] = text;
+    let name = |name: &Option<Name>| name.as_deref().unwrap_or_default().to_owned();
+    put(Col::JobId, name(&job.name));
+    put(Col::Submit, job.submit.to_string());
+    put(Col::Gpus, job.gpus.to_string());
+    put(Col::Duration, job.duration().to_string());
+    if job.work.rate != 1.0 {
+        put(Col::Iterations, job.work.iterations.to_string());
+        put(Col::Rate, job.work.rate.to_string());
+    }
+    put(Col::User, name(&job.user));
+    put(Col::VirtualCluster, name(&job.virtual_cluster));
+    if job.priority != 0 {
+        put(Col::Priority, job.priority.to_string());
+    }
+    let Some(extras) = &job.extras else {
+        return cells;
+    };
+    put(Col::Model, name(&extras.model));
+    put(Col::Group, name(&extras.group));
+    if let Some(batch_size) = extras.batch_size {
+        put(Col::BatchSize, batch_size.to_string());
+    }
+    for (column, amount) in [
+        (Col::Cpus, extras.cpus),
+        (Col::MemoryGib, extras.memory_gib),
+    ] {
+        if amount != 0.0 {
+            put(column, amount.to_string());
+        }
+    }
+    let deadline = |d: &Deadline| match d.value {
+        1.0 => d.at.to_string(),
+        value => format!("{}:{value}", d.at),
+    };
+    put(Col::Deadline, join(extras.deadlines.iter().map(deadline)));
+    if extras.class == ServiceClass::BestEffort {
+        put(Col::Class, "best-effort".to_owned());
+    }
+    put(
+        Col::Levels,
+        join(extras.levels.iter().map(GpuCount::to_string)),
+    );
+    let plain = |name: &Name| !name.is_empty() && !name.contains(';') && !name.starts_with('[');
+    put(
+        Col::GpuTypes,
+        if extras.gpu_types.iter().all(plain) {
+            join(extras.gpu_types.iter().map(Name::to_string))
+        } else {
+            json(&extras.gpu_types)
+        },
+    );
+    if let Some(estimate) = extras.user_estimate {
+        put(Col::UserEstimate, estimate.to_string());
+    }
+    if !extras.command.is_empty() {
+        put(Col::Command, json(&extras.command));
+    }
+    if !extras.attributes.is_empty() {
+        put(Col::Attributes, json(&extras.attributes));
+    }
+    cells
+}
+
+fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(";")
+}
+
+/// Strings and values with string keys always have a JSON form.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{NoticeKind, Workload, collect};
+    use proptest::prelude::*;
+
+    fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
+        read_source(&Source::of("jobs.csv", text.as_bytes()))
+    }
+
+    fn message(text: &str) -> String {
+        read_text(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rows_are_jobs() {
+        let mut workload = read_text(
+            "\u{feff}job_id,submit_s,gpus,duration_s,user,model,deadline_s,gpu_types,levels\r\n\
+             a,0,1,60,ada,,,,\r\n\
+             b,1.5,4,3600,,resnet,600;900:0.5,v100;a100,1;2;4\r\n",
+        )
+        .unwrap();
+        assert_eq!(workload.describe(), "jobs.csv (csv, 2 jobs)");
+        assert!(workload.notices().is_empty());
+        let jobs = collect(&mut workload).unwrap();
+        let plain = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
+        assert_eq!(jobs[0], plain.named("a").owned_by("ada"));
+        let extras = jobs[1].extras();
+        assert_eq!(extras.model.as_deref(), Some("resnet"));
+        assert_eq!(extras.gpu_types, ["v100".into(), "a100".into()]);
+        assert_eq!(extras.levels, [GpuCount(1), GpuCount(2), GpuCount(4)]);
+        let deadlines = [(600.0, 1.0), (900.0, 0.5)].map(|(at, value)| Deadline {
+            at: Time::new(at),
+            value,
+        });
+        assert_eq!(extras.deadlines, deadlines);
+    }
+
+    #[test]
+    fn rows_out_of_order_are_sorted_and_noticed() {
+        let mut workload = read_text(
+            "job_id,submit_s,gpus,duration_s,colour\nc,5,1,1,x\nb,1,1,0,x\na,5,1,1,x\nd,1,1,1,x\n",
+        )
+        .unwrap();
+        assert_eq!(workload.notices().count(&NoticeKind::OutOfOrder), 2);
+        let unknown = NoticeKind::IgnoredColumn("colour".into());
+        assert_eq!(workload.notices().count(&unknown), 1);
+        assert_eq!(workload.notices().count(&NoticeKind::NoWork), 1);
+        let names: Vec<_> = collect(&mut workload)
+            .unwrap()
+            .iter()
+            .map(|j| j.name.as_deref().unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(names, ["b", "d", "c", "a"]);
+    }
+
+    #[test]
+    fn work_comes_from_any_two_of_three_columns() {
+        let header = "submit_s,gpus,duration_s,iterations,rate_per_s";
+        let work = |cells: &str| {
+            let mut workload = read_text(&format!("{header}\n0,1,{cells}\n")).unwrap();
+            let work = collect(&mut workload).unwrap()[0].work;
+            (work.iterations, work.rate)
+        };
+        assert_eq!(work("60,,"), (60.0, 1.0));
+        assert_eq!(work("60,120,"), (120.0, 2.0));
+        assert_eq!(work("60,,0.5"), (30.0, 0.5));
+        assert_eq!(work(",30,0.5"), (30.0, 0.5));
+        assert_eq!(work("60,30,0.5"), (30.0, 0.5));
+        assert_eq!(
+            message(&format!("{header}\n0,1,61,30,0.5\n")),
+            "jobs.csv: line 2: duration_s is `61`, expected 60 as iterations / rate_per_s, or an empty cell"
+        );
+        assert_eq!(
+            message(&format!("{header}\n0,1,,30,\n")),
+            "jobs.csv: line 2: duration_s is ``, expected a number of seconds, or iterations and rate_per_s beside it"
+        );
+    }
+
+    #[test]
+    fn a_bad_cell_names_line_and_column() {
+        assert_eq!(
+            message("submit_s,gpus,duration_s\n0,1,60\nNaN,1,60\n"),
+            "jobs.csv: line 3: submit_s is `NaN`, expected a number of seconds, at least 0"
+        );
+        assert_eq!(
+            message("submit_s,gpus,duration_s,class\n0,1,60,gold\n"),
+            "jobs.csv: line 2: class is `gold`, expected guaranteed or best-effort"
+        );
+        assert_eq!(
+            message("submit_s,gpus,duration\n"),
+            "jobs.csv: line 1: the column duration_s is missing, found the columns submit_s, gpus, duration"
+        );
+        for cells in ["1,1.5,1", "1,0,1", "1,1,-1", "-1,1,1", "1,1,inf", "x,1,1"] {
+            assert!(read_text(&format!("submit_s,gpus,duration_s\n{cells}\n")).is_err());
+        }
+    }
+
+    #[test]
+    fn a_header_alone_is_an_empty_workload() {
+        let mut workload = read_text("submit_s,gpus,duration_s").unwrap();
+        assert!(workload.is_empty());
+        assert_eq!(workload.next_job().unwrap(), None);
+    }
+
+    #[test]
+    fn only_needed_columns_are_written() {
+        let job = JobSpec::new(Time::new(1.5), GpuCount(2), Seconds::new(60.0));
+        let mut out = Vec::new();
+        write_csv(&mut out, &[job.clone().owned_by("a,b"), job]).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "submit_s,gpus,duration_s,user\n1.5,2,60,\"a,b\"\n1.5,2,60,\n"
+        );
+    }
+
+    fn any_job() -> impl Strategy<Value = JobSpec> {
+        let name = || proptest::option::of(any::<String>().prop_filter("", |s| !s.is_empty()));
+        let amount = || prop_oneof![Just(0.0), 0.0..1e12];
+        let rate = prop_oneof![Just(1.0), 1e-6..1e6];
+        let base = (amount(), 1u32.., amount(), rate, any::<i32>());
+        let names = (name(), name(), name(), name(), name());
+        let lists = (
+            proptest::collection::vec(1u32.., 0..3),
+            proptest::collection::vec(any::<String>(), 0..3),
+            proptest::collection::vec((amount(), amount()), 0..3),
+            proptest::collection::vec(any::<String>(), 0..3),
+            proptest::collection::btree_map(any::<String>(), amount(), 0..2),
+        );
+        let rest = (
+            proptest::option::of(any::<u32>()),
+            amount(),
+            amount(),
+            any::<bool>(),
+            proptest::option::of(amount()),
+        );
+        (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
+            let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
+            job.work = Work {
+                iterations: base.2,
+                rate: base.3,
+            };
+            job.priority = base.4;
+            let [job_name, user, vc, model, group] =
+                [names.0, names.1, names.2, names.3, names.4].map(|n| n.map(Name::from));
+            (job.name, job.user, job.virtual_cluster) = (job_name, user, vc);
+            let mut levels: Vec<_> = lists.0.into_iter().map(GpuCount).collect();
+            levels.sort();
+            let extras = Extras {
+                model,
+                group,
+                levels,
+                gpu_types: lists.1.into_iter().map(Name::from).collect(),
+                deadlines: lists
+                    .2
+                    .into_iter()
+                    .map(|(at, value)| Deadline {
+                        at: Time::new(at),
+                        value,
+                    })
+                    .collect(),
+                command: lists.3,
+                attributes: lists
+                    .4
+                    .into_iter()
+                    .map(|(k, v)| (Name::from(k), v.into()))
+                    .collect(),
+                batch_size: rest.0,
+                cpus: rest.1,
+                memory_gib: rest.2,
+                class: [ServiceClass::Guaranteed, ServiceClass::BestEffort][usize::from(rest.3)],
+                user_estimate: rest.4.map(Seconds::new),
+            };
+            if extras != Extras::default() {
+                job = job.with_extras(extras);
+            }
+            job
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn written_jobs_are_read_back(mut jobs in proptest::collection::vec(any_job(), 0..4)) {
+            jobs.sort_by_key(|job| job.submit);
+            let mut csv = Vec::new();
+            write_csv(&mut csv, &jobs).unwrap();
+            let mut workload = read_source(&Source::of("x.csv", &csv)).unwrap();
+            prop_assert_eq!(&collect(&mut workload).unwrap(), &jobs);
+
+            let mut lines = Vec::new();
+            crate::workload::jsonl::write_jsonl(&mut lines, &jobs).unwrap();
+            let mut workload =
+                crate::workload::jsonl::read_source(&Source::of("x.jsonl", &lines)).unwrap();
+            prop_assert_eq!(&collect(&mut workload).unwrap(), &jobs);
+        }
+
+        #[test]
+        fn no_text_makes_a_reader_panic(text in any::<String>(), rows in any::<Vec<u8>>()) {
+            let _ = read_text(&text);
+            let mut bytes = b"submit_s,gpus,duration_s,deadline_s,gpu_types,attributes\n".to_vec();
+            bytes.extend(rows);
+            let _ = read_source(&Source::of("x.csv", &bytes));
+            let _ = crate::workload::jsonl::read_source(&Source::of("x.jsonl", &bytes));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What can be wrong with a workload.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A workload that cannot be had. Each message is one sentence that names the
+/// file, the line, the field, what was found and what was expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// Nothing is at the path.
+    #[error("{}: no such file", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A directory is at the path.
+    #[error("{}: is a directory, expected a workload file", path.display())]
+    Directory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file has no byte, compressed or not.
+    #[error("{}: the file is empty, expected a header or a job", path.display())]
+    Empty {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The operating system refuses.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A pipe or device where the content must be there to be read again.
+    #[error("{}: is no regular file, expected one", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A gzip stream ends early.
+    #[error("{}: the gzip data ends too early, the file is truncated", path.display())]
+    TruncatedGzip {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A gzip stream with wrong content.
+    #[error("{}: the gzip data is damaged: {source}", path.display())]
+    DamagedGzip {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither header nor name tell the format.
+    #[error(
+        "{}: the format cannot be told, the first line is `{found}`, expected {expected}",
+        path.display()
+    )]
+    UnknownFormat {
+        /// The path.
+        path: PathBuf,
+        /// The start of the first line.
+        found: String,
+        /// The headers that are known.
+        expected: String,
+    },
+    /// A header without the columns that the format needs.
+    #[error(
+        "{}: line 1: the column{} {missing} {} missing, found the columns {found}",
+        path.display(),
+        if missing.contains(',') { "s" } else { "" },
+        if missing.contains(',') { "are" } else { "is" }
+    )]
+    Columns {
+        /// The path.
+        path: PathBuf,
+        /// The columns that are missing, joined by commas.
+        missing: String,
+        /// The header, joined by commas.
+        found: String,
+    },
+    /// A field that holds no value of its kind.
+    #[error("{}: line {line}: {field} is `{found}`, expected {expected}", path.display())]
+    Field {
+        /// The path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// The column or field.
+        field: String,
+        /// What it holds.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// A line that is no row of its format.
+    #[error("{}: line {line}: {what}", path.display())]
+    Line {
+        /// The path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it, what was expected.
+        what: String,
+    },
+    /// The file was another one when it was read again.
+    #[error("{}: line {line}: the file has changed while it was read", path.display())]
+    Changed {
+        /// The path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+    },
+    /// A generator's setting that makes no sense.
+    #[error("{field} is {found}, expected {expected}")]
+    Parameter {
+        /// The setting.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// Jobs cannot be written.
+    #[error("jobs cannot be written: {source}")]
+    Write {
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl WorkloadError {
+    /// From an error of the operating system about the file at `path`.
+    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => WorkloadError::Missing { path },
+            io::ErrorKind::IsADirectory => WorkloadError::Directory { path },
+            _ => WorkloadError::Io { path, source },
+        }
+    }
+
+    /// From an error while reading text that may be compressed.
+    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            // A plain file just ends; only the decoder misses bytes or dislikes them.
+            io::ErrorKind::UnexpectedEof => WorkloadError::TruncatedGzip { path },
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                WorkloadError::DamagedGzip { path, source }
+            }
+            _ => WorkloadError::file(&path, source),
+        }
+    }
+
+    pub(crate) fn line(path: &Path, line: u64, what: impl Into<String>) -> Self {
+        WorkloadError::Line {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
+    }
+}
+
+/// Text of an input as a message shows it: its start, without control characters.
+pub(crate) fn shown(text: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == 80 {
+            out.push_str("...");
+            break;
+        }
+        if c.is_control() || c == char::REPLACEMENT_CHARACTER {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_text_is_short_and_harmless() {
+        assert_eq!(shown("naïve"), "naïve");
+        assert_eq!(shown("\u{1b}[31m\n"), "\\u{1b}[31m\\n");
+        assert_eq!(shown(&"x".repeat(81)), "x".repeat(80) + "...");
+    }
+}

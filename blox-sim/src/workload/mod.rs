@@ -1,0 +1,173 @@
+//! Workloads: where jobs come from.
+//!
+//! A workload hands out jobs in the order in which they are submitted; ties
+//! keep the order of the file. Files are read with [`open()`], jobs are made
+//! up by [`generate`] and by [`compat`](crate::compat).
+
+pub mod csv;
+mod error;
+pub(crate) mod file;
+pub mod generate;
+pub mod jsonl;
+mod notices;
+pub mod open;
+pub mod philly;
+pub(crate) mod source;
+pub(crate) mod table;
+
+pub use error::WorkloadError;
+pub use file::FileWorkload;
+pub use notices::{Notice, NoticeKind, Notices};
+pub use open::{Format, FormatError, open};
+pub use source::fingerprint;
+
+use blox_core::JobSpec;
+
+/// Jobs in the order in which they are submitted.
+///
+/// The rank of a job in this order, from 0, is its number in a run.
+pub trait Workload: Send {
+    /// The next job; `None` at the end, which a generator may never reach.
+    ///
+    /// # Errors
+    /// If the source cannot be read or holds what is no job.
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError>;
+
+    /// What was dropped, repaired or remarkable so far. A file's notices are
+    /// complete from the start.
+    fn notices(&self) -> &Notices;
+
+    /// What this is, in a few words.
+    fn describe(&self) -> String;
+}
+
+impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        (**self).next_job()
+    }
+    fn notices(&self) -> &Notices {
+        (**self).notices()
+    }
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+}
+
+/// Jobs in memory.
+///
+/// ```
+/// use blox_core::{GpuCount, JobSpec, Seconds, Time};
+/// use blox_sim::workload::{Jobs, Workload};
+/// let at = |s| JobSpec::new(Time::new(s), GpuCount(1), Seconds::new(60.0));
+/// let mut jobs = Jobs::new(vec![at(5.0), at(1.0)]);
+/// assert_eq!(jobs.next_job()?, Some(at(1.0)));
+/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    rest: std::vec::IntoIter<JobSpec>,
+    count: usize,
+    notices: Notices,
+}
+
+impl Jobs {
+    /// These jobs, sorted by submission; equal moments keep their order.
+    pub fn new(mut jobs: Vec<JobSpec>) -> Self {
+        jobs.sort_by_key(|job| job.submit);
+        Jobs {
+            count: jobs.len(),
+            rest: jobs.into_iter(),
+            notices: Notices::default(),
+        }
+    }
+}
+
+impl Workload for Jobs {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        Ok(self.rest.next())
+    }
+    fn notices(&self) -> &Notices {
+        &self.notices
+    }
+    fn describe(&self) -> String {
+        format!("{} jobs in memory", self.count)
+    }
+}
+
+/// The first jobs of another workload.
+#[derive(Clone, Debug)]
+pub struct Limited<W> {
+    inner: W,
+    limit: u64,
+    left: u64,
+}
+
+impl<W: Workload> Limited<W> {
+    /// At most `limit` jobs of `inner`.
+    pub fn new(inner: W, limit: u64) -> Self {
+        Limited {
+            inner,
+            limit,
+            left: limit,
+        }
+    }
+}
+
+impl<W: Workload> Workload for Limited<W> {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.inner.next_job()
+    }
+    fn notices(&self) -> &Notices {
+        self.inner.notices()
+    }
+    fn describe(&self) -> String {
+        format!("the first {} jobs of {}", self.limit, self.inner.describe())
+    }
+}
+
+/// All jobs that are left, in memory. An endless workload must be [`Limited`] first.
+///
+/// # Errors
+/// The workload's own.
+pub fn collect(workload: &mut (impl Workload + ?Sized)) -> Result<Vec<JobSpec>, WorkloadError> {
+    let mut jobs = Vec::new();
+    while let Some(job) = workload.next_job()? {
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{GpuCount, Seconds, Time};
+
+    fn job(submit: f64, name: &str) -> JobSpec {
+        JobSpec::new(Time::new(submit), GpuCount(1), Seconds::new(1.0)).named(name)
+    }
+
+    #[test]
+    fn jobs_of_one_moment_keep_their_order() {
+        let mut jobs = Jobs::new(vec![job(2.0, "c"), job(1.0, "b"), job(1.0, "a")]);
+        assert_eq!(jobs.describe(), "3 jobs in memory");
+        let names: Vec<_> = collect(&mut jobs)
+            .unwrap()
+            .into_iter()
+            .map(|j| j.name.unwrap())
+            .collect();
+        assert_eq!(names, ["b".into(), "a".into(), "c".into()]);
+    }
+
+    #[test]
+    fn a_limit_cuts_and_a_box_passes_through() {
+        let jobs: Box<dyn Workload> = Box::new(Jobs::new(vec![job(0.0, "a"), job(1.0, "b")]));
+        let mut first = Limited::new(jobs, 1);
+        assert_eq!(first.describe(), "the first 1 jobs of 2 jobs in memory");
+        assert_eq!(collect(&mut first).unwrap(), [job(0.0, "a")]);
+        assert!(first.notices().is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+//! What a reader tells about its input besides the jobs.
+
+use blox_core::Name;
+use serde::Serialize;
+use std::fmt;
+
+/// What was dropped, repaired or remarkable in an input, counted by kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Notices {
+    list: Vec<Notice>,
+}
+
+impl Notices {
+    /// Each kind once, in the order of first occurrence.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Notice> {
+        self.list.iter()
+    }
+
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How often a kind occurred.
+    pub fn count(&self, kind: &NoticeKind) -> u64 {
+        self.list
+            .iter()
+            .find(|n| n.kind == *kind)
+            .map_or(0, |n| n.count)
+    }
+
+    pub(crate) fn add(&mut self, kind: NoticeKind, line: u64) {
+        match self.list.iter_mut().find(|n| n.kind == kind) {
+            Some(notice) => notice.count += 1,
+            None => self.list.push(Notice {
+                kind,
+                count: 1,
+                first_line: line,
+            }),
+        }
+    }
+}
+
+/// Something remarkable, how often it occurred, and where first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Notice {
+    /// What it is.
+    pub kind: NoticeKind,
+    /// How many lines it concerns, at least 1.
+    pub count: u64,
+    /// The first of them, from 1.
+    pub first_line: u64,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} times", self.kind, self.count)?;
+        write!(f, ", first on line {})", self.first_line)
+    }
+}
+
+/// What can be remarkable about an input.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NoticeKind {
+    /// Jobs submitted before the line above them; all jobs were sorted.
+    OutOfOrder,
+    /// Jobs without work, kept.
+    NoWork,
+    /// A column that the format does not know, left out.
+    IgnoredColumn(Name),
+    /// Rows whose GPU time is not duration times GPUs; duration and GPUs count.
+    GpuTimeDiffers,
+}
+
+impl fmt::Display for NoticeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoticeKind::OutOfOrder => f.write_str("not in order of submission: sorted"),
+            NoticeKind::NoWork => f.write_str("no work: kept as a job that ends at once"),
+            NoticeKind::IgnoredColumn(name) => write!(f, "unknown column `{name}`: ignored"),
+            NoticeKind::GpuTimeDiffers => {
+                f.write_str("GPU time differs from duration times GPUs: ignored")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_count_by_kind_and_keep_the_first_line() {
+        let mut notices = Notices::default();
+        notices.add(NoticeKind::NoWork, 7);
+        notices.add(NoticeKind::IgnoredColumn("x".into()), 1);
+        notices.add(NoticeKind::NoWork, 9);
+        assert_eq!(notices.count(&NoticeKind::NoWork), 2);
+        assert_eq!(notices.count(&NoticeKind::OutOfOrder), 0);
+        let lines: Vec<_> = notices.iter().map(Notice::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "no work: kept as a job that ends at once (2 times, first on line 7)",
+                "unknown column `x`: ignored (1 times, first on line 1)"
+            ]
+        );
+    }
+}

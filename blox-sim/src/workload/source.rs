@@ -1,0 +1,264 @@
+//! The bytes of an input: plain or gzip, from a file or a pipe.
+
+use super::WorkloadError;
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The SHA-256 of a file as it lies on the disk, in hexadecimal: what
+/// `sha256sum` prints. For the manifest of a run.
+///
+/// # Errors
+/// If the file cannot be read, or is a pipe whose content is gone once read.
+pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
+    let path = path.as_ref();
+    let reading = |e| WorkloadError::file(path, e);
+    let mut file = File::open(path).map_err(reading)?;
+    let meta = file.metadata().map_err(reading)?;
+    // What can be read only once would leave a hash of nothing in the manifest.
+    if meta.is_dir() {
+        return Err(WorkloadError::Directory { path: path.into() });
+    }
+    if !meta.is_file() {
+        return Err(WorkloadError::NotAFile { path: path.into() });
+    }
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => hash.update(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(reading(e)),
+        }
+    }
+    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Text of an input, decompressed, without byte order mark.
+pub(crate) type Text = Box<dyn BufRead + Send>;
+
+/// An input that can be read from its start more than once.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    /// The content of what can be read only once, such as a pipe.
+    held: Option<Arc<[u8]>>,
+}
+
+impl Source {
+    /// The file at `path`, which is there and not empty.
+    pub(crate) fn at(path: &Path) -> Result<Self, WorkloadError> {
+        let reading = |e| WorkloadError::reading(path, e);
+        let meta = std::fs::metadata(path).map_err(|e| WorkloadError::file(path, e))?;
+        if meta.is_dir() {
+            return Err(WorkloadError::Directory { path: path.into() });
+        }
+        let held = if meta.is_file() {
+            None
+        } else {
+            Some(Arc::from(std::fs::read(path).map_err(reading)?))
+        };
+        let source = Source {
+            path: path.into(),
+            held,
+        };
+        if peek(&mut *source.text()?).map_err(reading)?.is_empty() {
+            return Err(WorkloadError::Empty { path: path.into() });
+        }
+        Ok(source)
+    }
+
+    /// Bytes in memory under a name for messages.
+    #[cfg(test)]
+    pub(crate) fn of(name: &str, bytes: &[u8]) -> Self {
+        Source {
+            path: name.into(),
+            held: Some(Arc::from(bytes)),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text from its start.
+    pub(crate) fn text(&self) -> Result<Text, WorkloadError> {
+        let reading = |e| WorkloadError::reading(&self.path, e);
+        let mut raw: Text = match &self.held {
+            Some(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+            None => {
+                let file =
+                    File::open(&self.path).map_err(|e| WorkloadError::file(&self.path, e))?;
+                Box::new(BufReader::with_capacity(BUFFER, file))
+            }
+        };
+        let mut text: Text = if peek(&mut *raw).map_err(reading)?.starts_with(&GZIP_MAGIC) {
+            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw)))
+        } else {
+            raw
+        };
+        if peek(&mut *text)
+            .map_err(reading)?
+            .starts_with(&BYTE_ORDER_MARK)
+        {
+            text.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(text)
+    }
+}
+
+/// A text that is handed out by the line, so that a parser that reads no more
+/// than it needs has taken exactly the lines up to its place.
+pub(crate) struct Lines {
+    text: Text,
+    taken: u64,
+    at_line_start: bool,
+}
+
+impl Lines {
+    pub(crate) fn new(text: Text) -> Self {
+        Lines {
+            text,
+            taken: 0,
+            at_line_start: true,
+        }
+    }
+
+    /// The number of lines of which something was taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+impl Read for Lines {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let next = peek(&mut *self.text)?;
+        let next = &next[..next.len().min(out.len())];
+        let end = next.iter().position(|b| *b == b'\n');
+        let n = end.map_or(next.len(), |end| end + 1);
+        out[..n].copy_from_slice(&next[..n]);
+        self.text.consume(n);
+        if n > 0 {
+            self.taken += u64::from(self.at_line_start);
+            self.at_line_start = end.is_some();
+        }
+        Ok(n)
+    }
+}
+
+const BUFFER: usize = 1 << 16;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// The next bytes, without taking them; empty at the end.
+fn peek(text: &mut dyn BufRead) -> io::Result<&[u8]> {
+    loop {
+        match text.fill_buf() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+            Ok(_) => break,
+        }
+    }
+    text.fill_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn gz(text: &str) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn read(bytes: &[u8]) -> Result<String, WorkloadError> {
+        let mut text = String::new();
+        Source::of("x.csv", bytes)
+            .text()?
+            .read_to_string(&mut text)
+            .map_err(|e| WorkloadError::reading(Path::new("x.csv"), e))?;
+        Ok(text)
+    }
+
+    #[test]
+    fn gzip_is_told_by_its_first_bytes_and_may_have_members() {
+        assert_eq!(read(b"plain").unwrap(), "plain");
+        assert_eq!(read("\u{feff}marked".as_bytes()).unwrap(), "marked");
+        let members = [gz("\u{feff}one,"), gz("two")].concat();
+        assert_eq!(read(&members).unwrap(), "one,two");
+    }
+
+    #[test]
+    fn truncated_and_damaged_gzip_are_told_apart() {
+        let whole = gz("some text that is long enough");
+        for end in [2, 12, whole.len() - 1] {
+            assert_eq!(
+                read(&whole[..end]).unwrap_err().to_string(),
+                "x.csv: the gzip data ends too early, the file is truncated",
+                "{end}"
+            );
+        }
+        let mut damaged = whole.clone();
+        let at = whole.len() - 6;
+        damaged[at] ^= 1;
+        let error = read(&damaged).unwrap_err().to_string();
+        assert!(
+            error.starts_with("x.csv: the gzip data is damaged: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_path_without_content_is_one_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty.csv");
+        std::fs::write(&empty, "").unwrap();
+        let gone = dir.path().join("gone.csv");
+        let message = |p: &Path| Source::at(p).unwrap_err().to_string();
+        assert_eq!(message(&gone), format!("{}: no such file", gone.display()));
+        assert_eq!(
+            message(&empty),
+            format!(
+                "{}: the file is empty, expected a header or a job",
+                empty.display()
+            )
+        );
+        assert_eq!(
+            message(dir.path()),
+            format!(
+                "{}: is a directory, expected a workload file",
+                dir.path().display()
+            )
+        );
+        std::fs::write(&empty, gz("")).unwrap();
+        assert!(matches!(
+            Source::at(&empty),
+            Err(WorkloadError::Empty { .. })
+        ));
+    }
+
+    #[test]
+    fn a_fingerprint_is_what_sha256sum_prints() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abc");
+        std::fs::write(&path, "abc").unwrap();
+        assert_eq!(
+            fingerprint(&path).unwrap(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        assert!(matches!(
+            fingerprint(dir.path().join("gone")),
+            Err(WorkloadError::Missing { .. })
+        ));
+        assert!(matches!(
+            fingerprint(dir.path()),
+            Err(WorkloadError::Directory { .. })
+        ));
+    }
+}

@@ -1,0 +1,221 @@
+//! Comma-separated values with a header.
+
+use super::error::shown;
+use super::source::{Lines, Source};
+use super::{NoticeKind, Notices, WorkloadError};
+use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
+use std::path::{Path, PathBuf};
+
+/// A table, read row by row.
+pub(crate) struct Table {
+    path: PathBuf,
+    header: Vec<String>,
+    reader: Reader<Lines>,
+    row: StringRecord,
+}
+
+impl Table {
+    /// Reads the header.
+    pub(crate) fn open(source: &Source) -> Result<Self, WorkloadError> {
+        let mut table = Table {
+            path: source.path().to_owned(),
+            header: Vec::new(),
+            reader: ReaderBuilder::new().from_reader(Lines::new(source.text()?)),
+            row: StringRecord::new(),
+        };
+        let header = match table.reader.headers() {
+            Ok(header) => header.clone(),
+            Err(e) => return Err(table.error(e)),
+        };
+        table.header = header.iter().map(|name| name.trim().to_owned()).collect();
+        for (i, name) in table.header.iter().enumerate() {
+            if table.header[..i].contains(name) {
+                let what = format!(
+                    "the column `{}` occurs twice, expected it once",
+                    shown(name)
+                );
+                return Err(WorkloadError::line(&table.path, 1, what));
+            }
+        }
+        Ok(table)
+    }
+
+    /// Where the column stands, if the table has it.
+    pub(crate) fn find(&self, name: &'static str) -> Option<Column> {
+        let index = self.header.iter().position(|n| n == name)?;
+        Some(Column { index, name })
+    }
+
+    /// Where the columns stand.
+    pub(crate) fn require<const N: usize>(
+        &self,
+        names: [&'static str; N],
+    ) -> Result<[Column; N], WorkloadError> {
+        let missing: Vec<_> = names
+            .into_iter()
+            .filter(|name| self.find(name).is_none())
+            .collect();
+        if !missing.is_empty() {
+            return Err(WorkloadError::Columns {
+                path: self.path.clone(),
+                missing: missing.join(", "),
+                found: shown_header(&self.header),
+            });
+        }
+        Ok(names.map(|name| self.find(name).unwrap_or(Column { index: 0, name })))
+    }
+
+    /// Tells of each column that is not among `known`.
+    pub(crate) fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
+        for name in &self.header {
+            if !known.contains(&name.as_str()) {
+                notices.add(NoticeKind::IgnoredColumn(name.as_str().into()), 1);
+            }
+        }
+    }
+
+    /// Goes to the next row; `false` at the end.
+    pub(crate) fn advance(&mut self) -> Result<bool, WorkloadError> {
+        match self.reader.read_record(&mut self.row) {
+            Ok(more) => Ok(more),
+            Err(e) => Err(self.error(e)),
+        }
+    }
+
+    /// The line on which the row begins, from 1.
+    pub(crate) fn line(&self) -> u64 {
+        // The parser's own count is one too low after CRLF and after blank lines.
+        let within = self.row.as_byte_record().as_slice();
+        let within = within.iter().filter(|b| **b == b'\n').count() as u64;
+        self.reader.get_ref().taken().saturating_sub(within).max(1)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the row holds in a column.
+    pub(crate) fn text(&self, column: Column) -> &str {
+        self.row.get(column.index).unwrap_or_default()
+    }
+
+    /// What the row holds in a column that may be missing or empty.
+    pub(crate) fn optional(&self, column: Option<Column>) -> Option<(Column, &str)> {
+        let column = column?;
+        Some((column, self.text(column))).filter(|(_, text)| !text.is_empty())
+    }
+
+    /// A finite number.
+    pub(crate) fn number(
+        &self,
+        column: Column,
+        allowed: fn(f64) -> bool,
+        expected: &str,
+    ) -> Result<f64, WorkloadError> {
+        match self.text(column).trim().parse::<f64>() {
+            Ok(x) if x.is_finite() && allowed(x) => Ok(x),
+            _ => Err(self.wrong(column, expected)),
+        }
+    }
+
+    /// A whole number of at least 1, also when it is written as `4.0`.
+    pub(crate) fn count(&self, column: Column) -> Result<u32, WorkloadError> {
+        let whole = |x: f64| x >= 1.0 && x <= f64::from(u32::MAX) && x.fract() == 0.0;
+        let x = self.number(column, whole, "a whole number of at least 1")?;
+        Ok(x as u32)
+    }
+
+    /// The error that a column of this row does not hold what was expected.
+    pub(crate) fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
+        WorkloadError::Field {
+            path: self.path.clone(),
+            line: self.line(),
+            field: column.name.to_owned(),
+            found: shown(self.text(column)),
+            expected: expected.to_owned(),
+        }
+    }
+
+    fn error(&self, e: csv::Error) -> WorkloadError {
+        let line = self.line();
+        match e.into_kind() {
+            ErrorKind::Io(e) => WorkloadError::reading(&self.path, e),
+            ErrorKind::UnequalLengths {
+                expected_len, len, ..
+            } => WorkloadError::line(
+                &self.path,
+                line,
+                format!("the row has {len} fields, expected {expected_len} as in the header"),
+            ),
+            ErrorKind::Utf8 { .. } => {
+                WorkloadError::line(&self.path, line, "the row is no text in UTF-8")
+            }
+            other => WorkloadError::line(&self.path, line, format!("no row: {other:?}")),
+        }
+    }
+}
+
+fn shown_header(header: &[String]) -> String {
+    let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
+    names.join(", ")
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    index: usize,
+    name: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_as_an_editor_counts_them() {
+        let source = Source::of("t.csv", b"a, b\r\n1,2\r\n\r\n\"x\ny\",4\n5,6\r\n\n7,8,9\n");
+        let mut table = Table::open(&source).unwrap();
+        let [a, b] = table.require(["a", "b"]).unwrap();
+        let mut lines = Vec::new();
+        for _ in 0..3 {
+            assert!(table.advance().unwrap());
+            lines.push((
+                table.line(),
+                table.text(a).to_owned(),
+                table.count(b).unwrap(),
+            ));
+        }
+        assert_eq!(
+            lines,
+            [
+                (2, "1".into(), 2),
+                (4, "x\ny".into(), 4),
+                (6, "5".into(), 6)
+            ]
+        );
+        assert_eq!(
+            table.advance().unwrap_err().to_string(),
+            "t.csv: line 8: the row has 3 fields, expected 2 as in the header"
+        );
+    }
+
+    #[test]
+    fn a_header_names_what_is_missing_and_what_is_there() {
+        let table = Table::open(&Source::of("t.csv", b"a,b\n")).unwrap();
+        assert_eq!(
+            table.require(["a", "c"]).unwrap_err().to_string(),
+            "t.csv: line 1: the column c is missing, found the columns a, b"
+        );
+        assert_eq!(
+            table.require(["d", "c"]).unwrap_err().to_string(),
+            "t.csv: line 1: the columns d, c are missing, found the columns a, b"
+        );
+        assert_eq!(
+            Table::open(&Source::of("t.csv", b"a,a\n"))
+                .err()
+                .unwrap()
+                .to_string(),
+            "t.csv: line 1: the column `a` occurs twice, expected it once"
+        );
+    }
+}
