@@ -11,7 +11,7 @@ use crate::pipeline::{Decide, DecideError};
 use crate::policy::MetricCollector;
 use crate::reason::Reason;
 use crate::state::{EventError, State};
-use crate::units::{GpuCount, Time};
+use crate::units::Time;
 use crate::view::View;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,7 +77,6 @@ pub struct Core {
     visit_every_round: bool,
     counters: Counters,
     decision: Decision,
-    never_fits: bool,
 }
 
 impl Core {
@@ -95,7 +94,6 @@ impl Core {
             visit_every_round: false,
             counters: Counters::default(),
             decision: Decision::default(),
-            never_fits: true,
         }
     }
 
@@ -127,14 +125,6 @@ impl Core {
     pub fn going_on(mut self, last: Time) -> Self {
         self.last_decision = Some(last);
         self.due = Some(self.moment_from(last));
-        self
-    }
-
-    /// Lets jobs wait that ask for more GPUs than the cluster has, for clusters
-    /// that grow. Otherwise they are turned away when they come in.
-    #[must_use]
-    pub fn awaiting_growth(mut self, yes: bool) -> Self {
-        self.never_fits = !yes;
         self
     }
 
@@ -239,7 +229,7 @@ impl Core {
 
         let mut verdicts = std::mem::take(&mut self.decision.verdicts);
         verdicts.clear();
-        let asking = self.take_asking(&mut verdicts);
+        let asking = self.take_asking();
         if !asking.is_empty() || self.state.count(Phase::Deferred) > 0 {
             let view = View::of(&self.state);
             match guarded(policy, |p| p.admit(view, &asking, &mut verdicts)) {
@@ -368,24 +358,11 @@ impl Core {
         self.counters.decisions += 1;
     }
 
-    /// Takes the jobs that ask, and turns away those that could never run.
-    fn take_asking(&mut self, verdicts: &mut Verdicts) -> Vec<JobId> {
+    /// Takes the jobs that ask and are still there.
+    fn take_asking(&mut self) -> Vec<JobId> {
         let mut asking = std::mem::take(&mut self.asking);
         let state = &self.state;
         asking.retain(|&id| state.job(id).is_some_and(|j| j.phase() == Phase::Submitted));
-        if self.never_fits {
-            let installed = GpuCount(state.cluster().installed_gpus());
-            asking.retain(|&id| {
-                let Some(job) = state.job(id) else {
-                    return false;
-                };
-                let fits = job.gpus() <= installed;
-                if !fits {
-                    verdicts.reject(id, crate::decision::never_fits(job.gpus(), installed));
-                }
-                fits
-            });
-        }
         asking
     }
 

@@ -4,7 +4,7 @@ use crate::assignment::Assignment;
 use crate::ids::{JobId, Name, NodeId};
 use crate::job::spec::ServiceClass;
 use crate::reason::Reason;
-use crate::units::{GpuCount, Time};
+use crate::units::Time;
 use serde::{Deserialize, Serialize};
 
 /// How long an answer stays right if nothing happens.
@@ -366,9 +366,4 @@ pub enum PlanError {
         /// The state's.
         current: u64,
     },
-}
-
-/// GPUs asked for and possible, for [`Reason::NeverFits`].
-pub(crate) fn never_fits(asked: GpuCount, possible: GpuCount) -> Reason {
-    Reason::NeverFits { asked, possible }
 }

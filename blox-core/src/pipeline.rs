@@ -173,6 +173,8 @@ impl Placed {
             cadence: cadence.unwrap_or_else(default_cadence),
             requests: Requests::default(),
             draft: DraftMemory::default(),
+            awaits_growth: false,
+            askers: Vec::new(),
         }
     }
 }
@@ -196,6 +198,8 @@ pub struct Pipeline {
     cadence: Box<dyn Cadence>,
     requests: Requests,
     draft: DraftMemory,
+    awaits_growth: bool,
+    askers: Vec<JobId>,
 }
 
 impl Pipeline {
@@ -217,12 +221,14 @@ impl Pipeline {
             cadence,
             requests: Requests::default(),
             draft: DraftMemory::default(),
+            awaits_growth: false,
+            askers: Vec::new(),
         }
     }
 
     /// When its decisions are due.
-    pub fn cadence(&self) -> &dyn Cadence {
-        &*self.cadence
+    pub fn cadence(&self) -> Box<dyn Cadence> {
+        self.cadence.clone()
     }
 
     /// The same scheduler with other decision moments.
@@ -250,6 +256,14 @@ impl Pipeline {
     #[must_use]
     pub fn with_placement(mut self, policy: Box<dyn PlacementPolicy>) -> Self {
         self.placement = policy;
+        self
+    }
+
+    /// The same scheduler on a cluster that may grow: jobs that ask for more
+    /// than it has wait. Otherwise they are turned away when they come in.
+    #[must_use]
+    pub fn awaiting_growth(mut self, yes: bool) -> Self {
+        self.awaits_growth = yes;
         self
     }
 
@@ -313,9 +327,20 @@ impl Decide for Pipeline {
     }
 
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        self.askers.clear();
+        for &id in asking {
+            let never = match view.job(id) {
+                Some(job) if !self.awaits_growth => self.placement.can_ever_place(view, &job).err(),
+                _ => None,
+            };
+            match never {
+                Some(why) => out.reject(id, why),
+                None => self.askers.push(id),
+            }
+        }
         match self.scheduling.admission() {
-            Some(policy) => policy.admit(view, asking, out),
-            None => self.admission.admit(view, asking, out),
+            Some(policy) => policy.admit(view, &self.askers, out),
+            None => self.admission.admit(view, &self.askers, out),
         }
     }
 
@@ -339,20 +364,6 @@ impl Decide for Pipeline {
                 error,
             }),
         }
-    }
-}
-
-impl Pipeline {
-    /// Whether the placement rule could ever place a job on the empty cluster.
-    ///
-    /// # Errors
-    /// The reason if it could not.
-    pub fn can_ever_place(
-        &self,
-        view: View<'_>,
-        job: &crate::job::JobRef<'_>,
-    ) -> Result<(), Reason> {
-        self.placement.can_ever_place(view, job)
     }
 }
 

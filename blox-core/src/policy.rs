@@ -115,15 +115,21 @@ pub trait PlacementPolicy: Part {
     /// The policy asked the draft for something impossible: its own error.
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError>;
 
-    /// Whether this rule could place the job on the empty cluster in view; the
-    /// reason if not. Jobs that it could not are turned away when they come in,
+    /// Whether this rule could place the job on the empty cluster, all nodes in
+    /// view up. Jobs that it could not are turned away when they come in,
     /// instead of waiting for ever.
+    ///
+    /// # Errors
+    /// The reason if it could not.
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        let possible = view.usable_gpus();
+        let possible = view.installed_gpus();
         if job.gpus() <= possible {
             Ok(())
         } else {
-            Err(crate::decision::never_fits(job.gpus(), possible))
+            Err(Reason::NeverFits {
+                asked: job.gpus(),
+                possible,
+            })
         }
     }
 }

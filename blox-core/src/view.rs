@@ -1,6 +1,6 @@
 //! What a policy sees.
 
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Node, NodeStatus};
 use crate::ids::{JobId, NameId, Names, NodeId};
 use crate::job::{JobRef, Phase};
 use crate::state::State;
@@ -161,6 +161,19 @@ impl<'a> View<'a> {
         GpuCount(match self.scope {
             None => self.cluster().usable_gpus(),
             Some(_) => self.nodes().map(Node::usable_count).sum(),
+        })
+    }
+
+    /// GPUs of all nodes in view that have not left, whether usable now or not.
+    #[inline]
+    pub fn installed_gpus(&self) -> GpuCount {
+        GpuCount(match self.scope {
+            None => self.cluster().installed_gpus(),
+            Some(_) => self
+                .nodes()
+                .filter(|n| n.status() != NodeStatus::Left)
+                .map(Node::gpu_count)
+                .sum(),
         })
     }
 

@@ -1,1 +1,13 @@
-//! Policies.
+//! Admission, cluster, scheduling and placement policies of the blox toolkit:
+//! a folder a kind, a file a policy.
+//!
+//! The rules are the papers'. Where a published program does otherwise, its
+//! rule is a part in [`compat`], composed by name, never a flag.
+
+#![warn(missing_docs)]
+
+pub mod admission;
+pub mod cluster;
+pub mod compat;
+pub mod placement;
+pub mod scheduling;

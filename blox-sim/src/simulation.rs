@@ -172,7 +172,7 @@ impl Simulation {
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
         let state = State::new(&self.cluster)?;
-        let cadence = dyn_clone::clone_box(scheduler.cadence());
+        let cadence = scheduler.cadence();
         let period = cadence.period();
         let completion: Box<dyn CompletionRule> =
             match (&self.completion, period.and_then(AtRoundEnd::every)) {

@@ -167,6 +167,7 @@ pub struct Cluster {
     promised: Vec<Owners>,
     held: Vec<Owners>,
     types: Names,
+    installed: u32,
     usable: u32,
     free: u32,
     dirty: Vec<NodeId>,
@@ -208,12 +209,9 @@ impl Cluster {
     }
 
     /// GPUs of all nodes that have not left, whether usable now or not.
+    #[inline]
     pub fn installed_gpus(&self) -> u32 {
-        self.nodes
-            .iter()
-            .filter(|n| n.status != NodeStatus::Left)
-            .map(|n| n.spec.gpus)
-            .sum()
+        self.installed
     }
 
     /// The jobs that a GPU is promised to, at most [`MAX_JOBS_PER_GPU`].
@@ -282,6 +280,7 @@ impl Cluster {
             dirty: false,
         });
         let n = &self.nodes[id.index()];
+        self.installed += n.spec.gpus;
         self.usable += n.usable_count();
         self.refresh(id);
         id
@@ -290,8 +289,14 @@ impl Cluster {
     /// Changes a node's condition and keeps the counts right.
     pub(crate) fn change_node(&mut self, id: NodeId, version: u64, change: impl FnOnce(&mut Node)) {
         let node = &mut self.nodes[id.index()];
+        let gpus = |n: &Node| match n.status {
+            NodeStatus::Left => 0,
+            _ => n.spec.gpus,
+        };
+        self.installed -= gpus(node);
         self.usable -= node.usable_count();
         change(node);
+        self.installed += gpus(node);
         node.changed = version;
         self.usable += node.usable_count();
         self.refresh(id);

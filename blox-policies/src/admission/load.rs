@@ -1,0 +1,60 @@
+//! Admission by load (Blox, section 5.2: Accept-1.2x and its kin).
+
+use blox_core::{
+    AdmissionPolicy, JobId, Outlook, Part, Reason, Verdicts, View, registry::RegistryError,
+};
+
+/// Admits jobs, oldest first, while the GPUs asked for by admitted jobs are at
+/// most `threshold` times the GPUs of the cluster. The test comes before a job
+/// is counted, so the last one may overshoot. The others wait outside; their
+/// completion time still counts from submission.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadThreshold {
+    threshold: f64,
+}
+
+impl LoadThreshold {
+    /// With a threshold above 0; Blox uses 1.0, 1.2, 1.4 and 1.5.
+    ///
+    /// # Errors
+    /// The threshold is not above 0.
+    pub fn new(threshold: f64) -> Result<Self, RegistryError> {
+        if threshold.is_finite() && threshold > 0.0 {
+            Ok(LoadThreshold { threshold })
+        } else {
+            Err(RegistryError::BadValue {
+                param: "threshold".into(),
+                found: threshold.to_string(),
+                expected: "a number above 0".into(),
+            })
+        }
+    }
+}
+
+impl Part for LoadThreshold {}
+
+impl AdmissionPolicy for LoadThreshold {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        let room = self.threshold * f64::from(view.usable_gpus().get());
+        let mut demand = view.demand();
+        let newcomers = asking.iter().filter_map(|id| view.job(*id));
+        // Deferred jobs came before those that ask now.
+        let deferred = view
+            .deferred()
+            .filter(|j| *j.reason() != Reason::HeldByUser);
+        for job in deferred.chain(newcomers) {
+            if demand as f64 > room {
+                break;
+            }
+            out.accept(job.id());
+            demand += u64::from(job.gpus().get());
+        }
+        for &id in asking.iter().rev() {
+            if out.iter().any(|(j, _)| *j == id) {
+                break;
+            }
+            out.defer(id, Reason::AdmissionLoad);
+        }
+        Outlook::Stable
+    }
+}

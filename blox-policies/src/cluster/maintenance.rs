@@ -1,0 +1,62 @@
+//! Planned maintenance: nodes that take nothing new for a time.
+
+use blox_core::{ClusterManager, NodeAction, NodeActions, NodeId, Outlook, Part, Time, View};
+use serde::{Deserialize, Serialize};
+
+/// A time in which a node takes nothing new.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The node.
+    pub node: NodeId,
+    /// From.
+    pub from: Time,
+    /// Until; the node is free again then.
+    pub until: Time,
+}
+
+/// Cordons nodes in their windows and lets them in again afterwards. What runs
+/// on them goes on.
+#[derive(Clone, Debug, Default)]
+pub struct Maintenance {
+    windows: Vec<Window>,
+}
+
+const WHY: &str = "maintenance";
+
+impl Maintenance {
+    /// With these windows.
+    pub fn new(windows: Vec<Window>) -> Self {
+        Maintenance { windows }
+    }
+}
+
+impl Part for Maintenance {}
+
+impl ClusterManager for Maintenance {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        let now = view.now();
+        let mut outlook = Outlook::Stable;
+        for node in view.nodes() {
+            let mut inside = false;
+            for w in self.windows.iter().filter(|w| w.node == node.id()) {
+                inside |= w.from <= now && now < w.until;
+                for edge in [w.from, w.until] {
+                    if edge > now {
+                        outlook = outlook.and(Outlook::Until(edge));
+                    }
+                }
+            }
+            match node.cordoned() {
+                None if inside => out.push(NodeAction::Cordon {
+                    node: node.id(),
+                    why: WHY.into(),
+                }),
+                Some(why) if !inside && why.as_str() == WHY => {
+                    out.push(NodeAction::Uncordon { node: node.id() });
+                }
+                _ => {}
+            }
+        }
+        outlook
+    }
+}

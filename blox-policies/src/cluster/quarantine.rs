@@ -1,0 +1,116 @@
+//! Quarantine of flapping nodes.
+
+use blox_core::{
+    ClusterManager, Event, NodeAction, NodeActions, NodeId, Outlook, Part, RestoreError, Seconds,
+    Time, View,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Keeps new jobs off nodes that were lost again and again: the second loss
+/// within `window` of the one before costs `first` of quarantine after the
+/// return, and each further one twice as much, up to `most`.
+#[derive(Clone, Debug)]
+pub struct Quarantine {
+    window: Seconds,
+    first: Seconds,
+    most: Seconds,
+    memory: BTreeMap<NodeId, Flaps>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Flaps {
+    last_loss: Option<Time>,
+    in_a_row: u32,
+    until: Option<Time>,
+}
+
+const WHY: &str = "quarantine";
+
+impl Default for Quarantine {
+    /// A window of an hour; 1, 2, 4 ... 30 minutes.
+    fn default() -> Self {
+        Quarantine::new(
+            Seconds::new(3600.0),
+            Seconds::new(60.0),
+            Seconds::new(1800.0),
+        )
+    }
+}
+
+impl Quarantine {
+    /// See the type.
+    pub fn new(window: Seconds, first: Seconds, most: Seconds) -> Self {
+        Quarantine {
+            window,
+            first,
+            most,
+            memory: BTreeMap::new(),
+        }
+    }
+}
+
+impl Part for Quarantine {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        let now = view.now();
+        match event {
+            Event::NodeLost { node } => {
+                let flaps = self.memory.entry(*node).or_default();
+                let again = flaps.last_loss.is_some_and(|t| now - t <= self.window);
+                flaps.in_a_row = if again { flaps.in_a_row + 1 } else { 0 };
+                flaps.last_loss = Some(now);
+            }
+            Event::NodeReturned { node } => {
+                if let Some(flaps) = self.memory.get_mut(node)
+                    && flaps.in_a_row > 0
+                {
+                    let doubled = 2f64.powi(flaps.in_a_row.min(30) as i32 - 1);
+                    flaps.until = Some(now + (self.first * doubled).min(self.most));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn save(&self) -> Option<Value> {
+        let pairs: Vec<_> = self.memory.iter().collect();
+        serde_json::to_value(pairs).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let pairs: Vec<(NodeId, Flaps)> = serde_json::from_value(memory)?;
+        self.memory = pairs.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl ClusterManager for Quarantine {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        let now = view.now();
+        let mut outlook = Outlook::Stable;
+        for (id, flaps) in &mut self.memory {
+            let Some(until) = flaps.until else { continue };
+            let cordoned = view
+                .cluster()
+                .node(*id)
+                .and_then(|n| n.cordoned())
+                .is_some_and(|why| why.as_str() == WHY);
+            if now >= until {
+                flaps.until = None;
+                if cordoned {
+                    out.push(NodeAction::Uncordon { node: *id });
+                }
+            } else {
+                outlook = outlook.and(Outlook::Until(until));
+                if !cordoned {
+                    out.push(NodeAction::Cordon {
+                        node: *id,
+                        why: WHY.into(),
+                    });
+                }
+            }
+        }
+        outlook
+    }
+}

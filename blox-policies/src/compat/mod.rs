@@ -1,0 +1,3 @@
+//! Rules of published programs where they differ from their papers.
+
+pub mod blox;

@@ -1,0 +1,114 @@
+//! As few nodes as possible.
+
+use super::walk::{Rule, filled, has_resources, suits};
+use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Reason, Shape, View};
+
+/// What happens to a job that fits on no single node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Split {
+    /// It spans nodes: those with most free GPUs first, so that it touches few.
+    #[default]
+    Span,
+    /// Only a job larger than a node spans nodes, and takes wholly free ones
+    /// but for its last part.
+    WholeNodes,
+    /// It waits; a job larger than any node can never run.
+    Never,
+}
+
+/// A node with exactly as many free GPUs as needed; else the node with fewest
+/// free GPUs that are enough; else as [`Split`] says. Ties go to the node that
+/// registered first. (The intended rule of Blox's `consolidated` placement.)
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Consolidated {
+    split: Split,
+}
+
+impl Consolidated {
+    /// With an answer to jobs that fit on no single node.
+    pub fn new(split: Split) -> Self {
+        Consolidated { split }
+    }
+}
+
+impl Rule for Consolidated {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let view = draft.view();
+        let needed = shape.gpus.get();
+        let usable = |n: &&Node| suits(n, job, shape, view) && has_resources(n, shape, needed);
+        // Nodes lie in buckets by free count: exact fit first, then best fit.
+        for count in needed..=draft.most_free() {
+            if let Some(node) = draft.nodes_with_exactly(count).find(usable) {
+                return draft
+                    .take_from(node.id(), needed)
+                    .map(|gpus| filled(gpus, shape));
+            }
+        }
+        let largest = view.nodes().map(Node::gpu_count).max().unwrap_or(0);
+        match self.split {
+            Split::Never => None,
+            Split::WholeNodes if needed <= largest => None,
+            Split::WholeNodes => spread(draft, job, shape, true),
+            Split::Span => spread(draft, job, shape, false),
+        }
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let possible = match self.split {
+            Split::Never => GpuCount(view.nodes().map(Node::gpu_count).max().unwrap_or(0)),
+            _ => view.installed_gpus(),
+        };
+        if job.gpus() <= possible {
+            Ok(())
+        } else {
+            Err(Reason::NeverFits {
+                asked: job.gpus(),
+                possible,
+            })
+        }
+    }
+}
+
+/// Over several nodes, most free GPUs first; the last part goes where it fits best.
+fn spread(
+    draft: &Draft<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+    whole_nodes: bool,
+) -> Option<Assignment> {
+    let view = draft.view();
+    let mut left = shape.gpus.get();
+    let mut gpus = GpuList::new();
+    let mut taken = Vec::new();
+    for count in (1..=draft.most_free()).rev() {
+        for node in draft.nodes_with_exactly(count) {
+            if left < count {
+                break;
+            }
+            let whole = count == node.gpu_count();
+            if (whole_nodes && !whole)
+                || !suits(node, job, shape, view)
+                || !has_resources(node, shape, count)
+            {
+                continue;
+            }
+            gpus.extend(draft.free_gpus_on(node.id()));
+            taken.push(node.id());
+            left -= count;
+        }
+        if left == 0 {
+            return Some(filled(gpus, shape));
+        }
+    }
+    // What is left is smaller than any node looked at: the best fit of the others.
+    for count in left..=draft.most_free() {
+        let rest = draft.nodes_with_exactly(count).find(|n| {
+            !taken.contains(&n.id()) && suits(n, job, shape, view) && has_resources(n, shape, left)
+        });
+        if let Some(node) = rest {
+            gpus.extend(draft.take_from(node.id(), left)?);
+            return Some(filled(gpus, shape));
+        }
+    }
+    None
+}

@@ -1,0 +1,15 @@
+//! Which GPUs each job gets.
+//!
+//! A placement is a [`Rule`] for one job, walked over the jobs in order by a
+//! [`Walk`], which also says what happens when a job does not fit.
+
+mod consolidated;
+mod easy;
+mod first_free;
+mod walk;
+
+pub use consolidated::{Consolidated, Split};
+pub use easy::EasyBackfill;
+pub use first_free::FirstFree;
+pub(crate) use walk::shortage as shortage_of;
+pub use walk::{Blocked, Rule, Walk};

@@ -1,0 +1,268 @@
+//! The walk over jobs in order.
+
+use blox_core::{
+    Assignment, Draft, DraftError, JobId, JobRef, Part, Place, PlacementPolicy, Reason, Request,
+    Requests, Shape, View,
+};
+
+/// Finds GPUs for one job.
+pub trait Rule: Clone + Send + 'static {
+    /// Free GPUs of the draft for a shape; `None` if the rule finds none.
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
+
+    /// Whether it could place the job on the empty cluster.
+    ///
+    /// # Errors
+    /// The reason if it could not.
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let possible = view.installed_gpus();
+        if job.gpus() <= possible {
+            Ok(())
+        } else {
+            Err(Reason::NeverFits {
+                asked: job.gpus(),
+                possible,
+            })
+        }
+    }
+}
+
+/// What happens when a job does not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blocked {
+    /// The walk ends: nobody passes the head of the line.
+    #[default]
+    Stop,
+    /// The next jobs get their chance (aggressive backfill; large jobs can starve).
+    Skip,
+}
+
+/// Places jobs in order by a rule. Where the scheduling policy preempts, a job
+/// that does not fit takes the GPUs of jobs that come after it, last first, but
+/// only if that is enough; victims whose GPUs it does not need after all go on
+/// as if nothing had been.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Walk<R> {
+    rule: R,
+    blocked: Blocked,
+}
+
+impl<R: Rule> Walk<R> {
+    /// By a rule, in head-of-line order.
+    pub fn new(rule: R) -> Self {
+        Walk {
+            rule,
+            blocked: Blocked::Stop,
+        }
+    }
+
+    /// With another answer to a job that does not fit.
+    #[must_use]
+    pub fn when_blocked(mut self, blocked: Blocked) -> Self {
+        self.blocked = blocked;
+        self
+    }
+}
+
+impl<R: Rule> Part for Walk<R> {}
+
+impl<R: Rule> PlacementPolicy for Walk<R> {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let mut victims = Vec::new();
+        let mut blocked = None;
+        while let Some(request) = requests.next_candidate(draft) {
+            let placed = place_in_free(&self.rule, &request, draft)?
+                || (requests.preemption_allowed()
+                    && place_over(&self.rule, &request, requests, draft, &mut victims)?);
+            if placed {
+                requests.candidate_placed(draft);
+                continue;
+            }
+            let why = shortage(&request, draft);
+            draft.explain(request.job, why);
+            requests.candidate_blocked(draft);
+            blocked.get_or_insert(request.job);
+            let hopeless = draft.free_gpus() == 0 && !requests.preemption_allowed();
+            if self.blocked == Blocked::Stop || hopeless {
+                break;
+            }
+        }
+        if let Some(head) = blocked {
+            draft.explain_rest(Reason::BehindHead(head));
+        }
+        Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        self.rule.can_ever_place(view, job)
+    }
+}
+
+/// Places a request on free GPUs, its first shape that fits. A partner comes along.
+pub(crate) fn place_in_free<R: Rule>(
+    rule: &R,
+    request: &Request,
+    draft: &mut Draft<'_>,
+) -> Result<bool, DraftError> {
+    let Some(job) = draft.view().job(request.job) else {
+        return Ok(false);
+    };
+    for shape in &request.shapes {
+        let found = match &shape.place {
+            Place::ShareWith(other) => beside(draft, *other, shape),
+            Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
+            _ if draft.free_gpus() < shape.gpus.get() => None,
+            _ => rule.find(draft, &job, shape),
+        };
+        if let Some(assignment) = found {
+            let gpus = assignment.gpus.clone();
+            draft.assign(request.job, assignment)?;
+            if let Some(partner) = request.partner
+                && draft.current(partner).is_none()
+                && draft.may_place(partner)
+            {
+                draft.assign(
+                    partner,
+                    Assignment {
+                        partner: Some(request.job),
+                        ..Assignment::of(gpus)
+                    },
+                )?;
+            }
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Why a request found no place.
+pub(crate) fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
+    let needed = request
+        .shapes
+        .iter()
+        .map(|s| s.gpus)
+        .min()
+        .unwrap_or_default();
+    let free = blox_core::GpuCount(draft.free_gpus());
+    if free < needed {
+        Reason::TooFewGpus { needed, free }
+    } else {
+        Reason::Fragmented { needed, free }
+    }
+}
+
+/// Places a request over jobs that come after it.
+fn place_over<R: Rule>(
+    rule: &R,
+    request: &Request,
+    requests: &mut Requests,
+    draft: &mut Draft<'_>,
+    victims: &mut Vec<JobId>,
+) -> Result<bool, DraftError> {
+    let needed = request
+        .shapes
+        .iter()
+        .map(|s| s.gpus.get())
+        .min()
+        .unwrap_or(0);
+    victims.clear();
+    // Counted before anything is touched: most jobs that wait need more than
+    // all the victims have.
+    let mut within_reach = draft.free_gpus();
+    while within_reach < needed {
+        let Some(victim) = requests.next_victim(draft) else {
+            return Ok(false);
+        };
+        within_reach += draft.current(victim).map_or(0, |a| a.count().get());
+        victims.push(victim);
+    }
+    let start = draft.savepoint();
+    for &victim in victims.iter() {
+        draft.release(victim, Reason::PreemptedFor(request.job))?;
+    }
+    while !place_in_free(rule, request, draft)? {
+        let Some(victim) = requests.next_victim(draft) else {
+            draft.rollback(start);
+            return Ok(false);
+        };
+        draft.release(victim, Reason::PreemptedFor(request.job))?;
+        victims.push(victim);
+    }
+    // The job that comes first of the victims is spared first.
+    for &victim in victims.iter().rev() {
+        let _still_needed = draft.spare(victim);
+    }
+    Ok(true)
+}
+
+fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> {
+    let theirs = draft.current(other)?;
+    (theirs.partner.is_none() && theirs.count() == shape.gpus).then(|| Assignment {
+        gpus: theirs.gpus.clone(),
+        cpus: shape.cpus,
+        memory_gib: shape.memory_gib,
+        config: shape.config,
+        partner: Some(other),
+    })
+}
+
+fn on_nodes(
+    draft: &Draft<'_>,
+    nodes: &[(blox_core::NodeId, u32)],
+    shape: &Shape,
+) -> Option<Assignment> {
+    let mut gpus = blox_core::GpuList::new();
+    for (node, count) in nodes {
+        gpus.extend(draft.take_from(*node, *count)?);
+    }
+    Some(filled(gpus, shape))
+}
+
+/// An assignment of these GPUs with what else the shape asks for.
+pub(crate) fn filled(gpus: blox_core::GpuList, shape: &Shape) -> Assignment {
+    Assignment {
+        gpus,
+        cpus: shape.cpus,
+        memory_gib: shape.memory_gib,
+        config: shape.config,
+        partner: None,
+    }
+}
+
+/// Whether a job may use a node in this shape: type, CPUs and memory.
+pub(crate) fn suits(
+    node: &blox_core::Node,
+    job: &JobRef<'_>,
+    shape: &Shape,
+    view: View<'_>,
+) -> bool {
+    if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
+        return false;
+    }
+    match &job.spec().extras {
+        Some(extras) if !extras.gpu_types.is_empty() => {
+            let types = view.cluster().gpu_types();
+            types
+                .get(blox_core::NameId(node.gpu_type().0))
+                .is_some_and(|name| extras.gpu_types.contains(name))
+        }
+        _ => true,
+    }
+}
+
+/// Whether CPUs and memory for `count` of the shape's GPUs are left on a node.
+/// What the draft itself has given away there does not show: where CPUs are
+/// scarce, a placement that counts them is needed.
+pub(crate) fn has_resources(node: &blox_core::Node, shape: &Shape, count: u32) -> bool {
+    if shape.cpus == 0.0 && shape.memory_gib == 0.0 {
+        return true;
+    }
+    let part = f64::from(count) / f64::from(shape.gpus.get().max(1));
+    let fits = |amount: f64, free: f64, has: f64| has == 0.0 || amount * part <= free + 1e-9;
+    fits(shape.cpus, node.free_cpus(), node.spec().cpus)
+        && fits(
+            shape.memory_gib,
+            node.free_memory_gib(),
+            node.spec().memory_gib,
+        )
+}

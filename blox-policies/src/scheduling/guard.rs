@@ -1,0 +1,118 @@
+//! Protection against starvation, around any scheduling policy.
+
+use blox_core::{
+    AdmissionPolicy, ClusterManager, Event, JobId, Outlook, Part, Phase, Requests, RestoreError,
+    SchedulingPolicy, Seconds, Time, View,
+};
+use serde_json::Value;
+use std::collections::VecDeque;
+
+/// Promotes a job that waited too long: from then on it comes before all jobs
+/// that are not promoted, for the rest of its life.
+///
+/// Waiting is counted from the first decision that could have launched the job
+/// and did not; the decision that preempts a job is not such a one. Blox:
+/// 1000 hours.
+#[derive(Clone)]
+pub struct StarvationGuard<P> {
+    inner: P,
+    limit: Seconds,
+    /// Waiting jobs by the moment from which they wait; rebuilt from the view.
+    queue: VecDeque<(Time, JobId)>,
+    decision: Option<u64>,
+}
+
+impl<P> StarvationGuard<P> {
+    /// Around a policy, for jobs that waited `limit`.
+    pub fn new(inner: P, limit: Seconds) -> Self {
+        StarvationGuard {
+            inner,
+            limit,
+            queue: VecDeque::new(),
+            decision: None,
+        }
+    }
+
+    fn sync(&mut self, view: View<'_>) {
+        let next = self.decision.is_some_and(|d| d + 1 == view.decision());
+        self.decision = Some(view.decision());
+        let waits = |phase| phase == Phase::Waiting;
+        if next {
+            for job in view.touched() {
+                if waits(job.phase()) && !job.promoted() {
+                    insert(&mut self.queue, (job.eligible_since(), job.id()));
+                }
+            }
+            // Jobs that ran since leave their entries behind.
+            if self.queue.len() > 64 + 2 * view.waiting_count() as usize {
+                self.queue
+                    .retain(|&(since, id)| waits_since(view, id, since));
+            }
+        } else {
+            self.queue.clear();
+            let mut all: Vec<_> = view
+                .waiting()
+                .filter(|j| !j.promoted())
+                .map(|j| (j.eligible_since(), j.id()))
+                .collect();
+            all.sort_unstable();
+            self.queue.extend(all);
+        }
+    }
+}
+
+/// Whether the job has waited since then, and did not run in between.
+fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
+    view.job(id).is_some_and(|j| {
+        j.phase() == Phase::Waiting && j.eligible_since() == since && !j.promoted()
+    })
+}
+
+/// Times only grow, so the place is nearly always the end.
+fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
+    let mut at = queue.len();
+    while at > 0 && queue[at - 1].0 > entry.0 {
+        at -= 1;
+    }
+    queue.insert(at, entry);
+}
+
+impl<P: Part + Clone> Part for StarvationGuard<P> {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.inner.observe(view, event);
+    }
+    fn save(&self) -> Option<Value> {
+        self.inner.save()
+    }
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.inner.restore(memory)
+    }
+}
+
+impl<P: SchedulingPolicy + Clone> SchedulingPolicy for StarvationGuard<P> {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        self.sync(view);
+        let now = view.now();
+        let mut timer = Outlook::Stable;
+        while let Some(&(since, id)) = self.queue.front() {
+            let still = waits_since(view, id, since);
+            if still && now - since < self.limit {
+                timer = Outlook::Until(since + self.limit);
+                break;
+            }
+            if still {
+                out.promote(id);
+            }
+            self.queue.pop_front();
+        }
+        self.inner.schedule(view, out).and(timer)
+    }
+
+    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
+        self.inner.admission()
+    }
+
+    fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
+        self.inner.cluster()
+    }
+}

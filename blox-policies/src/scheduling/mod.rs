@@ -1,0 +1,13 @@
+//! Which jobs should run, in what order.
+
+mod fifo;
+mod guard;
+mod las;
+mod sjf;
+mod srtf;
+
+pub use fifo::{Fifo, fifo};
+pub use guard::StarvationGuard;
+pub use las::{Las, Service};
+pub use sjf::Sjf;
+pub use srtf::Srtf;
