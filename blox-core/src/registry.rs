@@ -265,7 +265,7 @@ pub struct Registered<T> {
     /// One sentence about it.
     pub about: &'static str,
     /// Its parameters.
-    pub params: &'static [ParamDoc],
+    pub params: Vec<ParamDoc>,
     build: Build<T>,
 }
 
@@ -273,7 +273,7 @@ impl<T> Clone for Registered<T> {
     fn clone(&self) -> Self {
         Registered {
             about: self.about,
-            params: self.params,
+            params: self.params.clone(),
             build: Arc::clone(&self.build),
         }
     }
@@ -299,14 +299,14 @@ impl<T> Shelf<T> {
         &mut self,
         name: impl Into<String>,
         about: &'static str,
-        params: &'static [ParamDoc],
+        params: &[ParamDoc],
         build: impl Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync + 'static,
     ) {
         self.entries.insert(
             name.into(),
             Registered {
                 about,
-                params,
+                params: params.to_vec(),
                 build: Arc::new(build),
             },
         );

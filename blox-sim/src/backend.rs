@@ -486,6 +486,14 @@ impl Backend for Simulator<'_> {
         }
         loop {
             let timer = self.timers.peek().map(|Reverse(t)| *t);
+            // The decision of the very moment in which the last measured job
+            // ended is still made: it belongs to that round.
+            if self.is_done()
+                && due != Some(self.now)
+                && timer.is_none_or(|t| t.at > self.now)
+            {
+                return Ok(Input::End);
+            }
             let arrival = self.next_job.as_ref().map(|j| j.submit.max(self.now));
             let until = due.unwrap_or(Time::new(f64::MAX));
             match (timer, arrival) {
@@ -496,7 +504,7 @@ impl Backend for Simulator<'_> {
                         return Ok(self.emit(self.now, event, view));
                     }
                 }
-                (_, Some(a)) if a <= until && !(self.is_done() && due != Some(self.now)) => {
+                (_, Some(a)) if a <= until => {
                     if let Some(spec) = self.next_job.take() {
                         let event = self.submit(spec)?;
                         return Ok(self.emit(a, event, view));
@@ -504,14 +512,6 @@ impl Backend for Simulator<'_> {
                 }
                 _ => break,
             }
-            if self.is_done() && due != Some(self.now) {
-                break;
-            }
-        }
-        // The decision of the very moment in which the last measured job ended
-        // is still made: it belongs to that round.
-        if self.is_done() && due != Some(self.now) {
-            return Ok(Input::End);
         }
         let Some(at) = due else {
             self.ended = Ended::Standstill;

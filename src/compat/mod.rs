@@ -1,0 +1,4 @@
+//! Compositions that do exactly what published programs do, where that differs
+//! from their papers. Each names the parts that make the difference.
+
+pub mod blox;

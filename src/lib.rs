@@ -1,0 +1,33 @@
+//! A modular toolkit from which researchers compose deep-learning cluster
+//! schedulers, run them in a simulator, and run the same compiled policies on a
+//! real GPU cluster.
+//!
+//! - [`schedulers`]: every published scheduler that ships, as a composition.
+//! - [`compat`]: compositions that do exactly what published programs do.
+//! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
+//! - [`cli`]: the command line as a library, for your own binary with your own policies.
+//!
+//! ```
+//! use blox::core::ClusterSpec;
+//! use blox::sim::{Measure, Simulation, compat::blox_workload::BloxWorkload};
+//!
+//! let mut jobs = BloxWorkload::new(7.0)?; // jobs an hour
+//! let report = Simulation::new(ClusterSpec::uniform(32, 4))
+//!     .measure(Measure::Ids(0, 100))
+//!     .run(blox::schedulers::las(), &mut jobs)?;
+//! assert_eq!(report.summary.completed, 101);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![warn(missing_docs)]
+
+pub use blox_core as core;
+pub use blox_policies as policies;
+pub use blox_sim as sim;
+
+pub mod compat;
+mod registry;
+pub mod schedulers;
+pub mod verify;
+
+pub use registry::registry;

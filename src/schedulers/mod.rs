@@ -1,0 +1,12 @@
+//! The schedulers that ship: a file each, with the paper, the rule, its
+//! parameters and what was verified.
+
+mod fifo;
+mod las;
+mod sjf;
+mod srtf;
+
+pub use fifo::fifo;
+pub use las::{LasParams, las, las_with};
+pub use sjf::sjf;
+pub use srtf::srtf;

@@ -1,0 +1,313 @@
+//! Cases of Blox's released simulator.
+
+use super::{Case, Compared, Difference, System, VerifyError};
+use crate::compat::blox as compat;
+use blox_core::{ClusterSpec, Pipeline};
+use blox_policies::admission::LoadThreshold;
+use blox_sim::results::JobResult;
+use blox_sim::{Measure, Report, Simulation};
+use std::collections::BTreeMap;
+
+pub(super) struct Blox;
+
+impl System for Blox {
+    fn name(&self) -> &'static str {
+        "blox"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let e = &case.expected;
+        ["first_launch_s", "first_metric_s", "responsiveness_s"]
+            .iter()
+            .all(|c| e.has(c))
+    }
+
+    fn compare(&self, case: &Case) -> Result<Compared, VerifyError> {
+        let settings = Settings::of(case)?;
+        let path = case.input("jobs.csv")?;
+        let simulation = |error| VerifyError::Simulation {
+            case: case.dir().to_owned(),
+            error,
+        };
+        let mut jobs =
+            blox_sim::compat::blox_jobs::read(&path).map_err(|e| simulation(e.into()))?;
+        let (first, last) = settings.tracked;
+        let mut sim = Simulation::new(settings.cluster.clone())
+            .measure(Measure::Ids(first, last))
+            .keep_rounds(true);
+        if let Some(speed) = settings.speed {
+            sim = sim.execution(speed);
+        }
+        let report = sim.run(settings.scheduler, &mut jobs).map_err(simulation)?;
+        let mut compared = Compared {
+            case: case.dir().to_owned(),
+            system: self.name(),
+            values: 0,
+            jobs: 0,
+            differences: Vec::new(),
+        };
+        compare_jobs(case, &report, settings.round, &mut compared)?;
+        compare_rounds(case, &report, &mut compared)?;
+        compare_figures(case, &report, settings.round, &mut compared);
+        Ok(compared)
+    }
+}
+
+struct Settings {
+    scheduler: Pipeline,
+    speed: Option<compat::OptimusSpeed>,
+    cluster: ClusterSpec,
+    round: f64,
+    tracked: (u32, u32),
+}
+
+impl Settings {
+    fn of(case: &Case) -> Result<Self, VerifyError> {
+        let bad = |what: String| case.bad("summary.json", what);
+        let name = case.text("scheduler")?;
+        let load = case.number("load_jobs_per_hour");
+        let mut speed = None;
+        let mut scheduler = match name.to_ascii_lowercase().as_str() {
+            "fifo" => compat::fifo(),
+            "las" => compat::las(),
+            "srtf" => compat::srtf(),
+            "tiresias" => compat::tiresias(),
+            "optimus" => {
+                speed = load.and_then(compat::OptimusSpeed::at_load);
+                if speed.is_none() {
+                    return Err(bad(format!(
+                        "load_jobs_per_hour is {}, expected a whole number from 1 to 9 with Optimus",
+                        load.map_or("missing".to_owned(), |l| l.to_string())
+                    )));
+                }
+                compat::optimus()
+            }
+            _ => {
+                return Err(bad(format!(
+                    "scheduler is `{name}`, expected Fifo, Las, Srtf, Tiresias or Optimus"
+                )));
+            }
+        };
+        let round = case.number("round_duration_s").unwrap_or(300.0);
+        let Some(rounds) = blox_core::Rounds::every(blox_core::Seconds::new(round)) else {
+            return Err(bad(format!(
+                "round_duration_s is {round}, expected above 0"
+            )));
+        };
+        scheduler = scheduler.with_cadence(rounds);
+        let admission = case.text("admission").unwrap_or("AcceptAll");
+        if let Some(threshold) = threshold(admission) {
+            let policy = LoadThreshold::new(threshold).map_err(|e| bad(e.to_string()))?;
+            scheduler = scheduler.with_admission(Box::new(policy));
+        } else if !admission.to_ascii_lowercase().starts_with("accept") {
+            return Err(bad(format!(
+                "admission is `{admission}`, expected AcceptAll or LoadBased 1.2x"
+            )));
+        }
+        let text = case.text("cluster")?;
+        let mut numbers = text
+            .split(|c: char| !c.is_ascii_digit())
+            .filter_map(|n| n.parse::<u32>().ok());
+        let cluster = match (numbers.next(), numbers.next()) {
+            (Some(nodes), Some(gpus)) if nodes > 0 && gpus > 0 => {
+                ClusterSpec::uniform(nodes as usize, gpus)
+            }
+            _ => {
+                return Err(bad(format!(
+                    "cluster is `{text}`, expected for instance `32 machines x 4 GPUs`"
+                )));
+            }
+        };
+        let ids = case.summary.get("tracked_ids").and_then(|v| v.as_array());
+        let id = |i: usize| ids.and_then(|l| l.get(i)?.as_u64()).map(|n| n as u32);
+        let tracked = match (id(0), id(1)) {
+            (Some(a), Some(b)) => (a, b),
+            _ => tracked_rows(case)?,
+        };
+        Ok(Settings {
+            scheduler,
+            speed,
+            cluster,
+            round,
+            tracked,
+        })
+    }
+}
+
+/// The number in `LoadBased 1.2x` or `Accept-1.2x`; `None` where everything is accepted.
+fn threshold(admission: &str) -> Option<f64> {
+    admission
+        .split(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .find_map(|n| n.parse().ok())
+}
+
+fn tracked_rows(case: &Case) -> Result<(u32, u32), VerifyError> {
+    let column = case.expected.column("job_id")?;
+    let mut range: Option<(u32, u32)> = None;
+    for row in 0..case.expected.rows.len() {
+        let id = case.expected.number(row, column)? as u32;
+        range = Some(range.map_or((id, id), |(a, b)| (a.min(id), b.max(id))));
+    }
+    range.ok_or_else(|| case.bad("summary.json", "`tracked_ids` is missing"))
+}
+
+fn compare_jobs(
+    case: &Case,
+    report: &Report,
+    round: f64,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let ours: BTreeMap<u32, &JobResult> = report
+        .jobs
+        .iter()
+        .filter(|j| j.measured)
+        .map(|j| (j.job.0, j))
+        .collect();
+    let e = &case.expected;
+    let id = e.column("job_id")?;
+    let mut seen = 0;
+    for (r, row) in e.rows.iter().enumerate() {
+        let job = e.number(r, id)? as u32;
+        let what = format!("job {job}");
+        let Some(j) = ours.get(&job) else {
+            out.differ(&what, "job_id", &row[id], "no such job");
+            continue;
+        };
+        seen += 1;
+        let launch = j.first_start.map(|t| t.secs());
+        let columns = [
+            ("submit_s", Some(j.submit.secs())),
+            ("first_launch_s", launch),
+            // The original notes a launch at the next collection of metrics.
+            ("first_metric_s", launch.map(|t| t + round)),
+            ("finish_s", j.finish.map(|t| t.secs())),
+            ("jct_s", j.jct().map(|t| t.secs())),
+            (
+                "responsiveness_s",
+                launch.map(|t| t + round - j.submit.secs()),
+            ),
+            ("gpus", Some(f64::from(j.gpus))),
+            ("duration_s", Some(j.duration.secs())),
+        ];
+        for (column, found) in columns {
+            if let Ok(c) = e.column(column) {
+                out.number(&what, column, &row[c], found);
+            }
+        }
+        if let Ok(c) = e.column("status") {
+            let found = if j.finish.is_some() {
+                "finished"
+            } else {
+                "unfinished"
+            };
+            out.values += 1;
+            if (row[c] == "finished") != (found == "finished") {
+                out.differ(&what, "status", &row[c], found);
+            }
+        }
+    }
+    out.jobs = seen;
+    if (seen as usize) < ours.len() {
+        out.differ(
+            "all jobs",
+            "job_id",
+            &format!("{} rows", e.rows.len()),
+            &format!("{} measured jobs", ours.len()),
+        );
+    }
+    Ok(())
+}
+
+/// The original writes its files before the placement of the last round.
+fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<(), VerifyError> {
+    let Some(table) = case.table("preemptions_per_round.csv")? else {
+        return Ok(());
+    };
+    let (time, count) = (table.column("time_s")?, table.column("num_preemptions")?);
+    let mut expected = BTreeMap::new();
+    for r in 0..table.rows.len() {
+        let n = table.number(r, count)?;
+        if n != 0.0 {
+            expected.insert(table.number(r, time)? as i64, n);
+        }
+    }
+    let end = report.end.secs() as i64;
+    let found: BTreeMap<i64, f64> = report
+        .rounds
+        .iter()
+        .filter(|r| r.preemptions > 0)
+        .map(|r| (r.at.secs() as i64, f64::from(r.preemptions)))
+        .filter(|(t, _)| *t < end)
+        .collect();
+    let rounds: std::collections::BTreeSet<i64> =
+        expected.keys().chain(found.keys()).copied().collect();
+    for t in rounds {
+        let (e, f) = (expected.get(&t), found.get(&t));
+        out.values += 1;
+        if e != f {
+            let text = |v: Option<&f64>| v.copied().unwrap_or(0.0).to_string();
+            out.differ(
+                &format!("round at {t} s"),
+                "num_preemptions",
+                &text(e),
+                &text(f),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn compare_figures(case: &Case, report: &Report, round: f64, out: &mut Compared) {
+    let responsiveness = report.summary.avg_responsiveness_s + round;
+    let figures = [
+        ("rounds", report.summary.rounds as f64),
+        ("avg_jct_s", report.summary.avg_jct_s),
+        ("avg_responsiveness_s", responsiveness),
+    ];
+    for (name, found) in figures {
+        if let Some(expected) = case.number(name) {
+            out.values += 1;
+            // Averages were summed in another order.
+            if (expected - found).abs() > expected.abs() * 1e-9 {
+                out.differ("summary", name, &expected.to_string(), &found.to_string());
+            }
+        }
+    }
+}
+
+impl Compared {
+    /// Compares a number exactly; an empty field means that there is none.
+    pub(super) fn number(&mut self, what: &str, column: &str, expected: &str, found: Option<f64>) {
+        self.values += 1;
+        let equal = match (expected.parse::<f64>().ok(), found) {
+            (Some(e), Some(f)) => e == f,
+            (None, None) => expected.is_empty(),
+            _ => false,
+        };
+        if !equal {
+            let found = found.map_or("nothing".to_owned(), |f| f.to_string());
+            self.differ(what, column, expected, &found);
+        }
+    }
+
+    pub(super) fn differ(&mut self, what: &str, column: &str, expected: &str, found: &str) {
+        self.differences.push(Difference {
+            what: what.to_owned(),
+            column: column.to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::threshold;
+
+    #[test]
+    fn admission_is_read_from_its_name() {
+        assert_eq!(threshold("AcceptAll"), None);
+        assert_eq!(threshold("LoadBased 1.2x"), Some(1.2));
+        assert_eq!(threshold("Accept-1.5x"), Some(1.5));
+    }
+}

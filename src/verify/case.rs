@@ -1,0 +1,189 @@
+//! A case's folder and files.
+
+use super::VerifyError;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A folder with what an original program was given and what it gave.
+#[derive(Debug)]
+pub struct Case {
+    dir: PathBuf,
+    /// `expected.csv`.
+    pub expected: Table,
+    /// `summary.json`; null if there is none.
+    pub summary: Value,
+}
+
+impl Case {
+    /// Reads a case's own files.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn open(dir: &Path) -> Result<Self, VerifyError> {
+        let expected = Table::read(&dir.join("expected.csv"))?;
+        let path = dir.join("summary.json");
+        let summary = if path.is_file() {
+            let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
+                path: path.clone(),
+                error,
+            })?;
+            serde_json::from_str(&text).map_err(|e| VerifyError::Bad {
+                path,
+                what: e.to_string(),
+            })?
+        } else {
+            Value::Null
+        };
+        Ok(Case {
+            dir: dir.to_owned(),
+            expected,
+            summary,
+        })
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// An input: in the folder, in its `input/`, or in an `inputs/` of a folder above.
+    ///
+    /// # Errors
+    /// It is in none of them.
+    pub fn input(&self, name: &str) -> Result<PathBuf, VerifyError> {
+        let own = [self.dir.join(name), self.dir.join("input").join(name)];
+        let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        let above = full
+            .ancestors()
+            .map(|a| a.join("inputs").join(name))
+            .collect::<Vec<_>>();
+        own.into_iter()
+            .chain(above)
+            .find(|p| p.is_file())
+            .ok_or_else(|| VerifyError::MissingInput {
+                case: self.dir.clone(),
+                name: name.to_owned(),
+            })
+    }
+
+    /// A file of the case that need not be there.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn table(&self, name: &str) -> Result<Option<Table>, VerifyError> {
+        let path = self.dir.join(name);
+        path.is_file().then(|| Table::read(&path)).transpose()
+    }
+
+    /// Something wrong with a file of the case.
+    pub fn bad(&self, file: &str, what: impl Into<String>) -> VerifyError {
+        VerifyError::Bad {
+            path: self.dir.join(file),
+            what: what.into(),
+        }
+    }
+
+    /// A setting of `summary.json` as text.
+    ///
+    /// # Errors
+    /// It is not there, or is no text.
+    pub fn text(&self, name: &str) -> Result<&str, VerifyError> {
+        self.summary
+            .get(name)
+            .and_then(Value::as_str)
+            .ok_or_else(|| {
+                self.bad(
+                    "summary.json",
+                    format!("`{name}` is missing, expected a text"),
+                )
+            })
+    }
+
+    /// A setting of `summary.json` as a number, if it is there.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.summary.get(name).and_then(Value::as_f64)
+    }
+
+    /// The names of the folders above, nearest first.
+    pub fn folders_above(&self) -> Vec<String> {
+        let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        full.ancestors()
+            .skip(1)
+            .filter_map(|a| a.file_name())
+            .map(|n| n.to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// A CSV file with a header, as text.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    path: PathBuf,
+    header: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or a row has another number of fields than the header.
+    pub fn read(path: &Path) -> Result<Self, VerifyError> {
+        let bad = |e: csv::Error| VerifyError::Bad {
+            path: path.to_owned(),
+            what: e.to_string(),
+        };
+        let mut reader = csv::Reader::from_path(path).map_err(bad)?;
+        let fields = |r: &csv::StringRecord| r.iter().map(|f| f.trim().to_owned()).collect();
+        let header = fields(reader.headers().map_err(bad)?);
+        let rows = reader
+            .records()
+            .map(|r| r.map(|r| fields(&r)))
+            .collect::<Result<_, _>>()
+            .map_err(bad)?;
+        Ok(Table {
+            path: path.to_owned(),
+            header,
+            rows,
+        })
+    }
+
+    /// Whether it has a column.
+    pub fn has(&self, column: &str) -> bool {
+        self.header.iter().any(|h| h == column)
+    }
+
+    /// Where a column is.
+    ///
+    /// # Errors
+    /// It has none of that name.
+    pub fn column(&self, name: &str) -> Result<usize, VerifyError> {
+        self.header
+            .iter()
+            .position(|h| h == name)
+            .ok_or_else(|| VerifyError::Bad {
+                path: self.path.clone(),
+                what: format!(
+                    "line 1: the column {name} is missing, found the columns {}",
+                    self.header.join(", ")
+                ),
+            })
+    }
+
+    /// A field as a number.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn number(&self, row: usize, column: usize) -> Result<f64, VerifyError> {
+        let text = &self.rows[row][column];
+        text.parse().map_err(|_| VerifyError::Bad {
+            path: self.path.clone(),
+            what: format!(
+                "line {}: {} is `{text}`, expected a number",
+                row + 2,
+                self.header[column]
+            ),
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! Comparison with what the original programs gave, per job.
+//!
+//! A case is a folder with an `expected.csv` (a row a job), a `summary.json`
+//! (settings and averages) and the original's inputs, in the folder, in its
+//! `input/`, or in an `inputs/` of a folder above.
+
+mod blox;
+mod case;
+
+pub use case::{Case, Table};
+
+use std::path::{Path, PathBuf};
+
+/// A value that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The job, round or figure.
+    pub what: String,
+    /// The column.
+    pub column: String,
+    /// What the original gave.
+    pub expected: String,
+    /// What ours gives.
+    pub found: String,
+}
+
+/// What came of one case.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The case's folder, as it was found.
+    pub case: PathBuf,
+    /// The system.
+    pub system: &'static str,
+    /// Values compared.
+    pub values: u64,
+    /// Jobs compared.
+    pub jobs: u64,
+    /// Values that differ.
+    pub differences: Vec<Difference>,
+}
+
+/// Why a case could not be compared: never a reason to skip it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// Nothing to compare.
+    #[error("{}: no case, expected a folder with expected.csv or folders of such", .0.display())]
+    NoCase(PathBuf),
+    /// A folder or file that cannot be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A file that is not what it should be.
+    #[error("{}: {what}", path.display())]
+    Bad {
+        /// The path.
+        path: PathBuf,
+        /// What was found and expected.
+        what: String,
+    },
+    /// An input of the original that is not there.
+    #[error("{}: the input `{name}` is in neither the case, its input/, nor an inputs/ above", case.display())]
+    MissingInput {
+        /// The case.
+        case: PathBuf,
+        /// The file.
+        name: String,
+    },
+    /// A system that this version does not compare.
+    #[error("{}: the system {} is not one of {}", case.display(), name.as_deref().map_or("cannot be told and".to_owned(), |n| format!("`{n}`")), names().join(", "))]
+    UnknownSystem {
+        /// The case.
+        case: PathBuf,
+        /// Its name, as far as it is known.
+        name: Option<String>,
+    },
+    /// A simulation that failed.
+    #[error("{}: {error}", case.display())]
+    Simulation {
+        /// The case.
+        case: PathBuf,
+        /// How.
+        error: crate::sim::SimError,
+    },
+}
+
+/// Knows how to run the cases of one system.
+trait System {
+    fn name(&self) -> &'static str;
+    /// Whether a case is one of this system's, by its own files.
+    fn recognises(&self, case: &Case) -> bool;
+    fn compare(&self, case: &Case) -> Result<Compared, VerifyError>;
+}
+
+const SYSTEMS: &[&dyn System] = &[&blox::Blox];
+
+/// The systems whose cases can be compared.
+pub fn names() -> Vec<&'static str> {
+    SYSTEMS.iter().map(|s| s.name()).collect()
+}
+
+/// The folders of cases at or below a folder, in order of their paths.
+///
+/// # Errors
+/// The folder cannot be read, or holds no case.
+pub fn find_cases(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), VerifyError> {
+        if dir.join("expected.csv").is_file() {
+            found.push(dir.to_owned());
+            return Ok(());
+        }
+        let read = |error| VerifyError::Read {
+            path: dir.to_owned(),
+            error,
+        };
+        let mut folders = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(read)? {
+            let path = entry.map_err(read)?.path();
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+        folders.sort();
+        folders.iter().try_for_each(|f| walk(f, found))
+    }
+    let mut found = Vec::new();
+    walk(dir, &mut found)?;
+    if found.is_empty() {
+        return Err(VerifyError::NoCase(dir.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Runs one case and compares it. The system is `system`, else what the case's
+/// own files tell, else the name of a folder above.
+///
+/// # Errors
+/// The case cannot be run.
+pub fn compare(dir: &Path, system: Option<&str>) -> Result<Compared, VerifyError> {
+    let case = Case::open(dir)?;
+    let unknown = |name: Option<&str>| VerifyError::UnknownSystem {
+        case: dir.to_owned(),
+        name: name.map(str::to_owned),
+    };
+    let by_name = |name: &str| SYSTEMS.iter().find(|s| s.name().eq_ignore_ascii_case(name));
+    let system = match system {
+        Some(name) => by_name(name).ok_or_else(|| unknown(Some(name)))?,
+        None => {
+            let folder = case.folders_above();
+            SYSTEMS
+                .iter()
+                .find(|s| s.recognises(&case))
+                .or_else(|| folder.iter().find_map(|name| by_name(name)))
+                .ok_or_else(|| unknown(folder.first().map(String::as_str)))?
+        }
+    };
+    system.compare(&case)
+}
