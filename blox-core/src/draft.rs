@@ -84,6 +84,9 @@ struct Entry {
     current: Option<Assignment>,
     /// Why it was released, if it was: it then stops even if it is placed again.
     released: Option<Reason>,
+    /// Whether the plan has its stop already: it may be released, spared and
+    /// released again.
+    stop_planned: bool,
 }
 
 #[derive(Clone)]
@@ -361,8 +364,10 @@ impl<'a> Draft<'a> {
                 entry, first: true, ..
             } = op
             {
-                let e = &m.entries[*entry as usize];
-                if let Some(why) = &e.released {
+                let e = &mut m.entries[*entry as usize];
+                if let Some(why) = &e.released
+                    && !std::mem::replace(&mut e.stop_planned, true)
+                {
                     plan.actions.push(Action::Stop {
                         job: e.job,
                         why: why.clone(),
@@ -472,6 +477,7 @@ impl<'a> Draft<'a> {
             current: original.clone(),
             original,
             released: None,
+            stop_planned: false,
         });
         if self.m.entry_of.len() <= job.index() {
             let room = (job.index() + 1).next_power_of_two();
