@@ -355,7 +355,7 @@ impl Decide for Pipeline {
             draft.finish(*job, why.clone());
         }
         let result = place(&mut self.requests, &mut *self.placement, view, &mut draft);
-        self.requests.end_walk();
+        self.requests.end_walk(view);
         draft.finish_into(out);
         match result {
             Ok(()) => Ok(outlook),

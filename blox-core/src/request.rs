@@ -309,9 +309,9 @@ impl Requests {
     }
 
     /// Puts candidates that were passed over back where they were.
-    pub(crate) fn end_walk(&mut self) {
+    pub(crate) fn end_walk(&mut self, view: View<'_>) {
         if let Some(kept) = &mut self.kept {
-            kept.end_walk();
+            kept.end_walk(view);
         }
     }
 
@@ -559,7 +559,7 @@ impl Kept {
         }
     }
 
-    fn end_walk(&mut self) {
+    fn end_walk(&mut self, view: View<'_>) {
         self.candidate = None;
         self.again.clear();
         self.taken.clear();
@@ -570,10 +570,10 @@ impl Kept {
         }
         // Stale entries must not outgrow the live ones.
         if self.queue.len() > 64 + 2 * self.queued_count as usize {
-            let queued = &self.queued;
-            let mut seen = FixedBitSet::with_capacity(queued.len());
-            self.queue
-                .retain(|e| queued.contains(e.job.index()) && !seen.put(e.job.index()));
+            let mut queue = std::mem::take(&mut self.queue);
+            let mut seen = FixedBitSet::with_capacity(self.queued.len());
+            queue.retain(|e| self.is_current(view, e) && !seen.put(e.job.index()));
+            self.queue = queue;
         }
     }
 }
