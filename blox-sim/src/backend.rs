@@ -356,7 +356,7 @@ impl<'w> Simulator<'w> {
             }
             Kind::Crash => {
                 let j = current(Phase::Running)?;
-                Some(self.crash(view, j.id(), Reason::Crashed))
+                Some(self.crash(view, j.id(), t.at, Reason::Crashed))
             }
             Kind::NodeLost => {
                 let node = NodeId(t.who);
@@ -378,15 +378,15 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    fn crash(&self, view: View<'_>, id: JobId, why: Reason) -> Event {
+    /// A job crashes at `at`, which the view need not have reached yet.
+    fn crash(&self, view: View<'_>, id: JobId, at: Time, why: Reason) -> Event {
         let (work, attempt) = view.job(id).map_or((0.0, 0), |j| {
+            let done = j.work_done() + j.rate() * (at - view.now()).secs();
             let ran = match (j.phase(), j.last_start()) {
-                (Phase::Running, Some(start)) => {
-                    j.held().map_or(Seconds::ZERO, |_| view.now() - start)
-                }
+                (Phase::Running, Some(start)) => at - start,
                 _ => Seconds::ZERO,
             };
-            (self.faults.kept(j.work_done(), j.rate(), ran), j.attempt())
+            (self.faults.kept(done, j.rate(), ran), j.attempt())
         });
         Event::Crashed {
             job: id,
@@ -430,7 +430,7 @@ impl<'w> Simulator<'w> {
                 hit.sort_unstable();
                 hit.dedup();
                 for job in hit {
-                    let event = self.crash(view, job, Reason::NodeLost);
+                    let event = self.crash(view, job, self.now, Reason::NodeLost);
                     self.now_events.push_back(event);
                 }
             }

@@ -40,49 +40,26 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
         "reason",
         "measured",
     ])?;
-    let mut text = String::new();
-    let mut row = csv::ByteRecord::new();
+    let mut row = Row::default();
     for j in jobs {
-        use std::fmt::Write as _;
-        row.clear();
-        let mut field = |value: std::fmt::Arguments<'_>| {
-            text.clear();
-            let _ = text.write_fmt(value);
-            row.push_field(text.as_bytes());
-        };
-        let seconds = |s: Option<f64>| s.map(Shortest);
-        field(format_args!("{}", j.job));
-        field(format_args!("{}", j.name.as_deref().unwrap_or("")));
-        field(format_args!("{}", Shortest(j.submit.secs())));
-        field(format_args!(
-            "{}",
-            Maybe(seconds(j.first_start.map(|t| t.secs())))
-        ));
-        field(format_args!(
-            "{}",
-            Maybe(seconds(j.finish.map(|t| t.secs())))
-        ));
-        field(format_args!(
-            "{}",
-            Maybe(seconds(j.jct().map(|t| t.secs())))
-        ));
-        field(format_args!(
-            "{}",
-            Maybe(seconds(j.responsiveness().map(|t| t.secs())))
-        ));
-        field(format_args!("{}", Shortest(j.attained.secs())));
-        field(format_args!("{}", j.gpus));
-        field(format_args!("{}", Shortest(j.duration.secs())));
-        field(format_args!("{}", j.preemptions));
-        field(format_args!("{}", j.launches));
-        field(format_args!("{}", j.crashes));
-        field(format_args!(
-            "{}",
-            j.outcome.map_or("unfinished", |o| o.as_str())
-        ));
-        field(format_args!("{}", j.reason.as_deref().unwrap_or("")));
-        field(format_args!("{}", u8::from(j.measured)));
-        csv.write_byte_record(&row)?;
+        row.start();
+        row.whole(j.job.0);
+        row.text(j.name.as_deref().unwrap_or(""));
+        row.number(Some(j.submit.secs()));
+        row.number(j.first_start.map(|t| t.secs()));
+        row.number(j.finish.map(|t| t.secs()));
+        row.number(j.jct().map(|t| t.secs()));
+        row.number(j.responsiveness().map(|t| t.secs()));
+        row.number(Some(j.attained.secs()));
+        row.whole(j.gpus);
+        row.number(Some(j.duration.secs()));
+        row.whole(j.preemptions);
+        row.whole(j.launches);
+        row.whole(j.crashes);
+        row.text(j.outcome.map_or("unfinished", |o| o.as_str()));
+        row.text(j.reason.as_deref().unwrap_or(""));
+        row.whole(u32::from(j.measured));
+        csv.write_byte_record(&row.fields)?;
     }
     csv.flush()?;
     Ok(())
@@ -106,43 +83,52 @@ pub fn write_rounds(out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteErr
         "free_gpus",
         "demand_gpus",
     ])?;
+    let mut row = Row::default();
     for r in rounds {
-        csv.write_record([
-            r.at.secs().to_string(),
-            r.preemptions.to_string(),
-            r.placements.to_string(),
-            r.placed.to_string(),
-            r.waiting.to_string(),
-            r.deferred.to_string(),
-            r.free_gpus.to_string(),
-            r.demand.to_string(),
-        ])?;
+        row.start();
+        row.number(Some(r.at.secs()));
+        row.whole(r.preemptions);
+        row.whole(r.placements);
+        row.whole(r.placed);
+        row.whole(r.waiting);
+        row.whole(r.deferred);
+        row.whole(r.free_gpus);
+        row.number(Some(r.demand as f64));
+        csv.write_byte_record(&row.fields)?;
     }
     csv.flush()?;
     Ok(())
 }
 
-/// The shortest text that reads back to the same number; whole numbers without a point.
-struct Shortest(f64);
-
-impl std::fmt::Display for Shortest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Most times are whole seconds, and integers print several times faster.
-        if self.0.fract() == 0.0 && self.0.abs() < 9e15 {
-            write!(f, "{}", self.0 as i64)
-        } else {
-            write!(f, "{}", self.0)
-        }
-    }
+/// A row in the making. Numbers become the shortest text that reads back to
+/// the same bits.
+#[derive(Default)]
+struct Row {
+    fields: csv::ByteRecord,
+    whole: itoa::Buffer,
+    float: ryu::Buffer,
 }
 
-struct Maybe<T>(Option<T>);
+impl Row {
+    fn start(&mut self) {
+        self.fields.clear();
+    }
 
-impl<T: std::fmt::Display> std::fmt::Display for Maybe<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            Some(v) => v.fmt(f),
-            None => Ok(()),
-        }
+    fn text(&mut self, text: &str) {
+        self.fields.push_field(text.as_bytes());
+    }
+
+    fn whole(&mut self, value: u32) {
+        self.fields.push_field(self.whole.format(value).as_bytes());
+    }
+
+    fn number(&mut self, value: Option<f64>) {
+        let text = match value {
+            None => "",
+            // Whole seconds, as most times are, without a point.
+            Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => self.whole.format(v as i64),
+            Some(v) => self.float.format(v),
+        };
+        self.fields.push_field(text.as_bytes());
     }
 }

@@ -1,0 +1,150 @@
+//! A round that was skipped and one that was visited give the same results.
+
+use blox::core::{ClusterSpec, GpuCount, JobSpec, Pipeline, Seconds, Time};
+use blox::sim::faults::Faults;
+use blox::sim::overheads::FixedOverheads;
+use blox::sim::workload::Jobs;
+use blox::sim::{Report, Simulation};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// How many random workloads; each runs under every scheduler, skipping and not.
+const CASES: u64 = 1000;
+
+struct Case {
+    cluster: ClusterSpec,
+    jobs: Vec<JobSpec>,
+    overheads: FixedOverheads,
+    faults: Faults,
+}
+
+fn case(seed: u64) -> Case {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (nodes, gpus) = (rng.random_range(1..6), rng.random_range(1..9));
+    let total = nodes as u32 * gpus;
+    let mut at = 0.0;
+    let jobs = (0..rng.random_range(1..40))
+        .map(|_| {
+            // Bursts and gaps; ties and multiples of the round among them.
+            at += [0.0, 1.0, 300.0, 137.5, 5000.0][rng.random_range(0..5)];
+            let duration = [1.0, 300.0, 299.9, 1234.5, 40_000.0, 600.0][rng.random_range(0..6)];
+            JobSpec::new(
+                Time::new(at),
+                GpuCount(rng.random_range(1..=total + 1)),
+                Seconds::new(duration),
+            )
+            .owned_by(["a", "b", "c"][rng.random_range(0..3)])
+        })
+        .collect();
+    let some = |rng: &mut ChaCha8Rng, s: f64| Seconds::new(if rng.random_bool(0.5) { s } else { 0.0 });
+    let overheads = if rng.random_bool(0.5) {
+        FixedOverheads {
+            launch: some(&mut rng, 20.0),
+            checkpoint: some(&mut rng, 30.0),
+            restart: some(&mut rng, 310.0),
+            migration: some(&mut rng, 45.0),
+        }
+    } else {
+        FixedOverheads::default()
+    };
+    let faults = if rng.random_bool(0.3) {
+        Faults {
+            seed: rng.next_u64(),
+            node_mtbf: Some(Seconds::from_hours(20.0)),
+            node_mttr: Seconds::from_hours(1.0),
+            job_mtbf: Some(Seconds::from_hours(10.0)),
+            checkpoint_every: Some(Seconds::new(600.0)),
+            launch_failure: 0.05,
+        }
+    } else {
+        Faults::default()
+    };
+    Case {
+        cluster: ClusterSpec::uniform(nodes, gpus),
+        jobs,
+        overheads,
+        faults,
+    }
+}
+
+fn run(case: &Case, scheduler: Pipeline, visit: bool) -> Report {
+    Simulation::new(case.cluster.clone())
+        .overheads(case.overheads)
+        .faults(case.faults)
+        .visiting_every_round(visit)
+        .run(scheduler, &mut Jobs::new(case.jobs.clone()))
+        .expect("a sound policy on a sound workload")
+}
+
+#[test]
+fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
+    let registry = blox::registry();
+    let names = [
+        "fifo",
+        "fifo{backfill=skip}",
+        "fifo{backfill=easy}",
+        "sjf",
+        "srtf",
+        "srtf{backfill=skip}",
+        "las",
+        "las{gpu_time=true,guard_h=2}",
+        "las{backfill=skip,guard_h=1}",
+        "blox-fifo",
+        "blox-las",
+        "blox-srtf",
+    ];
+    let (mut skipped, mut visited) = (0, 0);
+    for seed in 0..CASES {
+        let case = case(seed);
+        // Each workload under three of them, so that all get their turn.
+        for k in 0..3 {
+            let name = names[(seed as usize + k * 5) % names.len()];
+            let build = || {
+                registry
+                    .schedulers
+                    .build(&name.parse().expect("a name"), 0)
+                    .expect("a registered scheduler")
+            };
+            let (a, b) = (run(&case, build(), false), run(&case, build(), true));
+            assert_eq!(a.jobs, b.jobs, "{name}, seed {seed}");
+            assert_eq!(a.jobs.len(), case.jobs.len(), "{name}, seed {seed}");
+            assert_eq!(
+                a.counters.preemptions, b.counters.preemptions,
+                "{name}, seed {seed}"
+            );
+            let unfinished = a.jobs.iter().filter(|j| j.outcome.is_none()).count();
+            assert_eq!(unfinished, 0, "{name}, seed {seed}: {:?}", a.ended);
+            skipped += a.counters.decisions;
+            visited += b.counters.decisions;
+        }
+    }
+    assert!(skipped * 2 < visited, "{skipped} of {visited} visited");
+}
+
+#[test]
+fn schedulers_equal_their_released_programs_on_jobs_of_one_gpu() {
+    let pairs: [(&str, &str); 3] = [
+        ("fifo", "blox-fifo"),
+        ("las", "blox-las"),
+        ("srtf", "blox-srtf"),
+    ];
+    let registry = blox::registry();
+    for seed in 0..100 {
+        let mut case = case(seed);
+        case.overheads = FixedOverheads::default();
+        case.faults = Faults::default();
+        for job in &mut case.jobs {
+            job.gpus = GpuCount(1);
+        }
+        for (ours, theirs) in pairs {
+            let [a, b] = [ours, theirs].map(|name| {
+                let scheduler = registry
+                    .schedulers
+                    .build(&name.parse().expect("a name"), 0)
+                    .expect("a registered scheduler");
+                run(&case, scheduler, false)
+            });
+            assert_eq!(a.jobs, b.jobs, "{ours} and {theirs}, seed {seed}");
+        }
+    }
+}
