@@ -265,20 +265,44 @@ impl State {
         }
     }
 
-    /// The next decision starts: what was touched is now old news.
-    pub(crate) fn close_decision(&mut self) {
-        for id in std::mem::take(&mut self.touched) {
-            if let Some(s) = self.slot(id) {
-                self.records[s].touched = false;
+    /// A decision made from version `seen` is over: what was touched until then
+    /// is old news. What was touched later, no decision has seen yet.
+    pub(crate) fn close_decision(&mut self, seen: u64) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.retain(|&id| match self.slot(id) {
+            Some(s) => {
+                let rec = &mut self.records[s];
+                rec.touched = rec.changed > seen;
+                rec.touched
             }
+            None => false,
+        });
+        self.touched = touched;
+        if seen >= self.version {
+            self.cluster.clear_dirty();
         }
-        self.cluster.clear_dirty();
+        self.decision += 1;
+        self.gone.retain(|(_, version)| *version > seen);
+    }
+
+    /// A turn was lost: what was kept from decision to decision may hold half of it.
+    pub(crate) fn break_continuity(&mut self) {
         self.decision += 1;
     }
 
-    /// Forgets which jobs ended before: no plan in the making names them any more.
-    pub(crate) fn forget_gone(&mut self) {
-        self.gone.clear();
+    /// Jobs that admission has not been asked about, in order of submission.
+    pub(crate) fn submitted_jobs(&self) -> Vec<JobId> {
+        if self.count(Phase::Submitted) == 0 {
+            return Vec::new();
+        }
+        let mut jobs: Vec<JobId> = self
+            .records
+            .iter()
+            .filter(|r| r.phase == Phase::Submitted)
+            .map(|r| r.id)
+            .collect();
+        jobs.sort_unstable();
+        jobs
     }
 
     /// Marks a job so that kept orders look at it again.
@@ -964,9 +988,9 @@ impl State {
             if let Some(partner) = a.partner
                 && (partner == rec.id || !self.cluster.promised_owners(a.gpus[0]).contains(partner))
                 && !self.ended_after(partner, plan.version)
-                && !self
+                && self
                     .record(partner)
-                    .is_some_and(|p| p.changed > plan.version)
+                    .is_none_or(|p| p.changed <= plan.version)
             {
                 return Err(PlanError::NotBeside {
                     job: rec.id,
