@@ -109,8 +109,11 @@ pub struct State {
     slot_of: Vec<u32>,
     records: Vec<Record>,
     vacant: Vec<u32>,
+    #[serde(with = "bits")]
     pub(crate) deferred: FixedBitSet,
+    #[serde(with = "bits")]
     pub(crate) waiting: FixedBitSet,
+    #[serde(with = "bits")]
     pub(crate) placed: FixedBitSet,
     counts: [u32; 7],
     demand: u64,
@@ -984,14 +987,20 @@ impl State {
         for &s in &trial.placed {
             let rec = &self.records[s as usize];
             let Some(a) = &rec.promised else { continue };
-            // A partner that went meanwhile leaves the job alone on its GPUs.
-            if let Some(partner) = a.partner
-                && (partner == rec.id || !self.cluster.promised_owners(a.gpus[0]).contains(partner))
-                && !self.ended_after(partner, plan.version)
-                && self
+            let Some(partner) = a.partner else { continue };
+            let owners = self.cluster.promised_owners(a.gpus[0]);
+            if partner != rec.id && owners.contains(partner) {
+                continue;
+            }
+            // A partner that went meanwhile, or whose own step came too late,
+            // leaves the job alone on its GPUs.
+            let late = |&i: &u32| plan.actions[i as usize].job() == partner;
+            let gone = self.ended_after(partner, plan.version)
+                || self
                     .record(partner)
-                    .is_none_or(|p| p.changed <= plan.version)
-            {
+                    .is_some_and(|p| p.changed > plan.version)
+                || trial.left_out.iter().any(late);
+            if !gone {
                 return Err(PlanError::NotBeside {
                     job: rec.id,
                     partner,
@@ -1460,3 +1469,30 @@ fn ended_spec() -> Arc<JobSpec> {
         ))
     }))
 }
+
+/// A set as the list of its members: the bit set's own form is bytes, which
+/// JSON cannot give back.
+mod bits {
+    use fixedbitset::FixedBitSet;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(set: &FixedBitSet, s: S) -> Result<S::Ok, S::Error> {
+        let members: Vec<u32> = set.ones().map(|i| i as u32).collect();
+        (set.len() as u32, members).serialize(s)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<FixedBitSet, D::Error> {
+        let (room, members) = <(u32, Vec<u32>)>::deserialize(d)?;
+        let mut set = FixedBitSet::with_capacity(room as usize);
+        for member in members {
+            if member >= room {
+                return Err(serde::de::Error::custom("a member beyond the set"));
+            }
+            set.insert(member as usize);
+        }
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests;
