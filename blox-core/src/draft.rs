@@ -403,7 +403,10 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds the difference to what is to the plan.
-    pub(crate) fn finish_into(self, plan: &mut Plan) {
+    pub(crate) fn finish_into(mut self, plan: &mut Plan) {
+        if self.m.paired {
+            self.settle_pairs();
+        }
         let m = self.m;
         for op in &m.log {
             if let Op::Released {
@@ -459,6 +462,23 @@ impl<'a> Draft<'a> {
             m.entry_of[e.job.index()] = 0;
         }
         m.log.clear();
+    }
+
+    /// A partner may have gone elsewhere after the pair was made.
+    fn settle_pairs(&mut self) {
+        for e in 0..self.m.entries.len() {
+            let entry = &self.m.entries[e];
+            let Some(a) = entry.current.as_ref().filter(|a| a.partner.is_some()) else {
+                continue;
+            };
+            if entry.released.is_none() && entry.current == entry.original {
+                continue;
+            }
+            let partner = self.beside(entry.job, a);
+            if let Some(a) = &mut self.m.entries[e].current {
+                a.partner = partner;
+            }
+        }
     }
 
     #[inline]

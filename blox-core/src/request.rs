@@ -381,13 +381,14 @@ impl Kept {
         let promoted_before = std::mem::take(&mut self.promoted_now);
         let fresh = |id: &&JobId| view.job(**id).is_some_and(|j| !j.promoted());
         self.promoted_now.extend(promoted.iter().filter(fresh));
+        self.promoted_now.sort_unstable();
         if same_key && self.decision.wrapping_add(1) == view.decision() {
             let mut rekeyed = false;
             for job in view.touched() {
                 // Something was reported of a waiting job: its key may be another.
                 rekeyed |= job.phase() == Phase::Waiting
                     && self.queued.contains(job.id().index())
-                    && !promoted_before.contains(&job.id());
+                    && promoted_before.binary_search(&job.id()).is_err();
                 self.add(&job);
             }
             for i in 0..self.promoted_now.len() {
@@ -437,7 +438,7 @@ impl Kept {
 
     #[inline]
     fn is_promoted(&self, job: &JobRef<'_>) -> bool {
-        job.promoted() || self.promoted_now.contains(&job.id())
+        job.promoted() || self.promoted_now.binary_search(&job.id()).is_ok()
     }
 
     #[inline]
@@ -497,7 +498,7 @@ impl Kept {
             |entry| match view.job(entry.job).filter(JobRef::is_placed) {
                 Some(job) => {
                     let k = key(&job);
-                    let promoted = job.promoted() || promoted_now.contains(&job.id());
+                    let promoted = job.promoted() || promoted_now.binary_search(&job.id()).is_ok();
                     entry.key = if promoted { k.first_of_all() } else { k };
                     true
                 }
