@@ -54,6 +54,14 @@ impl Assignment {
         GpuCount(self.gpus.len() as u32)
     }
 
+    /// Whether both give the job the same, whoever runs beside it.
+    pub fn same_grant(&self, other: &Assignment) -> bool {
+        self.gpus == other.gpus
+            && self.cpus == other.cpus
+            && self.memory_gib == other.memory_gib
+            && self.config == other.config
+    }
+
     /// Whether both are the same set of GPUs, in whatever order.
     pub fn same_gpus(&self, other: &Assignment) -> bool {
         if self.gpus == other.gpus {

@@ -42,6 +42,9 @@ pub struct Counters {
     pub refused_plans: u64,
     /// Decisions in which the policy panicked or gave no answer.
     pub failed_decisions: u64,
+    /// Events at which the policy panicked.
+    #[serde(default)]
+    pub failed_observations: u64,
     /// Steps left out because later events had made them impossible.
     pub stale_steps: u64,
     /// Stops of running jobs that plans ordered.
@@ -71,7 +74,10 @@ pub struct Core {
     collectors: Vec<Box<dyn MetricCollector>>,
     journal: Option<Box<dyn Journal>>,
     asking: Vec<JobId>,
-    news: bool,
+    /// Version of the state at the last event that can change a decision.
+    news: u64,
+    /// A question is with a policy that runs beside the loop.
+    asked: bool,
     last_decision: Option<Time>,
     due: Option<Time>,
     visit_every_round: bool,
@@ -81,16 +87,25 @@ pub struct Core {
 
 impl Core {
     /// A core over a state, with decisions due by `cadence`.
+    ///
+    /// A state that was saved, or cloned to look ahead, goes on: its jobs make
+    /// a decision due at the first decision moment.
     pub fn new(state: State, cadence: Box<dyn Cadence>) -> Self {
+        let asking = state.submitted_jobs();
+        let live = state.count(Phase::Waiting) + state.count(Phase::Deferred) > 0
+            || state.placed.count_ones(..) > 0
+            || !asking.is_empty();
+        let due = live.then(|| cadence.first_from(state.now, None));
         Core {
             state,
             cadence,
             collectors: Vec::new(),
             journal: None,
-            asking: Vec::new(),
-            news: false,
+            asking,
+            news: 0,
+            asked: false,
             last_decision: None,
-            due: None,
+            due,
             visit_every_round: false,
             counters: Counters::default(),
             decision: Decision::default(),
@@ -194,15 +209,19 @@ impl Core {
             self.asking.push(*job);
         }
         if self.is_news(event) {
-            self.news = true;
-            let due = self.state.next_moment;
-            self.due = Some(self.due.map_or(due, |d| d.min(due)));
+            self.news = self.state.version;
+            // One question at a time: until it is answered, nothing is due.
+            if !self.asked {
+                let due = self.state.next_moment;
+                self.due = Some(self.due.map_or(due, |d| d.min(due)));
+            }
         }
         if let Event::Release { job } = event
             && self
                 .state
                 .job(*job)
                 .is_some_and(|j| j.phase() == Phase::Submitted)
+            && !self.asking.contains(job)
         {
             self.asking.push(*job);
         }
@@ -229,14 +248,15 @@ impl Core {
 
         let mut verdicts = std::mem::take(&mut self.decision.verdicts);
         verdicts.clear();
-        let asking = self.take_asking();
+        let all_asking = std::mem::take(&mut self.asking);
+        let asking = self.may_be_asked(&all_asking);
         if !asking.is_empty() || self.state.count(Phase::Deferred) > 0 {
             let view = View::of(&self.state);
             match guarded(policy, |p| p.admit(view, &asking, &mut verdicts)) {
                 Ok(o) => outlook = outlook.and(o),
                 Err(e) => {
                     self.decision.verdicts = verdicts;
-                    self.asking = asking;
+                    self.asking = all_asking;
                     return self.lost_turn(e);
                 }
             }
@@ -279,16 +299,28 @@ impl Core {
             .into_iter()
             .filter(|j| !answered.contains(j))
             .collect();
+        let seen = self.decision.plan.version;
         let decided = self.close_decision(outlook, policy);
-        self.state.forget_gone();
+        if self.news > seen {
+            // Nobody was told of what happened while the decision was made.
+            let due = self.moment_from(self.state.now);
+            self.due = Some(self.due.map_or(due, |d| d.min(due)));
+        }
         decided
+    }
+
+    /// The question that is due was handed to a policy that runs beside the
+    /// loop. Until [`Core::answer`] or [`Core::policy_failed`], nothing is due.
+    pub fn asked(&mut self) {
+        self.asked = true;
+        self.due = None;
     }
 
     /// The policy panicked, or gave no answer within the backend's limit: it
     /// loses its turn, and is asked again at the next decision moment.
     pub fn policy_failed(&mut self, at: Time, error: DecideError) -> Decided {
         self.open_decision(at);
-        self.lost_turn(error)
+        self.lost_turn_of(error, false)
     }
 
     /// Commands for the backend since the last call, appended to `into`.
@@ -335,7 +367,10 @@ impl Core {
 
     fn tell(&mut self, event: &Event, policy: &mut dyn Decide) {
         let view = View::of(&self.state);
-        policy.observe(view, event);
+        // Whoever panics here has missed the event; the loop goes on.
+        if guarded(policy, |p| p.observe(view, event)).is_err() {
+            self.counters.failed_observations += 1;
+        }
         for c in &mut self.collectors {
             c.observe(view, event);
         }
@@ -353,17 +388,19 @@ impl Core {
         self.state.advance(at);
         self.state.next_moment = at;
         self.last_decision = Some(at);
-        self.news = false;
+        self.asked = false;
         self.due = None;
         self.counters.decisions += 1;
     }
 
-    /// Takes the jobs that ask and are still there.
-    fn take_asking(&mut self) -> Vec<JobId> {
-        let mut asking = std::mem::take(&mut self.asking);
-        let state = &self.state;
-        asking.retain(|&id| state.job(id).is_some_and(|j| j.phase() == Phase::Submitted));
-        asking
+    /// The jobs that admission is asked about: those that ask and are still there.
+    fn may_be_asked(&self, asking: &[JobId]) -> Vec<JobId> {
+        let asks = |id: &JobId| {
+            self.state
+                .job(*id)
+                .is_some_and(|j| j.phase() == Phase::Submitted)
+        };
+        asking.iter().copied().filter(asks).collect()
     }
 
     fn apply_actions(&mut self, policy: &mut dyn Decide) {
@@ -424,7 +461,7 @@ impl Core {
     fn close_decision(&mut self, outlook: Outlook, policy: &mut dyn Decide) -> Decided {
         let now = self.state.now;
         // What this decision changes is touched for the next one.
-        self.state.close_decision();
+        self.state.close_decision(self.decision.plan.version);
         self.state.next_moment = self.moment_from(now);
         match self.state.apply_plan(&self.decision.plan) {
             Ok(applied) => self.counters.stale_steps += u64::from(applied.stale),
@@ -434,7 +471,8 @@ impl Core {
                     policy: Name::from(policy.name()),
                     error,
                 };
-                self.note_failure(&error);
+                self.note_failure(&error, true);
+                self.state.break_continuity();
                 self.ask_again();
                 return Decided::Failed(error);
             }
@@ -462,12 +500,13 @@ impl Core {
         } else {
             match outlook {
                 Outlook::NextRound => self.cadence.following(now),
-                Outlook::Until(t) => Some(self.moment_from(t.max(now))),
-                Outlook::Stable => None,
+                Outlook::Until(_) | Outlook::Stable => None,
             }
         };
         let timer = match outlook {
-            Outlook::Until(t) => Some(self.moment_from(t.max(now))),
+            // A timer that has rung must not ring for ever at one moment.
+            Outlook::Until(t) if t <= now => self.cadence.following(now),
+            Outlook::Until(t) => Some(self.moment_from(t)),
             _ => None,
         };
         self.due = match (next, timer) {
@@ -478,10 +517,17 @@ impl Core {
     }
 
     fn lost_turn(&mut self, error: DecideError) -> Decided {
+        self.lost_turn_of(error, true)
+    }
+
+    fn lost_turn_of(&mut self, error: DecideError, in_loop: bool) -> Decided {
         self.counters.failed_decisions += 1;
         self.decision.plan.clear();
-        self.note_failure(&error);
-        self.state.close_decision();
+        self.note_failure(&error, in_loop);
+        // What was touched stays so: no decision came of it.
+        self.state.close_decision(0);
+        self.state.break_continuity();
+        self.state.next_moment = self.moment_from(self.state.now);
         self.ask_again();
         Decided::Failed(error)
     }
@@ -495,10 +541,11 @@ impl Core {
         });
     }
 
-    fn note_failure(&mut self, error: &DecideError) {
+    fn note_failure(&mut self, error: &DecideError, in_loop: bool) {
         if let Some(journal) = &mut self.journal {
             journal.record(&Entry::Failed {
                 at: self.state.now,
+                in_loop,
                 why: error.to_string(),
             });
         }

@@ -279,7 +279,8 @@ pub enum Command {
         /// The number of this launch.
         attempt: u32,
     },
-    /// Change a running job to the assignment that it now holds. Answered by `Started` or `Crashed`.
+    /// Change a running job to the assignment that it now holds. Answered by
+    /// `Started` or `Crashed`: until then it holds its old GPUs as well.
     Change {
         /// The job.
         job: JobId,
@@ -335,6 +336,26 @@ pub enum PlanError {
         gpu: crate::ids::GpuId,
         /// Who has it.
         owner: JobId,
+    },
+    /// A pair whose jobs are not on the same GPUs.
+    #[error("the plan places job {job} beside job {partner}, which is not on the same GPUs")]
+    NotBeside {
+        /// The job.
+        job: JobId,
+        /// The other.
+        partner: JobId,
+    },
+    /// CPUs or memory that are no amount.
+    #[error(
+        "the plan gives job {job} {amount} {what}, expected a finite number that is not negative"
+    )]
+    BadAmount {
+        /// The job.
+        job: JobId,
+        /// CPUs or memory.
+        what: Name,
+        /// What it gives.
+        amount: String,
     },
     /// An assignment without GPUs.
     #[error("the plan places job {job} on no GPU")]

@@ -8,6 +8,7 @@ use crate::job::Phase;
 use crate::reason::Reason;
 use crate::view::View;
 use fixedbitset::FixedBitSet;
+use std::collections::BTreeMap;
 
 /// A placement policy asked for something impossible: an error in the policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +76,8 @@ pub(crate) struct DraftMemory {
     waits: Vec<(JobId, Reason)>,
     otherwise: Reason,
     placed: Vec<u32>,
+    /// CPUs and memory that the draft gives back to nodes (taken: negative).
+    given_back: BTreeMap<NodeId, [f64; 2]>,
 }
 
 #[derive(Clone)]
@@ -84,9 +87,8 @@ struct Entry {
     current: Option<Assignment>,
     /// Why it was released, if it was: it then stops even if it is placed again.
     released: Option<Reason>,
-    /// Whether the plan has its stop already: it may be released, spared and
-    /// released again.
-    stop_planned: bool,
+    /// Its stop is in the plan.
+    stops: bool,
 }
 
 #[derive(Clone)]
@@ -108,9 +110,15 @@ enum Op {
 }
 
 impl<'a> Draft<'a> {
-    pub(crate) fn begin(view: View<'a>, m: &'a mut DraftMemory) -> Self {
+    pub(crate) fn begin(view: View<'a>, m: &'a mut DraftMemory, so_far: &Plan) -> Self {
         m.sync(view);
-        Draft { view, m }
+        let mut draft = Draft { view, m };
+        for action in &so_far.actions {
+            if let Action::Place { assignment, .. } = action {
+                draft.take(assignment);
+            }
+        }
+        draft
     }
 
     /// What the draft is made from. It does not show what the draft changes.
@@ -207,11 +215,11 @@ impl<'a> Draft<'a> {
         if self.current(job).is_some() {
             return Err(DraftError::AlreadyPlaced(job));
         }
-        self.check(job, &assignment)?;
+        self.check(job, &assignment, None)?;
         let e = self.touch(job);
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
-        self.m.entries[e].current = Some(assignment);
+        self.set_current(e, Some(assignment));
         self.m.log.push(Op::Assigned(e as u32));
         Ok(())
     }
@@ -226,7 +234,7 @@ impl<'a> Draft<'a> {
             return Err(DraftError::NotPlaced(job));
         }
         let e = self.touch(job);
-        let Some(was) = self.m.entries[e].current.take() else {
+        let Some(was) = self.set_current(e, None) else {
             return Err(DraftError::NotPlaced(job));
         };
         self.give_back(job, &was);
@@ -254,11 +262,17 @@ impl<'a> Draft<'a> {
             return Err(DraftError::AlreadyPlaced(job));
         }
         let original = entry.original.clone().ok_or(DraftError::NotPlaced(job))?;
-        self.check_free(job, &original)?;
+        let partner = original.partner.filter(|&p| {
+            self.current(p)
+                .is_some_and(|theirs| theirs.same_gpus(&original))
+        });
+        match partner {
+            Some(partner) => self.check_beside(job, &original, partner, Some(&original))?,
+            None => self.check_free(job, &original, Some(&original))?,
+        }
         self.take(&original);
-        let entry = &mut self.m.entries[e];
-        entry.current = Some(original);
-        let why = entry.released.take();
+        self.set_current(e, Some(original));
+        let why = self.m.entries[e].released.take();
         self.m.log.push(Op::Spared {
             entry: e as u32,
             why,
@@ -276,14 +290,14 @@ impl<'a> Draft<'a> {
             return Err(DraftError::NotPlaced(job));
         };
         self.give_back(job, &was);
-        if let Err(e) = self.check(job, &assignment) {
+        if let Err(e) = self.check(job, &assignment, Some(&was)) {
             self.take(&was);
             return Err(e);
         }
         let e = self.touch(job);
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
-        self.m.entries[e].current = Some(assignment);
+        self.set_current(e, Some(assignment));
         self.m.log.push(Op::Reassigned {
             entry: e as u32,
             was,
@@ -317,36 +331,68 @@ impl<'a> Draft<'a> {
         while self.m.log.len() > to.0 {
             let Some(op) = self.m.log.pop() else { break };
             match op {
-                Op::Assigned(e) => {
-                    let job = self.m.entries[e as usize].job;
-                    if let Some(a) = self.m.entries[e as usize].current.take() {
-                        self.give_back(job, &a);
-                    }
-                }
+                Op::Assigned(e) => self.take_back(e as usize),
                 Op::Released { entry, was, first } => {
                     self.take(&was);
-                    let e = &mut self.m.entries[entry as usize];
-                    e.current = Some(was);
+                    self.set_current(entry as usize, Some(was));
                     if first {
-                        e.released = None;
+                        self.m.entries[entry as usize].released = None;
                     }
                 }
                 Op::Spared { entry, why } => {
-                    let job = self.m.entries[entry as usize].job;
-                    if let Some(a) = self.m.entries[entry as usize].current.take() {
-                        self.give_back(job, &a);
-                    }
+                    self.take_back(entry as usize);
                     self.m.entries[entry as usize].released = why;
                 }
                 Op::Reassigned { entry, was } => {
-                    let job = self.m.entries[entry as usize].job;
-                    if let Some(a) = self.m.entries[entry as usize].current.take() {
-                        self.give_back(job, &a);
-                    }
+                    self.take_back(entry as usize);
                     self.take(&was);
-                    self.m.entries[entry as usize].current = Some(was);
+                    self.set_current(entry as usize, Some(was));
                 }
             }
+        }
+    }
+
+    fn take_back(&mut self, e: usize) {
+        let job = self.m.entries[e].job;
+        if let Some(a) = self.set_current(e, None) {
+            self.give_back(job, &a);
+        }
+    }
+
+    /// CPU cores of a node that nothing in the draft counts on; below 0 while a
+    /// draft has given out more than there are.
+    pub fn free_cpus_on(&self, node: NodeId) -> f64 {
+        let free = self.view.node(node).map_or(0.0, Node::free_cpus);
+        free + self.m.given_back.get(&node).map_or(0.0, |r| r[0])
+    }
+
+    /// Memory in GiB of a node that nothing in the draft counts on; below 0
+    /// while a draft has given out more than there is.
+    pub fn free_memory_gib_on(&self, node: NodeId) -> f64 {
+        let free = self.view.node(node).map_or(0.0, Node::free_memory_gib);
+        free + self.m.given_back.get(&node).map_or(0.0, |r| r[1])
+    }
+
+    fn set_current(&mut self, e: usize, new: Option<Assignment>) -> Option<Assignment> {
+        let old = self.m.entries[e].current.take();
+        self.count_resources(old.as_ref(), 1.0);
+        self.count_resources(new.as_ref(), -1.0);
+        self.m.entries[e].current = new;
+        old
+    }
+
+    fn count_resources(&mut self, a: Option<&Assignment>, sign: f64) {
+        let Some(a) = a.filter(|a| a.cpus != 0.0 || a.memory_gib != 0.0) else {
+            return;
+        };
+        let share = sign / a.gpus.len() as f64;
+        for &gpu in &a.gpus {
+            let Some(node) = self.view.cluster().node_of(gpu) else {
+                continue;
+            };
+            let given = self.m.given_back.entry(node).or_default();
+            given[0] += a.cpus * share;
+            given[1] += a.memory_gib * share;
         }
     }
 
@@ -357,7 +403,10 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds the difference to what is to the plan.
-    pub(crate) fn finish_into(self, plan: &mut Plan) {
+    pub(crate) fn finish_into(mut self, plan: &mut Plan) {
+        if self.m.paired {
+            self.settle_pairs();
+        }
         let m = self.m;
         for op in &m.log {
             if let Op::Released {
@@ -365,8 +414,9 @@ impl<'a> Draft<'a> {
             } = op
             {
                 let e = &mut m.entries[*entry as usize];
+                // Released, spared and released again, it stops once.
                 if let Some(why) = &e.released
-                    && !std::mem::replace(&mut e.stop_planned, true)
+                    && !std::mem::replace(&mut e.stops, true)
                 {
                     plan.actions.push(Action::Stop {
                         job: e.job,
@@ -414,6 +464,23 @@ impl<'a> Draft<'a> {
         m.log.clear();
     }
 
+    /// A partner may have gone elsewhere after the pair was made.
+    fn settle_pairs(&mut self) {
+        for e in 0..self.m.entries.len() {
+            let entry = &self.m.entries[e];
+            let Some(a) = entry.current.as_ref().filter(|a| a.partner.is_some()) else {
+                continue;
+            };
+            if entry.released.is_none() && entry.current == entry.original {
+                continue;
+            }
+            let partner = self.beside(entry.job, a);
+            if let Some(a) = &mut self.m.entries[e].current {
+                a.partner = partner;
+            }
+        }
+    }
+
     #[inline]
     fn mask(&self, node: NodeId) -> u64 {
         match self.view.virtual_cluster() {
@@ -426,32 +493,49 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn check(&self, job: JobId, a: &Assignment) -> Result<(), DraftError> {
+    /// `was` is what the job has or had: it may stay there even where nothing
+    /// new may be placed.
+    fn check(
+        &self,
+        job: JobId,
+        a: &Assignment,
+        was: Option<&Assignment>,
+    ) -> Result<(), DraftError> {
         if a.gpus.is_empty() {
             return Err(DraftError::NoGpu(job));
         }
-        if let Some(partner) = a.partner {
-            let cannot = DraftError::CannotShare { job, partner };
-            let Some(theirs) = self.current(partner) else {
-                return Err(cannot);
-            };
-            if partner == job || !theirs.same_gpus(a) || theirs.partner.is_some_and(|p| p != job) {
-                return Err(cannot);
-            }
-            // A third job beside the partner is as impossible as on any taken GPU.
-            let third = self.m.paired
-                && self.m.entries.iter().any(|e| {
-                    e.job != job
-                        && e.current
-                            .as_ref()
-                            .is_some_and(|c| c.partner == Some(partner))
-                });
-            return if third { Err(cannot) } else { Ok(()) };
+        match a.partner {
+            Some(partner) => self.check_beside(job, a, partner, was),
+            None => self.check_free(job, a, was),
         }
-        self.check_free(job, a)
     }
 
-    fn check_free(&self, job: JobId, a: &Assignment) -> Result<(), DraftError> {
+    fn check_beside(
+        &self,
+        job: JobId,
+        a: &Assignment,
+        partner: JobId,
+        was: Option<&Assignment>,
+    ) -> Result<(), DraftError> {
+        let cannot = DraftError::CannotShare { job, partner };
+        let theirs = self.current(partner).filter(|_| partner != job);
+        // A third job is as impossible as on any taken GPU.
+        let fits = theirs.is_some_and(|t| {
+            t.same_gpus(a) && self.beside(partner, t).is_none_or(|other| other == job)
+        });
+        let usable = a
+            .gpus
+            .iter()
+            .all(|&g| self.takes_new(g) || was.is_some_and(|w| w.gpus.contains(&g)));
+        if fits && usable { Ok(()) } else { Err(cannot) }
+    }
+
+    fn check_free(
+        &self,
+        job: JobId,
+        a: &Assignment,
+        was: Option<&Assignment>,
+    ) -> Result<(), DraftError> {
         for (i, &gpu) in a.gpus.iter().enumerate() {
             let node = self
                 .view
@@ -459,11 +543,46 @@ impl<'a> Draft<'a> {
                 .node_of(gpu)
                 .and_then(|n| self.view.cluster().node(n));
             let free = node.is_some_and(|n| self.mask(n.id()) >> (gpu.0 - n.first_gpu) & 1 == 1);
-            if !free || a.gpus[..i].contains(&gpu) {
+            // Where nothing new may be placed, nobody can have taken its place.
+            let stays = || {
+                was.is_some_and(|w| {
+                    w.gpus.contains(&gpu) && !self.takes_new(gpu) && self.beside(job, w).is_none()
+                })
+            };
+            if !(free || stays()) || a.gpus[..i].contains(&gpu) {
                 return Err(DraftError::NotFree { gpu, job });
             }
         }
         Ok(())
+    }
+
+    fn takes_new(&self, gpu: GpuId) -> bool {
+        let cluster = self.view.cluster();
+        let node = cluster.node_of(gpu).and_then(|n| cluster.node(n));
+        node.is_some_and(|n| n.is_usable() && n.failed >> (gpu.0 - n.first_gpu) & 1 == 0)
+    }
+
+    /// Who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very same GPUs.
+    fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
+        let gpu = a.gpus.first()?;
+        // A partner may be out of view.
+        let before = self.view.cluster().promised_to(*gpu).find(|&o| {
+            o != job
+                && match self.m.entry(o) {
+                    Some(e) => self.m.entries[e]
+                        .current
+                        .as_ref()
+                        .is_some_and(|c| c.gpus.contains(gpu)),
+                    None => true,
+                }
+        });
+        before.or_else(|| {
+            let new = |e: &&Entry| {
+                e.job != job && e.current.as_ref().is_some_and(|c| c.gpus.contains(gpu))
+            };
+            let mut entries = self.m.entries.iter().filter(|_| self.m.paired);
+            entries.find(new).map(|e| e.job)
+        })
     }
 
     fn touch(&mut self, job: JobId) -> usize {
@@ -477,7 +596,7 @@ impl<'a> Draft<'a> {
             current: original.clone(),
             original,
             released: None,
-            stop_planned: false,
+            stops: false,
         });
         if self.m.entry_of.len() <= job.index() {
             let room = (job.index() + 1).next_power_of_two();
@@ -493,31 +612,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Frees the GPUs of an assignment that nobody else has in the draft.
+    /// Frees the GPUs of an assignment, unless another job is on them in the draft.
     fn give_back(&mut self, job: JobId, a: &Assignment) {
-        let sharer = a.partner.or_else(|| {
-            // The partner may be the one that names this job.
-            a.gpus
-                .first()
-                .and_then(|g| self.view.cluster().promised_to(*g).find(|o| *o != job))
-                .or_else(|| {
-                    self.m
-                        .entries
-                        .iter()
-                        .filter(|_| self.m.paired)
-                        .find(|e| e.current.as_ref().is_some_and(|c| c.partner == Some(job)))
-                        .map(|e| e.job)
-                })
-        });
-        let theirs: Option<GpuList> = sharer
-            .filter(|p| *p != job)
-            .and_then(|p| self.current(p))
-            .map(|c| c.gpus.clone());
-        for &gpu in &a.gpus {
-            if theirs.as_ref().is_some_and(|t| t.contains(&gpu)) {
-                continue;
+        if self.beside(job, a).is_none() {
+            for &gpu in &a.gpus {
+                self.set_free(gpu, true);
             }
-            self.set_free(gpu, true);
         }
     }
 
@@ -571,6 +671,7 @@ impl DraftMemory {
         }
         self.log.clear();
         self.paired = false;
+        self.given_back.clear();
         self.finishes.clear();
         self.waits.clear();
         self.otherwise = Reason::NotChosen;

@@ -78,6 +78,7 @@ pub async fn drive<B: Backend>(
                 if backend.ask(at, core.view()).await? {
                     Some((at, core.decide(at, policy)))
                 } else {
+                    core.asked();
                     None
                 }
             }

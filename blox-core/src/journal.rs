@@ -7,11 +7,12 @@ use crate::cadence::Cadence;
 use crate::core::{Core, Decided};
 use crate::decision::Plan;
 use crate::event::Event;
-use crate::pipeline::Decide;
+use crate::pipeline::{Decide, DecideError};
 use crate::state::{EventError, State};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
+use std::sync::{Arc, Mutex};
 
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub enum Entry {
     Failed {
         /// When.
         at: Time,
+        /// Whether the policy was asked in the loop and erred; else it ran
+        /// beside the loop, and nothing came of it.
+        in_loop: bool,
         /// Why.
         why: String,
     },
@@ -115,21 +119,54 @@ pub enum ReplayError {
         error: EventError,
     },
     /// The policy decided otherwise than the journal says.
-    #[error("line {line}: at {at} the journal holds {expected} steps, the policy decides {found}")]
+    #[error("line {line}: at {at} the journal holds {expected}, the policy decides {found}")]
     Differs {
         /// The line, from 1.
         line: usize,
         /// When.
         at: Time,
-        /// Steps in the journal.
+        /// What the journal holds.
         expected: String,
         /// What the policy decides now.
         found: String,
     },
 }
 
-/// Feeds a journal's events to a fresh core and has the decisions made again.
-/// Returns how many decisions were equal.
+/// What a decision made by itself: verdicts and node actions.
+#[derive(Clone, Default)]
+struct OwnEvents(Arc<Mutex<Vec<Event>>>);
+
+impl OwnEvents {
+    fn take(&self) -> Vec<Event> {
+        match self.0.lock() {
+            Ok(mut events) => std::mem::take(&mut *events),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+impl Journal for OwnEvents {
+    fn record(&mut self, entry: &Entry) {
+        if let Entry::Event { event, .. } = entry
+            && is_own(event)
+            && let Ok(mut events) = self.0.lock()
+        {
+            events.push(event.clone());
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn is_own(event: &Event) -> bool {
+    matches!(event, Event::Judged { .. } | Event::NodeManaged { .. })
+}
+
+/// Feeds a journal's events to a fresh core and has the decisions made again,
+/// each at its place in the journal. Returns how many decisions were equal:
+/// verdicts and node actions as well as plans, and turns that were lost.
 ///
 /// # Errors
 /// The first line that cannot be read, or whose decision differs.
@@ -139,8 +176,10 @@ pub fn replay(
     cadence: Box<dyn Cadence>,
     policy: &mut dyn Decide,
 ) -> Result<u64, ReplayError> {
-    let mut core = Core::new(state, cadence);
+    let own = OwnEvents::default();
+    let mut core = Core::new(state, cadence).with_journal(Box::new(own.clone()));
     let mut commands = Vec::new();
+    let mut expected_own = Vec::new();
     let mut equal = 0;
     for (i, text) in journal.lines().enumerate() {
         let line = i + 1;
@@ -149,28 +188,47 @@ pub fn replay(
             serde_json::from_str(&text).map_err(|error| ReplayError::Entry { line, error })?;
         match entry {
             // The decision makes these anew.
-            Entry::Event {
-                event: Event::Judged { .. } | Event::NodeManaged { .. },
-                ..
-            } => {}
+            Entry::Event { event, .. } if is_own(&event) => expected_own.push(event),
             Entry::Event { at, event } => core
                 .event(at, &event, policy)
                 .map_err(|error| ReplayError::Event { line, error })?,
             Entry::Decision { at, plan } => {
                 let decided = core.decide(at, policy);
-                let found = core.plan();
-                if decided != Decided::Applied || found.actions != plan.actions {
+                let (found_own, found) = (own.take(), core.plan());
+                if decided != Decided::Applied
+                    || found.actions != plan.actions
+                    || found_own != expected_own
+                {
                     return Err(ReplayError::Differs {
                         line,
                         at,
-                        expected: format!("{:?}", plan.actions),
-                        found: format!("{:?} ({decided:?})", found.actions),
+                        expected: format!("{expected_own:?}, {:?}", plan.actions),
+                        found: format!("{found_own:?}, {:?} ({decided:?})", found.actions),
                     });
                 }
+                expected_own.clear();
                 equal += 1;
             }
-            Entry::Failed { at, .. } => {
-                core.decide(at, policy);
+            Entry::Failed { at, in_loop, why } => {
+                let decided = if in_loop {
+                    core.decide(at, policy)
+                } else {
+                    core.policy_failed(at, DecideError::Journaled(why.clone()))
+                };
+                let found = match &decided {
+                    Decided::Failed(error) => error.to_string(),
+                    Decided::Applied => format!("{:?}", core.plan().actions),
+                };
+                if found != why || own.take() != expected_own {
+                    return Err(ReplayError::Differs {
+                        line,
+                        at,
+                        expected: why,
+                        found,
+                    });
+                }
+                expected_own.clear();
+                equal += 1;
             }
         }
         commands.clear();

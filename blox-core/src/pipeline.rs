@@ -51,6 +51,9 @@ pub enum DecideError {
         /// The limit that the backend keeps.
         limit: Seconds,
     },
+    /// A turn that a journal says was lost beside the loop.
+    #[error("{0}")]
+    Journaled(String),
 }
 
 /// A whole scheduler as one thing: what the loop calls. A decorator or a
@@ -347,10 +350,13 @@ impl Decide for Pipeline {
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
         self.requests.begin();
         let outlook = self.scheduling.schedule(view, &mut self.requests);
-        for &job in self.requests.promotions() {
+        // Promotion is for life: to repeat it is no change.
+        let fresh = |id: &&JobId| view.job(**id).is_none_or(|j| !j.promoted());
+        for &job in self.requests.promotions().iter().filter(fresh) {
             out.actions.push(Action::Promote { job });
         }
-        let mut draft = Draft::begin(view, &mut self.draft);
+        // Another pipeline may have planned for its part of the cluster before.
+        let mut draft = Draft::begin(view, &mut self.draft, out);
         for (job, why) in self.requests.finishes() {
             draft.finish(*job, why.clone());
         }

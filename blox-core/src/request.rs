@@ -152,6 +152,8 @@ struct Kept {
     /// Victims given back, which can be victims again.
     spared: Vec<Entry>,
     back: usize,
+    /// Promoted in this decision: the view does not show it yet.
+    promoted_now: Vec<JobId>,
 }
 
 impl Requests {
@@ -325,11 +327,15 @@ impl Requests {
 
     /// Placed jobs that an explicit list does not name.
     pub(crate) fn unlisted_jobs<'a>(&self, view: View<'a>) -> Vec<JobId> {
-        let mut named = FixedBitSet::new();
-        for r in &self.list {
-            named.grow_and_insert(r.job.index());
-            if let Some(p) = r.partner {
-                named.grow_and_insert(p.index());
+        if self.use_kept {
+            // A kept order names all jobs.
+            return Vec::new();
+        }
+        let mut named = FixedBitSet::with_capacity(view.state().next_job_id().index());
+        for job in self.list.iter().flat_map(|r| [Some(r.job), r.partner]) {
+            // Numbers that were never given are the placement's to find.
+            if let Some(job) = job.filter(|j| j.index() < named.len()) {
+                named.insert(job.index());
             }
         }
         view.placed()
@@ -362,6 +368,7 @@ impl Kept {
             taken: Vec::new(),
             spared: Vec::new(),
             back: 0,
+            promoted_now: Vec::new(),
         }
     }
 
@@ -371,63 +378,89 @@ impl Kept {
             self.key = Arc::clone(key);
         }
         self.ranked = false;
+        let promoted_before = std::mem::take(&mut self.promoted_now);
+        let fresh = |id: &&JobId| view.job(**id).is_some_and(|j| !j.promoted());
+        self.promoted_now.extend(promoted.iter().filter(fresh));
+        self.promoted_now.sort_unstable();
         if same_key && self.decision.wrapping_add(1) == view.decision() {
+            let mut rekeyed = false;
             for job in view.touched() {
-                self.add(&job, job.promoted());
+                // Something was reported of a waiting job: its key may be another.
+                rekeyed |= job.phase() == Phase::Waiting
+                    && self.queued.contains(job.id().index())
+                    && promoted_before.binary_search(&job.id()).is_err();
+                self.add(&job);
             }
-            for &id in promoted {
-                if let Some(job) = view.job(id) {
+            for i in 0..self.promoted_now.len() {
+                if let Some(job) = view.job(self.promoted_now[i]) {
                     // The old entry stays behind; it is dropped when it comes up.
-                    self.forget_queued(id);
-                    self.add(&job, true);
+                    self.forget_queued(job.id());
+                    self.add(&job);
                 }
             }
             let expected = view.waiting_count();
-            let settled = view.virtual_cluster().is_some() || self.queued_count == expected;
+            let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
+            let settled = counts && !rekeyed;
+            if self.placed.len() > 64 + 2 * view.placed_count() as usize {
+                // An order that never needs a victim never ranks.
+                self.rank(view);
+                self.ranked = false;
+            }
             if settled {
                 self.decision = view.decision();
                 return;
             }
         }
-        self.rebuild(view, promoted);
+        self.rebuild(view);
     }
 
-    fn rebuild(&mut self, view: View<'_>, promoted: &[JobId]) {
+    fn rebuild(&mut self, view: View<'_>) {
         self.queue.clear();
         self.queued.clear();
         self.queued_count = 0;
         self.placed.clear();
         self.is_placed.clear();
+        // A walk that a panic cut short leaves these behind.
+        self.passed.clear();
+        self.end_walk(view);
         self.decision = view.decision();
         let mut waiting = Vec::new();
         for job in view.waiting() {
-            let promote = job.promoted() || promoted.contains(&job.id());
-            waiting.push(self.entry(&job, promote));
+            waiting.push(self.entry(&job));
             self.queued.grow_and_insert(job.id().index());
             self.queued_count += 1;
         }
         self.queue.fill(waiting.into_iter());
         for job in view.placed() {
-            self.add(&job, job.promoted());
+            self.add(&job);
         }
     }
 
     #[inline]
-    fn entry(&self, job: &JobRef<'_>, promoted: bool) -> Entry {
+    fn is_promoted(&self, job: &JobRef<'_>) -> bool {
+        job.promoted() || self.promoted_now.binary_search(&job.id()).is_ok()
+    }
+
+    #[inline]
+    fn entry(&self, job: &JobRef<'_>) -> Entry {
         let key = (self.key)(job);
         Entry {
-            key: if promoted { key.first_of_all() } else { key },
+            key: if self.is_promoted(job) {
+                key.first_of_all()
+            } else {
+                key
+            },
             job: job.id(),
         }
     }
 
     /// Takes note of a job that was touched.
-    fn add(&mut self, job: &JobRef<'_>, promoted: bool) {
+    fn add(&mut self, job: &JobRef<'_>) {
         let i = job.id().index();
         match job.phase() {
             Phase::Waiting => {
                 if !self.queued.contains(i) {
-                    let entry = self.entry(job, promoted);
+                    let entry = self.entry(job);
                     self.queue.push(entry);
                     self.queued.grow_and_insert(i);
                     self.queued_count += 1;
@@ -436,7 +469,7 @@ impl Kept {
             Phase::Starting | Phase::Running | Phase::Stopping => {
                 self.forget_queued(job.id());
                 if !self.is_placed.contains(i) {
-                    let entry = self.entry(job, promoted);
+                    let entry = self.entry(job);
                     self.placed.push(entry);
                     self.is_placed.grow_and_insert(i);
                 }
@@ -459,12 +492,14 @@ impl Kept {
         }
         self.ranked = true;
         let key = &self.key;
+        let promoted_now = &self.promoted_now;
         let is_placed = &mut self.is_placed;
         self.placed.retain_mut(
             |entry| match view.job(entry.job).filter(JobRef::is_placed) {
                 Some(job) => {
                     let k = key(&job);
-                    entry.key = if job.promoted() { k.first_of_all() } else { k };
+                    let promoted = job.promoted() || promoted_now.binary_search(&job.id()).is_ok();
+                    entry.key = if promoted { k.first_of_all() } else { k };
                     true
                 }
                 None => {
@@ -507,11 +542,9 @@ impl Kept {
     /// Whether a queued entry is not left over from an earlier key or phase.
     fn is_current(&self, view: View<'_>, entry: &Entry) -> bool {
         self.queued.contains(entry.job.index())
-            && view.job(entry.job).is_some_and(|job| {
-                job.phase() == Phase::Waiting
-                    && (entry.key == (self.key)(&job).first_of_all()
-                        || (!job.promoted() && entry.key == (self.key)(&job)))
-            })
+            && view
+                .job(entry.job)
+                .is_some_and(|job| job.phase() == Phase::Waiting && *entry == self.entry(&job))
     }
 
     fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {

@@ -1,6 +1,6 @@
 //! The scheduler's knowledge. It changes in one place: [`State::apply`].
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, GpuList};
 use crate::cluster::spec::{ClusterSpec, ClusterSpecError};
 use crate::cluster::{Cluster, MAX_JOBS_PER_GPU, NodeStatus};
 use crate::decision::{Action, Command, NodeAction, Plan, PlanError, Verdict};
@@ -69,6 +69,16 @@ pub enum EventError {
     /// A specification that makes no sense.
     #[error("{0}")]
     BadSpec(String),
+    /// A metric that is not finite.
+    #[error("metric `{name}` of job {job} is {value}, expected a finite number")]
+    NotFinite {
+        /// The job.
+        job: JobId,
+        /// The metric.
+        name: Name,
+        /// The number.
+        value: f64,
+    },
     /// A number that is not finite or is negative.
     #[error("{event} of job {job} says {value}, expected a finite number that is not negative")]
     BadNumber {
@@ -99,8 +109,11 @@ pub struct State {
     slot_of: Vec<u32>,
     records: Vec<Record>,
     vacant: Vec<u32>,
+    #[serde(with = "bits")]
     pub(crate) deferred: FixedBitSet,
+    #[serde(with = "bits")]
     pub(crate) waiting: FixedBitSet,
+    #[serde(with = "bits")]
     pub(crate) placed: FixedBitSet,
     counts: [u32; 7],
     demand: u64,
@@ -260,20 +273,44 @@ impl State {
         }
     }
 
-    /// The next decision starts: what was touched is now old news.
-    pub(crate) fn close_decision(&mut self) {
-        for id in std::mem::take(&mut self.touched) {
-            if let Some(s) = self.slot(id) {
-                self.records[s].touched = false;
+    /// A decision made from version `seen` is over: what was touched until then
+    /// is old news. What was touched later, no decision has seen yet.
+    pub(crate) fn close_decision(&mut self, seen: u64) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.retain(|&id| match self.slot(id) {
+            Some(s) => {
+                let rec = &mut self.records[s];
+                rec.touched = rec.changed > seen;
+                rec.touched
             }
+            None => false,
+        });
+        self.touched = touched;
+        if seen >= self.version {
+            self.cluster.clear_dirty();
         }
-        self.cluster.clear_dirty();
+        self.decision += 1;
+        self.gone.retain(|(_, version)| *version > seen);
+    }
+
+    /// A turn was lost: what was kept from decision to decision may hold half of it.
+    pub(crate) fn break_continuity(&mut self) {
         self.decision += 1;
     }
 
-    /// Forgets which jobs ended before: no plan in the making names them any more.
-    pub(crate) fn forget_gone(&mut self) {
-        self.gone.clear();
+    /// Jobs that admission has not been asked about, in order of submission.
+    pub(crate) fn submitted_jobs(&self) -> Vec<JobId> {
+        if self.count(Phase::Submitted) == 0 {
+            return Vec::new();
+        }
+        let mut jobs: Vec<JobId> = self
+            .records
+            .iter()
+            .filter(|r| r.phase == Phase::Submitted)
+            .map(|r| r.id)
+            .collect();
+        jobs.sort_unstable();
+        jobs
     }
 
     /// Marks a job so that kept orders look at it again.
@@ -296,11 +333,15 @@ impl State {
                 current: self.version,
             });
         }
+        self.check_and_commit(plan, self.version + 1)
+    }
+
+    fn check_and_commit(&mut self, plan: &Plan, next_version: u64) -> Result<Applied, PlanError> {
         let mut trial = std::mem::take(&mut self.scratch);
         trial.clear();
         let result = match self.try_plan(plan, &mut trial) {
             Ok(()) => {
-                self.version += 1;
+                self.version = next_version;
                 self.commit_plan(plan, &trial);
                 Ok(Applied { stale: trial.stale })
             }
@@ -351,10 +392,18 @@ impl State {
                 rec.first_start.get_or_insert(now);
                 rec.last_start = Some(now);
                 self.set_phase(s, Phase::Running);
+                // A change is done: what it had before is left now.
+                let (id, left) = (
+                    self.records[s].id,
+                    std::mem::take(&mut self.records[s].leaving),
+                );
+                self.unhold(id, &left);
                 Ok(())
             }
             Event::LaunchFailed { job, attempt, why } => {
-                let s = self.current("a failed launch", *job, *attempt, &[Phase::Starting])?;
+                // A stop may have been ordered while the failure was on its way.
+                let starting = [Phase::Starting, Phase::Stopping];
+                let s = self.current("a failed launch", *job, *attempt, &starting)?;
                 self.records[s].failed_launches += 1;
                 self.fall_back(s, Reason::LaunchFailed(why.clone()));
                 Ok(())
@@ -421,6 +470,14 @@ impl State {
             }
             Event::Metric { job, name, value } => {
                 let s = self.known("a metric", *job)?;
+                // Losses do become NaN; JSON, and so the journal, cannot hold it.
+                if !value.is_finite() {
+                    return Err(EventError::NotFinite {
+                        job: *job,
+                        name: name.clone(),
+                        value: *value,
+                    });
+                }
                 let now = self.now;
                 self.records[s]
                     .metrics
@@ -489,12 +546,15 @@ impl State {
             Event::Judged { job, verdict } => self.judged(*job, verdict),
             Event::NodeManaged { action } => self.managed(action),
             Event::Planned { plan } => self
-                .apply_plan(&Plan {
-                    // In a journal the plan was checked against this very version.
-                    version: self.version,
-                    ..plan.clone()
-                })
-                .map(|_| self.version -= 1)
+                .check_and_commit(
+                    &Plan {
+                        // In a journal the plan was checked against this very version.
+                        version: self.version,
+                        ..plan.clone()
+                    },
+                    self.version,
+                )
+                .map(|_| ())
                 .map_err(|e| EventError::BadSpec(e.to_string())),
         }
     }
@@ -522,6 +582,7 @@ impl State {
             gpus: spec.gpus.get(),
             blockers: 0,
             attempt: 0,
+            leaving: GpuList::new(),
             since: self.now,
             work: 0.0,
             rate: 0.0,
@@ -710,20 +771,21 @@ impl State {
 
     /// Gives up what the job holds. Launches that waited for it go on.
     fn leave(&mut self, s: usize) {
-        if let Some(held) = self.records[s].held.take() {
-            let id = self.records[s].id;
-            self.unhold(id, &held, None);
+        let rec = &mut self.records[s];
+        let id = rec.id;
+        let mut gpus = std::mem::take(&mut rec.leaving);
+        if let Some(held) = rec.held.take() {
+            gpus.extend(held.gpus);
         }
+        self.unhold(id, &gpus);
     }
 
-    fn unhold(&mut self, id: JobId, held: &Assignment, keep: Option<&Assignment>) {
-        for &gpu in &held.gpus {
-            if keep.is_some_and(|k| k.gpus.contains(&gpu)) {
-                continue;
-            }
+    fn unhold(&mut self, id: JobId, gpus: &[GpuId]) {
+        for &gpu in gpus {
             self.cluster.unhold(id, gpu);
             let promised = self.cluster.promised_owners(gpu);
             if promised.contains(id) {
+                // Nobody waited for it here: see `recount`.
                 continue;
             }
             for owner in promised.iter() {
@@ -740,12 +802,23 @@ impl State {
         self.records[s].pending = false;
         if let Some(a) = self.records[s].promised.take() {
             self.cluster.unpromise(self.records[s].id, &a);
-            if let Some(p) = a.partner
-                && let Some(p) = self.slot(p)
-                && let Some(pa) = &mut self.records[p].promised
-            {
-                pa.partner = None;
+            if let Some(p) = a.partner {
+                self.pair_up(p);
             }
+        }
+    }
+
+    /// The ledger is the truth about who runs beside whom.
+    fn pair_up(&mut self, id: JobId) {
+        let Some(s) = self.slot(id) else { return };
+        let Some(a) = &mut self.records[s].promised else {
+            return;
+        };
+        let mut owners = self.cluster.promised_owners(a.gpus[0]).iter();
+        let partner = owners.find(|&o| o != id);
+        if a.partner != partner {
+            a.partner = partner;
+            self.touch_slot(s);
         }
     }
 
@@ -862,7 +935,10 @@ impl State {
             };
             let rec = &self.records[s];
             let fits = match action {
-                Action::Stop { .. } => rec.promised.is_some(),
+                // The same plan may place the job first and stop it in a later step.
+                Action::Stop { .. } => {
+                    rec.promised.is_some() || trial.released_of(rec).is_some_and(|r| !r.stopped)
+                }
                 Action::Place { .. } => !matches!(rec.phase, Phase::Submitted | Phase::Deferred),
                 Action::Finish { .. } | Action::Promote { .. } => true,
             };
@@ -881,7 +957,9 @@ impl State {
                 });
             }
             let stopped = matches!(action, Action::Stop { .. });
-            if (stopped || matches!(action, Action::Place { .. }))
+            if stopped && rec.mark != 0 {
+                trial.released[rec.mark as usize - 1].stopped = true;
+            } else if (stopped || matches!(action, Action::Place { .. }))
                 && let Some(old) = self.records[s].promised.take()
             {
                 self.cluster.unpromise(job, &old);
@@ -909,6 +987,29 @@ impl State {
                 }
                 Err(_) if self.changed_since(assignment, *job, plan.version) => trial.leave_out(i),
                 Err(why) => return Err(why),
+            }
+        }
+        for &s in &trial.placed {
+            let rec = &self.records[s as usize];
+            let Some(a) = &rec.promised else { continue };
+            let Some(partner) = a.partner else { continue };
+            let owners = self.cluster.promised_owners(a.gpus[0]);
+            if partner != rec.id && owners.contains(partner) {
+                continue;
+            }
+            // A partner that went meanwhile, or whose own step came too late,
+            // leaves the job alone on its GPUs.
+            let late = |&i: &u32| plan.actions[i as usize].job() == partner;
+            let gone = self.ended_after(partner, plan.version)
+                || self
+                    .record(partner)
+                    .is_some_and(|p| p.changed > plan.version)
+                || trial.left_out.iter().any(late);
+            if !gone {
+                return Err(PlanError::NotBeside {
+                    job: rec.id,
+                    partner,
+                });
             }
         }
         Ok(())
@@ -956,11 +1057,10 @@ impl State {
             let mut others = 0;
             for owner in self.cluster.promised_owners(gpu).iter() {
                 others += 1;
-                let agreed = a.partner == Some(owner)
-                    || self
-                        .slot(owner)
-                        .and_then(|o| self.records[o].promised.as_ref())
-                        .is_some_and(|oa| oa.partner == Some(job));
+                let theirs = self.record(owner).and_then(|o| o.promised.as_ref());
+                let agreed = theirs.is_some_and(|t| {
+                    (a.partner == Some(owner) || t.partner == Some(job)) && t.same_gpus(a)
+                });
                 if !agreed || others == MAX_JOBS_PER_GPU {
                     return Err(PlanError::GpuTwice { job, gpu, owner });
                 }
@@ -970,6 +1070,15 @@ impl State {
     }
 
     fn check_resources(&self, job: JobId, a: &Assignment) -> Result<(), PlanError> {
+        for (what, amount) in [("CPUs", a.cpus), ("memory", a.memory_gib)] {
+            if !(amount.is_finite() && amount >= 0.0) {
+                return Err(PlanError::BadAmount {
+                    job,
+                    what: Name::from(what),
+                    amount: amount.to_string(),
+                });
+            }
+        }
         if a.cpus == 0.0 && a.memory_gib == 0.0 {
             return Ok(());
         }
@@ -1003,8 +1112,8 @@ impl State {
             ];
             for (what, amount, promised, capacity) in parts {
                 let total = promised + amount * here / gpus;
-                // Sums of shares carry rounding errors.
-                if amount > 0.0 && total > capacity * (1.0 + 1e-9) + 1e-9 {
+                // Sums of shares carry rounding errors; a capacity of 0 is unknown.
+                if amount > 0.0 && capacity > 0.0 && total > capacity * (1.0 + 1e-9) + 1e-9 {
                     return Err(PlanError::Overcommitted {
                         job,
                         node: id,
@@ -1038,14 +1147,16 @@ impl State {
             self.commit_release(released);
         }
         for (i, action) in plan.actions.iter().enumerate() {
-            if trial.is_left_out(i) {
-                continue;
-            }
             let Some(s) = self.slot(action.job()) else {
                 continue;
             };
+            if trial.is_left_out(i) {
+                // Whoever planned it takes it for done.
+                self.touch_slot(s);
+                continue;
+            }
             match action {
-                Action::Stop { why, .. } => self.commit_stop(s, why, trial),
+                Action::Stop { why, .. } => self.commit_stop(s, why),
                 Action::Finish { job, why } => {
                     self.records[s].reason = why.clone();
                     self.commands.push(Command::Finish { job: *job });
@@ -1057,72 +1168,93 @@ impl State {
                 Action::Place { .. } => {}
             }
         }
+        for released in &trial.released {
+            if let Some(p) = released.old.partner {
+                self.pair_up(p);
+            }
+        }
         for &s in &trial.placed {
-            let rec = &self.records[s as usize];
-            let (id, partner) = (rec.id, rec.promised.as_ref().and_then(|a| a.partner));
-            if let Some(p) = partner.and_then(|p| self.slot(p))
-                && let Some(pa) = &mut self.records[p].promised
-            {
-                pa.partner = Some(id);
+            self.pair_up(self.records[s as usize].id);
+            if let Some(p) = self.partner_of(s as usize) {
+                self.pair_up(self.records[p].id);
             }
         }
         for &s in &trial.placed {
             self.commit_place(s as usize, trial);
+        }
+        // What launches wait for changes where jobs were placed or taken away;
+        // there, only those placed and their partners have promises.
+        for &s in &trial.placed {
+            self.recount(s as usize);
+            if let Some(p) = self.partner_of(s as usize) {
+                self.recount(p);
+            }
+        }
+        for released in &trial.released {
+            if let Some(p) = released.old.partner.and_then(|p| self.slot(p)) {
+                self.recount(p);
+            }
+        }
+        for &s in &trial.placed {
+            self.dispatch_if_clear(s as usize);
+            if let Some(p) = self.partner_of(s as usize) {
+                self.dispatch_if_clear(p);
+            }
+        }
+        for &s in &trial.placed {
+            // Jobs that change places would wait for one another for ever.
+            if self.waits_in_a_circle(s as usize) {
+                self.commit_stop(s as usize, &Reason::WaitingForGpus);
+            }
         }
         for released in &trial.released {
             self.records[released.slot as usize].mark = 0;
         }
     }
 
-    /// A job in a pair that goes, or moves, leaves its partner alone. A change
-    /// in place that came too late leaves the job where it is, or stops it if
-    /// its GPUs are given away.
+    /// A change in place that came too late leaves the job where it is, or
+    /// stops it if what it has is given away.
     fn commit_release(&mut self, released: &Released) {
         let s = released.slot as usize;
-        let id = self.records[s].id;
-        if self.records[s].promised.is_none() && !released.stopped {
-            let theirs = |g: &GpuId| self.cluster.promised_to(*g).next().is_none();
-            if released.old.gpus.iter().all(theirs) {
-                self.cluster.promise(id, &released.old);
-                self.records[s].promised = Some(released.old.clone());
-                return;
-            }
-            let trial = Trial {
-                released: vec![released.clone()],
-                ..Trial::default()
-            };
-            self.records[s].mark = 1;
-            self.commit_stop(s, &Reason::NotChosen, &trial);
+        if self.records[s].promised.is_some() || released.stopped {
+            return;
         }
-        let moved = self.records[s]
-            .promised
-            .as_ref()
-            .is_none_or(|new| !new.same_gpus(&released.old));
-        if moved
-            && let Some(p) = released.old.partner.and_then(|p| self.slot(p))
-            && let Some(pa) = &mut self.records[p].promised
-            && pa.partner == Some(id)
-        {
-            pa.partner = None;
+        let (id, old) = (self.records[s].id, &released.old);
+        let partner = old.partner.and_then(|p| self.record(p));
+        let free = old.gpus.iter().all(|&g| {
+            self.cluster.promised_owners(g).iter().all(|o| {
+                partner.is_some_and(|p| {
+                    p.id == o && p.promised.as_ref().is_some_and(|pa| pa.same_gpus(old))
+                })
+            })
+        });
+        if free && self.check_resources(id, old).is_ok() {
+            self.cluster.promise(id, old);
+            self.records[s].promised = Some(old.clone());
+            self.pair_up(id);
+        } else {
+            self.commit_stop(s, &Reason::NotChosen);
         }
     }
 
-    fn commit_stop(&mut self, s: usize, why: &Reason, trial: &Trial) {
+    fn commit_stop(&mut self, s: usize, why: &Reason) {
         let now = self.now;
         let rec = &mut self.records[s];
         rec.settle(now);
-        rec.pending = false;
         rec.reason = why.clone();
+        if rec.promised.is_none() {
+            rec.pending = false;
+        }
         let (job, attempt) = (rec.id, rec.attempt);
         if rec.held.is_none() {
             // Never started: there is nothing to stop.
             if rec.promised.is_none() {
                 self.let_wait(s);
             }
-            return;
-        }
-        rec.preemptions += 1;
-        if rec.phase != Phase::Stopping {
+        } else if rec.phase == Phase::Stopping {
+            self.touch_slot(s);
+        } else {
+            rec.preemptions += 1;
             self.set_phase(s, Phase::Stopping);
             self.commands.push(Command::Stop {
                 job,
@@ -1130,56 +1262,92 @@ impl State {
                 why: why.clone(),
             });
         }
-        // Launches of earlier plans beside this job now have to wait for it.
-        let old = trial.before(&self.records[s]);
-        for &gpu in old.iter().flat_map(|a| &a.gpus) {
-            for owner in self.cluster.promised_owners(gpu).iter() {
-                if owner != job
-                    && let Some(o) = self.slot(owner)
-                    && self.records[o].pending
-                {
-                    self.records[o].blockers += 1;
-                }
-            }
-        }
     }
 
     fn commit_place(&mut self, s: usize, trial: &Trial) {
         let now = self.now;
         let rec = &mut self.records[s];
-        let (job, phase) = (rec.id, rec.phase);
-        let same = trial.before(rec) == rec.promised.as_ref();
-        if matches!(phase, Phase::Running | Phase::Starting) && same {
+        let Some(new) = &rec.promised else { return };
+        let goes_on = matches!(rec.phase, Phase::Running | Phase::Starting);
+        if goes_on && trial.before(rec).is_some_and(|b| b.same_grant(new)) {
+            return;
+        }
+        if goes_on && rec.held.as_ref().is_some_and(|h| h.same_grant(new)) {
+            // Back to what it has before the change was carried out.
+            rec.pending = false;
+            self.touch_slot(s);
             return;
         }
         rec.settle(now);
-        let Some(new) = &self.records[s].promised else {
-            return;
-        };
-        let mut blockers = 0;
-        for &gpu in &new.gpus {
-            let promised = self.cluster.promised_owners(gpu);
-            for holder in self.cluster.held_owners(gpu).iter() {
-                if holder != job && !promised.contains(holder) {
-                    blockers += 1;
-                }
-            }
-        }
-        let rec = &mut self.records[s];
-        rec.blockers = blockers;
         rec.pending = true;
-        if blockers > 0 {
-            rec.reason = Reason::WaitingForGpus;
-        }
-        if phase == Phase::Waiting {
+        if rec.phase == Phase::Waiting {
             self.set_phase(s, Phase::Starting);
         } else {
             self.touch_slot(s);
         }
-        self.dispatch_if_clear(s);
+    }
+
+    fn partner_of(&self, s: usize) -> Option<usize> {
+        let a = self.records[s].promised.as_ref()?;
+        a.partner.and_then(|p| self.slot(p))
+    }
+
+    /// Counts what a pending launch waits for: holds, by others, of its GPUs
+    /// that are not promised to them any more.
+    fn recount(&mut self, s: usize) {
+        let rec = &self.records[s];
+        if !rec.pending {
+            return;
+        }
+        let mut blockers = 0;
+        for &gpu in rec.promised.iter().flat_map(|a| &a.gpus) {
+            let promised = self.cluster.promised_owners(gpu);
+            let holders = self.cluster.held_owners(gpu).iter();
+            blockers += holders
+                .filter(|&h| h != rec.id && !promised.contains(h))
+                .count() as u32;
+        }
+        let rec = &mut self.records[s];
+        rec.blockers = blockers;
+        if blockers > 0 && rec.phase != Phase::Stopping {
+            rec.reason = Reason::WaitingForGpus;
+        }
+    }
+
+    /// Whether a change in place waits for GPUs that come free only after it.
+    fn waits_in_a_circle(&self, start: usize) -> bool {
+        let waits = |s: usize| {
+            let rec = &self.records[s];
+            rec.pending && rec.held.is_some() && rec.phase != Phase::Stopping
+        };
+        if !waits(start) {
+            return false;
+        }
+        let mut seen = vec![start];
+        let mut next = 0;
+        while let Some(&s) = seen.get(next) {
+            next += 1;
+            for &gpu in self.records[s].promised.iter().flat_map(|a| &a.gpus) {
+                let promised = self.cluster.promised_owners(gpu);
+                for holder in self.cluster.held_owners(gpu).iter() {
+                    let Some(h) = self.slot(holder) else { continue };
+                    if h == s || promised.contains(holder) || !waits(h) {
+                        continue;
+                    }
+                    if h == start {
+                        return true;
+                    }
+                    if !seen.contains(&h) {
+                        seen.push(h);
+                    }
+                }
+            }
+        }
+        false
     }
 
     fn dispatch_if_clear(&mut self, s: usize) {
+        let now = self.now;
         let rec = &mut self.records[s];
         if !rec.pending || rec.blockers > 0 || rec.phase == Phase::Stopping {
             return;
@@ -1187,6 +1355,8 @@ impl State {
         let Some(new) = rec.promised.clone() else {
             return;
         };
+        // Until now it had what it held.
+        rec.settle(now);
         rec.pending = false;
         rec.attempt += 1;
         if new.config.is_some() {
@@ -1195,17 +1365,21 @@ impl State {
         let (job, attempt) = (rec.id, rec.attempt);
         let old = rec.held.replace(new.clone());
         if let Some(old) = &old {
-            self.unhold(job, old, Some(&new));
+            // It has left these only when it says that the change is done.
+            for gpu in &old.gpus {
+                if !rec.leaving.contains(gpu) {
+                    rec.leaving.push(*gpu);
+                }
+            }
+            rec.leaving.retain(|g| !new.gpus.contains(g));
         }
         for &gpu in &new.gpus {
-            if old.as_ref().is_none_or(|o| !o.gpus.contains(&gpu)) {
+            if !self.cluster.held_owners(gpu).contains(job) {
                 self.cluster.hold(job, gpu);
             }
         }
         match old {
             Some(old) => {
-                let now = self.now;
-                self.records[s].settle(now);
                 self.set_phase(s, Phase::Starting);
                 self.commands.push(Command::Change { job, attempt, old });
             }
@@ -1243,9 +1417,12 @@ impl Trial {
     }
     /// What the job was promised before the plan, if the plan takes it back.
     fn before(&self, rec: &Record) -> Option<&Assignment> {
+        self.released_of(rec).map(|r| &r.old)
+    }
+    fn released_of(&self, rec: &Record) -> Option<&Released> {
         match rec.mark {
             0 => None,
-            m => self.released.get(m as usize - 1).map(|r| &r.old),
+            m => self.released.get(m as usize - 1),
         }
     }
     fn leave_out(&mut self, i: usize) {
@@ -1297,3 +1474,30 @@ fn ended_spec() -> Arc<JobSpec> {
         ))
     }))
 }
+
+/// A set as the list of its members: the bit set's own form is bytes, which
+/// JSON cannot give back.
+mod bits {
+    use fixedbitset::FixedBitSet;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(set: &FixedBitSet, s: S) -> Result<S::Ok, S::Error> {
+        let members: Vec<u32> = set.ones().map(|i| i as u32).collect();
+        (set.len() as u32, members).serialize(s)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<FixedBitSet, D::Error> {
+        let (room, members) = <(u32, Vec<u32>)>::deserialize(d)?;
+        let mut set = FixedBitSet::with_capacity(room as usize);
+        for member in members {
+            if member >= room {
+                return Err(serde::de::Error::custom("a member beyond the set"));
+            }
+            set.insert(member as usize);
+        }
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests;

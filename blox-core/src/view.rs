@@ -50,7 +50,8 @@ impl<'a> View<'a> {
         self.state.version
     }
 
-    /// How many decisions came before this one.
+    /// The number of this decision, for memories that follow from one decision
+    /// to the next: one more than the last, and two more after a turn was lost.
     #[inline]
     pub fn decision(&self) -> u64 {
         self.state.decision
@@ -67,7 +68,8 @@ impl<'a> View<'a> {
         self.list(&self.state.waiting)
     }
 
-    /// Jobs that admission, or a user, holds back.
+    /// Jobs that admission, or a user, holds back. Admission's word about a job
+    /// that a user holds does not count.
     pub fn deferred(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         self.list(&self.state.deferred)
     }

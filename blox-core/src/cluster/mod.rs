@@ -336,6 +336,13 @@ impl Cluster {
             }
         }
         self.count_resources(a, -1.0);
+        for &g in &a.gpus {
+            let node = &mut self.nodes[self.gpu_node[g.index()].index()];
+            if node.promised == 0 {
+                // Sums of shares must not drift away over years.
+                (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
+            }
+        }
     }
 
     #[inline]

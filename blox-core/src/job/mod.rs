@@ -2,7 +2,7 @@
 
 pub mod spec;
 
-use crate::assignment::{Assignment, BatchConfig};
+use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::ids::{JobId, Name, NameId};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
@@ -82,6 +82,9 @@ pub(crate) struct Record {
     pub last_start: Option<Time>,
     pub promised: Option<Assignment>,
     pub held: Option<Assignment>,
+    /// GPUs still held from before a change that is being carried out.
+    #[serde(default, skip_serializing_if = "GpuList::is_empty")]
+    pub leaving: GpuList,
     pub spec: Arc<JobSpec>,
     pub preemptions: u32,
     pub crashes: u32,
@@ -203,7 +206,9 @@ impl<'a> JobRef<'a> {
     pub fn assignment(&self) -> Option<&'a Assignment> {
         self.rec.promised.as_ref()
     }
-    /// What it holds now, if anything.
+    /// What it was last told to run on, if it has not left it: what it holds,
+    /// and until a change is done, what it had before beside it (see
+    /// [`Cluster::held_by`](crate::Cluster::held_by)).
     pub fn held(&self) -> Option<&'a Assignment> {
         self.rec.held.as_ref()
     }

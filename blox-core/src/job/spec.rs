@@ -233,6 +233,13 @@ impl JobSpec {
                     "ascending counts of at least 1",
                 );
             }
+            if let Some(d) = extras.deadlines.iter().find(|d| !d.value.is_finite()) {
+                return wrong(
+                    "extras.deadlines",
+                    d.value.to_string(),
+                    "values that are finite numbers",
+                );
+            }
             for (field, amount) in [
                 ("extras.cpus", extras.cpus),
                 ("extras.memory_gib", extras.memory_gib),

@@ -1,0 +1,671 @@
+//! Everything that the state counts as it goes, counted anew after every step
+//! of random runs.
+
+use super::*;
+use crate::cluster::spec::NodeSpec;
+use crate::job::spec::Extras;
+use crate::units::{GpuCount, Seconds};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 20) % n.max(1) as u64) as usize
+    }
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        from.get(self.below(from.len())).cloned()
+    }
+}
+
+/// Recomputes from the records alone.
+fn check(state: &State) {
+    let gpus: u32 = state.cluster.nodes().iter().map(|n| n.gpu_count()).sum();
+    let mut promised = vec![Vec::new(); gpus as usize];
+    let mut held = vec![Vec::new(); gpus as usize];
+    let mut cpus = vec![0.0; state.cluster.nodes().len()];
+    let mut counts = [0u32; 7];
+    let mut demand = 0;
+    let mut of_vc = vec![0; state.names.len()];
+    let live = |r: &&Record| state.slot(r.id).is_some() && r.phase != Phase::Ended;
+    for r in state.records.iter().filter(live) {
+        let id = r.id;
+        counts[r.phase as usize] += 1;
+        assert_eq!(r.mark, 0);
+        let active = matches!(
+            r.phase,
+            Phase::Waiting | Phase::Starting | Phase::Running | Phase::Stopping
+        );
+        if active {
+            demand += u64::from(r.gpus);
+            if let Some(vc) = r.virtual_cluster {
+                of_vc[vc.index()] += u64::from(r.gpus);
+            }
+        }
+        let i = id.index();
+        assert_eq!(state.waiting.contains(i), r.phase == Phase::Waiting);
+        assert_eq!(state.deferred.contains(i), r.phase == Phase::Deferred);
+        assert_eq!(
+            state.placed.contains(i),
+            active && r.phase != Phase::Waiting
+        );
+        match r.phase {
+            Phase::Submitted | Phase::Deferred | Phase::Waiting | Phase::Ended => {
+                assert!(
+                    r.promised.is_none() && r.held.is_none() && !r.pending,
+                    "{r:?}"
+                );
+            }
+            Phase::Starting => {
+                assert!(r.promised.is_some(), "{r:?}");
+                assert!(r.pending || r.held.is_some(), "{r:?}");
+            }
+            Phase::Running => assert!(r.promised.is_some() && r.held.is_some(), "{r:?}"),
+            Phase::Stopping => {
+                assert!(r.held.is_some(), "{r:?}");
+                assert_eq!(r.pending, r.promised.is_some(), "{r:?}");
+            }
+        }
+        if r.phase != Phase::Starting && r.phase != Phase::Stopping {
+            assert!(r.leaving.is_empty(), "{r:?}");
+        }
+        if let Some(a) = &r.promised {
+            for g in &a.gpus {
+                promised[g.index()].push(id);
+                let node = state.cluster.node_of(*g).unwrap();
+                cpus[node.index()] += a.cpus / a.gpus.len() as f64;
+            }
+        }
+        let leaving = r.leaving.iter();
+        for g in leaving.chain(r.held.iter().flat_map(|a| &a.gpus)) {
+            assert!(!held[g.index()].contains(&id), "{r:?}");
+            held[g.index()].push(id);
+        }
+    }
+    let sorted = |ids: &mut dyn Iterator<Item = JobId>| {
+        let mut ids: Vec<JobId> = ids.collect();
+        ids.sort_unstable();
+        ids
+    };
+    for g in (0..gpus).map(GpuId) {
+        promised[g.index()].sort_unstable();
+        held[g.index()].sort_unstable();
+        assert_eq!(
+            sorted(&mut state.cluster.promised_to(g)),
+            promised[g.index()],
+            "promised {g}"
+        );
+        assert_eq!(
+            sorted(&mut state.cluster.held_by(g)),
+            held[g.index()],
+            "held {g}"
+        );
+    }
+    let (mut usable, mut free) = (0, 0);
+    for n in state.cluster.nodes() {
+        for (b, g) in n.gpus().enumerate() {
+            let works = n.is_usable() && n.failed >> b & 1 == 0;
+            let taken = !promised[g.index()].is_empty();
+            assert_eq!(n.promised >> b & 1 == 1, taken, "node {} bit {b}", n.id());
+            assert_eq!(
+                n.free >> b & 1 == 1,
+                works && !taken,
+                "node {} bit {b}",
+                n.id()
+            );
+            usable += u32::from(works);
+            free += u32::from(works && !taken);
+        }
+        assert!((n.cpus_promised - cpus[n.id().index()]).abs() < 1e-6);
+        assert!(n.cpus_promised <= n.spec().cpus + 1e-6);
+    }
+    assert_eq!(
+        (state.cluster.usable_gpus(), state.cluster.free_gpus()),
+        (usable, free)
+    );
+    for r in state.records.iter().filter(live) {
+        if let Some(a) = &r.promised {
+            for g in &a.gpus {
+                let others: Vec<_> = promised[g.index()].iter().filter(|o| **o != r.id).collect();
+                assert_eq!(others, a.partner.iter().collect::<Vec<_>>(), "{r:?}");
+            }
+        }
+        if r.pending {
+            let blockers: usize = r
+                .promised
+                .iter()
+                .flat_map(|a| &a.gpus)
+                .flat_map(|g| {
+                    let promised = &promised[g.index()];
+                    held[g.index()]
+                        .iter()
+                        .filter(move |h| **h != r.id && !promised.contains(h))
+                })
+                .count();
+            assert_eq!(r.blockers as usize, blockers, "{r:?}");
+            assert!(
+                blockers > 0 || r.phase == Phase::Stopping,
+                "not launched: {r:?}"
+            );
+        }
+    }
+    counts[Phase::Ended as usize] = state.counts[Phase::Ended as usize];
+    assert_eq!(state.counts, counts);
+    assert_eq!(state.demand, demand);
+    for (i, d) in of_vc.iter().enumerate() {
+        assert_eq!(state.demand_of(NameId(i as u32)), *d);
+    }
+}
+
+/// A backend that answers in random order.
+struct Run {
+    state: State,
+    random: Random,
+    time: f64,
+    commands: Vec<Command>,
+    refused: u32,
+    stale: u32,
+    circles: u32,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut node = NodeSpec::with_gpus(4);
+        node.cpus = 16.0;
+        let cluster = ClusterSpec {
+            nodes: vec![node; 3],
+        };
+        Run {
+            state: State::new(&cluster).unwrap(),
+            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            time: 0.0,
+            commands: Vec::new(),
+            refused: 0,
+            stale: 0,
+            circles: 0,
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        self.time += self.random.below(3) as f64;
+        if self.state.apply(Time::new(self.time), &event).is_err() {
+            self.refused += 1;
+        }
+        if let Some(job) = event.job()
+            && self
+                .state
+                .job(job)
+                .is_some_and(|j| j.phase() == Phase::Ended)
+            && self.random.chance(50)
+        {
+            self.state.retire(job);
+        }
+        self.after();
+    }
+
+    fn after(&mut self) {
+        let old = self.commands.len();
+        self.state.take_commands(&mut self.commands);
+        for c in &self.commands[old..] {
+            // A launch never meets anybody but its partner.
+            if let Command::Start { job, .. } | Command::Change { job, .. } = c
+                && let Some(rec) = self.state.record(*job)
+                && rec.phase == Phase::Starting
+                && !rec.pending
+            {
+                for g in &rec.held.as_ref().unwrap().gpus {
+                    for h in self.state.cluster.held_by(*g) {
+                        assert!(self.state.cluster.promised_to(*g).any(|p| p == h));
+                    }
+                }
+            }
+        }
+        check(&self.state);
+    }
+
+    fn jobs(&self, phases: &[Phase]) -> Vec<JobId> {
+        (0..self.state.next_job_id().0)
+            .map(JobId)
+            .filter(|j| {
+                self.state
+                    .job(*j)
+                    .is_some_and(|j| phases.contains(&j.phase()))
+            })
+            .collect()
+    }
+
+    fn submit(&mut self) {
+        let job = self.state.next_job_id();
+        let gpus = GpuCount(1 + self.random.below(4) as u32);
+        let mut spec = JobSpec::new(Time::ZERO, gpus, Seconds::new(1e6));
+        if self.random.chance(50) {
+            spec = spec.in_virtual_cluster(if self.random.chance(50) { "a" } else { "b" });
+        }
+        if self.random.chance(50) {
+            spec = spec.with_extras(Extras {
+                cpus: 4.0,
+                ..Extras::default()
+            });
+        }
+        self.apply(Event::Submitted {
+            job,
+            spec: Arc::new(spec),
+        });
+        let verdict = match self.random.below(10) {
+            0 => Verdict::Defer(Reason::AdmissionLoad),
+            1 => Verdict::Reject(Reason::AdmissionLoad),
+            _ => Verdict::Accept {
+                class: None,
+                deadline: None,
+            },
+        };
+        self.apply(Event::Judged { job, verdict });
+    }
+
+    /// Answers one command, perhaps oddly.
+    fn answer(&mut self) {
+        if self.commands.is_empty() {
+            return;
+        }
+        let i = self.random.below(self.commands.len());
+        let odd = self.random.below(20);
+        let crash = |job, attempt| Event::Crashed {
+            job,
+            attempt,
+            work: 1.0,
+            why: Reason::Crashed,
+        };
+        let event = match self.commands.remove(i) {
+            Command::Start { job, attempt } if odd == 0 => Event::LaunchFailed {
+                job,
+                attempt,
+                why: "odd".into(),
+            },
+            Command::Start { job, attempt } | Command::Change { job, attempt, .. } => {
+                if odd == 1 {
+                    crash(job, attempt)
+                } else {
+                    Event::Started {
+                        job,
+                        attempt,
+                        rate: 1.0,
+                    }
+                }
+            }
+            Command::Stop { job, attempt, .. } => match odd {
+                0 => Event::LaunchFailed {
+                    job,
+                    attempt,
+                    why: "odd".into(),
+                },
+                1 => crash(job, attempt),
+                2 => Event::Ended {
+                    job,
+                    outcome: Outcome::Completed,
+                },
+                _ => Event::Stopped {
+                    job,
+                    attempt,
+                    work: None,
+                },
+            },
+            _ => return,
+        };
+        self.apply(event);
+    }
+
+    fn happen(&mut self) {
+        let placed = [Phase::Starting, Phase::Running, Phase::Stopping];
+        let any = self.jobs(&[
+            Phase::Deferred,
+            Phase::Waiting,
+            Phase::Starting,
+            Phase::Running,
+            Phase::Stopping,
+        ]);
+        match self.random.below(12) {
+            0..=1 => {
+                if any.len() < 14 {
+                    self.submit();
+                }
+            }
+            2..=6 => self.answer(),
+            7 => {
+                if let Some(job) = self.random.pick(&any)
+                    && self.random.chance(40)
+                {
+                    self.apply(Event::Ended {
+                        job,
+                        outcome: Outcome::Completed,
+                    });
+                }
+            }
+            8 => {
+                let jobs = self.jobs(&placed);
+                if let Some(job) = self.random.pick(&jobs)
+                    && self.random.chance(40)
+                {
+                    let attempt = self.state.job(job).unwrap().attempt();
+                    self.apply(Event::Crashed {
+                        job,
+                        attempt,
+                        work: 0.0,
+                        why: Reason::Crashed,
+                    });
+                }
+            }
+            9 => {
+                let node = NodeId(self.random.below(3) as u32);
+                let up = self.state.cluster.node(node).unwrap().status() == NodeStatus::Up;
+                if !up {
+                    self.apply(Event::NodeReturned { node });
+                } else if self.random.chance(30) {
+                    self.apply(Event::NodeLost { node });
+                    for job in self.jobs(&placed) {
+                        let rec = self.state.record(job).unwrap();
+                        let held = rec.held.iter().flat_map(|a| &a.gpus).chain(&rec.leaving);
+                        let there = held
+                            .copied()
+                            .any(|g| self.state.cluster.node_of(g) == Some(node));
+                        let attempt = rec.attempt;
+                        if there {
+                            self.apply(Event::Crashed {
+                                job,
+                                attempt,
+                                work: 0.0,
+                                why: Reason::NodeLost,
+                            });
+                        }
+                    }
+                }
+            }
+            10 => {
+                let gpu = GpuId(self.random.below(13) as u32);
+                if self.random.chance(60) {
+                    self.apply(Event::GpuRepaired { gpu });
+                } else {
+                    self.apply(Event::GpuFailed { gpu });
+                }
+            }
+            _ => {
+                let node = NodeId(self.random.below(4) as u32);
+                let action = if self.random.chance(70) {
+                    NodeAction::Uncordon { node }
+                } else {
+                    NodeAction::Cordon {
+                        node,
+                        why: "odd".into(),
+                    }
+                };
+                self.apply(Event::NodeManaged { action });
+                if let Some(job) = self.random.pick(&any) {
+                    let hold = self.random.chance(20);
+                    self.apply(if hold {
+                        Event::Hold { job }
+                    } else {
+                        Event::Release { job }
+                    });
+                }
+            }
+        }
+    }
+
+    /// A plan that is right: stops, moves, changes in place, pairs, launches,
+    /// changes of places.
+    fn plan(&mut self) -> Plan {
+        let mut plan = Plan {
+            version: self.state.version,
+            ..Plan::default()
+        };
+        // What each job has once the plan is through.
+        let mut after: Vec<(JobId, Assignment)> = Vec::new();
+        let mut free: Vec<GpuId> = Vec::new();
+        for n in self.state.cluster.nodes() {
+            for (b, g) in n.gpus().enumerate() {
+                if n.free >> b & 1 == 1 {
+                    free.push(g);
+                }
+            }
+        }
+        let usable = |state: &State, g: GpuId| {
+            let n = state
+                .cluster
+                .node(state.cluster.node_of(g).unwrap())
+                .unwrap();
+            n.is_usable() && n.failed >> (g.0 - n.first_gpu) & 1 == 0
+        };
+        let mut moved = Vec::new();
+        for job in self.jobs(&[Phase::Starting, Phase::Running, Phase::Stopping]) {
+            if moved.contains(&job) {
+                continue;
+            }
+            let r = self.state.record(job).unwrap();
+            let Some(a) = r.promised.clone() else {
+                moved.push(job);
+                continue;
+            };
+            if a.partner.is_some() || self.random.chance(60) {
+                // Pairs are stopped as one or left alone here.
+                if a.partner.is_some_and(|p| p > job) && self.random.chance(20) {
+                    for j in [job, a.partner.unwrap()] {
+                        plan.actions.push(Action::Stop {
+                            job: j,
+                            why: Reason::NotChosen,
+                        });
+                        moved.push(j);
+                    }
+                    free.extend(a.gpus.iter().filter(|g| usable(&self.state, **g)));
+                } else {
+                    after.push((job, a));
+                }
+                continue;
+            }
+            if self.random.chance(60) {
+                plan.actions.push(Action::Stop {
+                    job,
+                    why: Reason::NotChosen,
+                });
+                if self.random.chance(70) {
+                    moved.push(job);
+                }
+                free.extend(a.gpus.iter().filter(|g| usable(&self.state, **g)));
+            } else if a.gpus.iter().any(|g| !usable(&self.state, *g)) {
+                after.push((job, a));
+            } else {
+                // Changed in place: must be placed whatever comes.
+                free.extend(&a.gpus);
+                moved.insert(0, job);
+            }
+        }
+        let waiting = self.jobs(&[Phase::Waiting]);
+        moved.extend(waiting);
+        for job in moved {
+            let r = self.state.record(job).unwrap();
+            let stopped = plan.actions.iter().any(|a| a.job() == job);
+            let in_place = r.promised.is_some() && !stopped;
+            let whole = r
+                .promised
+                .as_ref()
+                .map_or(r.gpus as usize, |a| a.gpus.len());
+            let n = if in_place && self.random.chance(40) {
+                1
+            } else {
+                whole
+            };
+            let beside: Vec<&(JobId, Assignment)> = after
+                .iter()
+                .filter(|(_, a)| {
+                    a.partner.is_none() && a.gpus.iter().all(|g| usable(&self.state, *g))
+                })
+                .collect();
+            let mut assignment = if !in_place && !beside.is_empty() && self.random.chance(25) {
+                let (partner, theirs) = beside[self.random.below(beside.len())].clone();
+                let at = after.iter().position(|(j, _)| *j == partner).unwrap();
+                after[at].1.partner = Some(job);
+                let mut a = Assignment::of(theirs.gpus);
+                a.partner = Some(partner);
+                a
+            } else if free.len() >= n && (in_place || self.random.chance(70)) {
+                let gpus: Vec<GpuId> = (0..n)
+                    .map(|_| free.swap_remove(self.random.below(free.len())))
+                    .collect();
+                Assignment::of(gpus)
+            } else {
+                assert!(!in_place);
+                continue;
+            };
+            assignment.cpus = if self.random.chance(30) { 1.0 } else { 0.0 };
+            after.push((job, assignment.clone()));
+            plan.actions.push(Action::Place { job, assignment });
+        }
+        if self.random.chance(10)
+            && let Some(job) = self.random.pick(&self.jobs(&[Phase::Waiting]))
+        {
+            plan.actions.push(Action::Promote { job });
+        }
+        plan
+    }
+
+    fn decide(&mut self) {
+        let plan = self.plan();
+        if self.random.chance(50) {
+            for _ in 0..self.random.below(5) {
+                self.happen();
+            }
+        }
+        let now = self.time;
+        self.state.advance(Time::new(now));
+        let applied = self
+            .state
+            .apply_plan(&plan)
+            .unwrap_or_else(|e| panic!("what was right is refused: {e}\n{plan:?}"));
+        self.stale += applied.stale;
+        let old = self.commands.len();
+        self.after();
+        self.circles += self.commands[old..]
+            .iter()
+            .filter(|c| {
+                matches!(
+                    c,
+                    Command::Stop {
+                        why: Reason::WaitingForGpus,
+                        ..
+                    }
+                )
+            })
+            .count() as u32;
+        self.state.close_decision(self.state.version);
+    }
+
+    /// A plan of random steps: refused or not, the books stay right.
+    fn nonsense(&mut self) {
+        let jobs = self.state.next_job_id().0 as usize + 2;
+        let mut plan = Plan {
+            version: self.state.version + u64::from(self.random.chance(3)),
+            ..Plan::default()
+        };
+        for _ in 0..1 + self.random.below(4) {
+            let job = JobId(self.random.below(jobs) as u32);
+            let odd = [u32::MAX, 12, 13];
+            let action = match self.random.below(4) {
+                0 => Action::Stop {
+                    job,
+                    why: Reason::NotChosen,
+                },
+                _ => {
+                    let mut a = Assignment::of((0..self.random.below(4)).map(|_| {
+                        if self.random.chance(5) {
+                            GpuId(self.random.pick(&odd).unwrap())
+                        } else {
+                            GpuId(self.random.below(12) as u32)
+                        }
+                    }));
+                    a.partner = self
+                        .random
+                        .chance(40)
+                        .then(|| JobId(self.random.below(jobs) as u32));
+                    a.cpus = [0.0, 1.0, 30.0, -1.0, f64::NAN, f64::INFINITY][self.random.below(6)];
+                    Action::Place { job, assignment: a }
+                }
+            };
+            plan.actions.push(action);
+        }
+        let before = ledgers(&self.state);
+        if self.state.apply_plan(&plan).is_err() {
+            assert_eq!(ledgers(&self.state), before);
+            self.refused += 1;
+        }
+        self.after();
+    }
+
+    /// When all commands are answered, all that is placed runs.
+    fn drain(&mut self) {
+        for _ in 0..500 {
+            if self.commands.is_empty() {
+                break;
+            }
+            self.answer();
+        }
+        assert!(self.commands.is_empty());
+        let stuck = self.jobs(&[Phase::Starting, Phase::Stopping]);
+        assert!(
+            stuck.is_empty(),
+            "nothing to wait for, yet not running: {stuck:?}"
+        );
+    }
+}
+
+type Ledger = Vec<(JobId, Phase, Option<Assignment>, Option<Assignment>)>;
+
+fn ledgers(state: &State) -> (u64, Ledger) {
+    let jobs = (0..state.next_job_id().0).filter_map(|j| state.record(JobId(j)));
+    let jobs = jobs.map(|r| (r.id, r.phase, r.promised.clone(), r.held.clone()));
+    (state.version, jobs.collect())
+}
+
+#[test]
+fn books_stay_right_in_random_runs() {
+    let (mut refused, mut stale, mut circles) = (0, 0, 0);
+    for seed in 1..=300 {
+        let mut run = Run::new(seed);
+        for step in 0..120 {
+            for _ in 0..run.random.below(6) {
+                run.happen();
+            }
+            run.decide();
+            if run.random.chance(20) {
+                run.nonsense();
+            }
+            if step % 10 == 9 {
+                run.drain();
+            }
+        }
+        refused += run.refused;
+        stale += run.stale;
+        circles += run.circles;
+    }
+    // The runs reach what they are for.
+    assert!(
+        refused > 1000 && stale > 1000 && circles > 10,
+        "{refused} {stale} {circles}"
+    );
+}
+
+#[test]
+fn a_state_survives_json_in_the_middle_of_everything() {
+    let mut run = Run::new(7);
+    for _ in 0..60 {
+        run.happen();
+        run.decide();
+    }
+    let text = serde_json::to_string(&run.state).unwrap();
+    let back: State = serde_json::from_str(&text).unwrap();
+    check(&back);
+    assert_eq!(ledgers(&back), ledgers(&run.state));
+    assert_eq!(serde_json::to_string(&back).unwrap(), text);
+}

@@ -1,0 +1,366 @@
+//! Elastic shares with deadlines, CPUs that peers give up, shapes and batches.
+
+use crate::harness::*;
+use blox_core::*;
+use std::collections::BTreeMap;
+
+/// Iterations a second as profiled at the levels 1, 2 and 4.
+fn profiled(gpus: usize) -> f64 {
+    [0.0, 1.0, 1.8, 1.8, 3.0][gpus]
+}
+
+/// Admission and scheduling in one: admission plans for all jobs, and a job
+/// that would make another late is turned away.
+#[derive(Clone, Default)]
+struct ElasticFlow {
+    plan: BTreeMap<JobId, u32>,
+    planned: u32,
+}
+
+impl Part for ElasticFlow {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            self.plan.remove(job);
+        }
+    }
+}
+
+impl ElasticFlow {
+    /// The smallest level that meets the deadline from now on.
+    fn minimum_share(view: View<'_>, job: JobId) -> Option<u32> {
+        let job = view.job(job)?;
+        let left = job.deadline()? - view.now();
+        let mut levels = job.spec().extras().levels.iter().map(|l| l.get());
+        levels.find(|l| job.work_left() <= profiled(*l as usize) * left.secs() + 1e-9)
+    }
+
+    /// All jobs at their minimum, then what is left over to the first that can double.
+    fn plan_all(view: View<'_>, jobs: &[JobId]) -> Option<BTreeMap<JobId, u32>> {
+        let room = view.usable_gpus().get();
+        let mut plan = BTreeMap::new();
+        for j in jobs {
+            plan.insert(*j, ElasticFlow::minimum_share(view, *j)?);
+        }
+        let mut left = room.checked_sub(plan.values().sum())?;
+        while let Some((_, share)) = plan.iter_mut().find(|(_, s)| **s <= left && **s < 4) {
+            left -= *share;
+            *share *= 2;
+        }
+        Some(plan)
+    }
+}
+
+impl AdmissionPolicy for ElasticFlow {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        let mut jobs: Vec<JobId> = self.plan.keys().copied().collect();
+        for &job in asking {
+            jobs.push(job);
+            match ElasticFlow::plan_all(view, &jobs) {
+                Some(plan) => {
+                    self.plan = plan;
+                    self.planned += 1;
+                    out.accept(job);
+                }
+                None => {
+                    jobs.pop();
+                    out.reject(job, Reason::DeadlineUnreachable);
+                }
+            }
+        }
+        Outlook::Stable
+    }
+}
+
+impl SchedulingPolicy for ElasticFlow {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let jobs: Vec<JobId> = self.plan.keys().copied().collect();
+        // What admission just planned stands; only an end is a reason to plan anew.
+        if view.waiting_count() == 0
+            && let Some(plan) = ElasticFlow::plan_all(view, &jobs)
+        {
+            self.plan = plan;
+        }
+        for (job, gpus) in &self.plan {
+            out.push(Request::with_shape(*job, Shape::gpus(GpuCount(*gpus))));
+        }
+        Outlook::Stable
+    }
+    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
+        Some(self)
+    }
+}
+
+/// Grows and shrinks in place.
+#[derive(Clone)]
+struct InPlace;
+
+impl Part for InPlace {}
+
+impl PlacementPolicy for InPlace {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let wanted = |r: &Request| r.shapes[0].gpus.get() as usize;
+        let list = requests.list().to_vec();
+        for shrinking in [true, false] {
+            for r in &list {
+                let Some(now) = draft.current(r.job).cloned() else {
+                    if !shrinking {
+                        let free: GpuList = draft.free_gpus_on(NodeId(0)).take(wanted(r)).collect();
+                        draft.assign(r.job, Assignment::of(free))?;
+                    }
+                    continue;
+                };
+                let mut gpus = now.gpus.clone();
+                gpus.truncate(wanted(r));
+                let more = wanted(r) - gpus.len();
+                if gpus.len() == now.gpus.len() && more == 0 || shrinking == (more > 0) {
+                    continue;
+                }
+                gpus.extend(draft.free_gpus_on(NodeId(0)).take(more));
+                draft.reassign(r.job, Assignment::of(gpus))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn elastic(work: f64, deadline: f64) -> JobSpec {
+    job(4, work).with_extras(Extras {
+        levels: vec![GpuCount(1), GpuCount(2), GpuCount(4)],
+        deadlines: vec![Deadline {
+            at: t(deadline),
+            value: 1.0,
+        }],
+        ..Extras::default()
+    })
+}
+
+#[test]
+fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
+    let policy = Composition::new("elastic-flow")
+        .scheduling(ElasticFlow::default())
+        .placement(InPlace)
+        .build();
+    let mut b = Bench::new("1x4", OnEvent::default(), policy);
+    b.rate = profiled;
+    // The least shares: 1, then 2; a third job would need 2 more.
+    b.submit(0.0, elastic(100.0, 100.0));
+    b.submit(0.0, elastic(170.0, 100.0));
+    b.submit(0.0, elastic(170.0, 100.0));
+    assert_eq!(b.round(0.0), "place 0 on 0 1; place 1 on 2 3");
+    assert_eq!(b.phases(), "0 running, 1 running");
+    // Later one comes that fits at its least if job 0 gives back what it had on top:
+    // 82 of 100 are left at 10 s, so that one GPU will do.
+    b.submit(10.0, elastic(80.0, 100.0));
+    assert_eq!(b.decide(10.0), "place 0 on 0; place 3 on 1");
+    assert_eq!(b.take_commands(), "change 0.2");
+    b.started(10.0, 0, 2);
+    assert_eq!(b.take_commands(), "start 3.1");
+    b.started(10.0, 3, 1);
+    // One ends: another grows in place, without a stop.
+    b.ended(60.0, 3);
+    assert_eq!(b.round(60.0), "place 0 on 0 1");
+    b.ended(80.0, 0);
+    assert_eq!(b.round(80.0), "place 1 on 2 3 0 1");
+    assert_eq!(b.phases(), "1 running");
+    let j = b.job(1);
+    assert_eq!((j.preemptions(), j.attempt(), j.rate()), (0, 2, 3.0));
+    assert_eq!(j.work_done(), 144.0);
+}
+
+/// First come, first served by GPUs; a job that does not get the CPUs it wants
+/// takes them from peers that have more than their proportional part.
+#[derive(Clone)]
+struct Tune;
+
+impl Part for Tune {}
+
+const PROPORTIONAL: f64 = 3.0;
+
+impl PlacementPolicy for Tune {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let node = NodeId(0);
+        let list = requests.list().to_vec();
+        let mut there: Vec<JobId> = list
+            .iter()
+            .map(|r| r.job)
+            .filter(|j| draft.current(*j).is_some())
+            .collect();
+        for r in &list {
+            if draft.current(r.job).is_some() {
+                continue;
+            }
+            let shape = &r.shapes[0];
+            let Some(gpus) = draft.take_from(node, shape.gpus.get()) else {
+                continue;
+            };
+            let mut wanted = Assignment::of(gpus);
+            wanted.cpus = shape.cpus;
+            let before = draft.savepoint();
+            for peer in there.iter().rev() {
+                if draft.free_cpus_on(node) >= wanted.cpus {
+                    break;
+                }
+                let mut less = draft.current(*peer).unwrap().clone();
+                less.cpus = less.cpus.min(PROPORTIONAL * less.gpus.len() as f64);
+                draft.reassign(*peer, less)?;
+            }
+            if draft.free_cpus_on(node) < wanted.cpus {
+                // Even so it does not fit: nobody gives anything up for it.
+                draft.rollback(before);
+                continue;
+            }
+            draft.assign(r.job, wanted)?;
+            there.push(r.job);
+        }
+        Ok(())
+    }
+}
+
+fn with_cpus(cpus: f64) -> JobSpec {
+    job(1, 1e6).with_extras(Extras {
+        cpus,
+        ..Extras::default()
+    })
+}
+
+fn node_with_cpus() -> ClusterSpec {
+    let mut node = NodeSpec::with_gpus(4);
+    (node.cpus, node.memory_gib) = (12.0, 100.0);
+    ClusterSpec { nodes: vec![node] }
+}
+
+#[test]
+fn synergy_tune_takes_cpus_from_peers_placed_before() {
+    let everybody = policy::scheduling_fn(|view: View<'_>, out: &mut Requests| {
+        view.active().for_each(|j| out.push(Request::gang(&j)));
+        Outlook::NextRound
+    });
+    let policy = Composition::new("synergy")
+        .scheduling(everybody)
+        .placement(Tune)
+        .build();
+    let mut b = Bench::of(node_with_cpus(), rounds(300.0), policy);
+    b.submit(0.0, with_cpus(8.0));
+    b.submit(0.0, with_cpus(6.0));
+    b.submit(0.0, with_cpus(12.0));
+    // Job 0 was placed with 8 earlier in this very pass; job 2 gets nothing,
+    // and what was taken for it is given back.
+    assert_eq!(
+        b.round(0.0),
+        "place 0 on 0 with 3 cpus; place 1 on 1 with 6 cpus"
+    );
+    let node = b.core.state().cluster().node(NodeId(0)).unwrap();
+    assert_eq!(node.free_cpus(), 3.0);
+    // A running job gives some up in place: no stop.
+    b.submit(10.0, with_cpus(5.0));
+    assert_eq!(
+        b.decide(300.0),
+        "place 1 on 1 with 3 cpus; place 3 on 2 with 5 cpus"
+    );
+    assert_eq!(b.take_commands(), "change 1.2; start 3.1");
+    let node = b.core.state().cluster().node(NodeId(0)).unwrap();
+    assert_eq!(node.free_cpus(), 1.0);
+}
+
+#[test]
+fn cpus_and_memory_are_not_given_twice() {
+    let with = |n: u32, gpu: u32, cpus: f64, memory_gib: f64| {
+        let mut assignment = on(&[gpu]);
+        (assignment.cpus, assignment.memory_gib) = (cpus, memory_gib);
+        Action::Place {
+            job: JobId(n),
+            assignment,
+        }
+    };
+    let plans = [
+        vec![with(0, 0, 8.0, 60.0), with(1, 1, 6.0, 0.0)],
+        vec![with(0, 0, 8.0, 60.0), with(1, 1, 4.0, 41.0)],
+        vec![with(0, 0, 8.0, 60.0), with(1, 1, 4.0, 40.0)],
+        // What a job gives up in a plan is there for another in it, in whatever order.
+        vec![with(2, 2, 5.0, 0.0), with(0, 0, 3.0, 60.0)],
+    ];
+    let mut b = Bench::of(node_with_cpus(), rounds(300.0), Scripted::new(plans));
+    for _ in 0..3 {
+        b.submit(0.0, job(1, 1e6));
+    }
+    assert_eq!(
+        b.try_decide(0.0).unwrap_err().to_string(),
+        "policy `scripted`: the plan gives job 1 CPUs on node 0, which then holds 14 of 12"
+    );
+    assert_eq!(
+        b.try_decide(300.0).unwrap_err().to_string(),
+        "policy `scripted`: the plan gives job 1 memory on node 0, which then holds 101 of 100"
+    );
+    b.round(600.0);
+    b.round(900.0);
+    assert_eq!(b.phases(), "0 running, 1 running, 2 running");
+    // Nobody knows how many CPUs a node of the shorthand has: nothing to count against.
+    let mut b = Bench::new(
+        "1x1",
+        rounds(300.0),
+        Scripted::new([vec![with(0, 0, 8.0, 0.0)]]),
+    );
+    b.submit(0.0, job(1, 1e6));
+    assert_eq!(b.decide(0.0), "place 0 on 0 with 8 cpus");
+}
+
+/// Shapes of (type, count), best goodput first; it depends on the batch that
+/// the job itself chose.
+#[derive(Clone)]
+struct Sia;
+
+impl Part for Sia {}
+
+impl SchedulingPolicy for Sia {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let ty = |name: &str| {
+            view.cluster()
+                .gpu_types()
+                .find(name)
+                .map(|n| GpuTypeId(n.0))
+        };
+        for job in view.active() {
+            let large = job.config().is_some_and(|c| c.per_gpu >= 64);
+            let (gpus, name) = if large { (2, "a100") } else { (1, "t4") };
+            let mut best = Shape::gpus(GpuCount(gpus));
+            best.gpu_type = ty(name);
+            let mut second = Shape::gpus(GpuCount(1));
+            second.gpu_type = ty("a100");
+            let mut request = Request::with_shape(job.id(), best);
+            request.shapes.push(second);
+            out.push(request);
+        }
+        Outlook::Stable
+    }
+}
+
+#[test]
+fn sia_shapes_follow_the_batch_that_a_job_chose() {
+    let policy = Composition::new("sia")
+        .scheduling(Sia)
+        .placement(Shapes)
+        .build();
+    let mut b = Bench::new("2x1:t4,1x4:a100", OnEvent::default(), policy);
+    for _ in 0..3 {
+        b.submit(0.0, job(1, 1e6));
+    }
+    // The third finds no t4 and takes its second shape.
+    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1; place 2 on 2");
+    let config = BatchConfig {
+        per_gpu: 64,
+        accumulation: 1,
+    };
+    b.event(
+        100.0,
+        Event::BatchChanged {
+            job: JobId(0),
+            config,
+        },
+    );
+    assert_eq!(b.job(0).config(), Some(config));
+    assert_eq!(b.core.due(), Some(t(100.0)));
+    assert_eq!(
+        b.decide(100.0),
+        "stop 0; stop 2; place 0 on 2 3; place 2 on 0"
+    );
+}

@@ -1,0 +1,660 @@
+//! Launches that fail, wait, are cancelled; pairs; plans that are wrong or late.
+
+use crate::harness::*;
+use blox_core::core::{Decided, Decision};
+use blox_core::testing::FirstFit;
+use blox_core::{order::SortKey, policy::by_key, *};
+
+fn fifo() -> Pipeline {
+    Composition::new("fifo")
+        .cadence(rounds(300.0))
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+        .placement(FirstFit)
+        .build()
+}
+
+fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: u32) -> Bench {
+    let mut b = Bench::new(cluster, OnEvent::default(), Scripted::new(plans));
+    for _ in 0..jobs {
+        b.submit(0.0, job(1, 1e6));
+    }
+    b
+}
+
+#[test]
+fn a_launch_that_failed_is_planned_again() {
+    let mut b = Bench::new("1x2", rounds(300.0), fifo());
+    b.submit(0.0, job(2, 1e6));
+    assert_eq!(b.decide(0.0), "place 0 on 0 1");
+    assert_eq!(b.take_commands(), "start 0.1");
+    assert_eq!(b.phase(0), "starting");
+    b.event(
+        12.0,
+        Event::LaunchFailed {
+            job: JobId(0),
+            attempt: 1,
+            why: "no image".into(),
+        },
+    );
+    assert_eq!(b.phase(0), "waiting");
+    assert_eq!(b.job(0).reason(), &Reason::LaunchFailed("no image".into()));
+    assert_eq!(b.ledgers(0), "promised to nobody, held by nobody");
+    assert_eq!((b.job(0).failed_launches(), b.job(0).attempt()), (1, 1));
+    assert_eq!(b.core.due(), Some(t(300.0)));
+    assert_eq!(b.decide(300.0), "place 0 on 0 1");
+    assert_eq!(b.take_commands(), "start 0.2");
+    // A report about the first launch comes late.
+    let late = Event::Started {
+        job: JobId(0),
+        attempt: 1,
+        rate: 1.0,
+    };
+    assert_eq!(
+        b.try_event(301.0, late).unwrap_err().to_string(),
+        "a start of launch 1 names job 0, which is starting in launch 2"
+    );
+    assert_eq!(
+        (b.phase(0), b.core.counters().refused_events),
+        ("starting", 1)
+    );
+    b.started(310.0, 0, 2);
+    assert_eq!(b.phase(0), "running");
+}
+
+#[test]
+fn preempt_and_launch_on_the_same_gpus_waits_for_the_checkpoint() {
+    let mut b = bench(
+        "1x1",
+        [vec![place(0, &[0])], vec![stop(0), place(1, &[0])]],
+        2,
+    );
+    b.round(0.0);
+    b.decide(100.0);
+    assert_eq!(b.take_commands(), "stop 0.1");
+    assert_eq!(b.phases(), "0 stopping, 1 starting");
+    assert_eq!(b.ledgers(0), "promised to 1, held by 0");
+    assert_eq!(b.job(1).reason(), &Reason::WaitingForGpus);
+    // It no longer works for its own account while it leaves.
+    assert_eq!(b.job(0).attained_time(), Seconds::new(100.0));
+    b.stopped(130.0, 0, 1);
+    assert_eq!(b.take_commands(), "start 1.1");
+    assert_eq!(b.phases(), "0 waiting, 1 starting");
+    assert_eq!(b.ledgers(0), "promised to 1, held by 1");
+    b.started(135.0, 1, 1);
+    assert_eq!(b.phases(), "0 waiting, 1 running");
+    assert_eq!((b.job(0).preemptions(), b.job(0).work_done()), (1, 100.0));
+}
+
+#[test]
+fn a_job_that_is_moved_stops_and_starts_elsewhere() {
+    let mut b = bench(
+        "1x2",
+        [vec![place(0, &[0])], vec![stop(0), place(0, &[1])]],
+        1,
+    );
+    b.round(0.0);
+    b.decide(100.0);
+    assert_eq!(b.take_commands(), "stop 0.1");
+    assert_eq!(b.phase(0), "stopping");
+    assert_eq!(b.ledgers(0), "promised to nobody, held by 0");
+    assert_eq!(b.ledgers(1), "promised to 0, held by nobody");
+    b.stopped(130.0, 0, 1);
+    assert_eq!(b.take_commands(), "start 0.2");
+    assert_eq!(b.ledgers(1), "promised to 0, held by 0");
+    b.started(140.0, 0, 2);
+    assert_eq!(b.phases(), "0 running");
+}
+
+#[test]
+fn a_victim_that_ends_by_itself_makes_room_all_the_same() {
+    let mut b = bench(
+        "1x1",
+        [vec![place(0, &[0])], vec![stop(0), place(1, &[0])]],
+        2,
+    );
+    b.round(0.0);
+    b.decide(100.0);
+    b.take_commands();
+    b.ended(110.0, 0);
+    assert_eq!(b.take_commands(), "start 1.1");
+    assert_eq!(b.phases(), "1 starting");
+    // The backend's answer to the stop, crossing with the end, is refused.
+    let late = Event::Stopped {
+        job: JobId(0),
+        attempt: 1,
+        work: None,
+    };
+    assert!(matches!(
+        b.try_event(111.0, late),
+        Err(EventError::UnknownJob { .. })
+    ));
+}
+
+#[test]
+fn a_launch_that_fails_while_it_is_being_stopped_has_left() {
+    let mut b = bench(
+        "1x1",
+        [vec![place(0, &[0])], vec![stop(0), place(1, &[0])]],
+        2,
+    );
+    b.decide(0.0);
+    b.decide(5.0);
+    assert_eq!(b.take_commands(), "start 0.1; stop 0.1");
+    b.event(
+        6.0,
+        Event::LaunchFailed {
+            job: JobId(0),
+            attempt: 1,
+            why: "odd".into(),
+        },
+    );
+    assert_eq!(b.take_commands(), "start 1.1");
+    assert_eq!(b.phases(), "0 waiting, 1 starting");
+}
+
+#[test]
+fn a_later_plan_cancels_a_launch_that_still_waits() {
+    let plans = [
+        vec![place(0, &[0])],
+        vec![stop(0), place(1, &[0])],
+        vec![stop(1), place(2, &[0])],
+    ];
+    let mut b = bench("1x1", plans, 3);
+    b.round(0.0);
+    b.decide(100.0);
+    b.decide(110.0);
+    // Nothing of job 1 ever ran: no stop, no preemption.
+    assert_eq!(b.take_commands(), "stop 0.1");
+    assert_eq!(b.phases(), "0 stopping, 1 waiting, 2 starting");
+    assert_eq!((b.job(1).preemptions(), b.job(1).attempt()), (0, 0));
+    b.stopped(130.0, 0, 1);
+    assert_eq!(b.take_commands(), "start 2.1");
+}
+
+#[test]
+fn a_launch_that_waits_may_be_confirmed_or_its_victim_taken_back() {
+    let plans = [
+        vec![place(0, &[0])],
+        vec![stop(0), place(1, &[0])],
+        // Stopped and placed where it was: nothing to do, and it must not be forgotten.
+        vec![stop(1), place(1, &[0])],
+        // The victim gets its place back before it has left.
+        vec![stop(1), place(0, &[0])],
+    ];
+    let mut b = bench("1x1", plans, 2);
+    b.round(0.0);
+    b.decide(100.0);
+    b.decide(110.0);
+    assert_eq!(b.phases(), "0 stopping, 1 starting");
+    b.decide(120.0);
+    assert_eq!(b.phases(), "0 stopping, 1 waiting");
+    assert_eq!(b.take_commands(), "stop 0.1");
+    b.stopped(130.0, 0, 1);
+    assert_eq!(b.take_commands(), "start 0.2");
+    // Told to stop once.
+    assert_eq!(b.job(0).preemptions(), 1);
+}
+
+#[test]
+fn a_victim_placed_back_beside_its_successor_lets_it_start() {
+    let plans = [
+        vec![place(0, &[0])],
+        vec![stop(0), place(1, &[0])],
+        vec![beside(0, &[0], 1)],
+    ];
+    let mut b = bench("1x1", plans, 2);
+    b.round(0.0);
+    b.decide(100.0);
+    b.take_commands();
+    b.decide(110.0);
+    assert_eq!(b.take_commands(), "start 1.1");
+    b.stopped(130.0, 0, 1);
+    assert_eq!(b.take_commands(), "start 0.2");
+    assert_eq!(b.ledgers(0), "promised to 1+0, held by 1+0");
+}
+
+#[test]
+fn a_change_in_place_holds_its_old_gpus_until_it_is_done() {
+    let plans = [
+        vec![place(0, &[0, 1])],
+        vec![place(0, &[0]), place(1, &[1])],
+    ];
+    let mut b = bench("1x2", plans, 2);
+    b.round(0.0);
+    b.decide(100.0);
+    assert_eq!(b.take_commands(), "change 0.2");
+    assert_eq!(b.phases(), "0 starting, 1 starting");
+    assert_eq!(b.ledgers(1), "promised to 1, held by 0");
+    b.started(107.0, 0, 2);
+    assert_eq!(b.take_commands(), "start 1.1");
+    assert_eq!(b.ledgers(1), "promised to 1, held by 1");
+    // What it had until then counts.
+    assert_eq!(b.job(0).attained_gpu_time(), Seconds::new(200.0));
+}
+
+#[test]
+fn a_change_that_waits_is_charged_what_it_holds() {
+    let plans = [
+        vec![place(0, &[0]), place(1, &[1])],
+        vec![stop(1), place(0, &[0, 1])],
+        vec![place(0, &[0])],
+    ];
+    let mut b = bench("1x2", plans, 2);
+    b.round(0.0);
+    b.decide(100.0);
+    // It runs on until the other has left.
+    assert_eq!(b.phases(), "0 running, 1 stopping");
+    assert_eq!(b.take_commands(), "stop 1.1");
+    b.stopped(150.0, 1, 1);
+    assert_eq!(b.job(0).attained_gpu_time(), Seconds::new(150.0));
+    b.settle(150.0);
+    assert_eq!(b.phases(), "0 running, 1 waiting");
+}
+
+#[test]
+fn a_change_taken_back_before_it_was_carried_out_is_no_change() {
+    let plans = [
+        vec![place(0, &[0]), place(1, &[1])],
+        vec![stop(1), place(0, &[0, 1])],
+        vec![place(0, &[0])],
+    ];
+    let mut b = bench("1x2", plans, 2);
+    b.round(0.0);
+    b.decide(100.0);
+    b.decide(120.0);
+    b.stopped(150.0, 1, 1);
+    assert_eq!(b.take_commands(), "stop 1.1");
+    assert_eq!(b.phases(), "0 running, 1 waiting");
+    assert_eq!(b.job(0).attempt(), 1);
+}
+
+#[test]
+fn jobs_that_change_places_do_not_wait_for_one_another() {
+    let plans = [
+        vec![place(0, &[0]), place(1, &[1]), place(2, &[2])],
+        vec![place(0, &[1]), place(1, &[2]), place(2, &[0])],
+    ];
+    let mut b = bench("1x3", plans, 3);
+    b.round(0.0);
+    b.decide(100.0);
+    // One has to leave first; the others then change in place.
+    assert_eq!(b.take_commands(), "stop 0.1");
+    b.stopped(110.0, 0, 1);
+    assert_eq!(b.take_commands(), "change 2.2");
+    b.started(111.0, 2, 2);
+    assert_eq!(b.take_commands(), "change 1.2");
+    b.started(112.0, 1, 2);
+    assert_eq!(b.take_commands(), "start 0.2");
+    b.started(113.0, 0, 2);
+    assert_eq!(b.phases(), "0 running, 1 running, 2 running");
+}
+
+#[test]
+fn two_jobs_on_one_gpu_and_never_three() {
+    /// The first job that fits, and beside it whoever says `guest`.
+    #[derive(Clone)]
+    struct Guests;
+    impl Part for Guests {}
+    impl SchedulingPolicy for Guests {
+        fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+            let mut jobs = view.active();
+            if let Some(host) = jobs.next() {
+                out.push(Request::gang(&host));
+                if let Some(guest) = jobs.next() {
+                    let mut shape = Shape::gpus(guest.gpus());
+                    shape.place = Place::ShareWith(host.id());
+                    // It stands where it stands if it has a place.
+                    if guest.assignment().is_none() {
+                        out.push(Request::with_shape(guest.id(), shape));
+                    }
+                }
+            }
+            Outlook::NextRound
+        }
+    }
+    #[derive(Clone)]
+    struct KeepPairs;
+    impl Part for KeepPairs {}
+    impl PlacementPolicy for KeepPairs {
+        fn place(&mut self, r: &mut Requests, d: &mut Draft<'_>) -> Result<(), DraftError> {
+            while let Some(request) = r.next_candidate(d) {
+                let shape = &request.shapes[0];
+                let a = match shape.place {
+                    Place::ShareWith(host) => {
+                        let mut a = d.current(host).unwrap().clone();
+                        a.partner = Some(host);
+                        a
+                    }
+                    _ => Assignment::of(d.take_from(NodeId(0), shape.gpus.get()).unwrap()),
+                };
+                d.assign(request.job, a)?;
+                r.candidate_placed(d);
+            }
+            Ok(())
+        }
+    }
+    let policy = Composition::new("guests")
+        .scheduling(Guests)
+        .placement(KeepPairs)
+        .build();
+    let mut b = Bench::new("1x1", rounds(300.0), policy);
+    for _ in 0..3 {
+        b.submit(0.0, job(1, 1e6));
+    }
+    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 beside 0");
+    assert_eq!(b.ledgers(0), "promised to 0+1, held by 0+1");
+    assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
+    b.ended(100.0, 0);
+    // The other goes on, alone, without a restart.
+    assert_eq!(b.phases(), "1 running, 2 waiting");
+    assert_eq!(b.take_commands(), "");
+    assert_eq!(b.job(1).assignment(), Some(&on(&[0])));
+    assert_eq!(b.round(300.0), "place 2 on 0 beside 1");
+    assert_eq!(b.job(1).attempt(), 1);
+
+    let plans = [
+        vec![place(0, &[0]), beside(1, &[0], 0)],
+        vec![beside(2, &[0], 0)],
+        vec![beside(2, &[0], 1)],
+    ];
+    let mut b = bench("1x1", plans, 3);
+    b.round(0.0);
+    for owner in [1, 0] {
+        let DecideError::Plan { error, .. } = b.try_decide(10.0).unwrap_err() else {
+            panic!("expected a plan's error");
+        };
+        let expected = PlanError::GpuTwice {
+            job: JobId(2),
+            gpu: GpuId(0),
+            owner: JobId(owner),
+        };
+        assert_eq!(error, expected);
+    }
+    assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
+}
+
+#[test]
+fn a_pair_moves_as_a_pair() {
+    let plans = [
+        vec![place(0, &[0]), beside(1, &[0], 0)],
+        vec![stop(0), stop(1), place(0, &[1]), beside(1, &[1], 0)],
+    ];
+    let mut b = bench("1x2", plans, 2);
+    b.round(0.0);
+    b.round(10.0);
+    assert_eq!(b.phases(), "0 running, 1 running");
+    assert_eq!(b.job(0).assignment().unwrap().partner, Some(JobId(1)));
+    assert_eq!(b.job(1).assignment().unwrap().partner, Some(JobId(0)));
+}
+
+#[test]
+fn a_wrong_plan_is_refused_as_a_whole_by_name() {
+    let mut small = on(&[1]);
+    small.partner = Some(JobId(0));
+    let mut nan = on(&[1]);
+    nan.cpus = f64::NAN;
+    let odd = |assignment| Action::Place {
+        job: JobId(1),
+        assignment,
+    };
+    let cases = [
+        (
+            vec![place(1, &[1]), place(2, &[1])],
+            "the plan gives GPU 1 to job 2, but job 1 has it",
+        ),
+        (
+            vec![place(1, &[1]), place(2, &[0])],
+            "the plan gives GPU 0 to job 2, but job 0 has it",
+        ),
+        (
+            vec![place(1, &[1, 1])],
+            "the plan gives GPU 1 to job 1, but job 1 has it",
+        ),
+        (
+            vec![place(1, &[1]), place(1, &[2])],
+            "the plan gives GPU 2 to job 1, but job 1 has it",
+        ),
+        (
+            vec![stop(0), place(77, &[0])],
+            "the plan names job 77, which does not exist",
+        ),
+        (
+            vec![stop(0), stop(0)],
+            "the plan wants to stop job 0, which is running",
+        ),
+        (
+            vec![stop(1)],
+            "the plan wants to stop job 1, which is waiting",
+        ),
+        (vec![place(1, &[])], "the plan places job 1 on no GPU"),
+        (
+            vec![stop(0), place(1, &[u32::MAX])],
+            "the plan gives job 1 GPU 4294967295, which does not exist or may not be used",
+        ),
+        (
+            vec![stop(0), place(1, &[3])],
+            "the plan gives job 1 GPU 3, which does not exist or may not be used",
+        ),
+        (
+            vec![odd(small)],
+            "the plan places job 1 beside job 0, which is not on the same GPUs",
+        ),
+        (
+            vec![beside(1, &[0, 1], 0)],
+            "the plan gives GPU 0 to job 1, but job 0 has it",
+        ),
+        (
+            vec![beside(1, &[1], 1)],
+            "the plan places job 1 beside job 1, which is not on the same GPUs",
+        ),
+        (
+            vec![odd(nan)],
+            "the plan gives job 1 NaN CPUs, expected a finite number that is not negative",
+        ),
+    ];
+    for (steps, message) in cases {
+        let mut b = bench("1x4", [vec![place(0, &[0])], steps], 3);
+        b.round(0.0);
+        b.event(1.0, Event::GpuFailed { gpu: GpuId(3) });
+        let error = b.try_decide(10.0).unwrap_err();
+        assert_eq!(error.to_string(), format!("policy `scripted`: {message}"));
+        assert_eq!(b.phases(), "0 running, 1 waiting, 2 waiting", "{message}");
+        assert_eq!(b.ledgers(0), "promised to 0, held by 0");
+        assert_eq!(b.take_commands(), "");
+        assert_eq!(b.core.counters().refused_plans, 1);
+        // The policy is asked again.
+        assert_eq!(b.core.due(), Some(t(11.0)));
+    }
+}
+
+#[test]
+fn a_stop_counts_wherever_it_stands_in_the_plan() {
+    let mut b = bench(
+        "1x2",
+        [vec![place(0, &[0])], vec![place(0, &[1]), stop(0)]],
+        1,
+    );
+    b.round(0.0);
+    b.decide(10.0);
+    assert_eq!(
+        (b.take_commands().as_str(), b.phase(0)),
+        ("stop 0.1", "stopping")
+    );
+}
+
+fn answer(b: &mut Bench, at: f64, plan: Plan) -> Decided {
+    let decision = Decision {
+        plan,
+        ..Decision::default()
+    };
+    let decided = b
+        .core
+        .answer(t(at), decision, Outlook::Stable, &mut *b.policy);
+    b.core.take_commands(&mut b.commands);
+    decided
+}
+
+#[test]
+fn a_late_plan_is_applied_without_what_became_impossible() {
+    let mut b = bench("2x2", [vec![place(0, &[0]), place(1, &[1])]], 4);
+    b.round(0.0);
+    let plan = Plan {
+        version: b.core.state().version(),
+        actions: vec![
+            stop(0),
+            place(2, &[0]),
+            place(3, &[2]),
+            place(1, &[3]),
+            Action::Promote { job: JobId(3) },
+        ],
+        ..Plan::default()
+    };
+    b.core.asked();
+    assert_eq!(b.core.due(), None);
+    // Job 0 ends, the second node is lost: of five steps two go on.
+    b.ended(5.0, 0);
+    b.event(6.0, Event::NodeLost { node: NodeId(1) });
+    let newcomer = b.submit(7.0, job(1, 1e6));
+    assert_eq!(b.core.due(), None, "one question at a time");
+    assert_eq!(answer(&mut b, 10.0, plan.clone()), Decided::Applied);
+    assert_eq!(b.take_commands(), "start 2.1");
+    assert_eq!(b.phases(), "1 running, 2 starting, 3 waiting, 4 submitted");
+    assert_eq!(b.core.counters().stale_steps, 3);
+    assert!(b.job(3).promoted());
+    // The change that came too late leaves the job where it is.
+    assert_eq!(b.job(1).assignment(), Some(&on(&[1])));
+    // What came in while the plan was made is due now.
+    assert_eq!(b.core.due(), Some(t(10.0)));
+    b.decide(10.0);
+    assert_eq!(b.job(newcomer.0).phase(), Phase::Waiting);
+    // Late does not excuse what was wrong from the start.
+    let wrong = Plan {
+        version: b.core.state().version(),
+        actions: vec![place(99, &[0])],
+        ..Plan::default()
+    };
+    b.ended(12.0, 2);
+    assert!(matches!(answer(&mut b, 13.0, wrong), Decided::Failed(_)));
+    let future = Plan {
+        version: 1_000_000,
+        ..Plan::default()
+    };
+    assert!(matches!(answer(&mut b, 14.0, future), Decided::Failed(_)));
+}
+
+#[test]
+fn a_change_that_came_too_late_gives_way_if_its_gpus_are_given_away() {
+    let mut b = bench("2x1", [vec![place(0, &[0])]], 2);
+    b.round(0.0);
+    let plan = Plan {
+        version: b.core.state().version(),
+        actions: vec![place(0, &[1]), place(1, &[0])],
+        ..Plan::default()
+    };
+    b.event(6.0, Event::NodeLost { node: NodeId(1) });
+    answer(&mut b, 10.0, plan);
+    assert_eq!(b.phases(), "0 stopping, 1 starting");
+    b.settle(20.0);
+    assert_eq!(b.phases(), "0 waiting, 1 running");
+}
+
+#[test]
+fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
+    let mut b = Bench::new("2x1", OnEvent::default(), fifo());
+    b.submit(0.0, job(1, 1e6));
+    b.submit(0.0, job(1, 1e6));
+    b.round(0.0);
+    b.submit(1.0, job(1, 1e6));
+    b.submit(1.0, job(1, 1e6));
+    assert_eq!(b.round(1.0), "");
+    // The policy beside the loop finds nothing to do; meanwhile a GPU comes
+    // free, one waiting job goes and another is back: as many as before.
+    let mut beside = b.policy.clone();
+    let snapshot = b.core.state().clone();
+    let mut plan = Plan {
+        version: snapshot.version(),
+        ..Plan::default()
+    };
+    beside.plan(View::of(&snapshot), &mut plan).unwrap();
+    b.core.asked();
+    b.event(
+        2.0,
+        Event::Crashed {
+            job: JobId(0),
+            attempt: 1,
+            work: 0.0,
+            why: Reason::Crashed,
+        },
+    );
+    b.event(
+        2.0,
+        Event::Ended {
+            job: JobId(2),
+            outcome: Outcome::Cancelled,
+        },
+    );
+    answer(&mut b, 3.0, plan);
+    b.policy = beside;
+    assert_eq!(b.round(3.0), "place 0 on 0");
+}
+
+#[test]
+fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
+    #[derive(Clone)]
+    struct Panics(u32);
+    impl Part for Panics {
+        fn observe(&mut self, _: View<'_>, event: &Event) {
+            assert!(!matches!(event, Event::Metric { .. }), "no numbers, please");
+        }
+    }
+    impl AdmissionPolicy for Panics {
+        fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+            self.0 += 1;
+            assert!(self.0 != 2, "second time");
+            asking.iter().for_each(|j| out.accept(*j));
+            Outlook::Stable
+        }
+    }
+    let mut b = Bench::new(
+        "1x2",
+        rounds(300.0),
+        fifo().with_admission(Box::new(Panics(0))),
+    );
+    b.submit(0.0, job(1, 1e6));
+    assert_eq!(b.round(0.0), "place 0 on 0");
+    b.submit(10.0, job(1, 1e6));
+    b.submit(10.0, job(64, 1e6));
+    let error = b.try_decide(300.0).unwrap_err();
+    assert_eq!(error.to_string(), "policy `fifo` panicked: second time");
+    assert_eq!(b.phases(), "0 running, 1 submitted, 2 submitted");
+    assert_eq!(b.core.due(), Some(t(600.0)));
+    let timeout = DecideError::TimedOut {
+        policy: "fifo".into(),
+        limit: Seconds::new(5.0),
+    };
+    let lost = b.core.policy_failed(t(600.0), timeout.clone());
+    assert_eq!(lost, Decided::Failed(timeout));
+    assert_eq!(b.core.counters().failed_decisions, 2);
+    // Asked again about both, the one that could never run is turned away.
+    assert_eq!(b.round(900.0), "place 1 on 1");
+    assert_eq!(b.phases(), "0 running, 1 running");
+    b.event(
+        910.0,
+        Event::Metric {
+            job: JobId(0),
+            name: "loss".into(),
+            value: 0.5,
+        },
+    );
+    assert_eq!(b.core.counters().failed_observations, 1);
+}
+
+#[test]
+fn a_job_held_and_released_between_decisions_asks_once() {
+    let mut b = Bench::new("1x1", rounds(300.0), fifo());
+    let id = b.submit(0.0, job(1, 1e6));
+    b.event(1.0, Event::Hold { job: id });
+    b.event(2.0, Event::Release { job: id });
+    assert_eq!(b.round(300.0), "place 0 on 0");
+    assert_eq!(b.core.counters().stale_steps, 0);
+}

@@ -1,0 +1,387 @@
+//! Look-ahead over clones, restart from what was saved, journals, drafts.
+
+use crate::harness::*;
+use crate::rounds::gavel;
+use blox_core::core::Core;
+use blox_core::journal::{Entry, JsonLines, ReplayError, replay};
+use blox_core::testing::FirstFit;
+use blox_core::{order::SortKey, policy::by_key, *};
+use std::sync::{Arc, Mutex};
+
+fn three_jobs(policy: impl Decide + 'static) -> Bench {
+    let mut b = Bench::new("1x1:v100,1x1:k80", rounds(360.0), policy);
+    for _ in 0..3 {
+        b.submit(0.0, job(1, 1e6));
+    }
+    b
+}
+
+fn srtf() -> Pipeline {
+    Composition::new("srtf")
+        .cadence(rounds(360.0))
+        .scheduling(by_key(|j| {
+            SortKey::by(j.work_left()).then(-j.submit().secs())
+        }))
+        .placement(FirstFit)
+        .build()
+}
+
+/// Plans of some rounds; in the second, a job ends.
+fn play(b: &mut Bench, from: u32, rounds: u32) -> Vec<String> {
+    (from..from + rounds)
+        .map(|r| {
+            let at = 360.0 * f64::from(r);
+            if r == 2 {
+                b.ended(at, 2);
+                b.submit(at, job(1, 77.0));
+                b.submit(at, job(1, 5e5));
+            }
+            b.round(at)
+        })
+        .collect()
+}
+
+#[test]
+fn a_simulation_ahead_leaves_the_original_as_it_was() {
+    for make in [gavel as fn() -> Pipeline, srtf] {
+        let expected = play(&mut three_jobs(make()), 0, 6);
+        let mut b = three_jobs(make());
+        let first = play(&mut b, 0, 2);
+        let before = serde_json::to_string(b.core.state()).unwrap();
+        let mut ahead = Bench {
+            core: Core::new(b.core.state().clone(), Box::new(rounds(360.0))),
+            policy: b.policy.clone(),
+            commands: Vec::new(),
+            rate: |_| 1.0,
+        };
+        // What is known makes a decision due, in the clone too.
+        assert!(ahead.core.due().is_some());
+        assert_eq!(play(&mut ahead, 2, 4), expected[2..]);
+        assert_eq!(serde_json::to_string(b.core.state()).unwrap(), before);
+        assert_eq!([first, play(&mut b, 2, 4)].concat(), expected);
+        assert!(expected.iter().any(|p| !p.is_empty()));
+    }
+}
+
+#[test]
+fn a_restart_from_what_was_saved_decides_the_same() {
+    for (make, remembers) in [(gavel as fn() -> Pipeline, true), (srtf, false)] {
+        let expected = play(&mut three_jobs(make()), 0, 6);
+        for stop_after in 1..5 {
+            let mut b = three_jobs(make());
+            play(&mut b, 0, stop_after);
+            let state = serde_json::to_string(b.core.state()).unwrap();
+            let memory = b.policy.save();
+            // An order that is kept follows from the view: nothing to save.
+            assert_eq!(memory.is_some(), remembers);
+            let mut policy = make();
+            if let Some(memory) = memory {
+                let text = memory.to_string();
+                policy
+                    .restore(serde_json::from_str(&text).unwrap())
+                    .unwrap();
+            }
+            let state: State = serde_json::from_str(&state).unwrap();
+            let mut again = Bench {
+                core: Core::new(state, Box::new(rounds(360.0))),
+                policy: Box::new(policy),
+                commands: Vec::new(),
+                rate: |_| 1.0,
+            };
+            let rest = play(&mut again, stop_after, 6 - stop_after);
+            assert_eq!(rest, expected[stop_after as usize..]);
+        }
+    }
+    let error = srtf()
+        .restore(serde_json::json!({"scheduling": 1}))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot restore: this part remembers nothing, found 1"
+    );
+}
+
+#[test]
+fn jobs_that_nobody_was_asked_about_are_asked_about_after_a_restart() {
+    let mut b = Bench::new("1x1", rounds(360.0), srtf());
+    b.submit(5.0, job(1, 10.0));
+    let state: State =
+        serde_json::from_str(&serde_json::to_string(b.core.state()).unwrap()).unwrap();
+    b.core = Core::new(state, Box::new(rounds(360.0)));
+    assert_eq!(b.core.due(), Some(t(360.0)));
+    assert_eq!(b.round(360.0), "place 0 on 0");
+}
+
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Refuses what lasts long; erred once.
+#[derive(Clone)]
+struct Picky {
+    limit: f64,
+    asked: u32,
+}
+
+impl Part for Picky {}
+
+impl AdmissionPolicy for Picky {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        self.asked += 1;
+        assert!(self.asked != 2, "tired");
+        for &j in asking {
+            if view.job(j).unwrap().work_left() > self.limit {
+                out.reject(j, Reason::QuotaReached);
+            } else {
+                out.accept(j);
+            }
+        }
+        Outlook::Stable
+    }
+}
+
+fn picky(limit: f64, longest_first: bool) -> Pipeline {
+    let sign = if longest_first { -1.0 } else { 1.0 };
+    Composition::new("picky")
+        .admission(Picky { limit, asked: 0 })
+        .scheduling(by_key(move |j| SortKey::by(sign * j.work_left())))
+        .placement(FirstFit)
+        .build()
+}
+
+#[test]
+fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
+    let journal = Buffer::default();
+    let mut b = Bench::new("1x2", rounds(300.0), picky(1000.0, false));
+    b.core = Core::new(
+        State::new(&"1x2".parse().unwrap()).unwrap(),
+        Box::new(rounds(300.0)),
+    )
+    .with_journal(Box::new(JsonLines::new(journal.clone())));
+    for secs in [300.1, 0.1 + 0.2, 900.0, 5000.0] {
+        b.submit(1.0 / 3.0, job(1, secs));
+    }
+    b.round(300.0);
+    b.ended(400.5, 1);
+    // Late messages are not part of what happened.
+    assert!(
+        b.try_event(401.0, Event::Release { job: JobId(1) })
+            .is_err()
+    );
+    b.event(
+        410.0,
+        Event::Metric {
+            job: JobId(0),
+            name: "loss".into(),
+            value: 0.1,
+        },
+    );
+    let nan = Event::Metric {
+        job: JobId(0),
+        name: "loss".into(),
+        value: f64::NAN,
+    };
+    assert_eq!(
+        b.try_event(411.0, nan).unwrap_err().to_string(),
+        "metric `loss` of job 0 is NaN, expected a finite number"
+    );
+    b.submit(412.0, job(1, 20.0));
+    assert!(b.try_decide(600.0).is_err());
+    let timeout = DecideError::TimedOut {
+        policy: "picky".into(),
+        limit: Seconds::new(1.0),
+    };
+    b.core.policy_failed(t(900.0), timeout);
+    b.round(1200.0);
+    b.ended(1300.0, 4);
+    b.round(1500.0);
+    let text = journal.0.lock().unwrap().clone();
+    let again = |policy: Pipeline| {
+        let state = State::new(&"1x2".parse().unwrap()).unwrap();
+        let mut policy = policy;
+        replay(&text[..], state, Box::new(rounds(300.0)), &mut policy)
+    };
+    assert_eq!(again(picky(1000.0, false)).unwrap(), 5);
+    let lines: Vec<Entry> = String::from_utf8(text.clone())
+        .unwrap()
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let decision = 1 + lines
+        .iter()
+        .position(|e| matches!(e, Entry::Decision { .. }))
+        .unwrap();
+    // Another order; another word at admission, though nothing is placed otherwise.
+    for changed in [picky(1000.0, true), picky(10_000.0, false)] {
+        match again(changed).unwrap_err() {
+            ReplayError::Differs { line, at, .. } => {
+                assert_eq!((line, at), (decision, t(300.0)));
+            }
+            other => panic!("{other}"),
+        }
+    }
+    // A policy that answers where the journal says that it lost its turn differs as well.
+    let mut fit = picky(1000.0, false);
+    fit = fit.with_admission(Box::new(Picky {
+        limit: 1000.0,
+        asked: 100,
+    }));
+    match again(fit).unwrap_err() {
+        ReplayError::Differs { at, expected, .. } => {
+            assert_eq!(at, t(600.0));
+            assert_eq!(expected, "policy `picky` panicked: tired");
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Does whatever comes to mind with its draft, and keeps books of its own.
+#[derive(Clone)]
+struct Whim(u64);
+
+impl Part for Whim {}
+
+impl Whim {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 20) % u64::from(n.max(1))) as u32
+    }
+
+    /// What is free, counted from what every job has.
+    fn check(draft: &Draft<'_>) {
+        let view = draft.view();
+        let mut taken = std::collections::BTreeMap::<GpuId, u32>::new();
+        let mut cpus = vec![0.0; view.cluster().nodes().len()];
+        for job in view.active() {
+            if let Some(a) = draft.current(job.id()) {
+                for g in &a.gpus {
+                    *taken.entry(*g).or_default() += 1;
+                    cpus[view.cluster().node_of(*g).unwrap().index()] +=
+                        a.cpus / a.gpus.len() as f64;
+                }
+            }
+        }
+        assert!(taken.values().all(|n| *n <= 2), "{taken:?}");
+        for node in view.nodes() {
+            let free: Vec<GpuId> = draft.free_gpus_on(node.id()).collect();
+            for g in node.gpus() {
+                let expected = node.is_usable() && !taken.contains_key(&g);
+                assert_eq!(free.contains(&g), expected, "GPU {g}");
+            }
+            let left = node.spec().cpus - cpus[node.id().index()];
+            assert!((draft.free_cpus_on(node.id()) - left).abs() < 1e-9);
+            assert!(
+                draft
+                    .nodes_with_exactly(free.len() as u32)
+                    .any(|n| n.id() == node.id())
+            );
+        }
+        let all: u32 = view.nodes().map(|n| draft.free_on(n.id())).sum();
+        assert_eq!(draft.free_gpus(), all);
+    }
+
+    fn some_assignment(&mut self, draft: &Draft<'_>, jobs: &[JobId]) -> Assignment {
+        let beside = jobs[self.below(jobs.len() as u32) as usize];
+        let mut a = match draft.current(beside) {
+            Some(theirs) if self.below(3) == 0 => {
+                let mut a = Assignment::of(theirs.gpus.iter().copied());
+                a.partner = Some(beside);
+                a
+            }
+            _ => {
+                let n = self.below(4);
+                Assignment::of((0..n).map(|_| GpuId(self.below(13))))
+            }
+        };
+        if self.below(3) == 0 {
+            a.cpus = 0.25;
+        }
+        a
+    }
+}
+
+impl PlacementPolicy for Whim {
+    fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let jobs: Vec<JobId> = draft.view().active().map(|j| j.id()).collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let mut marks = vec![draft.savepoint()];
+        for _ in 0..self.below(25) {
+            let job = jobs[self.below(jobs.len() as u32) as usize];
+            // Most of these are impossible; a refusal must change nothing.
+            match self.below(8) {
+                0 | 1 => {
+                    let a = self.some_assignment(draft, &jobs);
+                    let _ = draft.assign(job, a);
+                }
+                2 | 3 => {
+                    let _ = draft.release(job, Reason::NotChosen);
+                }
+                4 => {
+                    let _ = draft.spare(job);
+                }
+                5 => {
+                    let a = self.some_assignment(draft, &jobs);
+                    let _ = draft.reassign(job, a);
+                }
+                6 => marks.push(draft.savepoint()),
+                _ => {
+                    let i = self.below(marks.len() as u32) as usize;
+                    draft.rollback(marks[i]);
+                    marks.truncate(i + 1);
+                }
+            }
+            Whim::check(draft);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn whatever_a_draft_allows_is_a_right_plan() {
+    let nothing = policy::scheduling_fn(|_: View<'_>, _: &mut Requests| Outlook::NextRound);
+    for seed in 1..200u64 {
+        let policy = Composition::new("whim")
+            .scheduling(nothing.clone())
+            .placement(Whim(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1))
+            .build();
+        let mut b = Bench::new("3x4", rounds(1.0), policy);
+        let mut chance = Whim(seed | 1 << 40);
+        for r in 0..40 {
+            let at = f64::from(r);
+            if b.core.state().next_job_id().0 < 10 {
+                b.submit(at, job(1, 1e6));
+            }
+            let node = NodeId(chance.below(3));
+            let usable = b.core.state().cluster().node(node).unwrap().is_usable();
+            let action = match (usable, chance.below(4)) {
+                (true, 0) => Some(NodeAction::Cordon {
+                    node,
+                    why: "odd".into(),
+                }),
+                (false, 1..) => Some(NodeAction::Uncordon { node }),
+                _ => None,
+            };
+            if let Some(action) = action {
+                b.event(at, Event::NodeManaged { action });
+            }
+            if let Err(e) = b.try_decide(at) {
+                panic!("seed {seed}, round {r}: {e}");
+            }
+            if chance.below(3) > 0 {
+                b.settle(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! Shares realised over rounds, leases, timers, promotion, eligibility.
+
+use crate::harness::*;
+use blox_core::drive::{Backend, Input, drive, run_ready};
+use blox_core::order::SortKey;
+use blox_core::policy::{KeyFn, by_key};
+use blox_core::testing::FirstFit;
+use blox_core::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A job, or a pair, on a type of GPU, for this part of the time.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Share {
+    jobs: Vec<JobId>,
+    gpu_type: GpuTypeId,
+    fraction: f64,
+}
+
+/// The inner policy: a fractional matrix, kept until the set of jobs changes.
+pub trait SharePolicy: Part {
+    fn shares(&mut self, view: View<'_>) -> Vec<Share>;
+}
+dyn_clone::clone_trait_object!(SharePolicy);
+
+/// Jobs 0 and 1 share the fast type with job 2 half and half; all take turns on the slow one.
+#[derive(Clone, Default)]
+pub struct Halves {
+    solved: u32,
+    jobs: Vec<JobId>,
+    kept: Vec<Share>,
+}
+
+impl Part for Halves {
+    fn save(&self) -> Option<Value> {
+        Some(json!({"solved": self.solved, "jobs": self.jobs, "kept": self.kept}))
+    }
+    fn restore(&mut self, m: Value) -> Result<(), RestoreError> {
+        self.solved = serde_json::from_value(m["solved"].clone())?;
+        self.jobs = serde_json::from_value(m["jobs"].clone())?;
+        self.kept = serde_json::from_value(m["kept"].clone())?;
+        Ok(())
+    }
+}
+
+impl SharePolicy for Halves {
+    fn shares(&mut self, view: View<'_>) -> Vec<Share> {
+        let jobs: Vec<JobId> = view.active().map(|j| j.id()).collect();
+        if jobs != self.jobs {
+            self.solved += 1;
+            let (fast, slow) = (GpuTypeId(0), GpuTypeId(1));
+            let share = |jobs: &[u32], gpu_type, fraction| Share {
+                jobs: jobs.iter().map(|j| JobId(*j)).collect(),
+                gpu_type,
+                fraction,
+            };
+            self.kept = vec![
+                share(&[0, 1], fast, 0.5),
+                share(&[2], fast, 0.5),
+                share(&[2], slow, 0.5),
+                share(&[0], slow, 0.25),
+                share(&[1], slow, 0.25),
+            ];
+            self.kept
+                .retain(|s| s.jobs.iter().all(|j| jobs.contains(j)));
+            self.jobs = jobs;
+        }
+        self.kept.clone()
+    }
+}
+
+/// The round mechanism: first whoever got least of its share.
+#[derive(Clone)]
+pub struct ShareRounds {
+    inner: Box<dyn SharePolicy>,
+    /// Rounds received, by jobs and type.
+    received: BTreeMap<String, f64>,
+}
+
+impl ShareRounds {
+    pub fn new(inner: impl SharePolicy + 'static) -> Self {
+        ShareRounds {
+            inner: Box::new(inner),
+            received: BTreeMap::new(),
+        }
+    }
+}
+
+impl Part for ShareRounds {
+    fn save(&self) -> Option<Value> {
+        Some(json!({"received": self.received, "inner": self.inner.save()}))
+    }
+    fn restore(&mut self, m: Value) -> Result<(), RestoreError> {
+        self.received = serde_json::from_value(m["received"].clone())?;
+        self.inner.restore(m["inner"].clone())
+    }
+}
+
+impl SchedulingPolicy for ShareRounds {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        out.stop_unlisted();
+        let name = |s: &Share| format!("{:?} on {}", s.jobs, s.gpu_type);
+        let mut order: Vec<(f64, usize, Share)> = self
+            .inner
+            .shares(view)
+            .into_iter()
+            .enumerate()
+            .map(|(i, s)| {
+                let received = self.received.get(&name(&s)).copied().unwrap_or(0.0);
+                // A share of which nothing was received comes first, larger ones before smaller.
+                let priority = if received == 0.0 {
+                    1e9 * s.fraction
+                } else {
+                    s.fraction / received
+                };
+                (priority, i, s)
+            })
+            .collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut left: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
+        for n in view.nodes() {
+            *left.entry(n.gpu_type()).or_default() += n.usable_count();
+        }
+        let mut chosen: Vec<JobId> = Vec::new();
+        for (_, _, s) in order {
+            let room = left.get_mut(&s.gpu_type).unwrap();
+            if *room == 0 || s.jobs.iter().any(|j| chosen.contains(j)) {
+                continue;
+            }
+            *room -= 1;
+            chosen.extend(&s.jobs);
+            *self.received.entry(name(&s)).or_default() += 1.0;
+            let mut shape = Shape::gpus(GpuCount(1));
+            shape.gpu_type = Some(s.gpu_type);
+            let mut request = Request::with_shape(s.jobs[0], shape);
+            request.partner = s.jobs.get(1).copied();
+            out.push(request);
+        }
+        Outlook::NextRound
+    }
+}
+
+pub fn gavel() -> Pipeline {
+    Composition::new("gavel")
+        .cadence(rounds(360.0))
+        .scheduling(ShareRounds::new(Halves::default()))
+        .placement(Shapes)
+        .build()
+}
+
+#[test]
+fn gavel_shares_over_rounds_with_a_pair() {
+    let mut b = Bench::new("1x1:v100,1x1:k80", rounds(360.0), gavel());
+    for _ in 0..3 {
+        b.submit(0.0, job(1, 1e6));
+    }
+    assert_eq!(
+        b.round(0.0),
+        "place 0 on 0; place 1 on 0 beside 0; place 2 on 1"
+    );
+    assert_eq!(b.phases(), "0 running, 1 running, 2 running");
+    // The link of a pair has two ends.
+    assert_eq!(b.job(0).assignment().unwrap().partner, Some(JobId(1)));
+    assert_eq!(
+        b.round(360.0),
+        "stop 1; stop 2; stop 0; place 2 on 0; place 0 on 1"
+    );
+    assert_eq!(b.phases(), "0 running, 1 waiting, 2 running");
+    assert_eq!(b.job(0).assignment().unwrap().partner, None);
+    assert_eq!(b.round(720.0), "stop 0; place 1 on 1");
+    assert_eq!(
+        b.round(1080.0),
+        "stop 1; stop 2; place 0 on 0; place 1 on 0 beside 0; place 2 on 1"
+    );
+    // Half of a pair ends: the other goes on alone; shares are solved anew and
+    // the round after that it is no longer anybody's pair.
+    b.ended(1100.0, 1);
+    assert_eq!(b.phases(), "0 running, 2 running");
+    assert_eq!(b.job(0).assignment().unwrap().partner, None);
+    assert_eq!(
+        b.round(1440.0),
+        "stop 2; stop 0; place 2 on 0; place 0 on 1"
+    );
+}
+
+/// GPUs are leased for two rounds; whoever's lease ends goes to the end of the
+/// queue, and keeps its GPUs if nobody else wants them.
+#[derive(Clone, Default)]
+struct Leases {
+    ends: BTreeMap<JobId, Time>,
+}
+
+impl Part for Leases {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            self.ends.remove(job);
+        }
+    }
+    fn save(&self) -> Option<Value> {
+        Some(json!(self.ends))
+    }
+    fn restore(&mut self, m: Value) -> Result<(), RestoreError> {
+        self.ends = serde_json::from_value(m)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Leases {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let now = view.now();
+        let over = |ends: &BTreeMap<JobId, Time>, j: JobId| ends.get(&j).is_none_or(|e| *e <= now);
+        out.stop_unlisted();
+        let mut order: Vec<JobId> = view.active().map(|j| j.id()).collect();
+        // Running leases, then who never had one or waited, then who had.
+        order.sort_by_key(|j| match self.ends.get(j) {
+            Some(e) if *e > now => (0, *e),
+            None => (1, Time::ZERO),
+            Some(e) => (2, *e),
+        });
+        let mut room = view.usable_gpus();
+        for j in order {
+            let job = view.job(j).unwrap();
+            if job.gpus() > room {
+                continue;
+            }
+            room = GpuCount(room.get() - job.gpus().get());
+            if over(&self.ends, j) {
+                self.ends.insert(j, now + Seconds::new(200.0));
+            }
+            out.push(Request::gang(&job));
+        }
+        match self.ends.values().filter(|e| **e > now).min() {
+            Some(e) => Outlook::Until(*e),
+            None => Outlook::Stable,
+        }
+    }
+}
+
+#[test]
+fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
+    let policy = Composition::new("leases")
+        .cadence(rounds(100.0))
+        .scheduling(Leases::default())
+        .placement(Shapes)
+        .build();
+    let mut b = Bench::new("1x1", rounds(100.0), policy);
+    b.submit(0.0, job(1, 1e6));
+    b.submit(0.0, job(1, 1e6));
+    assert_eq!(b.core.due(), Some(t(0.0)));
+    assert_eq!(b.round(0.0), "place 0 on 0");
+    // A plan that changed something is looked at again; then nothing until the lease ends.
+    assert_eq!(b.core.due(), Some(t(100.0)));
+    assert_eq!(b.round(100.0), "");
+    assert_eq!(b.core.due(), Some(t(200.0)));
+    assert_eq!(b.round(200.0), "stop 0; place 1 on 0");
+    assert_eq!(b.round(300.0), "");
+    assert_eq!(b.core.due(), Some(t(400.0)));
+    assert_eq!(b.round(400.0), "stop 1; place 0 on 0");
+    b.event(
+        450.0,
+        Event::Ended {
+            job: JobId(1),
+            outcome: Outcome::Cancelled,
+        },
+    );
+    assert_eq!(b.round(500.0), "");
+    // Nobody else wants it: renewed without a step.
+    assert_eq!(b.round(600.0), "");
+    assert_eq!(b.core.due(), Some(t(800.0)));
+    assert_eq!(b.phases(), "0 running");
+}
+
+/// Lets a job run from its appointed moment on.
+#[derive(Clone)]
+struct Appointments(Vec<(JobId, Time)>);
+
+impl Part for Appointments {}
+
+impl SchedulingPolicy for Appointments {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let mut next = Outlook::Stable;
+        for (id, at) in &self.0 {
+            match view.job(*id) {
+                Some(job) if *at <= view.now() => out.push(Request::gang(&job)),
+                Some(_) => next = next.and(Outlook::Until(*at)),
+                None => {}
+            }
+        }
+        next
+    }
+}
+
+/// Brings events at their moments, answers commands at once, writes decisions down.
+struct Script {
+    events: std::collections::VecDeque<(Time, Event)>,
+    rate: f64,
+    due: Vec<Time>,
+}
+
+impl Backend for Script {
+    type Error = String;
+
+    async fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Input, String> {
+        let event_first = match (self.events.front(), due) {
+            (Some((at, _)), Some(due)) => *at <= due,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        if event_first {
+            let (at, event) = self.events.pop_front().unwrap();
+            return Ok(Input::Event(at, event));
+        }
+        Ok(match due {
+            Some(due) => {
+                self.due.push(due);
+                Input::Due(due)
+            }
+            None => Input::End,
+        })
+    }
+
+    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), String> {
+        for c in commands {
+            let Command::Start { job, attempt } = c else {
+                return Err(format!("unexpected: {c:?}"));
+            };
+            let (job, attempt, rate) = (*job, *attempt, self.rate);
+            self.events
+                .push_front((view.now(), Event::Started { job, attempt, rate }));
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self, _: Time, _: &Event, error: EventError) -> Result<(), String> {
+        Err(error.to_string())
+    }
+
+    fn lost_turn(&mut self, _: Time, error: DecideError) -> Result<(), String> {
+        Err(error.to_string())
+    }
+}
+
+#[test]
+fn a_timer_wakes_its_policy_exactly_then() {
+    let mut policy = Composition::new("appointments")
+        .scheduling(Appointments(vec![
+            (JobId(0), t(137.5)),
+            (JobId(1), t(250.25)),
+        ]))
+        .placement(Shapes)
+        .build();
+    let state = State::new(&"1x2".parse().unwrap()).unwrap();
+    let mut core = blox_core::core::Core::new(state, Box::new(OnEvent::default()));
+    let submit = |at: f64, n: u32| {
+        let mut spec = job(1, 1e6);
+        spec.submit = t(at);
+        (
+            t(at),
+            Event::Submitted {
+                job: JobId(n),
+                spec: Arc::new(spec),
+            },
+        )
+    };
+    let mut backend = Script {
+        events: [submit(0.0, 0), submit(50.0, 1)].into(),
+        rate: 1.0,
+        due: Vec::new(),
+    };
+    run_ready(drive(&mut core, &mut policy, &mut backend)).unwrap();
+    assert_eq!(backend.due, [t(0.0), t(50.0), t(137.5), t(250.25)]);
+    let start = |j: u32| core.state().job(JobId(j)).unwrap().first_start();
+    assert_eq!((start(0), start(1)), (Some(t(137.5)), Some(t(250.25))));
+}
+
+#[test]
+fn a_timer_that_has_rung_does_not_ring_for_ever() {
+    let stubborn =
+        policy::scheduling_fn(|view: View<'_>, _: &mut Requests| Outlook::Until(view.now()));
+    let policy = Composition::new("stubborn")
+        .scheduling(stubborn)
+        .placement(FirstFit)
+        .build();
+    let mut b = Bench::new("1x1", OnEvent::default(), policy);
+    b.submit(5.0, job(1, 1.0));
+    b.round(5.0);
+    assert_eq!(b.core.due(), None);
+}
+
+/// Shortest first, but whoever has waited 600 s comes before all others for good.
+#[derive(Clone)]
+struct Guarded {
+    key: KeyFn,
+    stable: bool,
+}
+
+impl Part for Guarded {}
+
+impl SchedulingPolicy for Guarded {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        for j in view.waiting() {
+            if view.now() - j.eligible_since() >= Seconds::new(600.0) {
+                out.promote(j.id());
+            }
+        }
+        out.keep(view, &self.key);
+        if self.stable {
+            Outlook::Stable
+        } else {
+            Outlook::NextRound
+        }
+    }
+}
+
+#[test]
+fn a_promoted_job_comes_first_and_stays_first() {
+    let policy = Composition::new("guarded")
+        .cadence(rounds(300.0))
+        .scheduling(Guarded {
+            key: Arc::new(|j| SortKey::by(j.spec().duration().secs())),
+            stable: false,
+        })
+        .placement(FirstFit)
+        .build();
+    let mut b = Bench::new("1x1", rounds(300.0), policy);
+    b.submit(0.0, job(1, 10.0));
+    b.submit(0.0, job(1, 5000.0));
+    assert_eq!(b.round(0.0), "place 0 on 0");
+    assert_eq!(b.round(300.0), "");
+    assert_eq!(b.round(600.0), "promote 1");
+    assert!(b.job(1).promoted());
+    // To go on asking for it is no change.
+    assert_eq!(b.round(900.0), "");
+    b.ended(1000.0, 0);
+    b.submit(1000.0, job(1, 20.0));
+    assert_eq!(b.round(1200.0), "place 1 on 0");
+    b.event(
+        1300.0,
+        Event::Crashed {
+            job: JobId(1),
+            attempt: 1,
+            work: 0.0,
+            why: Reason::Crashed,
+        },
+    );
+    // Shorter jobs came in meanwhile; it is still before them.
+    b.submit(1310.0, job(1, 1.0));
+    assert_eq!(b.round(1500.0), "place 1 on 0");
+    b.ended(1600.0, 1);
+    assert_eq!(b.round(1800.0), "promote 2; place 2 on 0");
+}
+
+#[test]
+fn eligible_since_is_the_first_decision_that_could_have_launched_it() {
+    let mut b = Bench::new(
+        "1x1",
+        rounds(300.0),
+        Scripted::new([vec![place(0, &[0])], vec![stop(0), place(1, &[0])]]),
+    );
+    b.submit(0.0, job(1, 1e6));
+    b.round(0.0);
+    b.submit(10.0, job(1, 1e6));
+    b.submit(20.0, job(1, 1e6));
+    b.decide(300.0);
+    // New: the decision that first saw it.
+    assert_eq!(b.job(2).eligible_since(), t(300.0));
+    // Preempted in this decision: the next one, however long it takes to leave.
+    assert_eq!(b.take_commands(), "stop 0.1");
+    b.stopped(330.0, 0, 1);
+    assert_eq!(b.job(0).eligible_since(), t(600.0));
+    b.settle(330.0);
+    b.event(
+        700.0,
+        Event::Crashed {
+            job: JobId(1),
+            attempt: 1,
+            work: 0.0,
+            why: Reason::Crashed,
+        },
+    );
+    assert_eq!(b.job(1).eligible_since(), t(900.0));
+}
+
+#[test]
+fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
+    /// Takes the candidates off, then panics once.
+    #[derive(Clone)]
+    struct Clumsy {
+        panics: u32,
+    }
+    impl Part for Clumsy {}
+    impl PlacementPolicy for Clumsy {
+        fn place(&mut self, r: &mut Requests, d: &mut Draft<'_>) -> Result<(), DraftError> {
+            if self.panics > 0 {
+                self.panics -= 1;
+                r.next_candidate(d);
+                r.candidate_blocked(d);
+                r.next_candidate(d);
+                panic!("clumsy");
+            }
+            FirstFit.place(r, d)
+        }
+    }
+    let policy = Composition::new("clumsy")
+        .scheduling(by_key(|j| SortKey::by(j.spec().duration().secs())))
+        .placement(Clumsy { panics: 1 })
+        .build();
+    let mut b = Bench::new("1x4", rounds(300.0), policy);
+    for secs in [40.0, 30.0, 20.0, 10.0] {
+        b.submit(0.0, job(1, secs));
+    }
+    let error = b.try_decide(0.0).unwrap_err();
+    assert_eq!(error.to_string(), "policy `clumsy` panicked: clumsy");
+    assert_eq!(
+        b.round(300.0),
+        "place 3 on 0; place 2 on 1; place 1 on 2; place 0 on 3"
+    );
+}
+
+#[test]
+fn a_key_that_an_event_changed_is_looked_at_again() {
+    let policy = Composition::new("by loss")
+        .scheduling(by_key(|j| {
+            SortKey::by(j.metric("loss").last().map_or(0.0, |m| m.1))
+        }))
+        .placement(FirstFit)
+        .build();
+    let mut b = Bench::new("1x1", rounds(300.0), policy);
+    for _ in 0..3 {
+        b.submit(0.0, job(1, 1e6));
+    }
+    assert_eq!(b.round(0.0), "place 0 on 0");
+    b.event(
+        10.0,
+        Event::Metric {
+            job: JobId(1),
+            name: "loss".into(),
+            value: 5.0,
+        },
+    );
+    b.ended(20.0, 0);
+    assert_eq!(b.round(300.0), "place 2 on 0");
+    b.ended(320.0, 2);
+    assert_eq!(b.round(600.0), "place 1 on 0");
+}

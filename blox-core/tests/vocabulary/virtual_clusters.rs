@@ -1,0 +1,126 @@
+//! Nodes that move between partitions; one whole pipeline for each virtual cluster.
+
+use crate::harness::*;
+use blox_core::testing::FirstFit;
+use blox_core::{order::SortKey, policy::by_key, *};
+
+fn fifo(name: &str) -> Composition {
+    Composition::new(name).cadence(rounds(100.0))
+}
+
+fn build(c: Composition) -> Pipeline {
+    c.scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+        .placement(FirstFit)
+        .build()
+}
+
+fn cluster(nodes: &[(u32, Option<&str>)]) -> ClusterSpec {
+    let node = |(gpus, vc): &(u32, Option<&str>)| match vc {
+        Some(vc) => NodeSpec::with_gpus(*gpus).in_partition(*vc),
+        None => NodeSpec::with_gpus(*gpus),
+    };
+    ClusterSpec {
+        nodes: nodes.iter().map(node).collect(),
+    }
+}
+
+fn both(first: Composition) -> PerVirtualCluster {
+    PerVirtualCluster {
+        pipelines: vec![
+            ("a".into(), build(first)),
+            ("b".into(), build(fifo("fifo-b"))),
+        ],
+    }
+}
+
+#[test]
+fn a_blocked_head_blocks_its_own_virtual_cluster_only() {
+    let mut b = Bench::of(
+        cluster(&[(2, Some("a")), (2, Some("b"))]),
+        rounds(100.0),
+        both(fifo("fifo-a")),
+    );
+    // The head of a asks for more than a has; the one behind it would fit.
+    b.submit(0.0, job(3, 1e6).in_virtual_cluster("a"));
+    b.submit(1.0, job(1, 1e6).in_virtual_cluster("a"));
+    b.submit(2.0, job(1, 1e6).in_virtual_cluster("b"));
+    b.submit(3.0, job(1, 1e6).in_virtual_cluster("b"));
+    b.submit(4.0, job(1, 1e6).in_virtual_cluster("b"));
+    assert_eq!(b.round(100.0), "place 2 on 2; place 3 on 3");
+    assert_eq!(
+        b.phases(),
+        "0 waiting, 1 waiting, 2 running, 3 running, 4 waiting"
+    );
+    b.ended(150.0, 2);
+    b.event(
+        150.0,
+        Event::Ended {
+            job: JobId(0),
+            outcome: Outcome::Cancelled,
+        },
+    );
+    assert_eq!(b.round(200.0), "place 1 on 0; place 4 on 2");
+}
+
+#[test]
+fn virtual_clusters_that_share_nodes_do_not_plan_the_same_gpu() {
+    let mut b = Bench::of(cluster(&[(2, None)]), rounds(100.0), both(fifo("fifo-a")));
+    b.submit(0.0, job(1, 1e6).in_virtual_cluster("a"));
+    b.submit(0.0, job(1, 1e6).in_virtual_cluster("b"));
+    b.submit(0.0, job(1, 1e6).in_virtual_cluster("b"));
+    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1");
+    b.ended(10.0, 0);
+    assert_eq!(b.round(100.0), "place 2 on 0");
+}
+
+/// Gives node 1 to b at 150 s.
+#[derive(Clone)]
+struct Lender;
+
+impl Part for Lender {}
+
+impl ClusterManager for Lender {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        let node = view.cluster().node(NodeId(1)).unwrap();
+        let b = view.names().find("b");
+        if view.now() < t(150.0) {
+            Outlook::Until(t(150.0))
+        } else {
+            if node.partition() != b {
+                out.push(NodeAction::Move {
+                    node: node.id(),
+                    partition: Some("b".into()),
+                });
+            }
+            Outlook::Stable
+        }
+    }
+}
+
+#[test]
+fn a_node_that_moves_keeps_what_runs_and_serves_its_new_partition() {
+    let mut b = Bench::of(
+        cluster(&[(1, Some("a")), (2, Some("a"))]),
+        rounds(100.0),
+        both(fifo("fifo-a").cluster(Lender)),
+    );
+    b.submit(0.0, job(1, 1e6).in_virtual_cluster("a"));
+    b.submit(0.0, job(1, 1e6).in_virtual_cluster("a"));
+    b.submit(0.0, job(2, 1e6).in_virtual_cluster("b"));
+    assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1");
+    assert_eq!(b.round(100.0), "");
+    // The timer of the manager, at the round that follows it.
+    assert_eq!(b.core.due(), Some(t(200.0)));
+    assert_eq!(b.round(200.0), "");
+    // Job 1 of a runs on where b is served now.
+    assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
+    b.submit(210.0, job(1, 1e6).in_virtual_cluster("a"));
+    b.submit(210.0, job(1, 1e6).in_virtual_cluster("b"));
+    // There is a free GPU, but not for a; in b the head waits for two.
+    assert_eq!(b.round(300.0), "");
+    b.ended(310.0, 1);
+    assert_eq!(b.round(400.0), "place 2 on 1 2");
+    b.ended(410.0, 0);
+    b.ended(410.0, 2);
+    assert_eq!(b.round(500.0), "place 3 on 0; place 4 on 1");
+}
