@@ -221,7 +221,7 @@ impl Pipeline {
     }
 
     /// When its decisions are due.
-    pub fn cadence(&self) -> &dyn Cadence {
+    pub fn cadence(&self) -> &(dyn Cadence + 'static) {
         &*self.cadence
     }
 
