@@ -204,6 +204,8 @@ impl Core {
                 .state
                 .job(*job)
                 .is_some_and(|j| j.phase() == Phase::Submitted)
+            // Held and released since it came in: it asks already.
+            && !self.asking.contains(job)
         {
             self.asking.push(*job);
         }
