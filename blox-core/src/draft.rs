@@ -84,6 +84,8 @@ struct Entry {
     current: Option<Assignment>,
     /// Why it was released, if it was: it then stops even if it is placed again.
     released: Option<Reason>,
+    /// Its stop is in the plan: released, spared and released again is one stop.
+    stopped: bool,
 }
 
 #[derive(Clone)]
@@ -361,8 +363,10 @@ impl<'a> Draft<'a> {
                 entry, first: true, ..
             } = op
             {
-                let e = &m.entries[*entry as usize];
-                if let Some(why) = &e.released {
+                let e = &mut m.entries[*entry as usize];
+                if let Some(why) = &e.released
+                    && !std::mem::replace(&mut e.stopped, true)
+                {
                     plan.actions.push(Action::Stop {
                         job: e.job,
                         why: why.clone(),
@@ -472,6 +476,7 @@ impl<'a> Draft<'a> {
             current: original.clone(),
             original,
             released: None,
+            stopped: false,
         });
         if self.m.entry_of.len() <= job.index() {
             let room = (job.index() + 1).next_power_of_two();

@@ -684,6 +684,8 @@ impl State {
 
     /// A job that lost its launch waits again.
     fn fall_back(&mut self, s: usize, why: Reason) {
+        // What it leaves may free the GPUs of its own pending change.
+        self.records[s].pending = false;
         self.leave(s);
         self.unpromise(s);
         self.records[s].reason = why;
@@ -698,6 +700,8 @@ impl State {
             let rec = &mut self.records[s];
             rec.work = rec.spec.work.iterations.max(rec.work);
         }
+        // What it leaves may free the GPUs of its own pending change.
+        self.records[s].pending = false;
         self.leave(s);
         self.unpromise(s);
         self.set_phase(s, Phase::Ended);
@@ -1188,23 +1192,25 @@ impl State {
             rec.config = new.config;
         }
         let (job, attempt) = (rec.id, rec.attempt);
+        // What it held counts up to now.
+        rec.settle(self.now);
         let old = rec.held.replace(new.clone());
-        if let Some(old) = &old {
-            self.unhold(job, old, Some(&new));
+        match &old {
+            Some(old) => {
+                self.set_phase(s, Phase::Starting);
+                let old = old.clone();
+                self.commands.push(Command::Change { job, attempt, old });
+            }
+            None => self.commands.push(Command::Start { job, attempt }),
         }
         for &gpu in &new.gpus {
             if old.as_ref().is_none_or(|o| !o.gpus.contains(&gpu)) {
                 self.cluster.hold(job, gpu);
             }
         }
-        match old {
-            Some(old) => {
-                let now = self.now;
-                self.records[s].settle(now);
-                self.set_phase(s, Phase::Starting);
-                self.commands.push(Command::Change { job, attempt, old });
-            }
-            None => self.commands.push(Command::Start { job, attempt }),
+        // After its own command: launches on what it leaves follow from here.
+        if let Some(old) = &old {
+            self.unhold(job, old, Some(&new));
         }
     }
 

@@ -83,6 +83,7 @@ pub(crate) struct Job {
     rate: f64,
     since: Time,
     pub attained: f64,
+    attained_gpu: f64,
     crashes: u32,
     /// Whether it goes on working while it checkpoints.
     diligent: bool,
@@ -126,6 +127,7 @@ impl ScriptedCluster {
             rate: 0.0,
             since: Time::ZERO,
             attained: 0.0,
+            attained_gpu: 0.0,
             crashes: 0,
             diligent: false,
             seen: (0.0, 0.0, 0),
@@ -199,6 +201,7 @@ impl ScriptedCluster {
         }
         if j.truth == Truth::Running {
             j.attained += dt;
+            j.attained_gpu += dt * j.gpus.len() as f64;
             j.told = j.work;
         }
         j.since = now;
@@ -621,14 +624,21 @@ impl ScriptedCluster {
             let most = job.spec().work.iterations;
             let work = (truth.told + truth.rate * dt).min(most.max(truth.told));
             let attained = truth.attained + dt;
-            if !near(job.work_done(), work) || !near(job.attained_time().secs(), attained) {
+            let gpu_time = truth.attained_gpu + dt * truth.gpus.len() as f64;
+            if !near(job.work_done(), work)
+                || !near(job.attained_time().secs(), attained)
+                || !near(job.attained_gpu_time().secs(), gpu_time)
+            {
                 return Err(Problem::new(
                     Property::Work,
-                    format!("job {id} with {work} iterations done in {attained} s"),
                     format!(
-                        "{} iterations in {} s",
+                        "job {id} with {work} iterations done in {attained} s and {gpu_time} GPU-s"
+                    ),
+                    format!(
+                        "{} iterations in {} s and {} GPU-s",
                         job.work_done(),
-                        job.attained_time().secs()
+                        job.attained_time().secs(),
+                        job.attained_gpu_time().secs()
                     ),
                 ));
             }
