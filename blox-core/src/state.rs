@@ -738,10 +738,12 @@ impl State {
     fn unpromise(&mut self, s: usize) {
         self.records[s].pending = false;
         if let Some(a) = self.records[s].promised.take() {
-            self.cluster.unpromise(self.records[s].id, &a);
+            let id = self.records[s].id;
+            self.cluster.unpromise(id, &a);
             if let Some(p) = a.partner
                 && let Some(p) = self.slot(p)
                 && let Some(pa) = &mut self.records[p].promised
+                && pa.partner == Some(id)
             {
                 pa.partner = None;
             }
@@ -818,6 +820,10 @@ impl State {
     #[inline]
     pub(crate) fn record(&self, id: JobId) -> Option<&Record> {
         self.slot(id).map(|s| &self.records[s])
+    }
+
+    fn promise_of(&self, id: JobId) -> Option<&Assignment> {
+        self.record(id).and_then(|r| r.promised.as_ref())
     }
 
     fn known(&self, event: &'static str, job: JobId) -> Result<usize, EventError> {
@@ -957,9 +963,10 @@ impl State {
                 others += 1;
                 let agreed = a.partner == Some(owner)
                     || self
-                        .slot(owner)
-                        .and_then(|o| self.records[o].promised.as_ref())
+                        .promise_of(owner)
                         .is_some_and(|oa| oa.partner == Some(job));
+                // A pair runs on the very same GPUs.
+                let agreed = agreed && self.promise_of(owner).is_some_and(|oa| oa.same_gpus(a));
                 if !agreed || others == MAX_JOBS_PER_GPU {
                     return Err(PlanError::GpuTwice { job, gpu, owner });
                 }
@@ -1057,13 +1064,7 @@ impl State {
             }
         }
         for &s in &trial.placed {
-            let rec = &self.records[s as usize];
-            let (id, partner) = (rec.id, rec.promised.as_ref().and_then(|a| a.partner));
-            if let Some(p) = partner.and_then(|p| self.slot(p))
-                && let Some(pa) = &mut self.records[p].promised
-            {
-                pa.partner = Some(id);
-            }
+            self.commit_partner(s as usize);
         }
         for &s in &trial.placed {
             self.commit_place(s as usize, trial);
@@ -1093,16 +1094,39 @@ impl State {
             self.records[s].mark = 1;
             self.commit_stop(s, &Reason::NotChosen, &trial);
         }
-        let moved = self.records[s]
-            .promised
-            .as_ref()
-            .is_none_or(|new| !new.same_gpus(&released.old));
-        if moved
-            && let Some(p) = released.old.partner.and_then(|p| self.slot(p))
+        let Some(p) = released.old.partner.and_then(|p| self.slot(p)) else {
+            return;
+        };
+        let together = match (&self.records[s].promised, &self.records[p].promised) {
+            (Some(mine), Some(theirs)) => mine.same_gpus(theirs),
+            _ => false,
+        };
+        if !together
             && let Some(pa) = &mut self.records[p].promised
             && pa.partner == Some(id)
         {
             pa.partner = None;
+        }
+    }
+
+    /// Both jobs of a pair name each other. Whom a job was placed beside may
+    /// itself have moved on in the same plan.
+    fn commit_partner(&mut self, s: usize) {
+        let rec = &self.records[s];
+        let Some(mine) = &rec.promised else { return };
+        let Some(partner) = mine.partner else { return };
+        let id = rec.id;
+        let together = self
+            .promise_of(partner)
+            .is_some_and(|theirs| theirs.same_gpus(mine));
+        if together {
+            if let Some(p) = self.slot(partner)
+                && let Some(theirs) = &mut self.records[p].promised
+            {
+                theirs.partner = Some(id);
+            }
+        } else if let Some(mine) = &mut self.records[s].promised {
+            mine.partner = None;
         }
     }
 

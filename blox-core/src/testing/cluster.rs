@@ -408,6 +408,12 @@ impl ScriptedCluster {
 
     fn end(&mut self, job: JobId, outcome: Outcome) -> Option<Event> {
         self.new_token(job);
+        // What it did after its checkpoint began, nobody was told of.
+        let j = &mut self.jobs[job.index()];
+        if outcome != Outcome::Completed {
+            self.tally.lost += j.work - j.told;
+            j.work = j.told;
+        }
         self.leave(job, Truth::Ended(outcome));
         Some(Event::Ended { job, outcome })
     }
