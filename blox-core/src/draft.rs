@@ -1,7 +1,7 @@
 //! The plan in the making: what a placement policy works on.
 
 use crate::assignment::{Assignment, GpuList};
-use crate::cluster::Node;
+use crate::cluster::{Node, NodeStatus};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::Phase;
@@ -437,6 +437,20 @@ impl<'a> Draft<'a> {
             if partner == job || !theirs.same_gpus(a) || theirs.partner.is_some_and(|p| p != job) {
                 return Err(cannot);
             }
+            // Its partner may still be promised what takes nothing new.
+            let had = self.view.job(job).and_then(|j| j.assignment());
+            let open = |gpu: &GpuId| {
+                let cluster = self.view.cluster();
+                let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+                node.is_some_and(|n| {
+                    let takes = n.is_usable() && n.failed >> (gpu.0 - n.first_gpu) & 1 == 0;
+                    let stays = had.is_some_and(|h| h.gpus.contains(gpu));
+                    takes || (stays && n.status == NodeStatus::Up)
+                })
+            };
+            if !a.gpus.iter().all(open) {
+                return Err(cannot);
+            }
             // A third job beside the partner is as impossible as on any taken GPU.
             let third = self.m.paired
                 && self.m.entries.iter().any(|e| {
@@ -494,29 +508,16 @@ impl<'a> Draft<'a> {
 
     /// Frees the GPUs of an assignment that nobody else has in the draft.
     fn give_back(&mut self, job: JobId, a: &Assignment) {
-        let sharer = a.partner.or_else(|| {
-            // The partner may be the one that names this job.
-            a.gpus
-                .first()
-                .and_then(|g| self.view.cluster().promised_to(*g).find(|o| *o != job))
-                .or_else(|| {
-                    self.m
-                        .entries
-                        .iter()
-                        .filter(|_| self.m.paired)
-                        .find(|e| e.current.as_ref().is_some_and(|c| c.partner == Some(job)))
-                        .map(|e| e.job)
-                })
-        });
-        let theirs: Option<GpuList> = sharer
-            .filter(|p| *p != job)
-            .and_then(|p| self.current(p))
-            .map(|c| c.gpus.clone());
         for &gpu in &a.gpus {
-            if theirs.as_ref().is_some_and(|t| t.contains(&gpu)) {
-                continue;
+            let has = |c: Option<&Assignment>| c.is_some_and(|c| c.gpus.contains(&gpu));
+            // Who shares it since before this draft, or by this draft.
+            let mut others = self.view.cluster().promised_to(gpu);
+            let shared = others.any(|o| o != job && has(self.current(o)))
+                || (self.m.paired
+                    && (self.m.entries.iter()).any(|e| e.job != job && has(e.current.as_ref())));
+            if !shared {
+                self.set_free(gpu, true);
             }
-            self.set_free(gpu, true);
         }
     }
 
