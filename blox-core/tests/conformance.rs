@@ -64,7 +64,7 @@ fn passes(suite: Suite<'_>) -> Report {
         Ok(report) => report,
         Err(failure) => panic!("{failure}"),
     };
-    assert_eq!(report.cases, 64);
+    assert_eq!(report.cases, 128);
     assert!(report.decisions > 500, "{report:?}");
     assert!(report.completed > 300, "{report:?}");
     assert!(report.crashes > 20, "{report:?}");
@@ -389,7 +389,7 @@ fn a_clone_that_shares_is_caught() {
             let mut calls = calls.lock().unwrap();
             *calls += 1;
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-            if *calls % 3 == 0 {
+            if calls.is_multiple_of(3) {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
@@ -424,7 +424,7 @@ fn a_clone_that_shares_is_caught() {
             let mut calls = self.0.lock().unwrap();
             *calls += 1;
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-            if *calls % 3 == 0 {
+            if calls.is_multiple_of(3) {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
@@ -704,6 +704,57 @@ fn pairs_conform() {
 #[test]
 fn pairs_that_change_in_place_conform() {
     passes(monkey(true, true));
+}
+
+/// Lets later jobs pass those that do not fit.
+#[derive(Clone)]
+struct Passing {
+    /// Victims of a job that does not fit even so go on.
+    preempting: bool,
+}
+
+impl Part for Passing {}
+
+impl PlacementPolicy for Passing {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        while let Some(request) = requests.next_candidate(draft) {
+            let needed = request.shapes[0].gpus.get();
+            let mut victims = Vec::new();
+            while self.preempting && draft.free_gpus() < needed {
+                let Some(victim) = requests.next_victim(draft) else {
+                    break;
+                };
+                draft.release(victim, Reason::PreemptedFor(request.job))?;
+                victims.push(victim);
+            }
+            let gpus = draft.nodes_with_free();
+            let gpus = gpus.flat_map(|n| draft.free_gpus_on(n.id()));
+            let gpus: GpuList = gpus.take(needed as usize).collect();
+            if gpus.len() < needed as usize {
+                // On a node that takes nothing new there is no way back.
+                victims.retain(|&v| draft.spare(v).is_err());
+                requests.candidate_blocked(draft);
+            } else {
+                draft.assign(request.job, Assignment::of(gpus))?;
+                requests.candidate_placed(draft);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn letting_jobs_pass_conforms() {
+    for preempting in [false, true] {
+        for key in [submit, length, attained] {
+            passes(conformance(|_| {
+                Composition::new("passing")
+                    .scheduling(by_key(key).preemptive())
+                    .placement(Passing { preempting })
+                    .build()
+            }));
+        }
+    }
 }
 
 #[test]

@@ -210,7 +210,7 @@ impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
 pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a) -> Suite<'a> {
     Suite {
         build: Box::new(move |seed| builder(seed).into()),
-        cases: 64,
+        cases: 128,
         first: 0,
         most_jobs: usize::MAX,
         troubles: Troubles::ALL,
@@ -244,7 +244,7 @@ pub struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// How many cases; 64 unless said otherwise.
+    /// How many cases; 128 unless said otherwise.
     #[must_use]
     pub fn cases(mut self, cases: u64) -> Self {
         self.cases = cases;
