@@ -180,8 +180,8 @@ fn a_list_of_requests_conforms() {
 use blox_core::ids::{GpuId, JobId};
 use blox_core::policy::RestoreError;
 use blox_core::{
-    Action, Decide, DecideError, Event, NodeActions, Outcome, Plan, SchedulingPolicy, Verdicts,
-    View,
+    Action, AdmissionPolicy, ClusterManager, Decide, DecideError, Event, NodeAction, NodeActions,
+    NodeStatus, Outcome, Plan, SchedulingPolicy, Verdicts, View,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -300,7 +300,7 @@ fn a_verdict_about_an_unknown_job_is_caught() {
     #[derive(Clone)]
     struct Babbling;
     impl Part for Babbling {}
-    impl blox_core::AdmissionPolicy for Babbling {
+    impl AdmissionPolicy for Babbling {
         fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
             asking.iter().for_each(|&job| out.accept(job));
             out.accept(view.state().next_job_id());
@@ -754,6 +754,102 @@ fn letting_jobs_pass_conforms() {
                     .build()
             }));
         }
+    }
+}
+
+/// Cordons, switches off, keeps back, promotes and finishes at random, for a while.
+#[derive(Clone)]
+struct Meddler {
+    order: ByKey,
+    seed: u64,
+}
+
+impl Part for Meddler {}
+
+impl Meddler {
+    fn dice(&self, view: View<'_>, what: u64) -> Option<Dice> {
+        let now = view.now().secs();
+        (now < 12_000.0).then(|| Dice(self.seed ^ now.to_bits() ^ what))
+    }
+}
+
+impl ClusterManager for Meddler {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        let mut dice = self.dice(view, 1);
+        for n in view.nodes() {
+            let node = n.id();
+            let idle = n.gpus().all(|g| {
+                let cluster = view.cluster();
+                cluster.held_by(g).next().is_none() && cluster.promised_to(g).next().is_none()
+            });
+            let (on, why) = (n.status() == NodeStatus::Off, "meddling".into());
+            match dice.as_mut().map(|d| d.next(6)) {
+                Some(0) if idle && n.status() == NodeStatus::Up => {
+                    out.push(NodeAction::Power { node, on: false });
+                }
+                Some(1) => out.push(NodeAction::Cordon { node, why }),
+                Some(2) | None if on => out.push(NodeAction::Power { node, on }),
+                Some(3) | None if n.cordoned().is_some() => {
+                    out.push(NodeAction::Uncordon { node });
+                }
+                _ => {}
+            }
+        }
+        Outlook::NextRound
+    }
+}
+
+impl AdmissionPolicy for Meddler {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        let mut dice = self.dice(view, 2);
+        let held = view
+            .deferred()
+            .filter(|j| *j.reason() != Reason::HeldByUser);
+        for job in asking.iter().copied().chain(held.map(|j| j.id())) {
+            match dice.as_mut().map(|d| d.next(8)) {
+                Some(0..=3) => out.defer(job, Reason::AdmissionLoad),
+                Some(4) => out.reject(job, Reason::QuotaReached),
+                _ => out.accept(job),
+            }
+        }
+        Outlook::NextRound
+    }
+}
+
+impl SchedulingPolicy for Meddler {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        if let Some(mut dice) = self.dice(view, 3) {
+            for job in view.active() {
+                match dice.next(60) {
+                    0 => out.finish(job.id(), Reason::GoalReached),
+                    1..5 if !job.promoted() => out.promote(job.id()),
+                    _ => {}
+                }
+            }
+        }
+        self.order.schedule(view, out);
+        Outlook::NextRound
+    }
+}
+
+#[test]
+fn meddling_conforms() {
+    let report = conformance(|seed| {
+        let meddler = Meddler {
+            order: by_key(length).preemptive(),
+            seed,
+        };
+        Composition::new("meddler")
+            .cluster(meddler.clone())
+            .admission(meddler.clone())
+            .scheduling(meddler)
+            .placement(Preempting)
+            .build()
+    })
+    .check();
+    match report {
+        Ok(report) => assert!(report.completed > 300, "{report:?}"),
+        Err(failure) => panic!("{failure}"),
     }
 }
 
