@@ -843,7 +843,9 @@ fn meddling_conforms() {
             .cluster(meddler.clone())
             .admission(meddler.clone())
             .scheduling(meddler)
-            .placement(Preempting)
+            .placement(Passing {
+                preempting: seed % 2 == 0,
+            })
             .build()
     })
     .check();
