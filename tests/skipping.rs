@@ -36,7 +36,8 @@ fn case(seed: u64) -> Case {
             .owned_by(["a", "b", "c"][rng.random_range(0..3)])
         })
         .collect();
-    let some = |rng: &mut ChaCha8Rng, s: f64| Seconds::new(if rng.random_bool(0.5) { s } else { 0.0 });
+    let some =
+        |rng: &mut ChaCha8Rng, s: f64| Seconds::new(if rng.random_bool(0.5) { s } else { 0.0 });
     let overheads = if rng.random_bool(0.5) {
         FixedOverheads {
             launch: some(&mut rng, 20.0),

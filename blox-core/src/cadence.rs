@@ -43,7 +43,9 @@ impl Cadence for Rounds {
         let p = self.period.secs();
         let mut k = (t.secs() / p).ceil();
         // Division may round across a multiple; the product decides.
-        if (k - 1.0) * p >= t.secs() {
+        if k * p < t.secs() {
+            k += 1.0;
+        } else if (k - 1.0) * p >= t.secs() {
             k -= 1.0;
         }
         let at = Time::new(k * p);
@@ -129,6 +131,18 @@ mod tests {
             assert!(next > t);
             assert_eq!(c.first_from(next, Some(t)), next);
             t = next;
+        }
+    }
+
+    #[test]
+    fn a_round_is_never_before_what_it_is_for() {
+        let c = Rounds::every(Seconds::new(0.1)).unwrap();
+        for k in 0..10_000 {
+            let round = f64::from(k) * 0.1;
+            for t in [round.next_down().max(0.0), round, round.next_up()] {
+                let at = c.first_from(Time::new(t), None);
+                assert!(at.secs() >= t && at.secs() < t + 0.11, "{t} {at}");
+            }
         }
     }
 

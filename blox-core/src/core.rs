@@ -221,6 +221,7 @@ impl Core {
                 .state
                 .job(*job)
                 .is_some_and(|j| j.phase() == Phase::Submitted)
+            // Held and released since it came in: it asks already.
             && !self.asking.contains(job)
         {
             self.asking.push(*job);
@@ -557,15 +558,17 @@ fn guarded<T>(
     policy: &mut dyn Decide,
     call: impl FnOnce(&mut dyn Decide) -> T,
 ) -> Result<T, DecideError> {
-    catch_unwind(AssertUnwindSafe(|| call(policy))).map_err(|panic| {
-        let message = panic
-            .downcast_ref::<&str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".to_owned());
-        DecideError::Panicked {
-            policy: Name::from(policy.name()),
-            message,
-        }
+    catch_unwind(AssertUnwindSafe(|| call(policy))).map_err(|panic| DecideError::Panicked {
+        policy: Name::from(policy.name()),
+        message: panic_message(&*panic),
     })
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }

@@ -229,6 +229,18 @@ impl Pipeline {
         }
     }
 
+    /// Whether its placement rule could place a job on the empty cluster.
+    ///
+    /// # Errors
+    /// The reason if it could not.
+    pub fn can_ever_place(
+        &self,
+        view: View<'_>,
+        job: &crate::job::JobRef<'_>,
+    ) -> Result<(), Reason> {
+        self.placement.can_ever_place(view, job)
+    }
+
     /// When its decisions are due.
     pub fn cadence(&self) -> Box<dyn Cadence> {
         self.cadence.clone()

@@ -223,9 +223,19 @@ impl Requests {
         };
         kept.rank(view);
         let mut all: Vec<Entry> = kept.queue.in_order().copied().collect();
+        // Entries of earlier keys and phases may still lie in the queue.
+        all.retain(|e| kept.is_current(view, e));
         all.extend_from_slice(&kept.placed);
         all.sort_unstable();
-        all.into_iter().map(|e| e.job).collect()
+        let mut seen = FixedBitSet::new();
+        all.into_iter()
+            .map(|e| e.job)
+            .filter(|job| {
+                let new = !seen.contains(job.index());
+                seen.grow_and_insert(job.index());
+                new
+            })
+            .collect()
     }
 
     /// The next job in order that has no GPUs in the draft. Answer with

@@ -488,10 +488,7 @@ impl Backend for Simulator<'_> {
             let timer = self.timers.peek().map(|Reverse(t)| *t);
             // The decision of the very moment in which the last measured job
             // ended is still made: it belongs to that round.
-            if self.is_done()
-                && due != Some(self.now)
-                && timer.is_none_or(|t| t.at > self.now)
-            {
+            if self.is_done() && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now) {
                 return Ok(Input::End);
             }
             let arrival = self.next_job.as_ref().map(|j| j.submit.max(self.now));

@@ -1,4 +1,14 @@
-//! Help for testing schedulers.
+//! Help for testing schedulers: [`conformance`] checks that a scheduler keeps
+//! the rules that every backend relies on.
+
+mod cluster;
+mod conformance;
+mod random;
+mod script;
+mod verify;
+
+pub use conformance::{Failure, Property, Report, Subject, Suite, conformance};
+pub use script::Trouble;
 
 use crate::assignment::{Assignment, GpuList};
 use crate::draft::{Draft, DraftError};

@@ -1,0 +1,753 @@
+//! A cluster that follows a script, on virtual time: the backend of the
+//! conformance suite. It keeps its own books, and compares them with the
+//! state's after every step.
+
+use super::conformance::{Problem, Property};
+use super::script::{Outside, Script, Trouble};
+use super::verify::verify;
+use crate::assignment::GpuList;
+use crate::cluster::spec::NodeSpec;
+use crate::decision::{Command, NodeAction};
+use crate::drive::{Backend, Input};
+use crate::event::{Event, Outcome};
+use crate::ids::{GpuId, JobId, Name, NodeId};
+use crate::job::Phase;
+use crate::pipeline::DecideError;
+use crate::reason::Reason;
+use crate::state::EventError;
+use crate::units::{Seconds, Time};
+use crate::view::View;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// More steps than any scheduler that gets anywhere needs.
+const MOST_STEPS: u64 = 100_000;
+
+// What dice are for.
+const LAUNCH: u64 = 1;
+const STOP: u64 = 2;
+const RUN: u64 = 3;
+
+/// What the cluster counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub completed: u64,
+    pub failed_launches: u64,
+    pub crashes: u64,
+    pub nodes_lost: u64,
+    pub executed: f64,
+    pub lost: f64,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Outside(Outside),
+    Release(JobId),
+    Started(JobId, u64),
+    LaunchFails(JobId, u64),
+    Stopped(JobId, u64),
+    /// With the part of the work since the launch that a checkpoint kept.
+    Crashes(JobId, u64, f64, Reason),
+    Completes(JobId, u64),
+    Progress(JobId, u64),
+    Finishes(JobId),
+    Joins(NodeSpec),
+    PowersOn(NodeId),
+    Leaves(NodeId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Truth {
+    Absent,
+    Idle,
+    Launching,
+    Running,
+    Stopping,
+    Ended(Outcome),
+}
+
+/// A job as it really is.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    truth: Truth,
+    /// Entries of the queue that are older than this are void.
+    token: u64,
+    attempt: u32,
+    gpus: GpuList,
+    held_back: bool,
+    /// Work as of `since`.
+    pub work: f64,
+    /// Work that the state knows of.
+    told: f64,
+    launched_with: f64,
+    rate: f64,
+    since: Time,
+    pub attained: f64,
+    attained_gpu: f64,
+    crashes: u32,
+    /// Whether it goes on working while it checkpoints.
+    diligent: bool,
+    // As the state said last.
+    seen: (f64, f64, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    Up,
+    Lost,
+    Off,
+    Left,
+}
+
+pub(crate) struct ScriptedCluster {
+    script: Arc<Script>,
+    queue: BTreeMap<(Time, u64), What>,
+    entries: u64,
+    pub jobs: Vec<Job>,
+    nodes: Vec<(Node, NodeSpec)>,
+    broken: Vec<bool>,
+    now: Time,
+    pub steps: u64,
+    pub tally: Tally,
+    /// Without it the cluster only executes.
+    checks: bool,
+}
+
+impl ScriptedCluster {
+    pub fn new(script: &Arc<Script>, checks: bool) -> Self {
+        let idle = Job {
+            truth: Truth::Absent,
+            token: 0,
+            attempt: 0,
+            gpus: GpuList::new(),
+            held_back: false,
+            work: 0.0,
+            told: 0.0,
+            launched_with: 0.0,
+            rate: 0.0,
+            since: Time::ZERO,
+            attained: 0.0,
+            attained_gpu: 0.0,
+            crashes: 0,
+            diligent: false,
+            seen: (0.0, 0.0, 0),
+        };
+        let mut cluster = ScriptedCluster {
+            queue: BTreeMap::new(),
+            entries: 0,
+            jobs: vec![idle; script.jobs.len()],
+            nodes: script
+                .cluster
+                .nodes
+                .iter()
+                .map(|n| (Node::Up, n.clone()))
+                .collect(),
+            broken: vec![false; script.cluster.total_gpus() as usize],
+            now: Time::ZERO,
+            steps: 0,
+            tally: Tally::default(),
+            checks,
+            script: Arc::clone(script),
+        };
+        for (at, what) in &script.outside {
+            cluster.at(*at, What::Outside(what.clone()));
+        }
+        cluster
+    }
+
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// How a job ended, if it did.
+    pub fn outcome(&self, job: usize) -> Option<Outcome> {
+        match self.jobs[job].truth {
+            Truth::Ended(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    fn at(&mut self, at: Time, what: What) {
+        self.queue.insert((at, self.entries), what);
+        self.entries += 1;
+    }
+
+    fn after(&mut self, wait: f64, what: What) {
+        self.at(self.now + Seconds::new(wait), what);
+    }
+
+    /// Everything still in the queue about the job's launch is void.
+    fn new_token(&mut self, job: JobId) -> u64 {
+        let j = &mut self.jobs[job.index()];
+        j.token += 1;
+        j.token
+    }
+
+    fn is_current(&self, job: JobId, token: u64) -> bool {
+        self.jobs[job.index()].token == token
+    }
+
+    /// Brings a job's books up to now.
+    fn settle(&mut self, job: JobId) {
+        let now = self.now;
+        let most = self.script.jobs[job.index()].work.iterations;
+        let j = &mut self.jobs[job.index()];
+        let dt = now.secs() - j.since.secs();
+        let works = j.truth == Truth::Running || (j.truth == Truth::Stopping && j.diligent);
+        if works {
+            let done = (j.work + j.rate * dt).min(most.max(j.work));
+            self.tally.executed += done - j.work;
+            j.work = done;
+        }
+        if j.truth == Truth::Running {
+            j.attained += dt;
+            j.attained_gpu += dt * j.gpus.len() as f64;
+            j.told = j.work;
+        }
+        j.since = now;
+    }
+
+    fn leave(&mut self, job: JobId, truth: Truth) {
+        let j = &mut self.jobs[job.index()];
+        j.truth = truth;
+        j.told = j.work;
+        j.gpus.clear();
+    }
+
+    fn node_of(&self, gpu: GpuId) -> usize {
+        let mut first = 0;
+        for (i, (_, spec)) in self.nodes.iter().enumerate() {
+            first += spec.gpus;
+            if gpu.0 < first {
+                return i;
+            }
+        }
+        self.nodes.len()
+    }
+
+    fn works(&self, gpu: GpuId) -> bool {
+        let up = self
+            .nodes
+            .get(self.node_of(gpu))
+            .is_some_and(|(n, _)| *n == Node::Up);
+        up && !self.broken[gpu.index()]
+    }
+
+    /// The jobs on GPUs that have just gone crash, one by one.
+    fn crash_those_on(&mut self, gone: impl Fn(&Self, GpuId) -> bool, why: &Reason) {
+        for i in 0..self.jobs.len() {
+            if self.jobs[i].gpus.iter().any(|g| gone(self, *g)) {
+                let job = JobId(i as u32);
+                let token = self.new_token(job);
+                let kept = self.script.dice(job, self.jobs[i].attempt, RUN).pick(&KEPT);
+                self.after(0.0, What::Crashes(job, token, kept, why.clone()));
+            }
+        }
+    }
+
+    /// What comes out of an entry of the queue, if it still means anything.
+    fn happen(&mut self, what: What, view: View<'_>) -> Option<Event> {
+        match what {
+            What::Outside(outside) => self.outside(outside, view),
+            What::Release(job) => {
+                let held = std::mem::take(&mut self.jobs[job.index()].held_back);
+                (held && view.job(job).is_some()).then_some(Event::Release { job })
+            }
+            What::Started(job, token) => {
+                self.is_current(job, token).then_some(())?;
+                let attempt = self.jobs[job.index()].attempt;
+                let rate = self.rate_of(job, view);
+                let j = &mut self.jobs[job.index()];
+                j.truth = Truth::Running;
+                j.since = self.now;
+                j.rate = rate;
+                self.schedule_run(job, true);
+                Some(Event::Started { job, attempt, rate })
+            }
+            What::LaunchFails(job, token) => {
+                self.is_current(job, token).then_some(())?;
+                let attempt = self.jobs[job.index()].attempt;
+                self.leave(job, Truth::Idle);
+                self.tally.failed_launches += 1;
+                let why = Name::from("scripted");
+                Some(Event::LaunchFailed { job, attempt, why })
+            }
+            What::Stopped(job, token) => {
+                self.is_current(job, token).then_some(())?;
+                self.settle(job);
+                let j = &self.jobs[job.index()];
+                let (attempt, work) = (j.attempt, j.diligent.then_some(j.work));
+                self.leave(job, Truth::Idle);
+                Some(Event::Stopped { job, attempt, work })
+            }
+            What::Crashes(job, token, kept, why) => {
+                self.is_current(job, token).then_some(())?;
+                self.settle(job);
+                self.new_token(job);
+                let j = &mut self.jobs[job.index()];
+                let attempt = j.attempt;
+                let work = j.launched_with + (j.work - j.launched_with) * kept;
+                self.tally.lost += j.work - work;
+                self.tally.crashes += 1;
+                j.work = work;
+                j.crashes += 1;
+                self.leave(job, Truth::Idle);
+                Some(Event::Crashed {
+                    job,
+                    attempt,
+                    work,
+                    why,
+                })
+            }
+            What::Completes(job, token) => {
+                self.is_current(job, token).then_some(())?;
+                self.settle(job);
+                self.new_token(job);
+                // Up to a rounding error it is there.
+                let all = self.script.jobs[job.index()].work.iterations;
+                let j = &mut self.jobs[job.index()];
+                self.tally.executed += all - j.work;
+                j.work = all;
+                self.tally.completed += 1;
+                self.end(job, Outcome::Completed)
+            }
+            What::Progress(job, token) => {
+                self.is_current(job, token).then_some(())?;
+                if self.jobs[job.index()].truth != Truth::Running {
+                    return None;
+                }
+                self.settle(job);
+                let attempt = self.jobs[job.index()].attempt;
+                let factor = self.script.dice(job, attempt, RUN).between(0.5, 2.0);
+                self.jobs[job.index()].rate *= factor;
+                self.schedule_run(job, false);
+                let j = &self.jobs[job.index()];
+                Some(Event::Progress {
+                    job,
+                    attempt,
+                    work: j.work,
+                    rate: j.rate,
+                })
+            }
+            What::Finishes(job) => {
+                if self.outcome(job.index()).is_some() {
+                    return None;
+                }
+                self.settle(job);
+                self.end(job, Outcome::Terminated)
+            }
+            What::Joins(spec) => {
+                self.broken
+                    .resize(self.broken.len() + spec.gpus as usize, false);
+                self.nodes.push((Node::Up, spec.clone()));
+                Some(Event::NodeJoined { spec })
+            }
+            What::PowersOn(node) => {
+                let n = self.nodes.get_mut(node.index())?;
+                (n.0 == Node::Off).then(|| n.0 = Node::Up)?;
+                Some(Event::NodeReturned { node })
+            }
+            What::Leaves(node) => {
+                let n = self.nodes.get_mut(node.index())?;
+                (n.0 != Node::Left).then(|| n.0 = Node::Left)?;
+                self.crash_those_on(|c, g| c.node_of(g) == node.index(), &Reason::NodeLost);
+                Some(Event::NodeLeft { node })
+            }
+        }
+    }
+
+    fn outside(&mut self, outside: Outside, view: View<'_>) -> Option<Event> {
+        match outside {
+            Outside::Submit(job) => {
+                self.jobs[job.index()].truth = Truth::Idle;
+                let spec = Arc::clone(&self.script.jobs[job.index()]);
+                Some(Event::Submitted { job, spec })
+            }
+            Outside::Cancel(job) => {
+                view.job(job)?;
+                self.settle(job);
+                self.end(job, Outcome::Cancelled)
+            }
+            Outside::Hold(job, length) => {
+                let waits = view.job(job).is_some_and(|j| {
+                    use Phase::{Deferred, Submitted, Waiting};
+                    matches!(j.phase(), Submitted | Deferred | Waiting)
+                });
+                if !waits || self.jobs[job.index()].held_back {
+                    return None;
+                }
+                self.jobs[job.index()].held_back = true;
+                self.after(length.secs(), What::Release(job));
+                Some(Event::Hold { job })
+            }
+            Outside::Lose(node) => {
+                (self.nodes[node.index()].0 == Node::Up).then_some(())?;
+                self.nodes[node.index()].0 = Node::Lost;
+                self.tally.nodes_lost += 1;
+                self.crash_those_on(|c, g| c.node_of(g) == node.index(), &Reason::NodeLost);
+                Some(Event::NodeLost { node })
+            }
+            Outside::Return(node) => {
+                (self.nodes[node.index()].0 == Node::Lost).then_some(())?;
+                self.nodes[node.index()].0 = Node::Up;
+                Some(Event::NodeReturned { node })
+            }
+            Outside::Join(spec) => self.happen(What::Joins(spec), view),
+            Outside::Leave(node) => self.happen(What::Leaves(node), view),
+            Outside::GpuFails(gpu) => {
+                (!std::mem::replace(&mut self.broken[gpu.index()], true)).then_some(())?;
+                self.crash_those_on(|_, g| g == gpu, &Reason::Crashed);
+                Some(Event::GpuFailed { gpu })
+            }
+            Outside::GpuRepaired(gpu) => {
+                std::mem::take(&mut self.broken[gpu.index()]).then_some(())?;
+                Some(Event::GpuRepaired { gpu })
+            }
+        }
+    }
+
+    fn end(&mut self, job: JobId, outcome: Outcome) -> Option<Event> {
+        self.new_token(job);
+        // What it did after its checkpoint began, nobody was told of.
+        let j = &mut self.jobs[job.index()];
+        if outcome != Outcome::Completed {
+            self.tally.lost += j.work - j.told;
+            j.work = j.told;
+        }
+        self.leave(job, Truth::Ended(outcome));
+        Some(Event::Ended { job, outcome })
+    }
+
+    /// Fewer or more GPUs than asked for, a partner, and the type tell.
+    fn rate_of(&self, job: JobId, view: View<'_>) -> f64 {
+        let spec = &self.script.jobs[job.index()];
+        let gpus = &self.jobs[job.index()].gpus;
+        let share = gpus.len() as f64 / f64::from(spec.gpus.get());
+        let shared = gpus.iter().any(|g| view.cluster().held_by(*g).count() > 1);
+        let slowest = gpus
+            .iter()
+            .filter_map(|g| self.nodes.get(self.node_of(*g)))
+            .map(|(_, n)| match n.gpu_type.as_deref() {
+                Some("a100") => 1.5,
+                Some("t4") => 0.75,
+                _ => 1.0,
+            })
+            .fold(f64::INFINITY, f64::min);
+        spec.work.rate * share * slowest * if shared { 0.6 } else { 1.0 }
+    }
+
+    /// When a running job completes, or crashes before.
+    fn schedule_run(&mut self, job: JobId, first: bool) {
+        let token = self.new_token(job);
+        let all = self.script.jobs[job.index()].work.iterations;
+        let j = &self.jobs[job.index()];
+        let left = ((all - j.work) / j.rate).max(0.0);
+        let mut dice = self.script.dice(job, j.attempt, RUN);
+        let kept = dice.pick(&KEPT);
+        let (crash, part) = (dice.chance(0.3), dice.unit());
+        let (report, when) = (dice.chance(0.4), dice.unit());
+        let may_crash = self.script.troubles.has(Trouble::Crashes) && j.attempt <= 4;
+        let may_report = first && self.script.troubles.has(Trouble::Progress);
+        if may_crash && crash {
+            let what = What::Crashes(job, token, kept, Reason::Crashed);
+            self.after(left * part, what);
+        }
+        if may_report && report {
+            self.after(left * when, What::Progress(job, token));
+        }
+        self.after(left, What::Completes(job, token));
+    }
+
+    fn launch(&mut self, view: View<'_>, job: JobId, attempt: u32) -> Result<(), Problem> {
+        let held = view.job(job).and_then(|j| j.held());
+        let gpus = held.map(|a| a.gpus.clone()).unwrap_or_default();
+        let partner = held.and_then(|a| a.partner);
+        for (i, other) in self.jobs.iter().enumerate() {
+            let id = JobId(i as u32);
+            let theirs = view.job(id).and_then(|j| j.held()).and_then(|a| a.partner);
+            if id != job
+                && partner != Some(id)
+                && theirs != Some(job)
+                && let Some(gpu) = gpus.iter().find(|g| other.gpus.contains(g))
+            {
+                return Err(Problem::new(
+                    Property::Ledgers,
+                    format!("job {job} to be launched on GPUs that all others have left"),
+                    format!("GPU {gpu}, on which job {id} still is"),
+                ));
+            }
+        }
+        let j = &mut self.jobs[job.index()];
+        j.truth = Truth::Launching;
+        j.attempt = attempt;
+        j.gpus = gpus;
+        // A change passes through a checkpoint: nothing is lost by it.
+        j.launched_with = j.work;
+        j.told = j.work;
+        j.since = self.now;
+        let token = self.new_token(job);
+        let mut dice = self.script.dice(job, attempt, LAUNCH);
+        let (low, high) = self.script.delays.launch;
+        let wait = dice.between(low, high) * self.script.round;
+        let fails =
+            self.script.troubles.has(Trouble::FailedLaunches) && attempt <= 4 && dice.chance(0.25);
+        let dead = self.jobs[job.index()].gpus.iter().any(|g| !self.works(*g));
+        if fails || dead {
+            self.after(wait, What::LaunchFails(job, token));
+        } else {
+            self.after(wait, What::Started(job, token));
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, job: JobId, attempt: u32) -> Result<(), Problem> {
+        self.settle(job);
+        let j = &mut self.jobs[job.index()];
+        if !matches!(j.truth, Truth::Launching | Truth::Running) || j.attempt != attempt {
+            return Err(Problem::new(
+                Property::Commands,
+                format!("a stop of a launch that is under way ({})", j.attempt),
+                format!("a stop of launch {attempt} of job {job}"),
+            ));
+        }
+        let mut dice = self.script.dice(job, attempt, STOP);
+        j.diligent = j.truth == Truth::Running && dice.chance(0.5);
+        j.truth = Truth::Stopping;
+        let (low, high) = self.script.delays.stop;
+        let wait = dice.between(low, high) * self.script.round;
+        let (kept, part) = (dice.pick(&KEPT), dice.unit());
+        let crashes =
+            self.script.troubles.has(Trouble::Crashes) && attempt <= 4 && dice.chance(0.1);
+        let (diligent, work, rate) = (j.diligent, j.work, j.rate);
+        let token = self.new_token(job);
+        let left = (self.script.jobs[job.index()].work.iterations - work) / rate;
+        if crashes {
+            let what = What::Crashes(job, token, kept, Reason::Crashed);
+            self.after(wait * part, what);
+        } else if diligent && left <= wait {
+            self.after(left.max(0.0), What::Completes(job, token));
+        } else {
+            self.after(wait, What::Stopped(job, token));
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, view: View<'_>, command: &Command) -> Result<(), Problem> {
+        match command {
+            Command::Start { job, attempt } => {
+                if self.jobs[job.index()].truth != Truth::Idle {
+                    return Err(Problem::new(
+                        Property::Commands,
+                        "a start of a job that holds nothing".to_owned(),
+                        format!(
+                            "a start of job {job}, which is {:?}",
+                            self.jobs[job.index()].truth
+                        ),
+                    ));
+                }
+                self.launch(view, *job, *attempt)
+            }
+            Command::Change { job, attempt, .. } => {
+                self.settle(*job);
+                self.launch(view, *job, *attempt)
+            }
+            Command::Stop { job, attempt, .. } => self.stop(*job, *attempt),
+            Command::Finish { job } => {
+                self.after(0.0, What::Finishes(*job));
+                Ok(())
+            }
+            Command::Node(action) => {
+                self.node_action(action);
+                Ok(())
+            }
+        }
+    }
+
+    fn node_action(&mut self, action: &NodeAction) {
+        match action {
+            NodeAction::Power { node, on: true } => {
+                self.after(0.5 * self.script.round, What::PowersOn(*node));
+            }
+            NodeAction::Power { node, on: false } => {
+                if let Some(n) = self.nodes.get_mut(node.index()) {
+                    n.0 = Node::Off;
+                }
+            }
+            NodeAction::Grow { like, count } => {
+                let Some((_, spec)) = self.nodes.get(like.index()) else {
+                    return;
+                };
+                let (spec, room) = (spec.clone(), 32usize.saturating_sub(self.nodes.len()));
+                for _ in 0..(*count as usize).min(room) {
+                    self.after(0.5 * self.script.round, What::Joins(spec.clone()));
+                }
+            }
+            NodeAction::Shrink { node } => self.after(0.0, What::Leaves(*node)),
+            _ => {}
+        }
+    }
+
+    /// Compares the state with itself and with the truth.
+    fn compare(&mut self, view: View<'_>) -> Result<(), Problem> {
+        verify(view)?;
+        if view.now() < self.now {
+            return Err(Problem::new(
+                Property::Time,
+                format!("a moment that is not before {}", self.now),
+                view.now().to_string(),
+            ));
+        }
+        let now = view.now();
+        for (i, truth) in self.jobs.iter_mut().enumerate() {
+            let id = JobId(i as u32);
+            let Some(job) = view.job(id) else {
+                // Admission ends jobs too: see the books of what was observed.
+                if !matches!(truth.truth, Truth::Ended(_) | Truth::Absent) {
+                    truth.truth = Truth::Ended(Outcome::Rejected);
+                }
+                continue;
+            };
+            let phase = match truth.truth {
+                Truth::Launching => job.phase() == Phase::Starting,
+                Truth::Running => job.phase() == Phase::Running,
+                Truth::Stopping => job.phase() == Phase::Stopping,
+                _ => job.held().is_none(),
+            };
+            let holds = job.held().map_or(&[][..], |a| &a.gpus[..]);
+            if !phase || holds != &truth.gpus[..] {
+                return Err(Problem::new(
+                    Property::Commands,
+                    format!("job {id} {:?} on {:?}", truth.truth, truth.gpus),
+                    format!("{} on {holds:?}", job.phase()),
+                ));
+            }
+            let runs = truth.truth == Truth::Running;
+            let dt = if runs {
+                now.secs() - truth.since.secs()
+            } else {
+                0.0
+            };
+            let most = job.spec().work.iterations;
+            let work = (truth.told + truth.rate * dt).min(most.max(truth.told));
+            let attained = truth.attained + dt;
+            let gpu_time = truth.attained_gpu + dt * truth.gpus.len() as f64;
+            if !near(job.work_done(), work)
+                || !near(job.attained_time().secs(), attained)
+                || !near(job.attained_gpu_time().secs(), gpu_time)
+            {
+                return Err(Problem::new(
+                    Property::Work,
+                    format!(
+                        "job {id} with {work} iterations done in {attained} s and {gpu_time} GPU-s"
+                    ),
+                    format!(
+                        "{} iterations in {} s and {} GPU-s",
+                        job.work_done(),
+                        job.attained_time().secs(),
+                        job.attained_gpu_time().secs()
+                    ),
+                ));
+            }
+            let (last_work, last_attained, last_crashes) = truth.seen;
+            let fell = job.work_done() < last_work && !near(job.work_done(), last_work);
+            let younger = job.attained_time().secs() < last_attained - 1e-6;
+            if (fell && job.crashes() == last_crashes) || younger {
+                return Err(Problem::new(
+                    Property::Work,
+                    format!("job {id} to keep its {last_work} iterations and {last_attained} s"),
+                    format!(
+                        "{} iterations and {} s",
+                        job.work_done(),
+                        job.attained_time().secs()
+                    ),
+                ));
+            }
+            truth.seen = (job.work_done(), job.attained_time().secs(), job.crashes());
+        }
+        Ok(())
+    }
+}
+
+/// Parts of the work since the launch that a checkpoint may have kept.
+const KEPT: [f64; 3] = [0.0, 0.5, 1.0];
+
+/// Equal but for rounding.
+pub(crate) fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-6 * (1.0 + a.abs().max(b.abs()))
+}
+
+impl Backend for ScriptedCluster {
+    type Error = Problem;
+
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Problem> {
+        self.steps += 1;
+        if self.checks {
+            self.compare(view)?;
+        }
+        if self.steps > MOST_STEPS {
+            return Err(Problem::new(
+                Property::Liveness,
+                format!("an end within {MOST_STEPS} steps"),
+                "none".to_owned(),
+            ));
+        }
+        loop {
+            let head = self.queue.first_key_value().map(|((at, _), _)| *at);
+            match (head, due) {
+                (Some(at), _) if due.is_none_or(|d| at <= d) => {
+                    let Some((_, what)) = self.queue.pop_first() else {
+                        return Ok(Input::End);
+                    };
+                    self.now = at;
+                    if let Some(event) = self.happen(what, view) {
+                        return Ok(Input::Event(at, event));
+                    }
+                }
+                (head, Some(at)) => {
+                    let live = view.state().next_job_id().index() > 0
+                        && (0..self.jobs.len()).any(|i| view.job(JobId(i as u32)).is_some());
+                    if (head.is_none() && !live) || at > self.script.horizon {
+                        return Ok(Input::End);
+                    }
+                    if at < self.now {
+                        return Err(Problem::new(
+                            Property::Time,
+                            format!("a decision that is not due before {}", self.now),
+                            at.to_string(),
+                        ));
+                    }
+                    self.now = at;
+                    return Ok(Input::Due(at));
+                }
+                _ => return Ok(Input::End),
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Problem> {
+        for command in commands {
+            self.command(view, command)?;
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self, _: Time, event: &Event, error: EventError) -> Result<(), Problem> {
+        Err(Problem::new(
+            Property::Commands,
+            format!("{event:?} to fit the state"),
+            error.to_string(),
+        ))
+    }
+
+    fn lost_turn(&mut self, _: Time, error: DecideError) -> Result<(), Problem> {
+        let (property, expected) = match &error {
+            DecideError::Panicked { .. } => (Property::Panic, "an answer"),
+            _ => (Property::Plan, "a plan that fits the state"),
+        };
+        Err(Problem::new(
+            property,
+            expected.to_owned(),
+            error.to_string(),
+        ))
+    }
+}

@@ -1,0 +1,895 @@
+//! Whether a scheduler keeps the rules that every backend relies on.
+
+use super::cluster::{ScriptedCluster, near};
+use super::script::{Script, Trouble, Troubles};
+use crate::cadence::{Cadence, Rounds};
+use crate::core::Core;
+use crate::decision::{NodeActions, Outlook, Plan, Verdicts};
+use crate::drive::{drive, run_ready};
+use crate::event::{Event, Outcome};
+use crate::ids::{JobId, Name};
+use crate::job::Phase;
+use crate::journal::{Entry, Journal, replay};
+use crate::pipeline::{Decide, DecideError, Pipeline};
+use crate::policy::{Part, RestoreError};
+use crate::state::State;
+use crate::testing::random::SplitMix;
+use crate::units::{Seconds, Time};
+use crate::view::View;
+use serde_json::Value;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+/// A rule that a scheduler, or the core beneath it, broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Property {
+    /// The same inputs give the same decisions, byte for byte in the journal.
+    Determinism,
+    /// Plans fit the state that they were made from: no GPU is given twice, no
+    /// unknown job is named.
+    Plan,
+    /// Verdicts and node actions name jobs and nodes that can take them.
+    Answers,
+    /// A policy does not panic.
+    Panic,
+    /// Promised and held GPUs, counts and lists agree with the jobs, and no GPU
+    /// has more jobs than agreed to share it.
+    Ledgers,
+    /// Events and commands follow from each other.
+    Commands,
+    /// Progress and attained service only grow, except by what a crash is
+    /// reported to lose; what was executed is what is accounted for.
+    Work,
+    /// Time does not run backwards.
+    Time,
+    /// Every job that fits ends.
+    Liveness,
+    /// How jobs end is accounted for.
+    Accounting,
+    /// An [`Outlook`] is true: visiting every decision moment changes nothing.
+    Outlook,
+    /// A clone decides as its original, and leaves the original alone.
+    Clone,
+    /// A fresh instance that takes the saved memory back decides as the one that saved it.
+    Restore,
+    /// A journal replays with the same decisions.
+    Replay,
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Property::Determinism => "is not deterministic",
+            Property::Plan => "made a plan that contradicts the state",
+            Property::Answers => "answered about jobs or nodes that cannot take it",
+            Property::Panic => "panicked",
+            Property::Ledgers => "led to ledgers that disagree",
+            Property::Commands => "led to commands and events that disagree",
+            Property::Work => "led to work lost or made from nothing",
+            Property::Time => "led to time running backwards",
+            Property::Liveness => "starves a job that fits",
+            Property::Accounting => "led to a job that is not accounted for",
+            Property::Outlook => "gave an untrue outlook",
+            Property::Clone => "does not survive cloning",
+            Property::Restore => "does not survive saving and restoring",
+            Property::Replay => "does not replay from its journal",
+        })
+    }
+}
+
+/// A broken rule, before it is known where.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    property: Property,
+    expected: String,
+    found: String,
+}
+
+impl Problem {
+    pub fn new(property: Property, expected: String, found: String) -> Self {
+        Problem {
+            property,
+            expected,
+            found,
+        }
+    }
+}
+
+/// A scheduler that breaks a rule, and the smallest case found in which it does.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+#[error(
+    "policy `{policy}` {property}: case {case}, step {step}, at {at} s: expected {expected}, found {found}; rerun with `.only({case}).jobs({jobs})`"
+)]
+pub struct Failure {
+    /// The rule.
+    pub property: Property,
+    /// The scheduler's name.
+    pub policy: Name,
+    /// The seed of the case.
+    pub case: u64,
+    /// With how many of the case's jobs.
+    pub jobs: usize,
+    /// Inputs before the rule was seen broken.
+    pub step: u64,
+    /// When, in virtual time.
+    pub at: Time,
+    /// What the rule expects.
+    pub expected: String,
+    /// What was found.
+    pub found: String,
+}
+
+/// What a suite that found nothing did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Cases.
+    pub cases: u64,
+    /// Runs: each case is run in several ways.
+    pub runs: u64,
+    /// Jobs submitted, in the first run of each case, as all that follows.
+    pub jobs: u64,
+    /// Jobs that did all their work.
+    pub completed: u64,
+    /// Events that the core took.
+    pub events: u64,
+    /// Decisions.
+    pub decisions: u64,
+    /// Placements that plans ordered.
+    pub placements: u64,
+    /// Stops that plans ordered.
+    pub preemptions: u64,
+    /// Launches that failed.
+    pub failed_launches: u64,
+    /// Launches lost to crashes, lost nodes and broken GPUs.
+    pub crashes: u64,
+    /// Nodes lost.
+    pub nodes_lost: u64,
+    /// Clones and restored instances that were compared with their originals.
+    pub shadows: u64,
+}
+
+/// A scheduler with its decision moments, as a suite tests it. Made from a
+/// [`Pipeline`], or from anything that decides together with a cadence.
+pub struct Subject {
+    policy: Box<dyn Decide>,
+    cadence: Box<dyn Cadence>,
+    /// Knows which jobs its placement could never place.
+    pipeline: Option<Pipeline>,
+}
+
+impl From<Pipeline> for Subject {
+    fn from(pipeline: Pipeline) -> Self {
+        Subject {
+            cadence: pipeline.cadence(),
+            pipeline: Some(pipeline.clone()),
+            policy: Box::new(pipeline),
+        }
+    }
+}
+
+impl<D: Decide + 'static, C: Cadence + 'static> From<(D, C)> for Subject {
+    fn from((policy, cadence): (D, C)) -> Self {
+        Subject {
+            policy: Box::new(policy),
+            cadence: Box::new(cadence),
+            pipeline: None,
+        }
+    }
+}
+
+impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
+    fn from((policy, cadence): (Box<dyn Decide>, Box<dyn Cadence>)) -> Self {
+        Subject {
+            policy,
+            cadence,
+            pipeline: None,
+        }
+    }
+}
+
+/// A conformance suite for the scheduler that `builder` makes from a seed; see [`Suite`].
+///
+/// ```
+/// use blox_core::{Composition, order::SortKey, policy::by_key, testing};
+///
+/// let report = testing::conformance(|_seed| {
+///     Composition::new("fifo")
+///         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///         .placement(testing::FirstFit)
+///         .build()
+/// })
+/// .cases(8)
+/// .check()?;
+/// assert_eq!(report.cases, 8);
+/// # Ok::<(), testing::Failure>(())
+/// ```
+pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a) -> Suite<'a> {
+    Suite {
+        build: Box::new(move |seed| builder(seed).into()),
+        cases: 128,
+        first: 0,
+        most_jobs: usize::MAX,
+        troubles: Troubles::ALL,
+        starves: false,
+    }
+}
+
+/// Runs a scheduler through random small workloads on random small clusters
+/// with every kind of [`Trouble`], and checks every [`Property`] after every
+/// step. Virtual time, no clock: a case follows from its seed.
+///
+/// Each case is run as it is, again (the journals must be equal), again with
+/// clones and restored instances beside the scheduler (they must decide the
+/// same, and change nothing), with skipped decision moments and with all of
+/// them visited (every job must fare the same), and replayed from its journal.
+///
+/// *Liveness.* All faults heal, users release what they held, launches and jobs
+/// fail at most four times in a row; a round is never longer than the
+/// scheduler's own (or 60 s). Every job that fits must then end, at the latest
+/// after 30 times the length of all jobs one after the other, and 60 rounds a
+/// job, from the last moment at which anything comes from outside. A job fits
+/// unless it asks for more GPUs than there are, or the pipeline's placement says
+/// that it [could never place](crate::PlacementPolicy::can_ever_place) it.
+pub struct Suite<'a> {
+    build: Box<dyn Fn(u64) -> Subject + Sync + 'a>,
+    cases: u64,
+    first: u64,
+    most_jobs: usize,
+    troubles: Troubles,
+    starves: bool,
+}
+
+impl Suite<'_> {
+    /// How many cases; 128 unless said otherwise.
+    #[must_use]
+    pub fn cases(mut self, cases: u64) -> Self {
+        self.cases = cases;
+        self
+    }
+
+    /// Only the case of this seed, as a [`Failure`] names it.
+    #[must_use]
+    pub fn only(mut self, seed: u64) -> Self {
+        (self.first, self.cases) = (seed, 1);
+        self
+    }
+
+    /// Only the first jobs of each case, at least one.
+    #[must_use]
+    pub fn jobs(mut self, most: usize) -> Self {
+        self.most_jobs = most.max(1);
+        self
+    }
+
+    /// Without one kind of trouble.
+    #[must_use]
+    pub fn without(mut self, trouble: Trouble) -> Self {
+        self.troubles = self.troubles.without(trouble);
+        self
+    }
+
+    /// The scheduler starves jobs on purpose: that a job never ends is no failure.
+    #[must_use]
+    pub fn may_starve(mut self) -> Self {
+        self.starves = true;
+        self
+    }
+
+    /// Runs all cases.
+    ///
+    /// # Errors
+    /// The first rule that the scheduler broke, in the smallest number of jobs
+    /// with which it still does.
+    pub fn check(&self) -> Result<Report, Failure> {
+        let mut report = Report::default();
+        for case in self.first..self.first.saturating_add(self.cases) {
+            if let Err(failure) = self.case(case, self.most_jobs, &mut report) {
+                return Err(self.shrink(failure));
+            }
+            report.cases += 1;
+        }
+        Ok(report)
+    }
+
+    /// The same failure with fewer jobs, if there is one.
+    fn shrink(&self, failure: Failure) -> Failure {
+        for jobs in 1..failure.jobs {
+            let smaller = self.case(failure.case, jobs, &mut Report::default());
+            if let Err(smaller) = smaller
+                && smaller.property == failure.property
+            {
+                return smaller;
+            }
+        }
+        failure
+    }
+
+    fn case(&self, seed: u64, jobs: usize, report: &mut Report) -> Result<(), Failure> {
+        let place = Place::default();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            self.case_unguarded(seed, jobs, report, &place)
+        }));
+        let problem = match result {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(problem)) => problem,
+            Err(panic) => Problem::new(
+                Property::Panic,
+                "no panic".to_owned(),
+                crate::core::panic_message(&*panic),
+            ),
+        };
+        let at = place.lock();
+        Err(Failure {
+            property: problem.property,
+            policy: at.policy.clone().unwrap_or_else(|| Name::from("?")),
+            case: seed,
+            jobs: at.jobs,
+            step: at.step,
+            at: at.at,
+            expected: problem.expected,
+            found: problem.found,
+        })
+    }
+
+    fn case_unguarded(
+        &self,
+        seed: u64,
+        jobs: usize,
+        report: &mut Report,
+        place: &Place,
+    ) -> Result<(), Problem> {
+        let subject = (self.build)(seed);
+        place.lock().policy = Some(Name::from(subject.policy.name()));
+        let own = subject.cadence.period();
+        let round = own.unwrap_or(Seconds::new(60.0));
+        let script = Arc::new(Script::of(seed, round, self.troubles, jobs));
+        place.lock().jobs = script.jobs.len();
+
+        let plain = self.run(&script, subject, Mode::Plain, place)?;
+        plain.count(report);
+
+        let again = self.run(&script, (self.build)(seed), Mode::Again, place)?;
+        same_journal(Property::Determinism, &plain.journal, &again.journal)?;
+
+        // Clones first: one that shares disturbs whatever else is compared.
+        for property in [Property::Clone, Property::Restore] {
+            let mode = Mode::Shadows(property);
+            let beside = self.run(&script, (self.build)(seed), mode, place)?;
+            report.shadows += beside.shadows;
+            same_journal(property, &plain.journal, &beside.journal)?;
+        }
+
+        let rounds = |subject: Subject| match own {
+            Some(_) => subject,
+            // The outlook must be true whatever the decision moments are.
+            None => Subject {
+                cadence: Rounds::every(round).map_or(subject.cadence, |r| Box::new(r)),
+                ..subject
+            },
+        };
+        let visited = self.run(&script, rounds((self.build)(seed)), Mode::Visit, place)?;
+        let skipped = match own {
+            Some(_) => plain.books,
+            None => {
+                self.run(&script, rounds((self.build)(seed)), Mode::Again, place)?
+                    .books
+            }
+        };
+        same_books(&skipped, &visited.books)?;
+        report.runs += if own.is_some() { 5 } else { 6 };
+
+        let subject = (self.build)(seed);
+        let mut policy = subject.policy;
+        let state = state_of(&script)?;
+        replay(&plain.journal[..], state, subject.cadence, &mut *policy)
+            .map(|_| ())
+            .map_err(|e| {
+                let expected = "the decisions of the journal".to_owned();
+                Problem::new(Property::Replay, expected, e.to_string())
+            })
+    }
+
+    fn run(
+        &self,
+        script: &Arc<Script>,
+        subject: Subject,
+        mode: Mode,
+        place: &Place,
+    ) -> Result<Run, Problem> {
+        let bytes = Bytes::default();
+        let mut core = Core::new(state_of(script)?, subject.cadence)
+            .with_journal(Box::new(bytes.clone()))
+            .visiting_every_round(mode == Mode::Visit);
+        let impossible: Vec<bool> = match &subject.pipeline {
+            Some(p) => impossible(script, p)?,
+            None => vec![false; script.jobs.len()],
+        };
+        let mut watched = Watched {
+            inner: subject.policy,
+            fresh: &*self.build,
+            seed: script.seed,
+            dice: SplitMix::keyed(&[script.seed, 2]),
+            shadows: Vec::new(),
+            made: 0,
+            beside: match mode {
+                Mode::Shadows(property) => Some(property),
+                _ => None,
+            },
+            problem: None,
+            books: vec![None; script.jobs.len()],
+            place: place.clone(),
+        };
+        let mut cluster = ScriptedCluster::new(script, matches!(mode, Mode::Plain | Mode::Visit));
+        let driven = run_ready(drive(&mut core, &mut watched, &mut cluster));
+        {
+            let mut at = place.lock();
+            at.step = cluster.steps;
+            at.at = cluster.now();
+        }
+        // What a shadow says explains what came of it.
+        if let Some((at, problem)) = watched.problem.take() {
+            place.lock().at = at;
+            return Err(problem);
+        }
+        driven?;
+        let counters = core.counters();
+        if counters.stale_steps > 0 {
+            return Err(Problem::new(
+                Property::Answers,
+                "answers about jobs and nodes that can take them".to_owned(),
+                format!("{} that nothing could be done about", counters.stale_steps),
+            ));
+        }
+        self.account(script, &cluster, &watched.books, &impossible, core.view())?;
+        let journal = std::mem::take(&mut *lock(&bytes.0));
+        Ok(Run {
+            journal,
+            books: std::mem::take(&mut watched.books),
+            shadows: watched.made,
+            cluster,
+            counters,
+        })
+    }
+
+    /// What became of every job, at the end.
+    fn account(
+        &self,
+        script: &Script,
+        cluster: &ScriptedCluster,
+        books: &[Option<Ending>],
+        impossible: &[bool],
+        view: View<'_>,
+    ) -> Result<(), Problem> {
+        let wrong = |property, expected, found| Err(Problem::new(property, expected, found));
+        let (mut accounted, installed) = (0.0, script.cluster.total_gpus());
+        for (i, (spec, ending)) in script.jobs.iter().zip(books).enumerate() {
+            let id = JobId(i as u32);
+            let fits = u64::from(spec.gpus.get()) <= installed && !impossible[i];
+            let Some(ending) = ending else {
+                let Some(job) = view.job(id) else {
+                    return wrong(
+                        Property::Accounting,
+                        format!("job {i} to be there, or to have ended"),
+                        "neither".to_owned(),
+                    );
+                };
+                if fits && !self.starves {
+                    return wrong(
+                        Property::Liveness,
+                        format!(
+                            "job {i} ({} GPUs) to end by {} s",
+                            spec.gpus, script.horizon
+                        ),
+                        format!(
+                            "it is {} after {} launches and {} preemptions: {}",
+                            job.phase(),
+                            job.attempt(),
+                            job.preemptions(),
+                            job.reason()
+                        ),
+                    );
+                }
+                accounted += job.work_done();
+                continue;
+            };
+            accounted += ending.work;
+            if Some(ending.outcome) != cluster.outcome(i) && ending.outcome != Outcome::Rejected {
+                return wrong(
+                    Property::Accounting,
+                    format!(
+                        "job {i} as the cluster saw it end: {:?}",
+                        cluster.outcome(i)
+                    ),
+                    ending.outcome.as_str().to_owned(),
+                );
+            }
+            let all = spec.work.iterations;
+            if ending.outcome == Outcome::Completed && !near(ending.work, all) {
+                return wrong(
+                    Property::Work,
+                    format!("job {i} to have completed with {all} iterations"),
+                    ending.work.to_string(),
+                );
+            }
+            if !near(ending.attained, cluster.jobs[i].attained) {
+                return wrong(
+                    Property::Work,
+                    format!("job {i} to have run for {} s", cluster.jobs[i].attained),
+                    ending.attained.to_string(),
+                );
+            }
+        }
+        let kept = cluster.tally.executed - cluster.tally.lost;
+        // Jobs that still run have done more than the cluster has settled.
+        if !near(accounted, kept) && !self.starves {
+            return wrong(
+                Property::Work,
+                format!("{kept} iterations, as executed and not lost"),
+                format!("{accounted} accounted for"),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn state_of(script: &Script) -> Result<State, Problem> {
+    State::new(&script.cluster).map_err(|e| {
+        let expected = "a cluster that makes sense".to_owned();
+        Problem::new(Property::Accounting, expected, e.to_string())
+    })
+}
+
+/// The jobs that the placement says it could never place.
+fn impossible(script: &Script, pipeline: &Pipeline) -> Result<Vec<bool>, Problem> {
+    let mut state = state_of(script)?;
+    let mut list = Vec::new();
+    for (i, spec) in script.jobs.iter().enumerate() {
+        let job = JobId(i as u32);
+        let event = Event::Submitted {
+            job,
+            spec: Arc::clone(spec),
+        };
+        state.apply(spec.submit, &event).map_err(|e| {
+            let expected = "a job that makes sense".to_owned();
+            Problem::new(Property::Accounting, expected, e.to_string())
+        })?;
+        let view = View::of(&state);
+        list.push(
+            view.job(job)
+                .is_some_and(|j| pipeline.can_ever_place(view, &j).is_err()),
+        );
+    }
+    Ok(list)
+}
+
+/// How a case is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Plain,
+    Again,
+    Shadows(Property),
+    Visit,
+}
+
+struct Run {
+    journal: Vec<u8>,
+    books: Vec<Option<Ending>>,
+    shadows: u64,
+    cluster: ScriptedCluster,
+    counters: crate::core::Counters,
+}
+
+impl Run {
+    fn count(&self, report: &mut Report) {
+        let tally = &self.cluster.tally;
+        report.jobs += self.books.len() as u64;
+        report.completed += tally.completed;
+        report.events += self.counters.events;
+        report.decisions += self.counters.decisions;
+        report.placements += self.counters.placements;
+        report.preemptions += self.counters.preemptions;
+        report.failed_launches += tally.failed_launches;
+        report.crashes += tally.crashes;
+        report.nodes_lost += tally.nodes_lost;
+    }
+}
+
+/// How a job ended, as the state says.
+#[derive(Clone, Debug, PartialEq)]
+struct Ending {
+    at: Time,
+    outcome: Outcome,
+    work: f64,
+    attained: f64,
+    first_start: Option<Time>,
+    preemptions: u32,
+    launches: u32,
+}
+
+/// Where a case is, kept apart so that a panic leaves it readable.
+#[derive(Clone, Default)]
+struct Place(Arc<Mutex<At>>);
+
+#[derive(Default)]
+struct At {
+    policy: Option<Name>,
+    jobs: usize,
+    step: u64,
+    at: Time,
+}
+
+impl Place {
+    fn lock(&self) -> std::sync::MutexGuard<'_, At> {
+        lock(&self.0)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// A journal in memory.
+#[derive(Clone, Default)]
+struct Bytes(Arc<Mutex<Vec<u8>>>);
+
+impl Journal for Bytes {
+    fn record(&mut self, entry: &Entry) {
+        let mut bytes = lock(&self.0);
+        if serde_json::to_writer(&mut *bytes, entry).is_ok() {
+            bytes.push(b'\n');
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn same_journal(property: Property, expected: &[u8], found: &[u8]) -> Result<(), Problem> {
+    if expected == found {
+        return Ok(());
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (expected, found) = (text(expected), text(found));
+    let (mut a, mut b) = (expected.lines(), found.lines());
+    let (mut line, mut pair) = (1, (a.next(), b.next()));
+    while pair.0 == pair.1 && pair.0.is_some() {
+        line += 1;
+        pair = (a.next(), b.next());
+    }
+    let show = |l: Option<&str>| short(l.unwrap_or("nothing"));
+    Err(Problem::new(
+        property,
+        format!("line {line} of the journal to be `{}`", show(pair.0)),
+        format!("`{}`", show(pair.1)),
+    ))
+}
+
+/// The first part of a long text.
+fn short(text: &str) -> String {
+    const MOST: usize = 240;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn same_books(skipped: &[Option<Ending>], visited: &[Option<Ending>]) -> Result<(), Problem> {
+    for (i, (a, b)) in skipped.iter().zip(visited).enumerate() {
+        if a != b {
+            let show = |e: &Option<Ending>| match e {
+                Some(e) => format!(
+                    "{} at {} s after {} launches and {} preemptions, first at {:?}",
+                    e.outcome.as_str(),
+                    e.at,
+                    e.launches,
+                    e.preemptions,
+                    e.first_start
+                ),
+                None => "no end".to_owned(),
+            };
+            return Err(Problem::new(
+                Property::Outlook,
+                format!(
+                    "job {i} to fare the same when no decision moment is skipped: {}",
+                    show(b)
+                ),
+                format!("{} when they are", show(a)),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// An instance that decides beside the scheduler, with its property.
+#[derive(Clone)]
+struct Shadow {
+    property: Property,
+    policy: Box<dyn Decide>,
+}
+
+/// The scheduler under test. What it is told and asked, its shadows are told
+/// and asked too.
+struct Watched<'a> {
+    inner: Box<dyn Decide>,
+    fresh: &'a (dyn Fn(u64) -> Subject + Sync),
+    seed: u64,
+    dice: SplitMix,
+    shadows: Vec<Shadow>,
+    made: u64,
+    /// The property that shadows are made for, if they are.
+    beside: Option<Property>,
+    problem: Option<(Time, Problem)>,
+    books: Vec<Option<Ending>>,
+    place: Place,
+}
+
+impl Clone for Watched<'_> {
+    fn clone(&self) -> Self {
+        Watched {
+            inner: self.inner.clone(),
+            fresh: self.fresh,
+            seed: self.seed,
+            dice: self.dice.clone(),
+            shadows: self.shadows.clone(),
+            made: self.made,
+            beside: self.beside,
+            problem: self.problem.clone(),
+            books: self.books.clone(),
+            place: self.place.clone(),
+        }
+    }
+}
+
+impl Watched<'_> {
+    fn fail(&mut self, view: View<'_>, problem: Problem) {
+        if self.problem.is_none() {
+            self.problem = Some((view.now(), problem));
+        }
+    }
+
+    /// Now and then, a new clone or a restored instance takes the place of an old one.
+    fn maybe_shadow(&mut self, view: View<'_>) {
+        let Some(property) = self.beside else {
+            return;
+        };
+        if !self.dice.chance(0.15) {
+            return;
+        }
+        let policy = if property == Property::Restore {
+            match self.restored() {
+                Ok(policy) => policy,
+                Err(e) => {
+                    let expected = "a fresh instance to take the saved memory".to_owned();
+                    return self.fail(view, Problem::new(property, expected, e.to_string()));
+                }
+            }
+        } else {
+            self.inner.clone()
+        };
+        self.made += 1;
+        // Young and old ones: some mistakes need time to show.
+        if self.shadows.len() == 2 {
+            let i = self.dice.below(2);
+            self.shadows.remove(i);
+        }
+        self.shadows.push(Shadow { property, policy });
+    }
+
+    fn restored(&self) -> Result<Box<dyn Decide>, RestoreError> {
+        let mut policy = (self.fresh)(self.seed).policy;
+        if let Some(memory) = self.inner.save() {
+            // As a daemon does it: through text.
+            let text = serde_json::to_string(&memory)?;
+            policy.restore(serde_json::from_str(&text)?)?;
+        }
+        Ok(policy)
+    }
+
+    fn compare<T: PartialEq + fmt::Debug>(
+        &mut self,
+        view: View<'_>,
+        what: &str,
+        expected: &T,
+        ask: impl Fn(&mut dyn Decide) -> T,
+    ) {
+        let mut shadows = std::mem::take(&mut self.shadows);
+        for shadow in &mut shadows {
+            let found = ask(&mut *shadow.policy);
+            if found != *expected {
+                let problem = Problem::new(
+                    shadow.property,
+                    format!("{what} {}", short(&format!("{expected:?}"))),
+                    short(&format!("{found:?}")),
+                );
+                self.fail(view, problem);
+            }
+        }
+        self.shadows = shadows;
+    }
+}
+
+impl Part for Watched<'_> {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.place.lock().at = view.now();
+        self.maybe_shadow(view);
+        for shadow in &mut self.shadows {
+            shadow.policy.observe(view, event);
+        }
+        if let Some(job) = event.job().and_then(|j| view.job(j))
+            && job.phase() == Phase::Ended
+        {
+            let outcome = match event {
+                Event::Ended { outcome, .. } => *outcome,
+                _ => Outcome::Rejected,
+            };
+            self.books[job.id().index()] = Some(Ending {
+                at: view.now(),
+                outcome,
+                work: job.work_done(),
+                attained: job.attained_time().secs(),
+                first_start: job.first_start(),
+                preemptions: job.preemptions(),
+                launches: job.attempt(),
+            });
+        }
+        self.inner.observe(view, event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        self.inner.save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.inner.restore(memory)
+    }
+}
+
+impl Decide for Watched<'_> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        self.maybe_shadow(view);
+        let outlook = self.inner.manage(view, out);
+        let expected = (outlook, out.clone());
+        self.compare(view, "node actions", &expected, |p| {
+            let mut out = NodeActions::default();
+            (p.manage(view, &mut out), out)
+        });
+        outlook
+    }
+
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        // The core's own verdicts may be in it already.
+        let before = out.clone();
+        let outlook = self.inner.admit(view, asking, out);
+        let expected = (outlook, out.clone());
+        self.compare(view, "verdicts", &expected, |p| {
+            let mut out = before.clone();
+            (p.admit(view, asking, &mut out), out)
+        });
+        outlook
+    }
+
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+        let before = out.clone();
+        if self.beside == Some(Property::Clone) && self.dice.chance(0.1) {
+            // A look ahead that is thrown away must leave nothing behind.
+            let mut ahead = self.inner.clone();
+            let _ = ahead.plan(view, &mut before.clone());
+        }
+        let outlook = self.inner.plan(view, out);
+        let expected = (outlook.clone(), out.clone());
+        self.compare(view, "the plan", &expected, |p| {
+            let mut out = before.clone();
+            (p.plan(view, &mut out), out)
+        });
+        outlook
+    }
+}

@@ -1,0 +1,347 @@
+//! What happens in a case, as far as it does not depend on the scheduler.
+
+use super::random::SplitMix;
+use crate::cluster::spec::{ClusterSpec, NodeSpec};
+use crate::ids::{GpuId, JobId, NodeId};
+use crate::job::spec::{Extras, JobSpec, Work};
+use crate::units::{GpuCount, Seconds, Time};
+use std::fmt;
+use std::sync::Arc;
+
+/// A kind of trouble that the cases of a conformance suite hold; each can be
+/// left out with [`Suite::without`](super::Suite::without).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// Launches and checkpoints take time.
+    Delays,
+    /// Launches take longer than a round.
+    SlowLaunches,
+    /// Some launches fail.
+    FailedLaunches,
+    /// Jobs crash and lose work.
+    Crashes,
+    /// Nodes are lost and come back, others join late.
+    NodeLosses,
+    /// GPUs break and are repaired.
+    GpuFailures,
+    /// Users cancel jobs.
+    Cancels,
+    /// Users hold jobs back and release them.
+    Holds,
+    /// Jobs report progress, and that they became faster or slower.
+    Progress,
+    /// Jobs that ask for more GPUs than the cluster has.
+    Oversized,
+    /// Jobs that ask for more GPUs than any node has.
+    MultiNode,
+    /// Partitions of the cluster, and jobs that belong to them.
+    Partitions,
+}
+
+impl Trouble {
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A set of troubles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Troubles(u32);
+
+impl Troubles {
+    pub const ALL: Troubles = Troubles(u32::MAX);
+
+    pub fn without(self, trouble: Trouble) -> Self {
+        Troubles(self.0 & !trouble.bit())
+    }
+
+    pub fn has(self, trouble: Trouble) -> bool {
+        self.0 & trouble.bit() != 0
+    }
+}
+
+/// Something that comes from outside the scheduler.
+#[derive(Clone, Debug)]
+pub(crate) enum Outside {
+    Submit(JobId),
+    Cancel(JobId),
+    /// With how long.
+    Hold(JobId, Seconds),
+    Lose(NodeId),
+    Return(NodeId),
+    Join(NodeSpec),
+    Leave(NodeId),
+    GpuFails(GpuId),
+    GpuRepaired(GpuId),
+}
+
+/// The longest that launches and checkpoints take, as parts of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delays {
+    pub launch: (f64, f64),
+    pub stop: (f64, f64),
+}
+
+/// A case.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub seed: u64,
+    pub cluster: ClusterSpec,
+    pub jobs: Vec<Arc<JobSpec>>,
+    pub outside: Vec<(Time, Outside)>,
+    pub delays: Delays,
+    pub troubles: Troubles,
+    /// The length of a round.
+    pub round: f64,
+    /// By when every job that fits must have ended.
+    pub horizon: Time,
+}
+
+const TYPES: [&str; 3] = ["v100", "a100", "t4"];
+
+impl Script {
+    /// The case of a seed. Of four seeds in a row, the first is free of faults
+    /// and delays, the second has delays, the third faults, the fourth both.
+    pub fn of(seed: u64, round: Seconds, allowed: Troubles, most_jobs: usize) -> Script {
+        let mut r = SplitMix::keyed(&[seed, 1]);
+        let round = round.secs();
+        let mut troubles = allowed;
+        if seed & 1 == 0 {
+            troubles = troubles
+                .without(Trouble::Delays)
+                .without(Trouble::SlowLaunches);
+        }
+        if seed & 2 == 0 {
+            for fault in [
+                Trouble::FailedLaunches,
+                Trouble::Crashes,
+                Trouble::NodeLosses,
+                Trouble::GpuFailures,
+                Trouble::Cancels,
+                Trouble::Holds,
+            ] {
+                troubles = troubles.without(fault);
+            }
+        }
+        let partitions = troubles.has(Trouble::Partitions) && r.chance(0.3);
+        let cluster = cluster(&mut r, partitions);
+        let jobs = jobs(&mut r, &cluster, round, troubles, partitions, most_jobs);
+        let delays = if !troubles.has(Trouble::Delays) {
+            Delays {
+                launch: (0.0, 0.0),
+                stop: (0.0, 0.0),
+            }
+        } else if troubles.has(Trouble::SlowLaunches) && r.chance(0.3) {
+            Delays {
+                launch: (1.25, 1.5),
+                stop: (0.0, 0.25),
+            }
+        } else {
+            Delays {
+                launch: (0.0, 0.25),
+                stop: (0.0, 0.25),
+            }
+        };
+        let mut script = Script {
+            seed,
+            outside: Vec::new(),
+            horizon: Time::ZERO,
+            cluster,
+            jobs,
+            delays,
+            troubles,
+            round,
+        };
+        // First, so that at equal moments a job comes in before anything befalls it.
+        for (i, spec) in script.jobs.iter().enumerate() {
+            let what = Outside::Submit(JobId(i as u32));
+            script.outside.push((spec.submit, what));
+        }
+        script.faults(&mut r);
+        script.finish();
+        script
+    }
+
+    /// Sets the horizon once everything that comes from outside is known.
+    fn finish(&mut self) {
+        let mut last = Time::ZERO;
+        for (at, what) in &self.outside {
+            let until = match what {
+                Outside::Hold(_, length) => *at + *length,
+                _ => *at,
+            };
+            last = last.max(until);
+        }
+        let work: f64 = self.jobs.iter().map(|j| j.duration().secs()).sum();
+        let rounds = 60.0 * self.round * self.jobs.len() as f64;
+        self.horizon = last + Seconds::new(30.0 * work + rounds);
+    }
+
+    fn faults(&mut self, r: &mut SplitMix) {
+        let span = 20.0 * self.round;
+        let at = |r: &mut SplitMix| Time::new(on_grid(r, span, self.round));
+        let nodes = self.cluster.nodes.len();
+        if self.troubles.has(Trouble::NodeLosses) {
+            for node in 0..nodes {
+                if r.chance(0.4) {
+                    let (node, lost) = (NodeId(node as u32), at(r));
+                    let back = lost + Seconds::new(r.between(0.1, 4.0) * self.round);
+                    self.outside.push((lost, Outside::Lose(node)));
+                    self.outside.push((back, Outside::Return(node)));
+                }
+            }
+            if r.chance(0.3) {
+                // A late one, which may leave again: jobs never need it.
+                let (node, joins) = (NodeId(nodes as u32), at(r));
+                let like = r.pick(&self.cluster.nodes);
+                self.outside.push((joins, Outside::Join(like)));
+                if r.chance(0.5) {
+                    let leaves = joins + Seconds::new(r.between(1.0, 5.0) * self.round);
+                    self.outside.push((leaves, Outside::Leave(node)));
+                }
+            }
+        }
+        if self.troubles.has(Trouble::GpuFailures) {
+            for _ in 0..r.below(3) {
+                let gpu = GpuId(r.below(self.cluster.total_gpus() as usize) as u32);
+                let fails = at(r);
+                let repaired = fails + Seconds::new(r.between(0.1, 4.0) * self.round);
+                self.outside.push((fails, Outside::GpuFails(gpu)));
+                self.outside.push((repaired, Outside::GpuRepaired(gpu)));
+            }
+        }
+        for (i, spec) in self.jobs.iter().enumerate() {
+            let job = JobId(i as u32);
+            let later = |r: &mut SplitMix| {
+                spec.submit + Seconds::new(on_grid(r, 6.0 * self.round, self.round))
+            };
+            if self.troubles.has(Trouble::Cancels) && r.chance(0.12) {
+                self.outside.push((later(r), Outside::Cancel(job)));
+            }
+            if self.troubles.has(Trouble::Holds) && r.chance(0.25) {
+                let length = Seconds::new(r.between(0.0, 3.0) * self.round);
+                self.outside.push((later(r), Outside::Hold(job, length)));
+            }
+        }
+    }
+
+    /// Numbers for one purpose of one launch of one job.
+    pub fn dice(&self, job: JobId, attempt: u32, purpose: u64) -> SplitMix {
+        SplitMix::keyed(&[self.seed, u64::from(job.0), u64::from(attempt), purpose])
+    }
+}
+
+/// A moment, often exactly at a round or half a round: ties are where orders show.
+fn on_grid(r: &mut SplitMix, span: f64, round: f64) -> f64 {
+    let t = r.unit() * span;
+    if r.chance(0.5) {
+        (t / round * 2.0).floor() * round / 2.0
+    } else {
+        t
+    }
+}
+
+fn cluster(r: &mut SplitMix, partitions: bool) -> ClusterSpec {
+    let count = 1 + r.below(6);
+    let types = 1 + r.below(TYPES.len());
+    let sizes = r.pick(&[&[4u32][..], &[8], &[1, 2, 4], &[2, 8], &[1]]);
+    let nodes = (0..count).map(|i| {
+        let mut node = NodeSpec::with_gpus(r.pick(sizes));
+        if types > 1 {
+            node = node.of_type(r.pick(&TYPES[..types]));
+        }
+        if partitions {
+            // The first two nodes make sure that both exist.
+            node = node.in_partition(if i % 2 == 0 { "vc-a" } else { "vc-b" });
+        }
+        node.cpus = 8.0 * f64::from(node.gpus);
+        node.memory_gib = 64.0 * f64::from(node.gpus);
+        node
+    });
+    ClusterSpec {
+        nodes: nodes.collect(),
+    }
+}
+
+fn jobs(
+    r: &mut SplitMix,
+    cluster: &ClusterSpec,
+    round: f64,
+    troubles: Troubles,
+    partitions: bool,
+    most: usize,
+) -> Vec<Arc<JobSpec>> {
+    let count = 1 + r.below(20);
+    // From a burst to a trickle.
+    let span = r.pick(&[2.0, 6.0, 15.0]) * round;
+    let total = cluster.total_gpus() as usize;
+    let mut submits: Vec<f64> = (0..count).map(|_| on_grid(r, span, round)).collect();
+    if r.chance(0.2) {
+        submits.fill(0.0);
+    }
+    submits.sort_by(f64::total_cmp);
+    let mut list = Vec::new();
+    for (i, submit) in submits.into_iter().enumerate() {
+        let vc = (partitions && cluster.nodes.len() > 1).then(|| r.pick(&["vc-a", "vc-b"]));
+        let here = cluster
+            .nodes
+            .iter()
+            .filter(|n| vc.is_none() || n.partition.as_deref() == vc);
+        let on_one = here.clone().map(|n| n.gpus).max().unwrap_or(1) as usize;
+        let on_all = here.map(|n| n.gpus).sum::<u32>() as usize;
+        let mut gpus = if troubles.has(Trouble::MultiNode) && r.chance(0.25) {
+            1 + r.below(on_all)
+        } else {
+            1 + r.below(on_one)
+        };
+        if r.chance(0.4) {
+            gpus = 1;
+        }
+        if troubles.has(Trouble::Oversized) && r.chance(0.03) {
+            // Not even with a node that joins late.
+            gpus = total + 100;
+        }
+        // From a tenth of a round to a dozen, most of them short.
+        let mut length = 0.1 * (120f64).powf(r.unit()) * round;
+        if r.chance(0.4) {
+            length = (length / round * 2.0).ceil() * round / 2.0;
+        }
+        let rate = r.pick(&[1.0, 0.5, 3.0]);
+        let mut spec = JobSpec::new(
+            Time::new(submit),
+            GpuCount(gpus as u32),
+            Seconds::new(length),
+        )
+        .named(format!("job-{i}"))
+        .owned_by(r.pick(&["ada", "bob", "cyd"]))
+        .with_priority(r.below(3) as i32);
+        spec.work = Work {
+            iterations: length * rate,
+            rate,
+        };
+        if let Some(vc) = vc {
+            spec = spec.in_virtual_cluster(vc);
+        }
+        if r.chance(0.5) {
+            spec = spec.with_extras(Extras {
+                user_estimate: Some(Seconds::new(length * r.between(0.5, 3.0))),
+                cpus: if r.chance(0.5) {
+                    gpus as f64 * 2.0
+                } else {
+                    0.0
+                },
+                ..Extras::default()
+            });
+        }
+        list.push(Arc::new(spec));
+    }
+    list.truncate(most.max(1));
+    list
+}

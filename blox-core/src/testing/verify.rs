@@ -1,0 +1,206 @@
+//! The state against itself: counts and ledgers made anew from the jobs.
+
+use super::cluster::near;
+use super::conformance::{Problem, Property};
+use crate::cluster::MAX_JOBS_PER_GPU;
+use crate::ids::{GpuId, JobId};
+use crate::job::{JobRef, Phase};
+use crate::view::View;
+
+/// Checks that the state agrees with itself.
+pub(crate) fn verify(view: View<'_>) -> Result<(), Problem> {
+    phases(view)?;
+    ledgers(view)
+}
+
+fn live<'a>(view: View<'a>) -> impl Iterator<Item = JobRef<'a>> {
+    (0..view.state().next_job_id().0).filter_map(move |i| view.job(JobId(i)))
+}
+
+fn wrong<T>(expected: String, found: String) -> Result<T, Problem> {
+    Err(Problem::new(Property::Ledgers, expected, found))
+}
+
+fn phases(view: View<'_>) -> Result<(), Problem> {
+    use Phase::{Deferred, Ended, Running, Starting, Stopping, Submitted, Waiting};
+    let mut counts = [0; 7];
+    let mut demand = 0;
+    for job in live(view) {
+        counts[job.phase() as usize] += 1;
+        let (promised, held) = (job.assignment(), job.held());
+        let fits = match job.phase() {
+            Submitted | Deferred | Waiting => promised.is_none() && held.is_none(),
+            Starting => promised.is_some(),
+            Running => promised.is_some() && held.is_some(),
+            Stopping => held.is_some(),
+            Ended => false,
+        };
+        if !fits {
+            return wrong(
+                format!("what a job that is {} has", job.phase()),
+                format!(
+                    "job {} promised {promised:?} and holding {held:?}",
+                    job.id()
+                ),
+            );
+        }
+        if matches!(job.phase(), Waiting | Starting | Running | Stopping) {
+            demand += u64::from(job.gpus().get());
+        }
+    }
+    for phase in [Submitted, Deferred, Waiting, Starting, Running, Stopping] {
+        let (expected, found) = (counts[phase as usize], view.state().count(phase));
+        if expected != found {
+            return wrong(format!("{expected} jobs {phase}"), found.to_string());
+        }
+    }
+    let lists = [
+        (
+            "waiting",
+            view.waiting().count() as u32,
+            counts[Waiting as usize],
+        ),
+        (
+            "deferred",
+            view.deferred().count() as u32,
+            counts[Deferred as usize],
+        ),
+        (
+            "placed",
+            view.placed().count() as u32,
+            counts[Starting as usize] + counts[Running as usize] + counts[Stopping as usize],
+        ),
+    ];
+    for (what, listed, counted) in lists {
+        if listed != counted {
+            return wrong(
+                format!("{counted} jobs listed as {what}"),
+                listed.to_string(),
+            );
+        }
+    }
+    if demand != view.demand() {
+        return wrong(
+            format!("a demand of {demand} GPUs"),
+            view.demand().to_string(),
+        );
+    }
+    Ok(())
+}
+
+fn ledgers(view: View<'_>) -> Result<(), Problem> {
+    let cluster = view.cluster();
+    let gpus: usize = cluster.nodes().iter().map(|n| n.gpu_count() as usize).sum();
+    let mut promised = vec![[None; MAX_JOBS_PER_GPU]; gpus];
+    let mut held = promised.clone();
+    let mut cpus = vec![0.0; cluster.nodes().len()];
+    for job in live(view) {
+        for (what, books, assignment) in [
+            ("promised", &mut promised, job.assignment()),
+            ("held", &mut held, job.held()),
+        ] {
+            for &gpu in assignment.iter().flat_map(|a| &a.gpus) {
+                enter(view, what, books, gpu, &job)?;
+            }
+        }
+        if let Some(a) = job.assignment() {
+            for node in a.gpus.iter().filter_map(|g| cluster.node_of(*g)) {
+                cpus[node.index()] += a.cpus / a.gpus.len() as f64;
+            }
+        }
+    }
+    for i in 0..gpus {
+        let gpu = GpuId(i as u32);
+        agree("promised", gpu, promised[i], cluster.promised_to(gpu))?;
+        agree("held", gpu, held[i], cluster.held_by(gpu))?;
+    }
+    let (mut all_free, mut all_usable) = (0, 0);
+    for node in cluster.nodes() {
+        let unpromised = |g: &GpuId| promised[g.index()].iter().all(Option::is_none);
+        let works = |g: &GpuId| node.is_usable() && node.failed >> (g.0 - node.first_gpu) & 1 == 0;
+        let free = node.gpus().filter(|g| works(g) && unpromised(g)).count() as u32;
+        let usable = node.gpus().filter(works).count() as u32;
+        if (free, usable) != (node.free_count(), node.usable_count()) {
+            return wrong(
+                format!("node {} with {free} of {usable} GPUs free", node.id()),
+                format!("{} of {}", node.free_count(), node.usable_count()),
+            );
+        }
+        if !near(node.spec().cpus - node.free_cpus(), cpus[node.id().index()]) {
+            return wrong(
+                format!(
+                    "node {} with {} CPUs given",
+                    node.id(),
+                    cpus[node.id().index()]
+                ),
+                (node.spec().cpus - node.free_cpus()).to_string(),
+            );
+        }
+        all_free += free;
+        all_usable += usable;
+    }
+    if (all_free, all_usable) != (cluster.free_gpus(), cluster.usable_gpus()) {
+        return wrong(
+            format!("{all_free} of {all_usable} GPUs free"),
+            format!("{} of {}", cluster.free_gpus(), cluster.usable_gpus()),
+        );
+    }
+    Ok(())
+}
+
+/// Writes a job down for a GPU; more than one only if they agreed to share.
+fn enter(
+    view: View<'_>,
+    what: &str,
+    books: &mut [[Option<JobId>; MAX_JOBS_PER_GPU]],
+    gpu: GpuId,
+    job: &JobRef<'_>,
+) -> Result<(), Problem> {
+    let full = |found: String| {
+        wrong(
+            format!("GPU {gpu} {what} to one job, or to two that agreed to share"),
+            found,
+        )
+    };
+    let Some(places) = books.get_mut(gpu.index()) else {
+        return wrong(
+            "a GPU that exists".into(),
+            format!("GPU {gpu} {what} to {}", job.id()),
+        );
+    };
+    let Some(place) = places.iter().position(Option::is_none) else {
+        return full(format!("job {} beside {places:?}", job.id()));
+    };
+    if let Some(other) = places[0] {
+        let names = |a: JobId, b: JobId| {
+            view.job(a).is_some_and(|j| {
+                j.assignment().is_some_and(|x| x.partner == Some(b))
+                    || j.held().is_some_and(|x| x.partner == Some(b))
+            })
+        };
+        if !names(other, job.id()) && !names(job.id(), other) {
+            return full(format!("jobs {other} and {}", job.id()));
+        }
+    }
+    places[place] = Some(job.id());
+    Ok(())
+}
+
+fn agree(
+    what: &str,
+    gpu: GpuId,
+    expected: [Option<JobId>; MAX_JOBS_PER_GPU],
+    found: impl Iterator<Item = JobId>,
+) -> Result<(), Problem> {
+    let mut expected: Vec<JobId> = expected.into_iter().flatten().collect();
+    let mut found: Vec<JobId> = found.collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    if expected == found {
+        return Ok(());
+    }
+    wrong(
+        format!("GPU {gpu} {what} to {expected:?}, as the jobs say"),
+        format!("{found:?}"),
+    )
+}

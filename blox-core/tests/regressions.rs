@@ -1,0 +1,229 @@
+//! Mistakes that the conformance suite found in the core, as plain cases.
+
+use blox_core::core::Core;
+use blox_core::policy::{by_key, scheduling_fn};
+use blox_core::testing::FirstFit;
+use blox_core::{
+    Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
+    GpuId, JobId, JobSpec, Outcome, Outlook, Part, PlacementPolicy, Plan, Reason, Requests,
+    Seconds, State, Time, order::SortKey,
+};
+use std::sync::Arc;
+
+fn job(n: u32, gpus: u32) -> Event {
+    let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1000.0));
+    Event::Submitted {
+        job: JobId(n),
+        spec: Arc::new(spec),
+    }
+}
+
+/// Two nodes of four GPUs, and so many jobs of one GPU that wait.
+fn waiting(jobs: u32) -> State {
+    let mut state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
+    for n in 0..jobs {
+        state.apply(Time::ZERO, &job(n, 1)).unwrap();
+        let accepted = Event::Judged {
+            job: JobId(n),
+            verdict: blox_core::Verdict::Accept {
+                class: None,
+                deadline: None,
+            },
+        };
+        state.apply(Time::ZERO, &accepted).unwrap();
+    }
+    state
+}
+
+fn place(n: u32, gpus: &[u32], partner: Option<u32>) -> Action {
+    Action::Place {
+        job: JobId(n),
+        assignment: Assignment {
+            partner: partner.map(JobId),
+            ..Assignment::of(gpus.iter().map(|&g| GpuId(g)))
+        },
+    }
+}
+
+fn stop(n: u32) -> Action {
+    Action::Stop {
+        job: JobId(n),
+        why: Reason::NotChosen,
+    }
+}
+
+fn plan(state: &mut State, actions: Vec<Action>) -> Vec<Command> {
+    let plan = Plan {
+        version: state.version(),
+        actions,
+        ..Plan::default()
+    };
+    state.apply_plan(&plan).unwrap();
+    commands(state)
+}
+
+fn commands(state: &mut State) -> Vec<Command> {
+    let mut list = Vec::new();
+    state.take_commands(&mut list);
+    list
+}
+
+fn started(state: &mut State, n: u32, at: f64) {
+    let attempt = state.job(JobId(n)).unwrap().attempt();
+    let event = Event::Started {
+        job: JobId(n),
+        attempt,
+        rate: 1.0,
+    };
+    state.apply(Time::new(at), &event).unwrap();
+}
+
+#[test]
+fn a_job_held_and_released_at_once_is_asked_about_once() {
+    let mut policy = Composition::new("fifo")
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
+        .placement(FirstFit)
+        .build();
+    let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+    let mut core = Core::new(state, dyn_cadence(&policy));
+    let id = JobId(0);
+    for event in [
+        job(0, 1),
+        Event::Hold { job: id },
+        Event::Release { job: id },
+    ] {
+        core.event(Time::ZERO, &event, &mut policy).unwrap();
+    }
+    core.decide(Time::ZERO, &mut policy);
+    assert_eq!(core.counters().stale_steps, 0);
+    assert_eq!(core.counters().placements, 1);
+}
+
+fn dyn_cadence(policy: &blox_core::Pipeline) -> Box<dyn blox_core::Cadence> {
+    let period = policy.cadence().period().unwrap();
+    Box::new(blox_core::Rounds::every(period).unwrap())
+}
+
+#[test]
+fn released_spared_and_released_again_is_one_stop() {
+    #[derive(Clone)]
+    struct Wavering;
+    impl Part for Wavering {}
+    impl PlacementPolicy for Wavering {
+        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            if draft.current(JobId(0)).is_none() {
+                return FirstFit.place(r, draft);
+            }
+            draft.release(JobId(0), Reason::NotChosen)?;
+            draft.spare(JobId(0))?;
+            draft.release(JobId(0), Reason::NotChosen)
+        }
+    }
+    let mut policy = Composition::new("wavering")
+        .scheduling(scheduling_fn(|view, out: &mut Requests| {
+            for job in view.active() {
+                out.push(blox_core::Request::gang(&job));
+            }
+            Outlook::NextRound
+        }))
+        .placement(Wavering)
+        .build();
+    let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+    let mut core = Core::new(state, dyn_cadence(&policy));
+    core.event(Time::ZERO, &job(0, 1), &mut policy).unwrap();
+    core.decide(Time::ZERO, &mut policy);
+    core.decide(Time::new(300.0), &mut policy);
+    assert_eq!(core.counters().refused_plans, 0);
+    assert_eq!(core.plan().stops(), 1);
+}
+
+#[test]
+fn a_change_in_place_is_commanded_before_the_launch_on_what_it_leaves() {
+    let mut state = waiting(2);
+    plan(&mut state, vec![place(0, &[0], None)]);
+    started(&mut state, 0, 0.0);
+    state
+        .apply(
+            Time::new(10.0),
+            &Event::Metric {
+                job: JobId(0),
+                name: "loss".into(),
+                value: 1.0,
+            },
+        )
+        .unwrap();
+    // The newcomer is named first; the change still comes first.
+    let commands = plan(
+        &mut state,
+        vec![place(1, &[0], None), place(0, &[1, 2], None)],
+    );
+    assert!(
+        matches!(
+            commands[..],
+            [
+                Command::Change { job: JobId(0), .. },
+                Command::Start { job: JobId(1), .. }
+            ]
+        ),
+        "{commands:?}"
+    );
+    // The time so far was on one GPU.
+    let gpu_time = state.job(JobId(0)).unwrap().attained_gpu_time();
+    assert_eq!(gpu_time, Seconds::new(10.0));
+}
+
+#[test]
+fn a_job_that_ends_with_a_change_pending_is_not_launched_again() {
+    let mut state = waiting(2);
+    plan(&mut state, vec![place(0, &[0], None), place(1, &[1], None)]);
+    started(&mut state, 0, 0.0);
+    started(&mut state, 1, 0.0);
+    // Each waits for the other.
+    let none = plan(&mut state, vec![place(0, &[1], None), place(1, &[0], None)]);
+    assert_eq!(none, []);
+    let ended = Event::Ended {
+        job: JobId(0),
+        outcome: Outcome::Completed,
+    };
+    state.apply(Time::new(5.0), &ended).unwrap();
+    let commands = commands(&mut state);
+    assert!(
+        matches!(commands[..], [Command::Change { job: JobId(1), .. }]),
+        "{commands:?}"
+    );
+}
+
+#[test]
+fn a_pair_that_moves_together_stays_a_pair() {
+    let mut state = waiting(2);
+    plan(
+        &mut state,
+        vec![place(0, &[0], None), place(1, &[0], Some(0))],
+    );
+    plan(
+        &mut state,
+        vec![
+            stop(0),
+            stop(1),
+            place(0, &[1], None),
+            place(1, &[1], Some(0)),
+        ],
+    );
+    let partner = |n| state.job(JobId(n)).unwrap().assignment().unwrap().partner;
+    assert_eq!((partner(0), partner(1)), (Some(JobId(1)), Some(JobId(0))));
+}
+
+#[test]
+fn a_partner_that_moved_on_in_the_same_plan_is_no_partner() {
+    let mut state = waiting(3);
+    plan(&mut state, vec![place(0, &[0], None), place(2, &[2], None)]);
+    plan(
+        &mut state,
+        vec![place(1, &[0], Some(0)), place(0, &[2], Some(2))],
+    );
+    let partner = |n| state.job(JobId(n)).unwrap().assignment().unwrap().partner;
+    assert_eq!(
+        [partner(0), partner(1), partner(2)],
+        [Some(JobId(2)), None, Some(JobId(0))]
+    );
+}
