@@ -54,9 +54,10 @@ pub enum SimError {
     },
 }
 
-/// Decisions in a row in which nothing runs, nothing comes and nothing is
-/// planned, after which a simulation is at a standstill.
-const STANDSTILL: u32 = 10_000;
+/// Decisions in a row after the last arrival in which nothing holds a GPU and
+/// nothing is started, after which a simulation is at a standstill. More than
+/// the rounds of 300 s in the 1000 hours of a starvation guard.
+const STANDSTILL: u32 = 20_000;
 
 /// What is shared with whoever watches a simulation.
 #[derive(Debug, Default)]
@@ -456,7 +457,6 @@ impl<'w> Simulator<'w> {
             _ => After::Nothing,
         };
         self.now = at;
-        self.idle = 0;
         Input::Event(at, event)
     }
 
@@ -514,9 +514,7 @@ impl Backend for Simulator<'_> {
             self.ended = Ended::Standstill;
             return Ok(Input::End);
         };
-        let nothing_to_come =
-            self.next_job.is_none() && self.timers.is_empty() && view.placed_count() == 0;
-        if nothing_to_come {
+        if self.next_job.is_none() && view.placed_count() == 0 {
             self.idle += 1;
             if self.idle > STANDSTILL {
                 self.ended = Ended::Standstill;
