@@ -21,7 +21,7 @@ pub struct BatchConfig {
 ///
 /// CPUs and memory count for all GPUs together; each node bears the part that
 /// its GPUs are of the whole.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
     /// The GPUs in rank order.
     pub gpus: GpuList,
@@ -37,6 +37,17 @@ pub struct Assignment {
     /// The job that runs on the same GPUs at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner: Option<JobId>,
+}
+
+impl Clone for Assignment {
+    #[inline]
+    fn clone(&self) -> Self {
+        Assignment {
+            // A copy of memory; the derived clone goes GPU by GPU.
+            gpus: GpuList::from_slice(&self.gpus),
+            ..*self
+        }
+    }
 }
 
 impl Assignment {

@@ -83,7 +83,6 @@ pub(crate) struct DraftMemory {
 #[derive(Clone)]
 struct Entry {
     job: JobId,
-    original: Option<Assignment>,
     current: Option<Assignment>,
     /// Why it was released, if it was: it then stops even if it is placed again.
     released: Option<Reason>,
@@ -238,8 +237,9 @@ impl<'a> Draft<'a> {
             return Err(DraftError::NotPlaced(job));
         };
         self.give_back(job, &was);
+        let had = self.original(job).is_some();
         let entry = &mut self.m.entries[e];
-        let first = entry.original.is_some() && entry.released.is_none();
+        let first = had && entry.released.is_none();
         if first {
             entry.released = Some(why);
         }
@@ -261,7 +261,8 @@ impl<'a> Draft<'a> {
         if entry.current.is_some() || entry.released.is_none() {
             return Err(DraftError::AlreadyPlaced(job));
         }
-        let original = entry.original.clone().ok_or(DraftError::NotPlaced(job))?;
+        let original = self.original(job).cloned();
+        let original = original.ok_or(DraftError::NotPlaced(job))?;
         let partner = original.partner.filter(|&p| {
             self.current(p)
                 .is_some_and(|theirs| theirs.same_gpus(&original))
@@ -407,7 +408,7 @@ impl<'a> Draft<'a> {
         if self.m.paired {
             self.settle_pairs();
         }
-        let m = self.m;
+        let (view, m) = (self.view, self.m);
         for op in &m.log {
             if let Op::Released {
                 entry, first: true, ..
@@ -432,8 +433,9 @@ impl<'a> Draft<'a> {
                 continue;
             };
             let entry = &mut m.entries[*e as usize];
+            let original = view.job(entry.job).and_then(|j| j.assignment());
             if entry.current.is_none()
-                || (entry.released.is_none() && entry.current == entry.original)
+                || (entry.released.is_none() && entry.current.as_ref() == original)
             {
                 continue;
             }
@@ -471,7 +473,7 @@ impl<'a> Draft<'a> {
             let Some(a) = entry.current.as_ref().filter(|a| a.partner.is_some()) else {
                 continue;
             };
-            if entry.released.is_none() && entry.current == entry.original {
+            if entry.released.is_none() && entry.current.as_ref() == self.original(entry.job) {
                 continue;
             }
             let partner = self.beside(entry.job, a);
@@ -589,12 +591,11 @@ impl<'a> Draft<'a> {
         if let Some(e) = self.m.entry(job) {
             return e;
         }
-        let original = self.view.job(job).and_then(|j| j.assignment()).cloned();
+        let current = self.original(job).cloned();
         let e = self.m.entries.len();
         self.m.entries.push(Entry {
             job,
-            current: original.clone(),
-            original,
+            current,
             released: None,
             stops: false,
         });
@@ -604,6 +605,11 @@ impl<'a> Draft<'a> {
         }
         self.m.entry_of[job.index()] = e as u32 + 1;
         e
+    }
+
+    /// What the job has before the draft.
+    fn original(&self, job: JobId) -> Option<&'a Assignment> {
+        self.view.job(job).and_then(|j| j.assignment())
     }
 
     fn take(&mut self, a: &Assignment) {

@@ -16,9 +16,9 @@ pub enum Input {
     /// The moment that was asked for has come, and all events up to it were told.
     Due(Time),
     /// A decision that was made beside the loop is there.
-    Answer(Time, Decision, Outlook),
+    Answer(Time, Box<Decision>, Outlook),
     /// The policy panicked, or gave no answer within the backend's limit.
-    PolicyFailed(Time, DecideError),
+    PolicyFailed(Time, Box<DecideError>),
     /// There will be nothing more.
     End,
 }
@@ -83,9 +83,9 @@ pub async fn drive<B: Backend>(
                 }
             }
             Input::Answer(at, decision, outlook) => {
-                Some((at, core.answer(at, decision, outlook, policy)))
+                Some((at, core.answer(at, *decision, outlook, policy)))
             }
-            Input::PolicyFailed(at, error) => Some((at, core.policy_failed(at, error))),
+            Input::PolicyFailed(at, error) => Some((at, core.policy_failed(at, *error))),
             Input::End => return Ok(()),
         };
         if let Some((at, Decided::Failed(error))) = decided {

@@ -140,7 +140,7 @@ pub enum Event {
     /// A node registered; it gets the next numbers for itself and its GPUs.
     NodeJoined {
         /// What it is made of.
-        spec: NodeSpec,
+        spec: Box<NodeSpec>,
     },
     /// A node is out of reach. Its jobs are reported one by one.
     NodeLost {
@@ -182,7 +182,7 @@ pub enum Event {
     /// A plan was made and found right.
     Planned {
         /// The plan.
-        plan: Plan,
+        plan: Box<Plan>,
     },
 }
 

@@ -192,6 +192,7 @@ pub type KeyFn = Arc<dyn Fn(&JobRef<'_>) -> SortKey + Send + Sync>;
 pub struct ByKey {
     key: KeyFn,
     preemptive: bool,
+    alike: bool,
     outlook: Outlook,
 }
 
@@ -210,6 +211,7 @@ pub fn by_key(key: impl Fn(&JobRef<'_>) -> SortKey + Send + Sync + 'static) -> B
     ByKey {
         key: Arc::new(key),
         preemptive: false,
+        alike: false,
         outlook: Outlook::NextRound,
     }
 }
@@ -219,6 +221,15 @@ impl ByKey {
     #[must_use]
     pub fn preemptive(mut self) -> Self {
         self.preemptive = true;
+        self
+    }
+
+    /// Promises that the keys of all running jobs change by the same amount as
+    /// time goes by, as attained time does: their order then stands, and a
+    /// decision costs what changed, however many jobs run.
+    #[must_use]
+    pub fn alike(mut self) -> Self {
+        self.alike = true;
         self
     }
 
@@ -239,6 +250,9 @@ impl SchedulingPolicy for ByKey {
         out.keep(view, &self.key);
         if self.preemptive {
             out.allow_preemption();
+        }
+        if self.alike {
+            out.keys_move_alike();
         }
         if view.waiting_count() == 0 {
             Outlook::Stable

@@ -139,10 +139,20 @@ struct Kept {
     queue: KeptQueue,
     queued: FixedBitSet,
     queued_count: u32,
-    /// Placed jobs, ascending by key once `ranked`.
+    /// Placed jobs in ascending order of their keys, once `ranked`. Where keys
+    /// move alike, the keys in it are old, and only their order counts.
     placed: Vec<Entry>,
     is_placed: FixedBitSet,
     ranked: bool,
+    /// Whether the keys of running jobs move alike: their order then stands.
+    alike: bool,
+    /// Placed jobs that were touched since the ranking; each has its bit.
+    fresh: Vec<JobId>,
+    is_fresh: FixedBitSet,
+    /// Placed jobs that were not running at the ranking: their keys stand still.
+    unsteady: Vec<JobId>,
+    /// Memory of the last ranking.
+    newcomers: Vec<Entry>,
     // The walk.
     candidate: Option<Entry>,
     passed: Vec<Entry>,
@@ -175,6 +185,14 @@ impl Requests {
         let kept = self.kept.get_or_insert_with(|| Kept::new(key));
         kept.sync(view, key, &promoted);
         self.promoted = promoted;
+    }
+
+    /// Promises, about the order that is kept, that the keys of all running jobs
+    /// change by the same amount as time goes by, so that their order stands.
+    pub fn keys_move_alike(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.alike = true;
+        }
     }
 
     /// A running job may be stopped for one that comes before it.
@@ -225,7 +243,7 @@ impl Requests {
         let mut all: Vec<Entry> = kept.queue.in_order().copied().collect();
         // Entries of earlier keys and phases may still lie in the queue.
         all.retain(|e| kept.is_current(view, e));
-        all.extend_from_slice(&kept.placed);
+        all.extend(kept.placed.iter().map(|e| kept.as_of_now(view, *e)));
         all.sort_unstable();
         let mut seen = FixedBitSet::new();
         all.into_iter()
@@ -372,6 +390,11 @@ impl Kept {
             placed: Vec::new(),
             is_placed: FixedBitSet::new(),
             ranked: false,
+            alike: false,
+            fresh: Vec::new(),
+            is_fresh: FixedBitSet::new(),
+            unsteady: Vec::new(),
+            newcomers: Vec::new(),
             candidate: None,
             passed: Vec::new(),
             again: Default::default(),
@@ -394,12 +417,20 @@ impl Kept {
         self.promoted_now.sort_unstable();
         if same_key && self.decision.wrapping_add(1) == view.decision() {
             let mut rekeyed = false;
-            for job in view.touched() {
-                // Something was reported of a waiting job: its key may be another.
-                rekeyed |= job.phase() == Phase::Waiting
-                    && self.queued.contains(job.id().index())
-                    && promoted_before.binary_search(&job.id()).is_err();
-                self.add(&job);
+            for &id in &view.state().touched {
+                match view.job(id).filter(|j| j.phase() != Phase::Ended) {
+                    Some(job) => {
+                        // Something was reported of a waiting job: its key may be another.
+                        rekeyed |= job.phase() == Phase::Waiting
+                            && self.queued.contains(id.index())
+                            && promoted_before.binary_search(&id).is_err();
+                        self.add(&job);
+                    }
+                    None => {
+                        self.forget_queued(id);
+                        self.forget_placed(id);
+                    }
+                }
             }
             for i in 0..self.promoted_now.len() {
                 if let Some(job) = view.job(self.promoted_now[i]) {
@@ -411,10 +442,14 @@ impl Kept {
             let expected = view.waiting_count();
             let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
             let settled = counts && !rekeyed;
-            if self.placed.len() > 64 + 2 * view.placed_count() as usize {
+            if self.fresh.len() > 64 + 2 * view.placed_count() as usize {
                 // An order that never needs a victim never ranks.
-                self.rank(view);
-                self.ranked = false;
+                let (is_placed, is_fresh) = (&self.is_placed, &mut self.is_fresh);
+                self.fresh.retain(|id| {
+                    let stays = is_placed.contains(id.index());
+                    is_fresh.set(id.index(), stays);
+                    stays
+                });
             }
             if settled {
                 self.decision = view.decision();
@@ -430,6 +465,9 @@ impl Kept {
         self.queued_count = 0;
         self.placed.clear();
         self.is_placed.clear();
+        self.fresh.clear();
+        self.is_fresh.clear();
+        self.unsteady.clear();
         // A walk that a panic cut short leaves these behind.
         self.passed.clear();
         self.end_walk(view);
@@ -478,13 +516,28 @@ impl Kept {
             }
             Phase::Starting | Phase::Running | Phase::Stopping => {
                 self.forget_queued(job.id());
-                if !self.is_placed.contains(i) {
-                    let entry = self.entry(job);
-                    self.placed.push(entry);
+                if job.is_placed() {
                     self.is_placed.grow_and_insert(i);
+                    self.freshen(job.id());
+                    return;
                 }
             }
             _ => self.forget_queued(job.id()),
+        }
+        self.forget_placed(job.id());
+    }
+
+    fn freshen(&mut self, id: JobId) {
+        if !self.is_fresh.contains(id.index()) {
+            self.is_fresh.grow_and_insert(id.index());
+            self.fresh.push(id);
+        }
+    }
+
+    /// Its entry, if it has one, is dropped when the placed jobs are ranked.
+    fn forget_placed(&mut self, id: JobId) {
+        if self.is_placed.contains(id.index()) {
+            self.is_placed.set(id.index(), false);
         }
     }
 
@@ -495,32 +548,62 @@ impl Kept {
         }
     }
 
-    /// Drops jobs that are placed no more and brings the others' keys up to now.
+    /// Drops jobs that are placed no more and puts the others in order.
     fn rank(&mut self, view: View<'_>) {
         if self.ranked {
             return;
         }
         self.ranked = true;
-        let key = &self.key;
-        let promoted_now = &self.promoted_now;
-        let is_placed = &mut self.is_placed;
-        self.placed.retain_mut(
-            |entry| match view.job(entry.job).filter(JobRef::is_placed) {
-                Some(job) => {
-                    let k = key(&job);
-                    let promoted = job.promoted() || promoted_now.binary_search(&job.id()).is_ok();
-                    entry.key = if promoted { k.first_of_all() } else { k };
-                    true
+        for id in std::mem::take(&mut self.unsteady) {
+            self.freshen(id);
+        }
+        let (is_placed, is_fresh) = (&self.is_placed, &self.is_fresh);
+        self.placed
+            .retain(|e| is_placed.contains(e.job.index()) && !is_fresh.contains(e.job.index()));
+        let mut newcomers = std::mem::take(&mut self.newcomers);
+        for id in std::mem::take(&mut self.fresh) {
+            self.is_fresh.set(id.index(), false);
+            let placed = self.is_placed.contains(id.index());
+            if let Some(job) = view.job(id).filter(|_| placed) {
+                newcomers.push(self.entry(&job));
+                if job.phase() != Phase::Running {
+                    self.unsteady.push(id);
                 }
-                None => {
-                    is_placed.set(entry.job.index(), false);
-                    false
-                }
-            },
-        );
-        // Nearly sorted from the last time: the adaptive sort is the fast one.
-        self.placed.sort();
+            }
+        }
+        if self.alike && newcomers.len() < self.placed.len() {
+            newcomers.sort_unstable();
+            for new in newcomers.drain(..) {
+                let at = self.place_of(view, &new);
+                self.placed.insert(at, new);
+            }
+        } else {
+            self.placed.append(&mut newcomers);
+            let mut placed = std::mem::take(&mut self.placed);
+            for entry in &mut placed {
+                *entry = self.as_of_now(view, *entry);
+            }
+            // Nearly sorted from the last time: the adaptive sort is the fast one.
+            placed.sort();
+            self.placed = placed;
+        }
+        self.newcomers = newcomers;
         self.back = self.placed.len();
+    }
+
+    /// Where an entry belongs among the placed jobs, by their keys now.
+    fn place_of(&self, view: View<'_>, new: &Entry) -> usize {
+        let before = |e: &Entry| self.as_of_now(view, *e) < *new;
+        // Who ran least is often the first of all.
+        match self.placed.first() {
+            Some(first) if before(first) => self.placed.partition_point(before),
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn as_of_now(&self, view: View<'_>, entry: Entry) -> Entry {
+        view.job(entry.job).map_or(entry, |job| self.entry(&job))
     }
 
     fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
@@ -568,7 +651,7 @@ impl Kept {
                 }
                 None if self.back > 0 => {
                     self.back -= 1;
-                    self.placed[self.back]
+                    self.as_of_now(draft.view(), self.placed[self.back])
                 }
                 None => return None,
             };

@@ -518,12 +518,12 @@ impl State {
             }
             Event::NodeJoined { spec } => {
                 ClusterSpec {
-                    nodes: vec![spec.clone()],
+                    nodes: vec![(**spec).clone()],
                 }
                 .check()
                 .map_err(|e| EventError::BadSpec(e.to_string()))?;
                 let partition = spec.partition.as_ref().map(|p| self.names.intern(p));
-                self.cluster.join(spec.clone(), partition, self.version);
+                self.cluster.join((**spec).clone(), partition, self.version);
                 Ok(())
             }
             Event::NodeLost { node } => {
@@ -550,7 +550,7 @@ impl State {
                     &Plan {
                         // In a journal the plan was checked against this very version.
                         version: self.version,
-                        ..plan.clone()
+                        ..(**plan).clone()
                     },
                     self.version,
                 )

@@ -619,7 +619,7 @@ impl Simulator<'_> {
                 if let Some(node) = view.node(*like) {
                     for _ in 0..*count {
                         self.now_events.push_back(Event::NodeJoined {
-                            spec: node.spec().clone(),
+                            spec: Box::new(node.spec().clone()),
                         });
                     }
                 }

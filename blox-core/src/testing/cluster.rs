@@ -340,7 +340,9 @@ impl ScriptedCluster {
                 self.broken
                     .resize(self.broken.len() + spec.gpus as usize, false);
                 self.nodes.push((Node::Up, spec.clone()));
-                Some(Event::NodeJoined { spec })
+                Some(Event::NodeJoined {
+                    spec: Box::new(spec),
+                })
             }
             What::PowersOn(node) => {
                 let n = self.nodes.get_mut(node.index())?;

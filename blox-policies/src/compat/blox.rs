@@ -21,6 +21,7 @@ impl Default for Fifo {
         Fifo(
             by_key(|job| SortKey::by(job.submit().secs()))
                 .preemptive()
+                .alike()
                 .stable(),
         )
     }
@@ -44,6 +45,7 @@ impl Default for Srtf {
         Srtf(
             by_key(|job| SortKey::by(job.spec().duration().secs() - job.attained_time().secs()))
                 .preemptive()
+                .alike()
                 .stable(),
         )
     }

@@ -190,6 +190,9 @@ fn place_over<R: Rule>(
     }
     // The job that comes first of the victims is spared first.
     for &victim in victims.iter().rev() {
+        if draft.free_gpus() == 0 {
+            break;
+        }
         let _still_needed = draft.spare(victim);
     }
     Ok(true)

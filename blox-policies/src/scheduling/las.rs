@@ -32,7 +32,7 @@ impl Las {
     /// By one kind of service.
     pub fn by(service: Service) -> Self {
         Las(match service {
-            Service::Time => by_key(|job| SortKey::by(job.attained_time().secs())),
+            Service::Time => by_key(|job| SortKey::by(job.attained_time().secs())).alike(),
             Service::GpuTime => by_key(|job| SortKey::by(job.attained_gpu_time().secs())),
         }
         .preemptive())
