@@ -1,12 +1,12 @@
 //! Mistakes that the conformance suite found in the core, as plain cases.
 
-use blox_core::core::Core;
+use blox_core::core::{Core, Decided};
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
-    GpuId, JobId, JobSpec, Outcome, Outlook, Part, PlacementPolicy, Plan, PlanError, Reason,
-    Requests, Seconds, State, Time, order::SortKey,
+    GpuId, JobId, JobSpec, NodeId, Outcome, Outlook, Part, PlacementPolicy, Plan, PlanError,
+    Reason, Requests, Seconds, State, Time, order::SortKey,
 };
 use std::sync::Arc;
 
@@ -299,4 +299,50 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
         [partner(0), partner(1), partner(2)],
         [Some(JobId(2)), None, Some(JobId(0))]
     );
+}
+
+#[test]
+fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
+    /// Job 0, then job 1 in its place, then job 1 on fewer GPUs of the same node.
+    #[derive(Clone)]
+    struct Shrinking;
+    impl Part for Shrinking {}
+    impl PlacementPolicy for Shrinking {
+        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|&g| GpuId(g)));
+            if draft.current(JobId(1)).is_some() {
+                let no = DraftError::NotFree {
+                    gpu: GpuId(0),
+                    job: JobId(1),
+                };
+                assert_eq!(draft.reassign(JobId(1), on(&[0])), Err(no));
+                // What it has it may keep, and leave for what is there.
+                draft.reassign(JobId(1), on(&[0, 1]))?;
+                draft.release(JobId(1), Reason::NotChosen)?;
+                draft.spare(JobId(1))?;
+                draft.reassign(JobId(1), on(&[4]))
+            } else if draft.current(JobId(0)).is_some() {
+                draft.release(JobId(0), Reason::NotChosen)?;
+                draft.assign(JobId(1), on(&[0, 1]))
+            } else {
+                draft.assign(JobId(0), on(&[0]))
+            }
+        }
+    }
+    let mut policy = Composition::new("shrinking")
+        .scheduling(by_key(|j| SortKey::by(f64::from(j.id().0))))
+        .placement(Shrinking)
+        .build();
+    let state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
+    let mut core = Core::new(state, dyn_cadence(&policy));
+    for n in [0, 1] {
+        core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
+    }
+    core.decide(Time::ZERO, &mut policy);
+    core.decide(Time::new(300.0), &mut policy);
+    let lost = Event::NodeLost { node: NodeId(0) };
+    core.event(Time::new(310.0), &lost, &mut policy).unwrap();
+    assert_eq!(core.decide(Time::new(600.0), &mut policy), Decided::Applied);
+    let on = |n| core.state().job(JobId(n)).unwrap().assignment().cloned();
+    assert_eq!(on(1), Some(Assignment::of([GpuId(4)])));
 }
