@@ -346,3 +346,38 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
     let on = |n| core.state().job(JobId(n)).unwrap().assignment().cloned();
     assert_eq!(on(1), Some(Assignment::of([GpuId(4)])));
 }
+
+#[test]
+fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
+    #[derive(Clone)]
+    struct Asking;
+    impl Part for Asking {}
+    impl PlacementPolicy for Asking {
+        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            while let Some(request) = r.next_candidate(draft) {
+                draft.explain(request.job, Reason::NotChosen);
+                r.candidate_blocked(draft);
+            }
+            Ok(())
+        }
+    }
+    let mut policy = Composition::new("asking")
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
+        .placement(Asking)
+        .build();
+    let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+    let mut core = Core::new(state, dyn_cadence(&policy));
+    for n in 0..2 {
+        core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
+    }
+    core.decide(Time::ZERO, &mut policy);
+    for event in [
+        Event::Hold { job: JobId(0) },
+        Event::Release { job: JobId(0) },
+    ] {
+        core.event(Time::new(10.0), &event, &mut policy).unwrap();
+    }
+    core.decide(Time::new(300.0), &mut policy);
+    let offered: Vec<JobId> = core.plan().waits.iter().map(|(job, _)| *job).collect();
+    assert_eq!(offered, [JobId(0), JobId(1)]);
+}
