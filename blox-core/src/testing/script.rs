@@ -241,9 +241,9 @@ impl Script {
                 continue;
             };
             while r.chance(0.4) {
-                at = at + Seconds::new(r.between(0.1, 3.0) * self.round);
+                at += Seconds::new(r.between(0.1, 3.0) * self.round);
                 self.outside.push((at, Outside::Lose(node)));
-                at = at + Seconds::new(r.between(0.1, 1.0) * self.round);
+                at += Seconds::new(r.between(0.1, 1.0) * self.round);
                 self.outside.push((at, Outside::Return(node)));
             }
         }
