@@ -1,7 +1,7 @@
 //! The plan in the making: what a placement policy works on.
 
 use crate::assignment::{Assignment, GpuList};
-use crate::cluster::Node;
+use crate::cluster::{Node, NodeStatus};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::Phase;
@@ -528,7 +528,7 @@ impl<'a> Draft<'a> {
         let usable = a
             .gpus
             .iter()
-            .all(|&g| self.takes_new(g) || was.is_some_and(|w| w.gpus.contains(&g)));
+            .all(|&g| self.takes_new(g) || self.may_stay(g, a, was));
         if fits && usable { Ok(()) } else { Err(cannot) }
     }
 
@@ -547,15 +547,26 @@ impl<'a> Draft<'a> {
             let free = node.is_some_and(|n| self.mask(n.id()) >> (gpu.0 - n.first_gpu) & 1 == 1);
             // Where nothing new may be placed, nobody can have taken its place.
             let stays = || {
-                was.is_some_and(|w| {
-                    w.gpus.contains(&gpu) && !self.takes_new(gpu) && self.beside(job, w).is_none()
-                })
+                self.may_stay(gpu, a, was)
+                    && !self.takes_new(gpu)
+                    && was.is_some_and(|w| self.beside(job, w).is_none())
             };
             if !(free || stays()) || a.gpus[..i].contains(&gpu) {
                 return Err(DraftError::NotFree { gpu, job });
             }
         }
         Ok(())
+    }
+
+    /// Whether a job that has `was` may keep a GPU in `a`. From a node that is
+    /// lost, a launch that still waits can be taken away or left alone only.
+    fn may_stay(&self, gpu: GpuId, a: &Assignment, was: Option<&Assignment>) -> bool {
+        let cluster = self.view.cluster();
+        let up = || {
+            let node = cluster.node_of(gpu).and_then(|n| cluster.node(n));
+            node.is_some_and(|n| n.status() == NodeStatus::Up)
+        };
+        was.is_some_and(|w| w.gpus.contains(&gpu) && (w == a || up()))
     }
 
     fn takes_new(&self, gpu: GpuId) -> bool {

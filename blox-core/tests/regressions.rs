@@ -1,12 +1,12 @@
 //! Mistakes that the conformance suite found in the core, as plain cases.
 
-use blox_core::core::Core;
+use blox_core::core::{Core, Decided};
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
-    GpuId, JobId, JobSpec, Outcome, Outlook, Part, PlacementPolicy, Plan, Reason, Requests,
-    Seconds, State, Time, order::SortKey,
+    GpuId, JobId, JobSpec, NodeId, Outcome, Outlook, Part, PlacementPolicy, Plan, PlanError,
+    Reason, Requests, Seconds, State, Time, order::SortKey,
 };
 use std::sync::Arc;
 
@@ -78,6 +78,14 @@ fn started(state: &mut State, n: u32, at: f64) {
     state.apply(Time::new(at), &event).unwrap();
 }
 
+fn end(state: &mut State, n: u32, at: f64) {
+    let ended = Event::Ended {
+        job: JobId(n),
+        outcome: Outcome::Completed,
+    };
+    state.apply(Time::new(at), &ended).unwrap();
+}
+
 #[test]
 fn a_job_held_and_released_at_once_is_asked_about_once() {
     let mut policy = Composition::new("fifo")
@@ -138,7 +146,7 @@ fn released_spared_and_released_again_is_one_stop() {
 }
 
 #[test]
-fn a_change_in_place_is_commanded_before_the_launch_on_what_it_leaves() {
+fn a_launch_on_what_a_change_leaves_comes_after_the_change() {
     let mut state = waiting(2);
     plan(&mut state, vec![place(0, &[0], None)]);
     started(&mut state, 0, 0.0);
@@ -152,24 +160,25 @@ fn a_change_in_place_is_commanded_before_the_launch_on_what_it_leaves() {
             },
         )
         .unwrap();
-    // The newcomer is named first; the change still comes first.
-    let commands = plan(
+    // The newcomer is named first; the change still comes first, and until it
+    // is done its old GPU is not free.
+    let changes = plan(
         &mut state,
         vec![place(1, &[0], None), place(0, &[1, 2], None)],
     );
     assert!(
-        matches!(
-            commands[..],
-            [
-                Command::Change { job: JobId(0), .. },
-                Command::Start { job: JobId(1), .. }
-            ]
-        ),
-        "{commands:?}"
+        matches!(changes[..], [Command::Change { job: JobId(0), .. }]),
+        "{changes:?}"
     );
     // The time so far was on one GPU.
     let gpu_time = state.job(JobId(0)).unwrap().attained_gpu_time();
     assert_eq!(gpu_time, Seconds::new(10.0));
+    started(&mut state, 0, 20.0);
+    let starts = commands(&mut state);
+    assert!(
+        matches!(starts[..], [Command::Start { job: JobId(1), .. }]),
+        "{starts:?}"
+    );
 }
 
 #[test]
@@ -178,18 +187,34 @@ fn a_job_that_ends_with_a_change_pending_is_not_launched_again() {
     plan(&mut state, vec![place(0, &[0], None), place(1, &[1], None)]);
     started(&mut state, 0, 0.0);
     started(&mut state, 1, 0.0);
-    // Each waits for the other.
-    let none = plan(&mut state, vec![place(0, &[1], None), place(1, &[0], None)]);
-    assert_eq!(none, []);
-    let ended = Event::Ended {
-        job: JobId(0),
-        outcome: Outcome::Completed,
-    };
-    state.apply(Time::new(5.0), &ended).unwrap();
-    let commands = commands(&mut state);
+    // Job 0 waits for what job 1 is told to leave.
+    let stops = plan(&mut state, vec![stop(1), place(0, &[1], None)]);
     assert!(
-        matches!(commands[..], [Command::Change { job: JobId(1), .. }]),
-        "{commands:?}"
+        matches!(stops[..], [Command::Stop { job: JobId(1), .. }]),
+        "{stops:?}"
+    );
+    end(&mut state, 0, 5.0);
+    end(&mut state, 1, 6.0);
+    assert_eq!(commands(&mut state), []);
+}
+
+#[test]
+fn of_jobs_that_change_places_one_stops_and_may_end_before_it_has() {
+    let mut state = waiting(2);
+    plan(&mut state, vec![place(0, &[0], None), place(1, &[1], None)]);
+    started(&mut state, 0, 0.0);
+    started(&mut state, 1, 0.0);
+    // Each would wait for the other for ever.
+    let stops = plan(&mut state, vec![place(0, &[1], None), place(1, &[0], None)]);
+    assert!(
+        matches!(stops[..], [Command::Stop { job: JobId(0), .. }]),
+        "{stops:?}"
+    );
+    end(&mut state, 0, 5.0);
+    let changes = commands(&mut state);
+    assert!(
+        matches!(changes[..], [Command::Change { job: JobId(1), .. }]),
+        "{changes:?}"
     );
 }
 
@@ -214,16 +239,148 @@ fn a_pair_that_moves_together_stays_a_pair() {
 }
 
 #[test]
-fn a_partner_that_moved_on_in_the_same_plan_is_no_partner() {
+fn a_plan_beside_a_job_that_it_moves_away_is_refused() {
     let mut state = waiting(3);
     plan(&mut state, vec![place(0, &[0], None), place(2, &[2], None)]);
-    plan(
-        &mut state,
-        vec![place(1, &[0], Some(0)), place(0, &[2], Some(2))],
-    );
-    let partner = |n| state.job(JobId(n)).unwrap().assignment().unwrap().partner;
+    let wrong = Plan {
+        version: state.version(),
+        actions: vec![place(1, &[0], Some(0)), place(0, &[2], Some(2))],
+        ..Plan::default()
+    };
+    let not_beside = PlanError::NotBeside {
+        job: JobId(1),
+        partner: JobId(0),
+    };
+    assert_eq!(state.apply_plan(&wrong), Err(not_beside));
+    // Nothing of it was done.
+    let on = |n| state.job(JobId(n)).unwrap().assignment().cloned();
+    assert_eq!(on(0), Some(Assignment::of([GpuId(0)])));
+    assert_eq!(on(1), None);
+    assert_eq!(commands(&mut state), []);
+}
+
+#[test]
+fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() {
+    /// Puts job 1 beside job 0, and job 0 beside job 2.
+    #[derive(Clone)]
+    struct Matchmaker;
+    impl Part for Matchmaker {}
+    impl PlacementPolicy for Matchmaker {
+        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            if draft.current(JobId(0)).is_none() {
+                return FirstFit.place(r, draft);
+            }
+            let beside = |n, gpu| Assignment {
+                partner: Some(JobId(n)),
+                ..Assignment::of([GpuId(gpu)])
+            };
+            draft.release(JobId(1), Reason::NotChosen)?;
+            draft.assign(JobId(1), beside(0, 0))?;
+            draft.reassign(JobId(0), beside(2, 2))
+        }
+    }
+    let mut policy = Composition::new("matchmaker")
+        .scheduling(by_key(|j| SortKey::by(f64::from(j.id().0))))
+        .placement(Matchmaker)
+        .build();
+    let state = State::new(&ClusterSpec::uniform(1, 3)).unwrap();
+    let mut core = Core::new(state, dyn_cadence(&policy));
+    for n in 0..3 {
+        core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
+    }
+    core.decide(Time::ZERO, &mut policy);
+    core.decide(Time::new(300.0), &mut policy);
+    assert_eq!(core.counters().refused_plans, 0);
+    let partner = |n| {
+        let job = core.state().job(JobId(n)).unwrap();
+        job.assignment().unwrap().partner
+    };
     assert_eq!(
         [partner(0), partner(1), partner(2)],
         [Some(JobId(2)), None, Some(JobId(0))]
     );
+}
+
+#[test]
+fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
+    /// Job 0, then job 1 in its place, then job 1 on fewer GPUs of the same node.
+    #[derive(Clone)]
+    struct Shrinking;
+    impl Part for Shrinking {}
+    impl PlacementPolicy for Shrinking {
+        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|&g| GpuId(g)));
+            if draft.current(JobId(1)).is_some() {
+                let no = DraftError::NotFree {
+                    gpu: GpuId(0),
+                    job: JobId(1),
+                };
+                assert_eq!(draft.reassign(JobId(1), on(&[0])), Err(no));
+                // What it has it may keep, and leave for what is there.
+                draft.reassign(JobId(1), on(&[0, 1]))?;
+                draft.release(JobId(1), Reason::NotChosen)?;
+                draft.spare(JobId(1))?;
+                draft.reassign(JobId(1), on(&[4]))
+            } else if draft.current(JobId(0)).is_some() {
+                draft.release(JobId(0), Reason::NotChosen)?;
+                draft.assign(JobId(1), on(&[0, 1]))
+            } else {
+                draft.assign(JobId(0), on(&[0]))
+            }
+        }
+    }
+    let mut policy = Composition::new("shrinking")
+        .scheduling(by_key(|j| SortKey::by(f64::from(j.id().0))))
+        .placement(Shrinking)
+        .build();
+    let state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
+    let mut core = Core::new(state, dyn_cadence(&policy));
+    for n in [0, 1] {
+        core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
+    }
+    core.decide(Time::ZERO, &mut policy);
+    core.decide(Time::new(300.0), &mut policy);
+    let lost = Event::NodeLost { node: NodeId(0) };
+    core.event(Time::new(310.0), &lost, &mut policy).unwrap();
+    assert_eq!(core.decide(Time::new(600.0), &mut policy), Decided::Applied);
+    let on = |n| core.state().job(JobId(n)).unwrap().assignment().cloned();
+    assert_eq!(on(1), Some(Assignment::of([GpuId(4)])));
+}
+
+#[test]
+fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
+    #[derive(Clone)]
+    struct Asking;
+    impl Part for Asking {}
+    impl PlacementPolicy for Asking {
+        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            while let Some(request) = r.next_candidate(draft) {
+                draft.explain(request.job, Reason::NotChosen);
+                r.candidate_blocked(draft);
+                // Until then nobody gets to see the entry of the job behind.
+                if draft.view().now() < Time::new(600.0) {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+    let mut policy = Composition::new("asking")
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
+        .placement(Asking)
+        .build();
+    let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+    let mut core = Core::new(state, dyn_cadence(&policy));
+    for n in 0..2 {
+        core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
+    }
+    core.decide(Time::ZERO, &mut policy);
+    let hold = Event::Hold { job: JobId(1) };
+    core.event(Time::new(10.0), &hold, &mut policy).unwrap();
+    core.decide(Time::new(300.0), &mut policy);
+    let release = Event::Release { job: JobId(1) };
+    core.event(Time::new(310.0), &release, &mut policy).unwrap();
+    core.decide(Time::new(600.0), &mut policy);
+    let offered: Vec<JobId> = core.plan().waits.iter().map(|(job, _)| *job).collect();
+    assert_eq!(offered, [JobId(0), JobId(1)]);
 }

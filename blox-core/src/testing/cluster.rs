@@ -74,6 +74,8 @@ pub(crate) struct Job {
     token: u64,
     attempt: u32,
     gpus: GpuList,
+    /// What it still is on from before a change that is being carried out.
+    leaving: GpuList,
     held_back: bool,
     /// Work as of `since`.
     pub work: f64,
@@ -89,6 +91,12 @@ pub(crate) struct Job {
     diligent: bool,
     // As the state said last.
     seen: (f64, f64, u32),
+}
+
+impl Job {
+    fn all_gpus(&self) -> impl Iterator<Item = GpuId> + '_ {
+        self.gpus.iter().chain(&self.leaving).copied()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +128,7 @@ impl ScriptedCluster {
             token: 0,
             attempt: 0,
             gpus: GpuList::new(),
+            leaving: GpuList::new(),
             held_back: false,
             work: 0.0,
             told: 0.0,
@@ -212,6 +221,7 @@ impl ScriptedCluster {
         j.truth = truth;
         j.told = j.work;
         j.gpus.clear();
+        j.leaving.clear();
     }
 
     fn node_of(&self, gpu: GpuId) -> usize {
@@ -236,7 +246,7 @@ impl ScriptedCluster {
     /// The jobs on GPUs that have just gone crash, one by one.
     fn crash_those_on(&mut self, gone: impl Fn(&Self, GpuId) -> bool, why: &Reason) {
         for i in 0..self.jobs.len() {
-            if self.jobs[i].gpus.iter().any(|g| gone(self, *g)) {
+            if self.jobs[i].all_gpus().any(|g| gone(self, g)) {
                 let job = JobId(i as u32);
                 let token = self.new_token(job);
                 let kept = self.script.dice(job, self.jobs[i].attempt, RUN).pick(&KEPT);
@@ -261,6 +271,7 @@ impl ScriptedCluster {
                 j.truth = Truth::Running;
                 j.since = self.now;
                 j.rate = rate;
+                j.leaving.clear();
                 self.schedule_run(job, true);
                 Some(Event::Started { job, attempt, rate })
             }
@@ -470,7 +481,7 @@ impl ScriptedCluster {
             if id != job
                 && partner != Some(id)
                 && theirs != Some(job)
-                && let Some(gpu) = gpus.iter().find(|g| other.gpus.contains(g))
+                && let Some(gpu) = gpus.iter().find(|g| other.all_gpus().any(|o| o == **g))
             {
                 return Err(Problem::new(
                     Property::Ledgers,
@@ -482,7 +493,10 @@ impl ScriptedCluster {
         let j = &mut self.jobs[job.index()];
         j.truth = Truth::Launching;
         j.attempt = attempt;
-        j.gpus = gpus;
+        // A change is on old and new GPUs until it is done.
+        let old = std::mem::replace(&mut j.gpus, gpus);
+        j.leaving.extend(old);
+        j.leaving.retain(|g| !j.gpus.contains(g));
         // A change passes through a checkpoint: nothing is lost by it.
         j.launched_with = j.work;
         j.told = j.work;
@@ -616,11 +630,15 @@ impl ScriptedCluster {
                 _ => job.held().is_none(),
             };
             let holds = job.held().map_or(&[][..], |a| &a.gpus[..]);
-            if !phase || holds != &truth.gpus[..] {
+            let leaves = &job.rec.leaving[..];
+            if !phase || holds != &truth.gpus[..] || leaves != &truth.leaving[..] {
                 return Err(Problem::new(
                     Property::Commands,
-                    format!("job {id} {:?} on {:?}", truth.truth, truth.gpus),
-                    format!("{} on {holds:?}", job.phase()),
+                    format!(
+                        "job {id} {:?} on {:?}, leaving {:?}",
+                        truth.truth, truth.gpus, truth.leaving
+                    ),
+                    format!("{} on {holds:?}, leaving {leaves:?}", job.phase()),
                 ));
             }
             let runs = truth.truth == Truth::Running;

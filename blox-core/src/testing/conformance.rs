@@ -18,7 +18,7 @@ use crate::units::{Seconds, Time};
 use crate::view::View;
 use serde_json::Value;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
 /// A rule that a scheduler, or the core beneath it, broke.
@@ -233,7 +233,9 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
 /// after 30 times the length of all jobs one after the other, and 60 rounds a
 /// job, from the last moment at which anything comes from outside. A job fits
 /// unless it asks for more GPUs than there are, or the pipeline's placement says
-/// that it [could never place](crate::PlacementPolicy::can_ever_place) it.
+/// that it [could never place](crate::PlacementPolicy::can_ever_place) it. A
+/// pipeline turns such jobs away; a scheduler that is none has to see to it
+/// itself that they hold up nobody else.
 pub struct Suite<'a> {
     build: Box<dyn Fn(u64) -> Subject + Sync + 'a>,
     cases: u64,
@@ -420,6 +422,7 @@ impl Suite<'_> {
                 _ => None,
             },
             problem: None,
+            panicked: None,
             books: vec![None; script.jobs.len()],
             place: place.clone(),
         };
@@ -435,8 +438,16 @@ impl Suite<'_> {
             place.lock().at = at;
             return Err(problem);
         }
-        driven?;
         let counters = core.counters();
+        if counters.failed_observations > 0 {
+            // The core goes on without the policy having seen the event: what
+            // came of that is no mistake of its own.
+            let (at, found) = watched.panicked.take().unwrap_or_default();
+            place.lock().at = at;
+            let expected = "every event to be observed".to_owned();
+            return Err(Problem::new(Property::Panic, expected, found));
+        }
+        driven?;
         if counters.stale_steps > 0 {
             return Err(Problem::new(
                 Property::Answers,
@@ -724,6 +735,8 @@ struct Watched<'a> {
     /// The property that shadows are made for, if they are.
     beside: Option<Property>,
     problem: Option<(Time, Problem)>,
+    /// The first panic in the scheduler as it was told of an event.
+    panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
     place: Place,
 }
@@ -739,6 +752,7 @@ impl Clone for Watched<'_> {
             made: self.made,
             beside: self.beside,
             problem: self.problem.clone(),
+            panicked: self.panicked.clone(),
             books: self.books.clone(),
             place: self.place.clone(),
         }
@@ -817,9 +831,6 @@ impl Part for Watched<'_> {
     fn observe(&mut self, view: View<'_>, event: &Event) {
         self.place.lock().at = view.now();
         self.maybe_shadow(view);
-        for shadow in &mut self.shadows {
-            shadow.policy.observe(view, event);
-        }
         if let Some(job) = event.job().and_then(|j| view.job(j))
             && job.phase() == Phase::Ended
         {
@@ -837,7 +848,19 @@ impl Part for Watched<'_> {
                 launches: job.attempt(),
             });
         }
-        self.inner.observe(view, event);
+        let (inner, shadows) = (&mut self.inner, &mut self.shadows);
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            for shadow in shadows {
+                shadow.policy.observe(view, event);
+            }
+            inner.observe(view, event);
+        }));
+        if let Err(panic) = told {
+            // The core catches and counts it, and forgets what it said.
+            let said = || (view.now(), crate::core::panic_message(&*panic));
+            self.panicked.get_or_insert_with(said);
+            resume_unwind(panic);
+        }
     }
 
     fn save(&self) -> Option<Value> {

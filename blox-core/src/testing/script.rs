@@ -165,6 +165,7 @@ impl Script {
             script.outside.push((spec.submit, what));
         }
         script.faults(&mut r);
+        script.flaps();
         script.finish();
         script
     }
@@ -228,6 +229,22 @@ impl Script {
             if self.troubles.has(Trouble::Holds) && r.chance(0.25) {
                 let length = Seconds::new(r.between(0.0, 3.0) * self.round);
                 self.outside.push((later(r), Outside::Hold(job, length)));
+            }
+        }
+    }
+
+    /// Some of the nodes that are lost are lost again and again.
+    fn flaps(&mut self) {
+        let r = &mut SplitMix::keyed(&[self.seed, 3]);
+        for i in 0..self.outside.len() {
+            let (mut at, Outside::Return(node)) = self.outside[i].clone() else {
+                continue;
+            };
+            while r.chance(0.4) {
+                at += Seconds::new(r.between(0.1, 3.0) * self.round);
+                self.outside.push((at, Outside::Lose(node)));
+                at += Seconds::new(r.between(0.1, 1.0) * self.round);
+                self.outside.push((at, Outside::Return(node)));
             }
         }
     }

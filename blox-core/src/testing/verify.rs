@@ -103,6 +103,16 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
                 enter(view, what, books, gpu, &job)?;
             }
         }
+        // Until a change is done, the job is on its old GPUs too.
+        for &gpu in &job.rec.leaving {
+            if job.phase() == Phase::Running || job.held().is_none_or(|a| a.gpus.contains(&gpu)) {
+                return wrong(
+                    "GPUs being left only while a change is under way, and not those kept".into(),
+                    format!("job {} {} and leaving GPU {gpu}", job.id(), job.phase()),
+                );
+            }
+            enter(view, "held", &mut held, gpu, &job)?;
+        }
         if let Some(a) = job.assignment() {
             for node in a.gpus.iter().filter_map(|g| cluster.node_of(*g)) {
                 cpus[node.index()] += a.cpus / a.gpus.len() as f64;
@@ -172,13 +182,17 @@ fn enter(
         return full(format!("job {} beside {places:?}", job.id()));
     };
     if let Some(other) = places[0] {
+        // Whoever is leaving a GPU was its other job's partner before. That no
+        // newcomer is launched there meanwhile, the cluster's own books say.
+        let leaves = |j: JobId| view.job(j).is_some_and(|j| j.rec.leaving.contains(&gpu));
         let names = |a: JobId, b: JobId| {
             view.job(a).is_some_and(|j| {
                 j.assignment().is_some_and(|x| x.partner == Some(b))
                     || j.held().is_some_and(|x| x.partner == Some(b))
             })
         };
-        if !names(other, job.id()) && !names(job.id(), other) {
+        let agreed = names(other, job.id()) || names(job.id(), other);
+        if !agreed && !leaves(other) && !leaves(job.id()) {
             return full(format!("jobs {other} and {}", job.id()));
         }
     }

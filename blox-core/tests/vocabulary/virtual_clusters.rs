@@ -9,9 +9,11 @@ fn fifo(name: &str) -> Composition {
 }
 
 fn build(c: Composition) -> Pipeline {
+    // Nodes move: what asks for more than its partition has now may wait for them.
     c.scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
         .placement(FirstFit)
         .build()
+        .awaiting_growth(true)
 }
 
 fn cluster(nodes: &[(u32, Option<&str>)]) -> ClusterSpec {

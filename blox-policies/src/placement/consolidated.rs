@@ -1,7 +1,9 @@
 //! As few nodes as possible.
 
 use super::walk::{Rule, filled, has_resources, suits};
-use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Reason, Shape, View};
+use blox_core::{
+    Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeStatus, Reason, Shape, View,
+};
 
 /// What happens to a job that fits on no single node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Rule for Consolidated {
                     .map(|gpus| filled(gpus, shape));
             }
         }
-        let largest = view.nodes().map(Node::gpu_count).max().unwrap_or(0);
+        let largest = largest_node(view);
         match self.split {
             Split::Never => None,
             Split::WholeNodes if needed <= largest => None,
@@ -55,7 +57,7 @@ impl Rule for Consolidated {
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         let possible = match self.split {
-            Split::Never => GpuCount(view.nodes().map(Node::gpu_count).max().unwrap_or(0)),
+            Split::Never => GpuCount(largest_node(view)),
             _ => view.installed_gpus(),
         };
         if job.gpus() <= possible {
@@ -67,6 +69,13 @@ impl Rule for Consolidated {
             })
         }
     }
+}
+
+/// GPUs of the largest node. One that has left is no reason to wait for one as large.
+fn largest_node(view: View<'_>) -> u32 {
+    let stays = |n: &&Node| n.status() != NodeStatus::Left;
+    let sizes = view.nodes().filter(stays).map(Node::gpu_count);
+    sizes.max().unwrap_or(0)
 }
 
 /// Over several nodes, most free GPUs first; the last part goes where it fits best.

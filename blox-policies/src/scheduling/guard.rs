@@ -68,13 +68,17 @@ fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
     })
 }
 
-/// Times only grow, so the place is nearly always the end.
+/// Times only grow, so the place is nearly always the end. Jobs of one moment
+/// are in order of their numbers, as in a queue made anew; a job that was
+/// touched while it waits is there already.
 fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
     let mut at = queue.len();
-    while at > 0 && queue[at - 1].0 > entry.0 {
+    while at > 0 && queue[at - 1] > entry {
         at -= 1;
     }
-    queue.insert(at, entry);
+    if at == 0 || queue[at - 1] != entry {
+        queue.insert(at, entry);
+    }
 }
 
 impl<P: Part + Clone> Part for StarvationGuard<P> {
@@ -114,5 +118,20 @@ impl<P: SchedulingPolicy + Clone> SchedulingPolicy for StarvationGuard<P> {
 
     fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
         self.inner.cluster()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_one_moment_are_in_order_and_there_once() {
+        let mut queue = VecDeque::new();
+        for (at, job) in [(0.0, 3), (5.0, 2), (5.0, 1), (5.0, 2), (0.0, 3), (7.0, 0)] {
+            insert(&mut queue, (Time::new(at), JobId(job)));
+        }
+        let jobs: Vec<u32> = queue.iter().map(|(_, job)| job.0).collect();
+        assert_eq!(jobs, [3, 1, 2, 0]);
     }
 }
