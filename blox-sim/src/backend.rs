@@ -67,6 +67,8 @@ pub struct Watch {
     pub submitted: AtomicU64,
     /// Jobs ended so far.
     pub ended: AtomicU64,
+    /// Simulated time so far, in whole seconds.
+    pub simulated_s: AtomicU64,
     /// Measured jobs that came in and have not ended.
     pub(crate) open: AtomicU64,
 }
@@ -488,10 +490,7 @@ impl Backend for Simulator<'_> {
             let timer = self.timers.peek().map(|Reverse(t)| *t);
             // The decision of the very moment in which the last measured job
             // ended is still made: it belongs to that round.
-            if self.is_done()
-                && due != Some(self.now)
-                && timer.is_none_or(|t| t.at > self.now)
-            {
+            if self.is_done() && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now) {
                 return Ok(Input::End);
             }
             let arrival = self.next_job.as_ref().map(|j| j.submit.max(self.now));
@@ -527,6 +526,9 @@ impl Backend for Simulator<'_> {
             }
         }
         self.now = at;
+        self.watch
+            .simulated_s
+            .store(at.secs() as u64, Ordering::Relaxed);
         Ok(Input::Due(at))
     }
 
