@@ -47,6 +47,9 @@ pub(super) struct Experiment<'r> {
     pub measure: Measure,
     /// Jobs that will have been submitted, as far as it is known.
     pub expected_jobs: Option<u64>,
+    /// After how many jobs an endless workload ends, so that a scheduler which
+    /// starves measured jobs comes to an end as well.
+    pub arrivals_end: Option<u64>,
     pub inputs: Vec<Input>,
     pub seed: u64,
     source: Source,
@@ -99,6 +102,7 @@ impl<'r> Experiment<'r> {
         let wants_optimus = contestants.iter().any(|c| c.named.name == "blox-optimus");
         let source = source(&given, &cluster, seed, wants_optimus)?;
         let measure = measure(&given, &source)?;
+        let arrivals_end = arrivals_end(&source, measure, o.jobs)?;
         let load = match &source {
             Source::Blox(load) => Some(*load),
             _ => o.load,
@@ -129,6 +133,7 @@ impl<'r> Experiment<'r> {
             cluster_text,
             measure,
             expected_jobs: None,
+            arrivals_end,
             inputs,
             seed,
             source,
@@ -195,9 +200,9 @@ impl<'r> Experiment<'r> {
             ),
             Source::Poisson(spec) => Box::new(Poisson::new(spec.clone()).map_err(Failure::new)?),
         };
-        Ok(match (self.options.jobs, &self.source) {
-            (Some(n), Source::Trace(..) | Source::Blox(_)) => Box::new(Limited::new(jobs, n)),
-            _ => jobs,
+        Ok(match self.options.jobs {
+            Some(n) => Box::new(Limited::new(jobs, n)),
+            None => jobs,
         })
     }
 
@@ -481,7 +486,6 @@ fn poisson(given: &Given, cluster: &ClusterSpec, seed: u64) -> Result<PoissonSpe
         spec.gpus = gpu_mix(text).ok_or_else(|| wrong(given, "gpu-mix", text, expected))?;
     }
     spec.seed = seed;
-    spec.count = o.jobs;
     Ok(spec)
 }
 
@@ -538,6 +542,28 @@ fn measure(given: &Given, source: &Source) -> Result<Measure, Failure> {
         let expected = "A..B with A <= B: numbers of jobs such as 3000..4000, or times such as 10h..2d (s, m, h, d)";
         wrong(given, "measure", text, expected)
     })
+}
+
+/// An endless workload ends after ten times the jobs up to the last measured one.
+fn arrivals_end(
+    source: &Source,
+    measure: Measure,
+    jobs: Option<u64>,
+) -> Result<Option<u64>, Failure> {
+    let per_hour = match source {
+        Source::Trace(..) => return Ok(None),
+        Source::Blox(load) => *load,
+        Source::Poisson(spec) => Poisson::new(spec.clone())
+            .map_err(Failure::new)?
+            .jobs_per_hour(),
+    };
+    let needed = match measure {
+        _ if jobs.is_some() => return Ok(None),
+        Measure::All => return Ok(None),
+        Measure::Ids(_, last) => f64::from(last) + 1.0,
+        Measure::Submitted(_, last) => last.hours() * per_hour,
+    };
+    Ok(Some((10.0 * needed).max(10_000.0).ceil() as u64))
 }
 
 fn parse_measure(text: &str) -> Option<Measure> {

@@ -9,6 +9,7 @@ use super::{Failure, INTERRUPTED, OK, Terminal, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::Registry;
+use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, Report, Watch};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -177,7 +178,9 @@ fn run_one(
 ) -> Result<Run, Failure> {
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.cadence().period().map(|p| p.secs());
-    let mut workload = experiment.workload()?;
+    let workload = experiment.workload()?;
+    let label = workload.describe();
+    let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
     let journal = journal
         .as_ref()
         .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
@@ -190,7 +193,7 @@ fn run_one(
     let run = Run {
         report,
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
-        workload: workload.describe(),
+        workload: label,
         period_s,
     };
     if let Some(dir) = &experiment.options.output_dir {

@@ -6,7 +6,7 @@ use super::run::Run;
 use blox_core::JobId;
 use blox_sim::{Ended, Measure};
 use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -40,17 +40,17 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
         .load_style(NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH);
-    let mut head = vec!["scheduler", "avg JCT s"];
+    let mut head = vec!["scheduler", "avg\nJCT s"];
     if experiment.compares {
         head.push("relative");
     }
     head.extend([
-        "median JCT s",
-        "p99 JCT s",
-        "avg resp. s",
-        "makespan s",
-        "GPU util.",
-        "preempted",
+        "median\nJCT s",
+        "p99\nJCT s",
+        "avg\nresp. s",
+        "makespan\ns",
+        "GPU\nutil.",
+        "pre-\nempted",
     ]);
     table.set_header(head);
     let base = runs.first().map_or(0.0, |r| r.report.summary.avg_jct_s);
@@ -61,8 +61,8 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             row.push(ratio(s.avg_jct_s, base));
         }
         row.extend([
-            decimal(s.median_jct_s, 1),
-            decimal(s.p99_jct_s, 1),
+            decimal(s.median_jct_s, 0),
+            decimal(s.p99_jct_s, 0),
             decimal(s.avg_responsiveness_s, 1),
             decimal(s.makespan_s, 0),
             format!("{:.1} %", 100.0 * s.utilisation),
@@ -75,6 +75,8 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
         if let Some(column) = table.column_mut(i) {
             column.set_padding((0, if i + 1 == columns { 0 } else { 2 }));
             if i > 0 {
+                // Only names may wrap.
+                column.set_constraint(ColumnConstraint::ContentWidth);
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
@@ -211,6 +213,16 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     }
     for run in runs {
         let s = &run.report.summary;
+        if let Some(n) = experiment.arrivals_end
+            && s.jobs >= n
+        {
+            list.push(format!(
+                "{}: no job came after the first {}, else measured jobs might wait for ever; \
+                 --jobs N sets another end",
+                s.scheduler,
+                whole(n)
+            ));
+        }
         let at = decimal(run.report.end.secs(), 0);
         match run.report.ended {
             Ended::Finished => {}
