@@ -128,6 +128,9 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mix: Option<String>,
     /// Only the first N jobs
+    ///
+    /// With --measure, an endless workload ends by itself after ten times the
+    /// jobs up to the last measured one.
     #[arg(long, value_name = "N", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,

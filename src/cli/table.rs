@@ -217,8 +217,7 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
             && s.jobs >= n
         {
             list.push(format!(
-                "{}: no job came after the first {}, else measured jobs might wait for ever; \
-                 --jobs N sets another end",
+                "{}: arrivals ended after {} jobs, lest measured jobs wait for ever (see --jobs)",
                 s.scheduler,
                 whole(n)
             ));
