@@ -25,6 +25,7 @@ pub use blox_core as core;
 pub use blox_policies as policies;
 pub use blox_sim as sim;
 
+pub mod cli;
 pub mod compat;
 mod registry;
 pub mod schedulers;

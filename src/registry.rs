@@ -72,17 +72,15 @@ fn schedulers(r: &mut Registry) {
     );
     s.add(
         "srtf",
-        "shortest remaining time first, preemptive",
-        &[ESTIMATOR, NO_EASY],
-        |p, _| match estimator(p)? {
-            "user" => {
-                let base = blox_core::Composition::new("srtf")
-                    .scheduling(Srtf::with(UserEstimate))
-                    .placement(Walk::new(Consolidated::default()))
-                    .build();
-                backfilled(base, p, UserEstimate, false)
-            }
-            _ => backfilled(schedulers::srtf(), p, Oracle, false),
+        "shortest remaining time first, preemptive, with a starvation guard",
+        &[ESTIMATOR, GUARD, NO_EASY],
+        |p, _| {
+            let policy = match estimator(p)? {
+                "user" => Srtf::with(UserEstimate),
+                _ => Srtf::default(),
+            };
+            let base = schedulers::srtf_with(policy, p.hours("guard_h", 1000.0)?);
+            backfilled(base, p, Oracle, false)
         },
     );
     s.add(

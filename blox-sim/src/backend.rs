@@ -68,6 +68,8 @@ pub struct Watch {
     pub submitted: AtomicU64,
     /// Jobs ended so far.
     pub ended: AtomicU64,
+    /// Simulated time so far, in whole seconds.
+    pub simulated_s: AtomicU64,
     /// Measured jobs that came in and have not ended.
     pub(crate) open: AtomicU64,
 }
@@ -415,7 +417,7 @@ impl<'w> Simulator<'w> {
                 let before = self.timers.len();
                 self.expect_end(job, view);
                 // The earlier timer is still in the heap, for the same launch.
-                let at = (self.timers.len() > before).then(|| self.last_end);
+                let at = (self.timers.len() > before).then_some(self.last_end);
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }
@@ -522,6 +524,9 @@ impl Backend for Simulator<'_> {
             }
         }
         self.now = at;
+        self.watch
+            .simulated_s
+            .store(at.secs() as u64, Ordering::Relaxed);
         Ok(Input::Due(at))
     }
 

@@ -9,4 +9,4 @@ mod srtf;
 pub use fifo::fifo;
 pub use las::{LasParams, las, las_with};
 pub use sjf::sjf;
-pub use srtf::srtf;
+pub use srtf::{srtf, srtf_with};

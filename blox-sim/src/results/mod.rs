@@ -42,6 +42,8 @@ pub struct JobResult {
     pub crashes: u32,
     /// Why it was turned away, or where it stood at the end.
     pub reason: Option<String>,
+    /// The kind of that reason, without particulars: for counting.
+    pub reason_kind: Option<&'static str>,
     /// Whether it is measured.
     pub measured: bool,
 }

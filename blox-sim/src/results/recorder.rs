@@ -99,6 +99,7 @@ impl Recorder {
             launches: job.attempt(),
             crashes: job.crashes(),
             reason: (rejected || outcome.is_none()).then(|| job.reason().to_string()),
+            reason_kind: (rejected || outcome.is_none()).then(|| job.reason().kind()),
             measured,
         });
         if outcome.is_some() {

@@ -1,0 +1,56 @@
+//! A scheduling policy of your own, under its own name in every subcommand:
+//!
+//! `cargo run --release --example custom_policy -- compare fifo two-queues`
+
+use blox::core::registry::ParamDoc;
+use blox::core::{Composition, Outlook, Part, Request, Requests, SchedulingPolicy, Seconds, View};
+use blox::policies::placement::{Consolidated, Walk};
+use std::process::ExitCode;
+
+/// Jobs that ran for less than `short` come first, in order of submission;
+/// then all others. Nobody has to know how long a job will run.
+#[derive(Clone)]
+struct TwoQueues {
+    short: Seconds,
+}
+
+// What a policy remembers beyond the view would be saved here; this one remembers nothing.
+impl Part for TwoQueues {}
+
+impl SchedulingPolicy for TwoQueues {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        // All jobs that wait or run, in order of submission; the sort keeps it among equals.
+        let mut jobs: Vec<_> = view.active().collect();
+        jobs.sort_by_key(|job| job.attained_time() >= self.short);
+        for job in &jobs {
+            out.push(Request::gang(job)); // all the GPUs that it asked for, or none
+        }
+        // A running job is stopped for one before it in this order, from the last one on.
+        out.allow_preemption();
+        // Service grows while jobs run: ask again next round. A policy whose answer
+        // stays right without events says `Outlook::Stable`, and rounds are skipped.
+        Outlook::NextRound
+    }
+}
+
+fn main() -> ExitCode {
+    let mut registry = blox::registry();
+    let short_h = ParamDoc {
+        name: "short_h",
+        default: "8",
+        about: "hours of running for which a job comes first",
+    };
+    registry.schedulers.add(
+        "two-queues",
+        "jobs that ran little first, preemptive",
+        &[short_h],
+        |params, _seed| {
+            let short = params.hours("short_h", 8.0)?;
+            Ok(Composition::new("two-queues")
+                .scheduling(TwoQueues { short })
+                .placement(Walk::new(Consolidated::default()))
+                .build())
+        },
+    );
+    blox::cli::run(registry)
+}

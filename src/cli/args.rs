@@ -1,0 +1,271 @@
+//! What can be said on the command line.
+
+use clap::{Args, Parser, Subcommand};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+#[derive(Parser)]
+#[command(
+    name = "blox",
+    version,
+    about = "Compose, simulate and compare deep-learning cluster schedulers",
+    arg_required_else_help = true,
+    after_help = "Examples:
+  blox compare fifo srtf las --load 8 --measure 3000..4000
+  blox simulate --scheduler las --trace jobs.csv --cluster 16x8
+  blox policies"
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one a process")]
+pub(super) enum Command {
+    /// Simulate one scheduler on a workload
+    #[command(after_help = "Examples:
+  blox simulate --scheduler las
+  blox simulate --scheduler 'las{guard_h=500}' --trace jobs.csv --cluster 16x8 --explain 42
+  blox simulate --config experiment.toml --output-dir results/las")]
+    Simulate(SimulateArgs),
+    /// Compare several schedulers on the same jobs, seed and faults
+    #[command(after_help = "Examples:
+  blox compare fifo srtf las --load 8 --measure 3000..4000
+  blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
+  blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
+      --jobs 2000 --cluster 8x4 --output-dir results")]
+    Compare(CompareArgs),
+    /// List schedulers, policies and their parameters
+    #[command(after_help = "Examples:
+  blox policies
+  blox policies las")]
+    Policies(PoliciesArgs),
+    /// Compare with what original programs gave, job by job
+    #[command(after_help = "Examples:
+  blox verify golden/blox
+  blox verify golden/blox/las_L7_t1000 --system blox --all")]
+    Verify(VerifyArgs),
+}
+
+#[derive(Args)]
+pub(super) struct SimulateArgs {
+    /// Scheduler, as NAME or 'NAME{PARAMETER=VALUE,...}'
+    #[arg(long, short, value_name = "NAME")]
+    pub scheduler: Option<String>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct CompareArgs {
+    /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE,...}'; the first is the baseline
+    #[arg(value_name = "SCHEDULER")]
+    pub schedulers: Vec<String>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct PoliciesArgs {
+    /// Only what has this name
+    pub name: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct VerifyArgs {
+    /// Folder of one case, or of folders of cases
+    pub dir: PathBuf,
+    /// The system that all cases are of; told from their files if left out
+    #[arg(long, value_name = "NAME")]
+    pub system: Option<String>,
+    /// Show every difference, not only the first 20 of a case
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Everything that a simulation can be told. The keys of a configuration file
+/// are the long names of these options.
+#[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
+#[command(next_line_help = false, allow_negative_numbers = true)]
+pub(super) struct Options {
+    /// The scheduler of `simulate` in a configuration file.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// The schedulers of `compare` in a configuration file.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedulers: Option<Vec<String>>,
+
+    /// Workload file, plain or gzip
+    #[arg(long, value_name = "FILE", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// Its format: csv, jsonl, philly, blox-jobs [default: told from the file]
+    #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Without a file: blox (Blox's published jobs) or poisson [default: blox]
+    #[arg(long, value_name = "KIND", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// Jobs an hour [default: 8 for blox]
+    #[arg(long, value_name = "JOBS", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// poisson: mean demand as a fraction of the cluster's GPUs, instead of --load
+    #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_of_capacity: Option<f64>,
+    /// poisson: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S [default: blox]
+    #[arg(long, value_name = "LAW", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durations: Option<String>,
+    /// poisson: GPU counts with weights, such as 1:70,2:10,8:20 [default: 1:1]
+    #[arg(long, value_name = "MIX", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_mix: Option<String>,
+    /// Only the first N jobs
+    ///
+    /// With --measure, an endless workload ends by itself after ten times the
+    /// jobs up to the last measured one.
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<u64>,
+    /// Seed of workload, faults and policies
+    ///
+    /// The default, 1, is the seed of Blox's published workload.
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+
+    /// NODESxGPUS[:TYPE], joined by commas, or a TOML file [default: 32x4]
+    #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Admission policy, instead of the scheduler's own
+    #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission: Option<String>,
+    /// Placement policy, instead of the scheduler's own
+    #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
+    /// Cluster manager, instead of the scheduler's own
+    #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_manager: Option<String>,
+    /// Decide in rounds of so many seconds [default: the scheduler's own, mostly 300]
+    #[arg(long, value_name = "S", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round: Option<f64>,
+    /// Decide when something happens, at least so many seconds apart
+    #[arg(long, value_name = "GAP_S", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_event: Option<f64>,
+
+    /// When ends are seen: round or exact [default: round where there are rounds]
+    #[arg(long, value_name = "RULE", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion: Option<String>,
+    /// Seconds that a first launch takes [default: 0]
+    #[arg(long, value_name = "S", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launch_s: Option<f64>,
+    /// Seconds that a checkpoint takes when a job is stopped [default: 0]
+    #[arg(long, value_name = "S", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_s: Option<f64>,
+    /// Seconds that a later launch on the same GPUs takes [default: 0]
+    #[arg(long, value_name = "S", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_s: Option<f64>,
+    /// Seconds that a later launch on other GPUs takes [default: 0]
+    #[arg(long, value_name = "S", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration_s: Option<f64>,
+    /// Mean hours between failures of a node [default: never]
+    #[arg(long, value_name = "H", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_mtbf_h: Option<f64>,
+    /// Mean hours until a failed node is back [default: 1]
+    #[arg(long, value_name = "H", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_mttr_h: Option<f64>,
+    /// Mean running hours between crashes of a job [default: never]
+    #[arg(long, value_name = "H", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_mtbf_h: Option<f64>,
+    /// Seconds between checkpoints of a running job [default: none, a crash loses all since its launch]
+    #[arg(long, value_name = "S", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_every_s: Option<f64>,
+    /// Probability that a launch fails [default: 0]
+    #[arg(long, value_name = "P", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launch_failure: Option<f64>,
+    /// Visit also rounds in which nothing can change; the results are the same
+    #[arg(long, help_heading = "World")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub visit_every_round: bool,
+
+    /// Measured jobs, both ends included: numbers 3000..4000 or times 10h..2d (s, m, h, d)
+    ///
+    /// The simulation ends when they have ended. Default: all jobs; 3000..4000
+    /// for the endless workload of Blox.
+    #[arg(long, value_name = "A..B", help_heading = "Results")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measure: Option<String>,
+    /// Write jobs.csv and summary.json a scheduler, and manifest.json, below this folder
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that is not empty
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// Also write rounds.csv, a row a decision
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rounds: bool,
+    /// Tell the story of one job, by its number from 0 or its name in the trace
+    #[arg(long, value_name = "JOB", help_heading = "Results")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "text_or_number"
+    )]
+    pub explain: Option<String>,
+    /// Write every event and decision as a JSON line
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<PathBuf>,
+    /// JSON instead of a table on standard output
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub json: bool,
+    /// No progress and no notes
+    #[arg(long, short, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
+
+    /// TOML file with any of these options as keys; the command line wins
+    #[arg(long, value_name = "FILE.toml")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+}
+
+/// `explain = 42` is as good as `explain = "42"`.
+fn text_or_number<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(u64),
+        Text(String),
+    }
+    Ok(Some(match Either::deserialize(d)? {
+        Either::Number(n) => n.to_string(),
+        Either::Text(t) => t,
+    }))
+}

@@ -1,0 +1,153 @@
+//! The command line as a library: hand it a registry with your own policies,
+//! and all subcommands know them.
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     let registry = blox::registry(); // and what you add to it
+//!     blox::cli::run(registry)
+//! }
+//! ```
+//!
+//! Data goes to standard output, errors and progress to standard error. Exit
+//! codes: 0 all is well, 1 a verification that differs, 2 wrong usage or bad
+//! input, 130 interrupted by Ctrl-C.
+
+mod args;
+mod config;
+mod output;
+mod policies;
+mod progress;
+mod resolve;
+mod run;
+mod table;
+mod verify;
+
+use args::{Cli, Command};
+use blox_core::registry::Registry;
+use clap::Parser;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command could not do what it was told.
+#[derive(Debug)]
+enum Failure {
+    /// One clear sentence for the user.
+    Message(String),
+    /// Nobody reads the output any more: no reason to complain.
+    ClosedPipe,
+}
+
+impl Failure {
+    fn new(message: impl fmt::Display) -> Self {
+        Failure::Message(message.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Of writing to standard output; files have their own messages.
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::Message(format!("the output cannot be written: {e}")),
+        }
+    }
+}
+
+const OK: i32 = 0;
+const DIFFERS: i32 = 1;
+const BAD_INPUT: i32 = 2;
+const INTERRUPTED: i32 = 130;
+
+/// Where a command's output goes.
+struct Terminal<'a> {
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+    /// Whether this is a whole process with a user before it: it may show
+    /// progress and take Ctrl-C.
+    interactive: bool,
+}
+
+/// Runs the command line of this process with these policies.
+pub fn run(registry: Registry) -> ExitCode {
+    // No lock: the progress bar shares standard error.
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let mut terminal = Terminal {
+        out: &mut out,
+        err: &mut err,
+        interactive: true,
+    };
+    let code = run_in(&registry, std::env::args_os().collect(), &mut terminal);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Runs a command line, the program's name first, and returns its exit code.
+///
+/// ```
+/// let (mut out, mut err) = (Vec::new(), Vec::new());
+/// let args = ["blox", "compare", "fifo", "las", "--jobs", "20", "--cluster", "1x4"];
+/// let code = blox::cli::run_with(&blox::registry(), args, &mut out, &mut err);
+/// assert_eq!(code, 0);
+/// assert!(String::from_utf8_lossy(&out).contains("avg JCT"));
+/// ```
+pub fn run_with<A: Into<OsString>>(
+    registry: &Registry,
+    args: impl IntoIterator<Item = A>,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> i32 {
+    let mut terminal = Terminal {
+        out: stdout,
+        err: stderr,
+        interactive: false,
+    };
+    let args = args.into_iter().map(Into::into).collect();
+    run_in(registry, args, &mut terminal)
+}
+
+fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>) -> i32 {
+    let result = parse(&args, terminal).and_then(|command| match command {
+        None => Ok(OK),
+        Some(Err(code)) => Ok(code),
+        Some(Ok(Command::Simulate(a))) => {
+            run::simulate(registry, config::simulate(a)?, &args, terminal)
+        }
+        Some(Ok(Command::Compare(a))) => {
+            run::simulate(registry, config::compare(a)?, &args, terminal)
+        }
+        Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
+        Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+    });
+    let result = result.and_then(|code| {
+        terminal.out.flush()?;
+        Ok(code)
+    });
+    match result {
+        Ok(code) => code,
+        Err(Failure::ClosedPipe) => OK,
+        Err(Failure::Message(message)) => {
+            // If even this cannot be written there is nobody to tell.
+            let _ = writeln!(terminal.err, "error: {message}");
+            BAD_INPUT
+        }
+    }
+}
+
+/// `None` after help or version was shown, a code after wrong usage was.
+fn parse(
+    args: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<Option<Result<Command, i32>>, Failure> {
+    match Cli::try_parse_from(args) {
+        Ok(cli) => Ok(Some(Ok(cli.command))),
+        Err(e) if e.use_stderr() => {
+            let _ = write!(terminal.err, "{}", e.render());
+            Ok(Some(Err(BAD_INPUT)))
+        }
+        Err(e) => {
+            write!(terminal.out, "{}", e.render())?;
+            Ok(None)
+        }
+    }
+}

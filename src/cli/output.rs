@@ -1,0 +1,331 @@
+//! Result folders, JSON and journals.
+
+use super::Failure;
+use super::resolve::Experiment;
+use super::run::Run;
+use blox_core::JobId;
+use blox_core::journal::{Entry, Journal, JsonLines};
+use blox_sim::results::{Summary, write_jobs, write_rounds};
+use blox_sim::{Ended, Report};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const MANIFEST: &str = "manifest.json";
+
+/// Makes sure that results can be written, before anything is simulated.
+pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
+    let cannot = |e: io::Error| {
+        Failure::new(format!(
+            "{}: the output folder cannot be written: {e}",
+            dir.display()
+        ))
+    };
+    std::fs::create_dir_all(dir).map_err(cannot)?;
+    let mut entries = std::fs::read_dir(dir).map_err(cannot)?;
+    if entries.next().is_some() && !force {
+        return Err(Failure::new(format!(
+            "{}: the output folder is not empty, expected a new one, or --force",
+            dir.display()
+        )));
+    }
+    // The mark of a whole result goes first and comes back last.
+    match std::fs::remove_file(dir.join(MANIFEST)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(cannot(e)),
+        _ => {}
+    }
+    let probe = dir.join(".blox-writes-here");
+    File::create(&probe).map_err(cannot)?;
+    std::fs::remove_file(&probe).map_err(cannot)
+}
+
+/// A file is there whole or not at all.
+fn write_whole<E: std::fmt::Display>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), Failure> {
+    let cannot = |e: &dyn std::fmt::Display| {
+        Failure::new(format!("{}: cannot be written: {e}", path.display()))
+    };
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let part = PathBuf::from(name);
+    let mut out = BufWriter::new(File::create(&part).map_err(|e| cannot(&e))?);
+    write(&mut out).map_err(|e| cannot(&e))?;
+    out.flush().map_err(|e| cannot(&e))?;
+    drop(out);
+    std::fs::rename(&part, path).map_err(|e| cannot(&e))
+}
+
+/// `summary.json`, and an element of what `--json` prints.
+#[derive(Serialize)]
+struct Figures<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    ended: &'static str,
+    end_s: f64,
+    /// Why jobs were rejected, counted by kind of reason; measured jobs only, as all counts.
+    rejected_reasons: BTreeMap<&'static str, u64>,
+    unfinished_reasons: BTreeMap<&'static str, u64>,
+}
+
+impl<'a> Figures<'a> {
+    fn of(report: &'a Report) -> Self {
+        Figures {
+            summary: &report.summary,
+            ended: ended(report.ended),
+            end_s: report.end.secs(),
+            rejected_reasons: reasons(report, true),
+            unfinished_reasons: reasons(report, false),
+        }
+    }
+}
+
+fn ended(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Finished => "finished",
+        Ended::Standstill => "standstill",
+        Ended::Interrupted => "interrupted",
+    }
+}
+
+/// Kinds of reasons of measured jobs that were rejected, or had not ended.
+pub(super) fn reasons(report: &Report, rejected: bool) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    for job in report.jobs.iter().filter(|j| j.measured) {
+        if job.outcome.is_some() == rejected
+            && let Some(kind) = job.reason_kind
+        {
+            *counts.entry(kind).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+/// Writes one scheduler's results into its own folder.
+pub(super) fn write_run(
+    dir: &Path,
+    folder: &str,
+    run: &Run,
+    experiment: &Experiment<'_>,
+) -> Result<(), Failure> {
+    let dir = dir.join(folder);
+    std::fs::create_dir_all(&dir)
+        .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", dir.display())))?;
+    write_whole(&dir.join("jobs.csv"), |out| {
+        write_jobs(out, &run.report.jobs)
+    })?;
+    if experiment.options.rounds {
+        write_whole(&dir.join("rounds.csv"), |out| {
+            write_rounds(out, &run.report.rounds)
+        })?;
+    }
+    write_whole(&dir.join("summary.json"), |out| {
+        pretty(out, &Figures::of(&run.report))
+    })
+}
+
+fn pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
+/// Says that the results are whole: what they came from, and how they ended.
+/// It holds no moment and no place, so that equal runs give equal bytes.
+pub(super) fn write_manifest(
+    dir: &Path,
+    experiment: &Experiment<'_>,
+    runs: &[&Run],
+    args: &[OsString],
+    interrupted: bool,
+) -> Result<(), Failure> {
+    let mut configuration = experiment.options.clone();
+    configuration.output_dir = None;
+    configuration.journal = None;
+    configuration.force = false;
+    configuration.quiet = false;
+    configuration.json = false;
+    let folder = |name: &str| {
+        let c = experiment.contestants.iter().find(|c| c.label == name);
+        c.map(|c| c.folder.as_str())
+    };
+    let schedulers: Vec<Value> = runs
+        .iter()
+        .map(|run| {
+            let s = &run.report.summary;
+            json!({
+                "name": s.scheduler,
+                "folder": folder(&s.scheduler),
+                "jobs": s.jobs,
+                "ended": ended(run.report.ended),
+            })
+        })
+        .collect();
+    let inputs: Vec<Value> = experiment
+        .inputs
+        .iter()
+        .map(|i| json!({ "path": i.path.display().to_string(), "sha256": i.sha256 }))
+        .collect();
+    let manifest = json!({
+        "blox_version": env!("CARGO_PKG_VERSION"),
+        "status": if interrupted { "interrupted" } else { "complete" },
+        "command_line": command_line(args),
+        "configuration": configuration,
+        "seed": experiment.seed,
+        "inputs": inputs,
+        "workload": runs.first().map(|r| &r.workload),
+        "nodes": experiment.cluster.nodes.len(),
+        "gpus": experiment.cluster.total_gpus(),
+        "schedulers": schedulers,
+        "notices": super::table::notices(experiment, runs),
+    });
+    write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+}
+
+/// Without where the results go, which changes nothing about them.
+fn command_line(args: &[OsString]) -> Vec<String> {
+    let mut kept = vec!["blox".to_owned()];
+    let mut args = args
+        .iter()
+        .skip(1)
+        .map(|a| a.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--output-dir" | "--journal" => drop(args.next()),
+            "--force" | "--quiet" | "-q" => {}
+            a if a.starts_with("--output-dir=") || a.starts_with("--journal=") => {}
+            _ => kept.push(arg),
+        }
+    }
+    kept
+}
+
+/// What `--json` prints: an object for `simulate`, a list of them for `compare`.
+pub(super) fn json(
+    experiment: &Experiment<'_>,
+    runs: &[&Run],
+    explained: Option<JobId>,
+) -> Result<String, Failure> {
+    let base = runs.first().map(|r| r.report.summary.avg_jct_s);
+    let mut list = Vec::new();
+    for run in runs {
+        let mut value = serde_json::to_value(Figures::of(&run.report)).map_err(Failure::new)?;
+        if let Value::Object(fields) = &mut value {
+            if experiment.compares
+                && let Some(base) = base.filter(|b| *b > 0.0)
+            {
+                let relative = run.report.summary.avg_jct_s / base;
+                fields.insert("relative_avg_jct".to_owned(), json!(relative));
+            }
+            if explained.is_some() {
+                fields.insert("story".to_owned(), json!(run.report.story));
+            }
+        }
+        list.push(value);
+    }
+    let value = match (experiment.compares, list.pop()) {
+        (false, Some(one)) => one,
+        (_, last) => {
+            list.extend(last);
+            Value::Array(list)
+        }
+    };
+    let mut text = serde_json::to_string_pretty(&value).map_err(Failure::new)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// A journal that can still be asked how it went after the simulation has let go of it.
+#[derive(Clone)]
+pub(super) struct SharedJournal {
+    path: PathBuf,
+    lines: Arc<Mutex<JsonLines<BufWriter<File>>>>,
+}
+
+impl SharedJournal {
+    fn create(path: PathBuf) -> Result<Self, Failure> {
+        let file = File::create(&path)
+            .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", path.display())))?;
+        Ok(SharedJournal {
+            path,
+            lines: Arc::new(Mutex::new(JsonLines::new(BufWriter::new(file)))),
+        })
+    }
+
+    /// Whether all of it was written.
+    pub fn close(&self) -> Result<(), Failure> {
+        self.clone()
+            .flush()
+            .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", self.path.display())))
+    }
+}
+
+impl Journal for SharedJournal {
+    fn record(&mut self, entry: &Entry) {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .record(entry);
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .flush()
+    }
+}
+
+/// A journal a scheduler: several of them get the scheduler's name into theirs.
+pub(super) fn open_journals(
+    experiment: &Experiment<'_>,
+) -> Result<Vec<Option<SharedJournal>>, Failure> {
+    let alone = experiment.contestants.len() == 1;
+    experiment
+        .contestants
+        .iter()
+        .map(|c| {
+            let Some(path) = &experiment.options.journal else {
+                return Ok(None);
+            };
+            let path = if alone {
+                path.clone()
+            } else {
+                let ending = path.extension().map(|e| e.to_string_lossy().into_owned());
+                let ending = ending.map_or(c.folder.clone(), |e| format!("{}.{e}", c.folder));
+                path.with_extension(ending)
+            };
+            SharedJournal::create(path).map(Some)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_leaves_out_where_results_go() {
+        let args = [
+            "x/blox",
+            "compare",
+            "fifo",
+            "--output-dir",
+            "a b",
+            "--force",
+            "--journal=j",
+            "--seed",
+            "2",
+        ];
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        assert_eq!(
+            command_line(&args),
+            ["blox", "compare", "fifo", "--seed", "2"]
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! `blox policies`: what there is, by kind.
+
+use super::{Failure, OK, Terminal};
+use blox_core::registry::{Registry, Shelf};
+use std::fmt::Write;
+
+pub(super) fn run(
+    registry: &Registry,
+    name: Option<&str>,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let mut text = String::new();
+    let mut known = Vec::new();
+    let mut kind = Kind {
+        text: &mut text,
+        known: &mut known,
+        name,
+    };
+    kind.list(
+        "schedulers (simulate --scheduler NAME, compare NAME ...)",
+        &registry.schedulers,
+    );
+    kind.list(
+        "scheduling policies (as a scheduler, with consolidated placement)",
+        &registry.scheduling,
+    );
+    kind.list("placement policies (--placement NAME)", &registry.placement);
+    kind.list("admission policies (--admission NAME)", &registry.admission);
+    kind.list(
+        "cluster managers (--cluster-manager NAME)",
+        &registry.cluster,
+    );
+    if text.is_empty() {
+        known.sort();
+        known.dedup();
+        return Err(Failure::new(format!(
+            "nothing is called `{}`; known: {}",
+            name.unwrap_or_default(),
+            known.join(", ")
+        )));
+    }
+    if name.is_none() {
+        text.push_str("Parameters are set as 'NAME{PARAMETER=VALUE,...}', in quotes.\n");
+    }
+    terminal.out.write_all(text.as_bytes())?;
+    Ok(OK)
+}
+
+struct Kind<'a> {
+    text: &'a mut String,
+    known: &'a mut Vec<String>,
+    name: Option<&'a str>,
+}
+
+impl Kind<'_> {
+    fn list<T>(&mut self, title: &str, shelf: &Shelf<T>) {
+        self.known.extend(shelf.iter().map(|(n, _)| n.to_owned()));
+        let shown: Vec<_> = shelf
+            .iter()
+            .filter(|(n, _)| self.name.is_none_or(|name| name == *n))
+            .collect();
+        if shown.is_empty() {
+            return;
+        }
+        let width = shown.iter().map(|(n, _)| n.len()).max().unwrap_or(0);
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{title}");
+        for (name, entry) in shown {
+            let _ = writeln!(self.text, "  {name:<width$}  {}", entry.about);
+            for p in &entry.params {
+                let set = format!("{}={}", p.name, p.default);
+                let _ = writeln!(self.text, "  {:<width$}    {set:<16}  {}", "", p.about);
+            }
+        }
+        self.text.push('\n');
+    }
+}

@@ -1,0 +1,752 @@
+//! From what was asked for to what can be run; everything wrong is found here,
+//! before anything runs.
+
+use super::Failure;
+use super::args::Options;
+use super::config::Given;
+use crate::compat::blox::OptimusSpeed;
+use blox_core::registry::{Named, Registry, RegistryError};
+use blox_core::{ClusterSpec, Composition, OnEvent, Pipeline, Rounds, Seconds, Time};
+use blox_policies::placement::{Consolidated, Walk};
+use blox_sim::compat::blox_workload::BloxWorkload;
+use blox_sim::completion::Exact;
+use blox_sim::faults::Faults;
+use blox_sim::overheads::FixedOverheads;
+use blox_sim::workload::generate::{DurationLaw, GpuShare, Load, Poisson, PoissonSpec};
+use blox_sim::workload::{Format, Limited, Workload, fingerprint, open};
+use blox_sim::{Measure, Simulation, cluster_file};
+use std::path::{Path, PathBuf};
+
+/// Jobs an hour and measured jobs of Blox's published comparison.
+const BLOX_LOAD: f64 = 8.0;
+const BLOX_WINDOW: (u32, u32) = (3000, 4000);
+
+/// A file that the results depend on.
+pub(super) struct Input {
+    pub path: PathBuf,
+    pub sha256: String,
+}
+
+/// One scheduler of an experiment.
+pub(super) struct Contestant {
+    /// Its name with parameters.
+    pub label: String,
+    /// Its name in paths.
+    pub folder: String,
+    named: Named,
+}
+
+/// Everything that is to be run, checked.
+pub(super) struct Experiment<'r> {
+    pub registry: &'r Registry,
+    pub options: Options,
+    pub compares: bool,
+    pub contestants: Vec<Contestant>,
+    pub cluster: ClusterSpec,
+    pub cluster_text: String,
+    pub measure: Measure,
+    /// Jobs that will have been submitted, as far as it is known.
+    pub expected_jobs: Option<u64>,
+    /// After how many jobs an endless workload ends, so that a scheduler which
+    /// starves measured jobs comes to an end as well.
+    pub arrivals_end: Option<u64>,
+    pub inputs: Vec<Input>,
+    pub seed: u64,
+    source: Source,
+    world: World,
+    cadence: Option<Tempo>,
+    optimus: Option<OptimusSpeed>,
+    overrides: Overrides,
+}
+
+#[derive(Clone, Copy)]
+enum Tempo {
+    Rounds(Rounds),
+    OnEvent(OnEvent),
+}
+
+/// How the world behaves, for all schedulers alike.
+struct World {
+    overheads: FixedOverheads,
+    faults: Faults,
+    /// Otherwise at the ends of rounds, where there are rounds.
+    exact_ends: bool,
+}
+
+#[derive(Default)]
+struct Overrides {
+    admission: Option<Named>,
+    placement: Option<Named>,
+    cluster: Option<Named>,
+}
+
+enum Source {
+    Trace(PathBuf, Option<Format>),
+    Blox(f64),
+    Poisson(PoissonSpec),
+}
+
+impl<'r> Experiment<'r> {
+    pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
+        let o = &given.options;
+        let contestants = contestants(&given.schedulers)?;
+        let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
+        let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
+            cluster_file::ClusterFileError::Shorthand(_)
+            | cluster_file::ClusterFileError::Spec(_) => {
+                Failure::new(format!("{}: {e}", given.name("cluster")))
+            }
+            e => Failure::new(e),
+        })?;
+        let seed = o.seed.unwrap_or(1);
+        let wants_optimus = contestants.iter().any(|c| c.named.name == "blox-optimus");
+        let source = source(&given, &cluster, seed, wants_optimus)?;
+        let measure = measure(&given, &source)?;
+        let arrivals_end = arrivals_end(&source, measure, o.jobs)?;
+        let load = match &source {
+            Source::Blox(load) => Some(*load),
+            _ => o.load,
+        };
+        let optimus = match wants_optimus {
+            true => Some(optimus(&given, load)?),
+            false => None,
+        };
+        let cadence = cadence(&given)?;
+        let named = |key: &str, text: &Option<String>| -> Result<Option<Named>, Failure> {
+            text.as_deref()
+                .map(|t| t.parse::<Named>())
+                .transpose()
+                .map_err(|e| Failure::new(format!("{}: {e}", given.name(key))))
+        };
+        let overrides = Overrides {
+            admission: named("admission", &o.admission)?,
+            placement: named("placement", &o.placement)?,
+            cluster: named("cluster-manager", &o.cluster_manager)?,
+        };
+        let inputs = inputs(&given, &source, &cluster_text)?;
+        let world = world(&given, cadence, seed)?;
+        let mut experiment = Experiment {
+            registry,
+            compares: given.compares,
+            contestants,
+            cluster,
+            cluster_text,
+            measure,
+            expected_jobs: None,
+            arrivals_end,
+            inputs,
+            seed,
+            source,
+            world,
+            cadence,
+            optimus,
+            overrides,
+            options: given.options,
+        };
+        experiment.fill_in();
+        for i in 0..experiment.contestants.len() {
+            let period = experiment.pipeline(i)?.cadence().period();
+            if experiment.options.completion.as_deref() == Some("round") && period.is_none() {
+                return Err(Failure::new(format!(
+                    "--completion is `round`, but `{}` has no rounds; give --round S",
+                    experiment.contestants[i].label
+                )));
+            }
+        }
+        // Opened once now, so that a bad line is found before anything runs.
+        let of_file = experiment.check_workload()?;
+        let by_measure = match measure {
+            Measure::Ids(_, last) => Some(u64::from(last) + 1),
+            _ => None,
+        };
+        experiment.expected_jobs = [of_file, experiment.options.jobs, by_measure]
+            .into_iter()
+            .flatten()
+            .min();
+        Ok(experiment)
+    }
+
+    /// The defaults that were chosen, for the manifest.
+    fn fill_in(&mut self) {
+        let o = &mut self.options;
+        o.scheduler = None;
+        o.schedulers = Some(self.contestants.iter().map(|c| c.label.clone()).collect());
+        o.seed = Some(self.seed);
+        o.cluster = Some(self.cluster_text.clone());
+        match &self.source {
+            Source::Trace(..) => {}
+            Source::Blox(load) => {
+                o.workload = Some("blox".to_owned());
+                o.load = Some(*load);
+            }
+            Source::Poisson(_) => {
+                o.workload = Some("poisson".to_owned());
+                o.durations.get_or_insert_with(|| "blox".to_owned());
+            }
+        }
+        if let (None, Measure::Ids(a, b)) = (&o.measure, self.measure) {
+            o.measure = Some(format!("{a}..{b}"));
+        }
+    }
+
+    /// The jobs, from the first.
+    pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
+        let jobs: Box<dyn Workload> = match &self.source {
+            Source::Trace(path, format) => open(path, *format).map_err(Failure::new)?,
+            Source::Blox(load) => Box::new(
+                BloxWorkload::new(*load)
+                    .map_err(Failure::new)?
+                    .with_seed(self.seed),
+            ),
+            Source::Poisson(spec) => Box::new(Poisson::new(spec.clone()).map_err(Failure::new)?),
+        };
+        Ok(match self.options.jobs {
+            Some(n) => Box::new(Limited::new(jobs, n)),
+            None => jobs,
+        })
+    }
+
+    /// How many jobs a file has.
+    fn check_workload(&self) -> Result<Option<u64>, Failure> {
+        match &self.source {
+            Source::Trace(path, format) => blox_sim::workload::open::open_file(path, *format)
+                .map(|w| Some(w.len()))
+                .map_err(Failure::new),
+            _ => self.workload().map(|_| None),
+        }
+    }
+
+    /// The `i`th scheduler, anew.
+    pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
+        let Contestant { named, label, .. } = &self.contestants[i];
+        let of = |e: RegistryError| match e {
+            RegistryError::BadValue { .. } => Failure::new(format!("`{label}`: {e}")),
+            e => Failure::new(e),
+        };
+        let r = self.registry;
+        let mut pipeline = if !has(&r.schedulers, &named.name) && has(&r.scheduling, &named.name) {
+            // A scheduling policy alone: with the placement that most schedulers have.
+            let scheduling = r.scheduling.build(named, self.seed).map_err(of)?;
+            let base = Composition::new("")
+                .scheduling(blox_policies::scheduling::Fifo::default())
+                .placement(Walk::new(Consolidated::default()))
+                .build();
+            Pipeline::from_parts(
+                label.as_str(),
+                Box::new(blox_policies::cluster::StaticCluster),
+                Box::new(blox_policies::admission::AcceptAll),
+                scheduling,
+                Box::new(Walk::new(Consolidated::default())),
+                base.cadence(),
+            )
+        } else {
+            r.schedulers.build(named, self.seed).map_err(of)?
+        };
+        let of = |key: &str, e: RegistryError| match e {
+            RegistryError::BadValue { .. } => Failure::new(format!("--{key}: {e}")),
+            e => Failure::new(e),
+        };
+        if let Some(n) = &self.overrides.admission {
+            let part = r
+                .admission
+                .build(n, self.seed)
+                .map_err(|e| of("admission", e))?;
+            pipeline = pipeline.with_admission(part);
+        }
+        if let Some(n) = &self.overrides.placement {
+            let part = r
+                .placement
+                .build(n, self.seed)
+                .map_err(|e| of("placement", e))?;
+            pipeline = pipeline.with_placement(part);
+        }
+        if let Some(n) = &self.overrides.cluster {
+            let part = r
+                .cluster
+                .build(n, self.seed)
+                .map_err(|e| of("cluster-manager", e))?;
+            pipeline = pipeline.with_cluster(part);
+        }
+        pipeline = match self.cadence {
+            Some(Tempo::Rounds(rounds)) => pipeline.with_cadence(rounds),
+            Some(Tempo::OnEvent(on_event)) => pipeline.with_cadence(on_event),
+            None => pipeline,
+        };
+        Ok(pipeline.renamed(label.as_str()))
+    }
+
+    /// The world of the `i`th scheduler.
+    pub fn simulation(&self, i: usize) -> Simulation {
+        let mut simulation = Simulation::new(self.cluster.clone())
+            .overheads(self.world.overheads)
+            .faults(self.world.faults)
+            .measure(self.measure)
+            .keep_rounds(self.options.rounds)
+            .visiting_every_round(self.options.visit_every_round);
+        if self.world.exact_ends {
+            simulation = simulation.completion(Exact);
+        }
+        match self.optimus {
+            Some(speed) if self.contestants[i].named.name == "blox-optimus" => {
+                simulation.execution(speed)
+            }
+            _ => simulation,
+        }
+    }
+
+    /// The number of the job to explain.
+    pub fn explained(&self) -> Result<Option<u32>, Failure> {
+        let Some(text) = &self.options.explain else {
+            return Ok(None);
+        };
+        if let Ok(number) = text.parse() {
+            return Ok(Some(number));
+        }
+        if matches!(self.source, Source::Trace(..)) {
+            let mut jobs = self.workload()?;
+            let mut number = 0;
+            while let Some(job) = jobs.next_job().map_err(Failure::new)? {
+                if job.name.as_deref() == Some(text.as_str()) {
+                    return Ok(Some(number));
+                }
+                number += 1;
+            }
+        }
+        Err(Failure::new(format!(
+            "--explain is `{text}`, expected the number of a job, from 0, or its name in the trace"
+        )))
+    }
+}
+
+fn has<T>(shelf: &blox_core::registry::Shelf<T>, name: &str) -> bool {
+    shelf.iter().any(|(n, _)| n == name)
+}
+
+fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {
+    let mut list: Vec<Contestant> = Vec::new();
+    for text in names {
+        let named: Named = text.parse().map_err(Failure::new)?;
+        let label = named.to_string();
+        if list.iter().any(|c| c.label == label) {
+            return Err(Failure::new(format!("scheduler `{label}` is named twice")));
+        }
+        let plain: String = label
+            .trim_end_matches('}')
+            .chars()
+            .map(|c| match c {
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
+                _ => '_',
+            })
+            .collect();
+        let mut folder = plain.clone();
+        let mut n = 2;
+        while list.iter().any(|c| c.folder == folder) {
+            folder = format!("{plain}-{n}");
+            n += 1;
+        }
+        list.push(Contestant {
+            label,
+            folder,
+            named,
+        });
+    }
+    Ok(list)
+}
+
+fn wrong(given: &Given, key: &str, found: impl std::fmt::Display, expected: &str) -> Failure {
+    Failure::new(format!(
+        "{} is `{found}`, expected {expected}",
+        given.name(key)
+    ))
+}
+
+fn source(
+    given: &Given,
+    cluster: &ClusterSpec,
+    seed: u64,
+    wants_optimus: bool,
+) -> Result<Source, Failure> {
+    let o = &given.options;
+    if o.trace.is_some() && o.workload.is_some() {
+        return Err(Failure::new(format!(
+            "{} and {} are both given, expected one of them",
+            given.name("trace"),
+            given.name("workload")
+        )));
+    }
+    let kind = match (&o.trace, o.workload.as_deref()) {
+        (Some(_), _) => "trace",
+        (None, None) => "blox",
+        (None, Some(kind @ ("blox" | "poisson"))) => kind,
+        (None, Some(other)) => return Err(wrong(given, "workload", other, "blox or poisson")),
+    };
+    // An option that would be silently ignored is a misunderstanding.
+    let only_with = [
+        ("format", o.format.is_some(), kind == "trace", "--trace"),
+        (
+            "load",
+            o.load.is_some(),
+            kind != "trace" || wants_optimus,
+            "--workload blox or poisson",
+        ),
+        (
+            "load-of-capacity",
+            o.load_of_capacity.is_some(),
+            kind == "poisson",
+            "--workload poisson",
+        ),
+        (
+            "durations",
+            o.durations.is_some(),
+            kind == "poisson",
+            "--workload poisson",
+        ),
+        (
+            "gpu-mix",
+            o.gpu_mix.is_some(),
+            kind == "poisson",
+            "--workload poisson",
+        ),
+    ];
+    for (key, is_given, fits, expected) in only_with {
+        if is_given && !fits {
+            let what = if kind == "trace" {
+                "a trace".to_owned()
+            } else {
+                format!("--workload {kind}")
+            };
+            return Err(Failure::new(format!(
+                "{} has no meaning with {what}, only with {expected}",
+                given.name(key)
+            )));
+        }
+    }
+    if let Some(load) = o.load
+        && !(load.is_finite() && load > 0.0)
+    {
+        return Err(wrong(
+            given,
+            "load",
+            load,
+            "a number of jobs an hour above 0",
+        ));
+    }
+    match (kind, &o.trace) {
+        ("trace", Some(path)) => {
+            let format = o
+                .format
+                .as_deref()
+                .map(str::parse::<Format>)
+                .transpose()
+                .map_err(|e| Failure::new(format!("{}: {e}", given.name("format"))))?;
+            Ok(Source::Trace(path.clone(), format))
+        }
+        ("poisson", _) => poisson(given, cluster, seed).map(Source::Poisson),
+        _ => Ok(Source::Blox(o.load.unwrap_or(BLOX_LOAD))),
+    }
+}
+
+fn poisson(given: &Given, cluster: &ClusterSpec, seed: u64) -> Result<PoissonSpec, Failure> {
+    let o = &given.options;
+    let load = match (o.load, o.load_of_capacity) {
+        (Some(load), None) => Load::PerHour(load),
+        (None, Some(fraction)) if fraction.is_finite() && fraction > 0.0 => Load::OfCapacity {
+            fraction,
+            gpus: u32::try_from(cluster.total_gpus()).unwrap_or(u32::MAX),
+        },
+        (None, Some(fraction)) => {
+            return Err(wrong(
+                given,
+                "load-of-capacity",
+                fraction,
+                "a fraction above 0",
+            ));
+        }
+        (None, None) => {
+            return Err(Failure::new(
+                "--workload poisson needs --load JOBS an hour or --load-of-capacity FRACTION",
+            ));
+        }
+        (Some(_), Some(_)) => {
+            return Err(Failure::new(format!(
+                "{} and {} are both given, expected one of them",
+                given.name("load"),
+                given.name("load-of-capacity")
+            )));
+        }
+    };
+    let mut spec = PoissonSpec::new(load, DurationLaw::BloxLaw);
+    if let Some(text) = &o.durations {
+        let expected = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S";
+        spec.durations =
+            durations(text).ok_or_else(|| wrong(given, "durations", text, expected))?;
+    }
+    if let Some(text) = &o.gpu_mix {
+        let expected = "GPUS:WEIGHT joined by commas, such as 1:70,2:10,8:20";
+        spec.gpus = gpu_mix(text).ok_or_else(|| wrong(given, "gpu-mix", text, expected))?;
+    }
+    spec.seed = seed;
+    Ok(spec)
+}
+
+fn durations(text: &str) -> Option<DurationLaw> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let seconds = |t: &str| positive(t).and_then(Seconds::try_new);
+    match name {
+        "blox" if rest.is_empty() => Some(DurationLaw::BloxLaw),
+        "exponential" => seconds(rest).map(|mean| DurationLaw::Exponential { mean }),
+        "fixed" => seconds(rest).map(DurationLaw::Fixed),
+        "lognormal" => {
+            let (median, sigma) = rest.split_once(',')?;
+            let sigma: f64 = sigma.trim().parse().ok()?;
+            (0.0..=10.0).contains(&sigma).then_some(())?;
+            Some(DurationLaw::LogNormal {
+                median: seconds(median)?,
+                sigma,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn gpu_mix(text: &str) -> Option<Vec<GpuShare>> {
+    text.split(',')
+        .map(|part| {
+            let (gpus, weight) = part.split_once(':')?;
+            let gpus: u32 = gpus.trim().parse().ok().filter(|n| *n > 0)?;
+            Some(GpuShare {
+                gpus,
+                weight: positive(weight)?,
+            })
+        })
+        .collect()
+}
+
+fn positive(text: &str) -> Option<f64> {
+    let value: f64 = text.trim().parse().ok()?;
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+fn measure(given: &Given, source: &Source) -> Result<Measure, Failure> {
+    let o = &given.options;
+    let Some(text) = &o.measure else {
+        return match source {
+            Source::Blox(_) if o.jobs.is_none() => Ok(Measure::Ids(BLOX_WINDOW.0, BLOX_WINDOW.1)),
+            Source::Poisson(_) if o.jobs.is_none() => Err(Failure::new(
+                "--workload poisson never ends: give --jobs N or --measure A..B",
+            )),
+            _ => Ok(Measure::All),
+        };
+    };
+    parse_measure(text).ok_or_else(|| {
+        let expected = "A..B with A <= B: numbers of jobs such as 3000..4000, or times such as 10h..2d (s, m, h, d)";
+        wrong(given, "measure", text, expected)
+    })
+}
+
+/// An endless workload ends after ten times the jobs up to the last measured one.
+fn arrivals_end(
+    source: &Source,
+    measure: Measure,
+    jobs: Option<u64>,
+) -> Result<Option<u64>, Failure> {
+    let per_hour = match source {
+        Source::Trace(..) => return Ok(None),
+        Source::Blox(load) => *load,
+        Source::Poisson(spec) => Poisson::new(spec.clone())
+            .map_err(Failure::new)?
+            .jobs_per_hour(),
+    };
+    let needed = match measure {
+        _ if jobs.is_some() => return Ok(None),
+        Measure::All => return Ok(None),
+        Measure::Ids(_, last) => f64::from(last) + 1.0,
+        Measure::Submitted(_, last) => last.hours() * per_hour,
+    };
+    Ok(Some((10.0 * needed).max(10_000.0).ceil() as u64))
+}
+
+fn parse_measure(text: &str) -> Option<Measure> {
+    let (a, b) = text.split_once("..")?;
+    let (a, b) = (a.trim(), b.trim());
+    if let (Ok(a), Ok(b)) = (a.parse(), b.parse()) {
+        return (a <= b).then_some(Measure::Ids(a, b));
+    }
+    let time = |t: &str| {
+        let unit = match t.chars().last()? {
+            's' => 1.0,
+            'm' => 60.0,
+            'h' => 3600.0,
+            'd' => 86_400.0,
+            _ => return None,
+        };
+        let value: f64 = t[..t.len() - 1].parse().ok()?;
+        (value >= 0.0)
+            .then(|| Time::try_new(value * unit))
+            .flatten()
+    };
+    let (a, b) = (time(a)?, time(b)?);
+    (a <= b).then_some(Measure::Submitted(a, b))
+}
+
+fn optimus(given: &Given, load: Option<f64>) -> Result<OptimusSpeed, Failure> {
+    let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its speed from a table of loads";
+    let Some(load) = load else {
+        return Err(Failure::new(format!(
+            "--load is missing, expected {expected}"
+        )));
+    };
+    OptimusSpeed::at_load(load).ok_or_else(|| wrong(given, "load", load, expected))
+}
+
+fn cadence(given: &Given) -> Result<Option<Tempo>, Failure> {
+    let o = &given.options;
+    match (o.round, o.on_event) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Failure::new(format!(
+            "{} and {} are both given, expected one of them",
+            given.name("round"),
+            given.name("on-event")
+        ))),
+        (Some(s), None) => Seconds::try_new(s)
+            .and_then(Rounds::every)
+            .map(|r| Some(Tempo::Rounds(r)))
+            .ok_or_else(|| wrong(given, "round", s, "a number of seconds above 0")),
+        (None, Some(s)) => not_negative(given, "on-event", Some(s))
+            .map(|gap| Some(Tempo::OnEvent(OnEvent::with_gap(gap)))),
+    }
+}
+
+fn not_negative(given: &Given, key: &str, value: Option<f64>) -> Result<Seconds, Failure> {
+    let value = value.unwrap_or(0.0);
+    Seconds::try_new(value)
+        .filter(|s| *s >= Seconds::ZERO)
+        .ok_or_else(|| wrong(given, key, value, "a number of seconds, at least 0"))
+}
+
+fn above_zero(
+    given: &Given,
+    key: &str,
+    value: Option<f64>,
+    unit_s: f64,
+) -> Result<Option<Seconds>, Failure> {
+    let unit = if unit_s == 1.0 { "seconds" } else { "hours" };
+    let Some(value) = value else { return Ok(None) };
+    Seconds::try_new(value * unit_s)
+        .filter(|s| *s > Seconds::ZERO)
+        .map(Some)
+        .ok_or_else(|| wrong(given, key, value, &format!("a number of {unit} above 0")))
+}
+
+fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Failure> {
+    let o = &given.options;
+    let seconds = |key, value| not_negative(given, key, value);
+    let overheads = FixedOverheads {
+        launch: seconds("launch-s", o.launch_s)?,
+        checkpoint: seconds("checkpoint-s", o.checkpoint_s)?,
+        restart: seconds("restart-s", o.restart_s)?,
+        migration: seconds("migration-s", o.migration_s)?,
+    };
+    let hour = 3600.0;
+    let launch_failure = o.launch_failure.unwrap_or(0.0);
+    if !(0.0..1.0).contains(&launch_failure) {
+        let expected = "a probability, at least 0 and below 1";
+        return Err(wrong(given, "launch-failure", launch_failure, expected));
+    }
+    let faults = Faults {
+        seed,
+        node_mtbf: above_zero(given, "node-mtbf-h", o.node_mtbf_h, hour)?,
+        node_mttr: above_zero(given, "node-mttr-h", o.node_mttr_h, hour)?
+            .unwrap_or(Seconds::from_hours(1.0)),
+        job_mtbf: above_zero(given, "job-mtbf-h", o.job_mtbf_h, hour)?,
+        checkpoint_every: above_zero(given, "checkpoint-every-s", o.checkpoint_every_s, 1.0)?,
+        launch_failure,
+    };
+    let exact_ends = match (o.completion.as_deref(), cadence) {
+        (None, _) => false,
+        (Some("exact"), _) => true,
+        (Some("round"), Some(Tempo::OnEvent(_))) => {
+            return Err(Failure::new(format!(
+                "{} is `round`, which has no meaning with {}",
+                given.name("completion"),
+                given.name("on-event")
+            )));
+        }
+        (Some("round"), _) => false,
+        (Some(other), _) => return Err(wrong(given, "completion", other, "round or exact")),
+    };
+    Ok(World {
+        overheads,
+        faults,
+        exact_ends,
+    })
+}
+
+/// The hashes of the files that the results depend on.
+fn inputs(given: &Given, source: &Source, cluster_text: &str) -> Result<Vec<Input>, Failure> {
+    if given.options.output_dir.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut paths: Vec<&Path> = Vec::new();
+    paths.extend(given.file());
+    if let Source::Trace(path, _) = source {
+        paths.push(path);
+    }
+    if cluster_text.parse::<ClusterSpec>().is_err() {
+        paths.push(Path::new(cluster_text));
+    }
+    paths
+        .into_iter()
+        .map(|path| {
+            Ok(Input {
+                path: path.to_owned(),
+                sha256: fingerprint(path).map_err(Failure::new)?,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_numbers_or_times() {
+        let t = Time::new;
+        assert_eq!(parse_measure("3000..4000"), Some(Measure::Ids(3000, 4000)));
+        assert_eq!(
+            parse_measure("10h..2d"),
+            Some(Measure::Submitted(t(36_000.0), t(172_800.0)))
+        );
+        assert_eq!(
+            parse_measure("0.5m..90s"),
+            Some(Measure::Submitted(t(30.0), t(90.0)))
+        );
+        for text in [
+            "", "5", "5..3", "1h..2", "2..1h", "-1..4", "1x..2x", "..", "2d..1d", "é..é",
+        ] {
+            assert_eq!(parse_measure(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn laws_and_mixes_are_read() {
+        assert_eq!(durations("blox"), Some(DurationLaw::BloxLaw));
+        assert!(durations("lognormal:600,1.5").is_some());
+        for text in [
+            "",
+            "blox:1",
+            "exponential",
+            "exponential:-1",
+            "lognormal:600",
+            "fixed:x",
+            "gamma:1",
+        ] {
+            assert!(durations(text).is_none(), "{text}");
+        }
+        assert_eq!(gpu_mix("1:70,8:30").map(|m| m.len()), Some(2));
+        for text in ["", "1", "0:1", "1:0", "1:-1", "1:1,"] {
+            assert!(gpu_mix(text).is_none(), "{text}");
+        }
+    }
+}

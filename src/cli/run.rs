@@ -1,0 +1,204 @@
+//! `simulate` and `compare`: all schedulers on the same jobs, side by side on
+//! the cores that there are.
+
+use super::config::Given;
+use super::output::{self, SharedJournal};
+use super::progress::Progress;
+use super::resolve::Experiment;
+use super::{Failure, INTERRUPTED, OK, Terminal, table};
+use blox_core::JobId;
+use blox_core::journal::Journal;
+use blox_core::registry::Registry;
+use blox_sim::workload::{Limited, Workload};
+use blox_sim::{Ended, Report, Watch};
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// One scheduler's run.
+pub(super) struct Run {
+    pub report: Report,
+    /// What was dropped or repaired in the workload, a line each.
+    pub notices: Vec<String>,
+    /// The workload in a few words.
+    pub workload: String,
+    /// The length of a round, where there are rounds.
+    pub period_s: Option<f64>,
+}
+
+pub(super) fn simulate(
+    registry: &Registry,
+    given: Given,
+    args: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let experiment = Experiment::of(given, registry)?;
+    let explained = experiment.explained()?.map(JobId);
+    let o = &experiment.options;
+    if let Some(dir) = &o.output_dir {
+        output::prepare(dir, o.force)?;
+    }
+    let journals = output::open_journals(&experiment)?;
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "wall time for the user, never for a decision"
+    )]
+    let start = std::time::Instant::now();
+    let results = run_all(&experiment, &journals, explained, terminal.interactive);
+    let mut runs = Vec::new();
+    for result in results {
+        runs.push(result?);
+    }
+    for journal in journals.iter().flatten() {
+        journal.close()?;
+    }
+    // All but the first few after an interruption may not have begun.
+    let done: Vec<&Run> = runs.iter().flatten().collect();
+    let interrupted =
+        done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
+    if let Some(dir) = &o.output_dir {
+        output::write_manifest(dir, &experiment, &done, args, interrupted)?;
+    }
+    let text = if o.json {
+        output::json(&experiment, &done, explained)?
+    } else {
+        table::render(&experiment, &done, explained)
+    };
+    terminal.out.write_all(text.as_bytes())?;
+    terminal.out.flush()?;
+    if o.json && !o.quiet {
+        for notice in table::notices(&experiment, &done) {
+            let _ = writeln!(terminal.err, "notice: {notice}");
+        }
+    }
+    if !o.quiet {
+        let took = human_duration(start.elapsed());
+        let dir = o
+            .output_dir
+            .as_ref()
+            .map(|d| format!(", results in {}", d.display()));
+        let _ = writeln!(terminal.err, "wall time {took}{}", dir.unwrap_or_default());
+    }
+    if interrupted {
+        let _ = writeln!(
+            terminal.err,
+            "interrupted: results so far of {} of {} schedulers",
+            done.len(),
+            runs.len()
+        );
+        return Ok(INTERRUPTED);
+    }
+    if let Some(id) = explained {
+        for run in &done {
+            never_came(id, run)?;
+        }
+    }
+    Ok(OK)
+}
+
+fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
+    let jobs = run.report.jobs.len();
+    if (id.0 as usize) < jobs {
+        return Ok(());
+    }
+    let came = match jobs {
+        0 => "no job came".to_owned(),
+        n => format!("the jobs 0 to {} came", n - 1),
+    };
+    Err(Failure::new(format!(
+        "--explain is `{id}`, a job that never came under {}: {came} until the simulation ended at {} s",
+        run.report.summary.scheduler, run.report.end
+    )))
+}
+
+fn human_duration(d: Duration) -> String {
+    let s = d.as_secs_f64();
+    match s {
+        _ if s < 60.0 => format!("{s:.2} s"),
+        _ => format!("{} min {:.0} s", (s / 60.0).floor(), s % 60.0),
+    }
+}
+
+/// Runs them all; `None` for what an interruption kept from beginning.
+fn run_all(
+    experiment: &Experiment<'_>,
+    journals: &[Option<SharedJournal>],
+    explained: Option<JobId>,
+    interactive: bool,
+) -> Vec<Result<Option<Run>, Failure>> {
+    let count = experiment.contestants.len();
+    let watches: Vec<Arc<Watch>> = (0..count).map(|_| Arc::default()).collect();
+    let slots: Vec<Mutex<Option<Result<Option<Run>, Failure>>>> =
+        (0..count).map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let progress = Progress::start(experiment, &watches, interactive);
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(count) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(watch) = watches.get(i) else { break };
+                    let result = if watch.stop.load(Ordering::Relaxed) {
+                        Ok(None)
+                    } else {
+                        run_one(experiment, i, &journals[i], explained, watch).map(Some)
+                    };
+                    if result.is_err() {
+                        // Without this one there is no comparison.
+                        for w in &watches {
+                            w.stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    *slots[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                }
+            });
+        }
+    });
+    progress.finish();
+    let mut results: Vec<_> = slots
+        .into_iter()
+        .map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .map(|r| r.unwrap_or(Ok(None)))
+        .collect();
+    // Those that were only stopped must not hide the error.
+    if let Some(i) = results.iter().position(Result::is_err) {
+        results.swap(0, i);
+    }
+    results
+}
+
+fn run_one(
+    experiment: &Experiment<'_>,
+    i: usize,
+    journal: &Option<SharedJournal>,
+    explained: Option<JobId>,
+    watch: &Arc<Watch>,
+) -> Result<Run, Failure> {
+    let scheduler = experiment.pipeline(i)?;
+    let period_s = scheduler.cadence().period().map(|p| p.secs());
+    let workload = experiment.workload()?;
+    let label = workload.describe();
+    let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
+    let journal = journal
+        .as_ref()
+        .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
+    let report = experiment
+        .simulation(i)
+        .explain(explained)
+        .watched_by(Arc::clone(watch))
+        .run_journaled(scheduler, &mut workload, journal)
+        .map_err(|e| Failure::new(format!("{}: {e}", experiment.contestants[i].label)))?;
+    let run = Run {
+        report,
+        notices: workload.notices().iter().map(|n| n.to_string()).collect(),
+        workload: label,
+        period_s,
+    };
+    if let Some(dir) = &experiment.options.output_dir {
+        // As soon as it is there: a long comparison may be cut short.
+        output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
+    }
+    Ok(run)
+}

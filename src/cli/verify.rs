@@ -1,0 +1,67 @@
+//! `blox verify`: our results against those of original programs.
+
+use super::args::VerifyArgs;
+use super::{DIFFERS, Failure, OK, Terminal};
+use crate::verify;
+
+/// Differences of a case that are shown unless all are asked for.
+const SHOWN: usize = 20;
+
+pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let dir = args.dir.display();
+    if !args.dir.is_dir() {
+        let what = if args.dir.exists() {
+            "is a file"
+        } else {
+            "no such folder"
+        };
+        return Err(Failure::new(format!(
+            "{dir}: {what}, expected a folder with expected.csv or folders of such"
+        )));
+    }
+    if let Some(name) = &args.system
+        && !verify::names().iter().any(|n| n.eq_ignore_ascii_case(name))
+    {
+        let known = verify::names().join(", ");
+        return Err(Failure::new(format!(
+            "unknown system `{name}`; known: {known}"
+        )));
+    }
+    let cases = verify::find_cases(&args.dir).map_err(Failure::new)?;
+    let mut equal = 0;
+    for case in &cases {
+        let path = case.display();
+        match verify::compare(case, args.system.as_deref()) {
+            Ok(c) if c.differences.is_empty() => {
+                equal += 1;
+                writeln!(
+                    terminal.out,
+                    "equal  {path}  {} jobs, {} values",
+                    c.jobs, c.values
+                )?;
+            }
+            Ok(c) => {
+                let n = c.differences.len();
+                writeln!(
+                    terminal.out,
+                    "DIFFERS  {path}  {} jobs, {} values, {n} differ",
+                    c.jobs, c.values
+                )?;
+                let shown = if args.all { n } else { n.min(SHOWN) };
+                for d in &c.differences[..shown] {
+                    writeln!(
+                        terminal.out,
+                        "  {}: {} expected {}, found {}",
+                        d.what, d.column, d.expected, d.found
+                    )?;
+                }
+                if shown < n {
+                    writeln!(terminal.out, "  and {} more; --all shows them", n - shown)?;
+                }
+            }
+            Err(e) => writeln!(terminal.out, "ERROR  {path}  {e}")?,
+        }
+    }
+    writeln!(terminal.out, "{equal} of {} cases equal", cases.len())?;
+    Ok(if equal == cases.len() { OK } else { DIFFERS })
+}

@@ -1,0 +1,710 @@
+//! The command line from outside, through the real binary.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn blox() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_blox"))
+}
+
+struct Seen {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn seen(output: Output) -> Seen {
+    Seen {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs it in a folder.
+fn at(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Seen {
+    seen(blox().current_dir(dir).args(args).output().unwrap())
+}
+
+/// Runs a command line, split at spaces, in a fresh folder.
+fn run(line: &str) -> Seen {
+    let dir = tempfile::tempdir().unwrap();
+    at(dir.path(), line.split_whitespace())
+}
+
+const TRACE: &str = "job_id,submit_s,gpus,duration_s\n\
+    first,0,1,400\nsecond,10,2,900\nthird,5,8,100\nfourth,20,1,100\n";
+
+/// A folder with a small trace, `jobs.csv`.
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("jobs.csv"), TRACE).unwrap();
+    dir
+}
+
+#[test]
+fn the_published_average_is_on_the_terminal() {
+    let seen = run("compare fifo las --load 8 --measure 3000..4000");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert!(
+        seen.out.contains("las        188,995.2     1.438"),
+        "{}",
+        seen.out
+    );
+    assert!(
+        seen.out.contains("fifo       131,411.7     1.000"),
+        "{}",
+        seen.out
+    );
+    assert!(
+        seen.out.lines().all(|l| l.chars().count() <= 100),
+        "{}",
+        seen.out
+    );
+    assert!(seen.err.starts_with("wall time "), "{}", seen.err);
+}
+
+/// The headline of the README is what its command prints.
+#[test]
+fn the_readme_is_true() {
+    let readme = include_str!("../README.md");
+    let command = readme
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("cargo run --release -- "))
+        .unwrap();
+    let seen = run(command);
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert!(seen.out.contains("188,995.2"));
+    assert!(
+        readme.contains(seen.out.trim()),
+        "now it prints\n{}",
+        seen.out
+    );
+}
+
+#[test]
+fn a_trace_is_simulated_with_its_notices_and_rejections() {
+    let dir = folder();
+    let seen = at(
+        dir.path(),
+        "simulate --scheduler fifo --trace jobs.csv --cluster 1x4".split(' '),
+    );
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    for line in [
+        "cluster    1x4: 1 nodes, 4 GPUs",
+        "workload   jobs.csv (csv, 4 jobs)",
+        "measured   all 4 jobs",
+        "rounds     300 s",
+        "fifo       1 rejected (never fits: 1)",
+        "notice     not in order of submission: sorted (1 times, first on line 4)",
+    ] {
+        assert!(seen.out.contains(line), "{line}\n{}", seen.out);
+    }
+    let quiet = at(
+        dir.path(),
+        "simulate -q -s fifo --trace jobs.csv --cluster 1x4".split(' '),
+    );
+    assert_eq!((quiet.out.lines().count(), quiet.err.as_str()), (3, ""));
+}
+
+#[test]
+fn json_is_one_object_or_a_list() {
+    let dir = folder();
+    let json = |line: &str| -> serde_json::Value {
+        let seen = at(dir.path(), line.split(' '));
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        serde_json::from_str(&seen.out).unwrap()
+    };
+    let one = json("simulate -s fifo --trace jobs.csv --cluster 1x4 --json");
+    assert_eq!(one["rejected_reasons"]["never fits"], 1);
+    assert_eq!(one["ended"], "finished");
+    let two = json("compare fifo las --trace jobs.csv --cluster 1x4 --json");
+    assert_eq!(two[1]["scheduler"], "las");
+    assert_eq!(two[0]["relative_avg_jct"], 1.0);
+}
+
+#[test]
+fn a_job_tells_its_story_by_number_or_name() {
+    let dir = folder();
+    for job in ["0", "first"] {
+        let args = [
+            "simulate",
+            "-s",
+            "fifo",
+            "--trace",
+            "jobs.csv",
+            "--cluster",
+            "1x4",
+            "--explain",
+            job,
+        ];
+        let seen = at(dir.path(), args);
+        assert!(seen.out.contains("job 0 under fifo"), "{}", seen.out);
+        assert!(
+            seen.out.contains("600.0 s  ended: completed"),
+            "{}",
+            seen.out
+        );
+    }
+    let seen = at(
+        dir.path(),
+        "simulate -s fifo --trace jobs.csv --explain 9".split(' '),
+    );
+    assert_eq!(seen.code, Some(2));
+    assert!(
+        seen.err.ends_with(
+            "error: --explain is `9`, a job that never came under fifo: \
+             the jobs 0 to 3 came until the simulation ended at 1200 s\n"
+        ),
+        "{}",
+        seen.err
+    );
+}
+
+#[test]
+fn everything_wrong_is_one_sentence_and_exit_2() {
+    let dir = folder();
+    let d = dir.path();
+    fs::create_dir(d.join("folder")).unwrap();
+    fs::write(
+        d.join("bad.csv"),
+        "submit_s,gpus,duration_s\n0,1,1\n5,x,1\n",
+    )
+    .unwrap();
+    fs::write(d.join("zero"), "").unwrap();
+    fs::write(d.join("bad.toml"), "seed = 1\nspeed = 2\n").unwrap();
+    fs::write(d.join("round.toml"), "round = -1.0\n").unwrap();
+    fs::write(d.join("cluster.toml"), "[[node]]\ngpus = 65\n").unwrap();
+    fs::create_dir(d.join("full")).unwrap();
+    fs::write(d.join("full/x"), "").unwrap();
+    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, sjf, srtf";
+    let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
+                   or times such as 10h..2d (s, m, h, d)";
+    let optimus = "expected a whole number from 1 to 9: the scheduler `blox-optimus` \
+                   takes its speed from a table of loads";
+    for (line, sentence) in [
+        (
+            "simulate",
+            "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
+        ),
+        (
+            "compare",
+            "no scheduler, expected names such as fifo srtf las; `blox policies` lists them",
+        ),
+        (
+            "simulate -s nope",
+            &format!("unknown scheduler `nope`; known: {known}"),
+        ),
+        (
+            "simulate -s las{x=1}",
+            "scheduler `las` has no parameter `x`; it has: gpu_time, guard_h, backfill",
+        ),
+        (
+            "simulate -s las{guard_h=-1}",
+            "`las{guard_h=-1}`: parameter `guard_h` is `-1`, expected a number of hours above 0",
+        ),
+        (
+            "simulate -s las{",
+            "`las{` is not understood, expected NAME or NAME{PARAMETER=VALUE,...}",
+        ),
+        ("compare las las", "scheduler `las` is named twice"),
+        (
+            "simulate -s las --placement x",
+            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free",
+        ),
+        (
+            "simulate -s las --admission load{threshold=x}",
+            "--admission: parameter `threshold` is `x`, expected a number",
+        ),
+        ("simulate -s las --trace none.csv", "none.csv: no such file"),
+        (
+            "simulate -s las --trace folder",
+            "folder: is a directory, expected a workload file",
+        ),
+        (
+            "simulate -s las --trace zero",
+            "zero: the file is empty, expected a header or a job",
+        ),
+        (
+            "simulate -s las --trace bad.csv",
+            "bad.csv: line 3: gpus is `x`, expected a whole number of at least 1",
+        ),
+        (
+            "simulate -s las --trace jobs.csv --format xml",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs",
+        ),
+        (
+            "simulate -s las --trace jobs.csv --durations blox",
+            "--durations has no meaning with a trace, only with --workload poisson",
+        ),
+        (
+            "simulate -s las --trace jobs.csv --workload blox",
+            "--trace and --workload are both given, expected one of them",
+        ),
+        (
+            "simulate -s las --workload x",
+            "--workload is `x`, expected blox or poisson",
+        ),
+        (
+            "simulate -s las --workload poisson",
+            "--workload poisson needs --load JOBS an hour or --load-of-capacity FRACTION",
+        ),
+        (
+            "simulate -s las --workload poisson --load 1",
+            "--workload poisson never ends: give --jobs N or --measure A..B",
+        ),
+        (
+            "simulate -s las --workload poisson --load 1 --jobs 9 --durations gamma:1",
+            "--durations is `gamma:1`, expected blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S",
+        ),
+        (
+            "simulate -s las --load 0",
+            "--load is `0`, expected a number of jobs an hour above 0",
+        ),
+        (
+            "simulate -s las --cluster 32y4",
+            "--cluster: cluster `32y4`: part 1 is `32y4`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100, or the path of a TOML file",
+        ),
+        (
+            "simulate -s las --cluster cluster.toml",
+            "cluster.toml: node group 1: gpus is 65, expected at most 64",
+        ),
+        (
+            "simulate -s las --measure 5..3",
+            &format!("--measure is `5..3`, {measure}"),
+        ),
+        (
+            "simulate -s las --measure 1h..2",
+            &format!("--measure is `1h..2`, {measure}"),
+        ),
+        (
+            "simulate -s las --round 0",
+            "--round is `0`, expected a number of seconds above 0",
+        ),
+        (
+            "simulate -s las --round nan",
+            "--round is `NaN`, expected a number of seconds above 0",
+        ),
+        (
+            "simulate -s las --round 1 --on-event 1",
+            "--round and --on-event are both given, expected one of them",
+        ),
+        (
+            "simulate -s las --on-event 0 --completion round",
+            "--completion is `round`, which has no meaning with --on-event",
+        ),
+        (
+            "simulate -s las --launch-s -5",
+            "--launch-s is `-5`, expected a number of seconds, at least 0",
+        ),
+        (
+            "simulate -s las --node-mtbf-h 0",
+            "--node-mtbf-h is `0`, expected a number of hours above 0",
+        ),
+        (
+            "simulate -s las --launch-failure 1",
+            "--launch-failure is `1`, expected a probability, at least 0 and below 1",
+        ),
+        (
+            "simulate -s blox-optimus --trace jobs.csv",
+            &format!("--load is missing, {optimus}"),
+        ),
+        (
+            "simulate -s blox-optimus --load 2.5",
+            &format!("--load is `2.5`, {optimus}"),
+        ),
+        (
+            "simulate -s las --explain nobody",
+            "--explain is `nobody`, expected the number of a job, from 0, or its name in the trace",
+        ),
+        (
+            "simulate -s las --config none.toml",
+            "none.toml: no such file",
+        ),
+        (
+            "simulate -s las --config round.toml",
+            "round.toml: round is `-1`, expected a number of seconds above 0",
+        ),
+        (
+            "simulate -s las --output-dir full",
+            "full: the output folder is not empty, expected a new one, or --force",
+        ),
+        (
+            "simulate -s las --output-dir jobs.csv/out",
+            "jobs.csv/out: the output folder cannot be written: Not a directory (os error 20)",
+        ),
+        (
+            "simulate -s las --journal folder",
+            "folder: cannot be written: Is a directory (os error 21)",
+        ),
+        (
+            "policies nope",
+            "nothing is called `nope`; known: accept-all, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, fifo, first-free, las, load, quarantine, quota, sjf, srtf, static",
+        ),
+        (
+            "verify none",
+            "none: no such folder, expected a folder with expected.csv or folders of such",
+        ),
+        (
+            "verify folder",
+            "folder: no case, expected a folder with expected.csv or folders of such",
+        ),
+        (
+            "verify folder --system x",
+            "unknown system `x`; known: blox",
+        ),
+    ] {
+        let seen = at(d, line.split(' '));
+        assert_eq!(seen.err, format!("error: {sentence}\n"), "{line}");
+        assert_eq!((seen.code, seen.out.as_str()), (Some(2), ""), "{line}");
+    }
+    let seen = at(d, "simulate -s las --config bad.toml".split(' '));
+    let start = "error: bad.toml: line 2 is `speed = 2`: unknown field `speed`, expected one of `scheduler`";
+    assert!(
+        seen.err.starts_with(start) && seen.code == Some(2),
+        "{}",
+        seen.err
+    );
+    // Wrong usage that the argument parser finds.
+    for line in ["simulate --nope", "simulate --jobs x", "nope", ""] {
+        let args = line.split(' ').filter(|a| !a.is_empty());
+        assert_eq!(at(d, args).code, Some(2), "{line}");
+    }
+}
+
+#[test]
+fn help_ends_with_examples() {
+    for line in [
+        "--help",
+        "simulate --help",
+        "compare --help",
+        "policies --help",
+        "verify --help",
+    ] {
+        let seen = run(line);
+        assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
+        let (_, examples) = seen.out.split_once("\nExamples:\n").unwrap();
+        assert!(
+            examples
+                .lines()
+                .filter(|l| l.starts_with("  blox "))
+                .count()
+                >= 2,
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_trace_is_a_table_of_zeros() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("none.csv"), "submit_s,gpus,duration_s\n").unwrap();
+    let seen = at(dir.path(), "compare fifo las --trace none.csv".split(' '));
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert!(
+        seen.out.contains("notice     the workload has no jobs"),
+        "{}",
+        seen.out
+    );
+}
+
+#[test]
+fn a_window_without_jobs_says_so() {
+    let dir = folder();
+    let seen = at(
+        dir.path(),
+        "simulate -s fifo --trace jobs.csv --measure 10..20".split(' '),
+    );
+    assert_eq!(seen.code, Some(0));
+    let notice = "notice     no job is measured: --measure names none of the 4 jobs that came";
+    assert!(seen.out.contains(notice), "{}", seen.out);
+}
+
+#[test]
+fn a_compressed_trace_of_another_system_gives_the_same() {
+    let dir = folder();
+    let text = format!("\u{feff}{}", TRACE.replace('\n', "\r\n"));
+    let file = fs::File::create(dir.path().join("jobs.csv.gz")).unwrap();
+    let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    gz.write_all(text.as_bytes()).unwrap();
+    gz.finish().unwrap();
+    let table = |trace| {
+        at(
+            dir.path(),
+            [
+                "simulate",
+                "-q",
+                "-s",
+                "las",
+                "--trace",
+                trace,
+                "--cluster",
+                "1x4",
+            ],
+        )
+        .out
+    };
+    assert_eq!(table("jobs.csv.gz"), table("jobs.csv"));
+    assert!(table("jobs.csv").contains("las"));
+}
+
+/// All files below a folder with their bytes.
+fn bytes(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().display().to_string();
+                files.push((name, fs::read(path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
+    let dir = folder();
+    fs::rename(dir.path().join("jobs.csv"), dir.path().join("my jobs.csv")).unwrap();
+    let go = |out: &str, more: &[&str]| {
+        let mut args = vec![
+            "compare",
+            "fifo",
+            "las{guard_h=500,gpu_time=true}",
+            "--trace",
+            "my jobs.csv",
+        ];
+        args.extend([
+            "--cluster",
+            "2x4",
+            "--rounds",
+            "--node-mtbf-h",
+            "0.2",
+            "--output-dir",
+            out,
+        ]);
+        args.extend(more);
+        at(dir.path(), args)
+    };
+    for out in ["a b/one", "a b/two"] {
+        let seen = go(out, &[]);
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+    }
+    let (one, two) = (
+        bytes(&dir.path().join("a b/one")),
+        bytes(&dir.path().join("a b/two")),
+    );
+    let names: Vec<&str> = one.iter().map(|(n, _)| n.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "fifo/jobs.csv",
+            "fifo/rounds.csv",
+            "fifo/summary.json",
+            "las_gpu_time=true_guard_h=500/jobs.csv",
+            "las_gpu_time=true_guard_h=500/rounds.csv",
+            "las_gpu_time=true_guard_h=500/summary.json",
+            "manifest.json"
+        ]
+    );
+    assert_eq!(one, two);
+    let manifest: serde_json::Value = serde_json::from_slice(&one[6].1).unwrap();
+    assert_eq!(manifest["status"], "complete");
+    assert_eq!(manifest["inputs"][0]["path"], "my jobs.csv");
+    assert_eq!(
+        manifest["inputs"][0]["sha256"].as_str().map(str::len),
+        Some(64)
+    );
+    assert_eq!(manifest["configuration"]["cluster"], "2x4");
+    assert_eq!(go("a b/one", &[]).code, Some(2));
+    assert_eq!(go("a b/one", &["--force"]).code, Some(0));
+    assert_eq!(bytes(&dir.path().join("a b/one")), two);
+}
+
+#[test]
+fn a_configuration_says_what_the_command_line_would() {
+    let dir = folder();
+    let text = "schedulers = [\"fifo\", \"las\"]\ntrace = \"../jobs.csv\"\ncluster = \"1x4\"\nround = 60\nseed = 3\n";
+    fs::create_dir(dir.path().join("conf")).unwrap();
+    fs::write(dir.path().join("conf/e.toml"), text).unwrap();
+    let by_file = at(dir.path(), "compare -q --config conf/e.toml".split(' '));
+    let by_line = at(
+        dir.path(),
+        "compare -q fifo las --trace jobs.csv --cluster 1x4 --round 60".split(' '),
+    );
+    assert_eq!(by_file.code, Some(0), "{}", by_file.err);
+    assert_eq!(by_file.out, by_line.out);
+    // The command line wins, also with the other way to say the same.
+    let events = at(
+        dir.path(),
+        "compare --config conf/e.toml --on-event 0".split(' '),
+    );
+    assert!(
+        events
+            .out
+            .contains("rounds     none: decisions follow events"),
+        "{}",
+        events.out
+    );
+}
+
+#[test]
+fn a_visited_round_changes_nothing() {
+    let line = "compare -q fifo srtf las --jobs 60 --cluster 2x4 --load 4";
+    assert_eq!(
+        run(line).out,
+        run(&format!("{line} --visit-every-round")).out
+    );
+}
+
+#[test]
+fn faults_and_overheads_are_the_same_twice() {
+    let line = "compare -q fifo las sjf --workload poisson --load-of-capacity 0.9 --durations exponential:3600 \
+                --gpu-mix 1:70,4:30 --jobs 100 --cluster 4x4 --node-mtbf-h 50 --job-mtbf-h 30 \
+                --checkpoint-every-s 600 --launch-failure 0.01 --launch-s 20 --checkpoint-s 5 \
+                --restart-s 10 --migration-s 40 --completion exact --placement first-free \
+                --admission load{threshold=3} --cluster-manager quarantine";
+    let seen = run(line);
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert_eq!(seen.out, run(line).out);
+    assert_ne!(seen.out, run(&format!("{line} --seed 2")).out);
+}
+
+#[test]
+fn journals_are_lines_of_json_one_a_scheduler() {
+    let dir = folder();
+    let seen = at(
+        dir.path(),
+        "compare fifo las --trace jobs.csv --journal j.jsonl".split(' '),
+    );
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    for name in ["j.fifo.jsonl", "j.las.jsonl"] {
+        let text = fs::read_to_string(dir.path().join(name)).unwrap();
+        assert!(text.lines().count() > 8);
+        for line in text.lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+    }
+}
+
+#[test]
+fn nobody_reading_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = blox()
+        .arg("policies")
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let seen = seen(child.wait_with_output().unwrap());
+    assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn policies_have_names_and_parameters() {
+    let seen = run("policies");
+    assert_eq!(seen.code, Some(0));
+    assert!(
+        seen.out.contains("guard_h=1000      hours of waiting"),
+        "{}",
+        seen.out
+    );
+    let one = run("policies quota");
+    assert!(one.out.starts_with("admission policies"), "{}", one.out);
+    assert!(one.out.contains("gpus=32"), "{}", one.out);
+}
+
+#[test]
+fn a_case_is_equal_or_shows_what_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = dir.path().join("case");
+    fs::create_dir(&case).unwrap();
+    let jobs = "job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id\n\
+                0,75,500,1,1,0\n1,80,100,1,1,0\n";
+    fs::write(case.join("jobs.csv"), jobs).unwrap();
+    let summary =
+        r#"{"scheduler": "Fifo", "cluster": "1 machines x 1 GPUs", "tracked_ids": [0, 1]}"#;
+    fs::write(case.join("summary.json"), summary).unwrap();
+    let expected = |finish: &str| {
+        let text = format!(
+            "job_id,submit_s,first_launch_s,first_metric_s,finish_s,jct_s,responsiveness_s\n\
+             0,75,300,600,900,825,525\n1,80,900,1200,{finish},1120,1120\n"
+        );
+        fs::write(case.join("expected.csv"), text).unwrap();
+    };
+    expected("1200");
+    let seen = at(dir.path(), ["verify", "."]);
+    assert_eq!(
+        seen.out,
+        "equal  ./case  2 jobs, 12 values\n1 of 1 cases equal\n"
+    );
+    assert_eq!(seen.code, Some(0));
+    expected("1500");
+    let seen = at(dir.path(), ["verify", "case", "--system", "blox"]);
+    assert_eq!(
+        seen.out,
+        "DIFFERS  case  2 jobs, 12 values, 1 differ\n  \
+         job 1: finish_s expected 1500, found 1200\n0 of 1 cases equal\n"
+    );
+    assert_eq!(seen.code, Some(1));
+    fs::remove_file(case.join("jobs.csv")).unwrap();
+    let seen = at(dir.path(), ["verify", "."]);
+    assert_eq!(
+        seen.out,
+        "ERROR  ./case  ./case: the input `jobs.csv` is in neither the case, its input/, \
+         nor an inputs/ above\n0 of 1 cases equal\n"
+    );
+    assert_eq!(seen.code, Some(1));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let child = blox()
+        .args("simulate -s las --load 7 --jobs 4000000 --output-dir".split(' '))
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !out.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let seen = seen(child.wait_with_output().unwrap());
+    assert_eq!(seen.code, Some(130), "{}", seen.err);
+    assert!(
+        seen.out.contains("notice     las: interrupted at "),
+        "{}",
+        seen.out
+    );
+    assert!(
+        seen.err
+            .contains("interrupted: results so far of 1 of 1 schedulers"),
+        "{}",
+        seen.err
+    );
+    let json = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(out.join(name)).unwrap()).unwrap()
+    };
+    assert_eq!(json("manifest.json")["status"], "interrupted");
+    assert_eq!(json("las/summary.json")["ended"], "interrupted");
+    let jobs = fs::read_to_string(out.join("las/jobs.csv")).unwrap();
+    assert!(jobs.lines().count() > 2);
+}

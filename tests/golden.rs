@@ -1,0 +1,17 @@
+//! The cases of original programs, where `BLOX_GOLDEN` names their folder.
+
+use blox::verify::{compare, find_cases};
+use std::path::Path;
+
+#[test]
+fn every_case_of_blox_is_equal() {
+    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
+        println!("skipped: BLOX_GOLDEN is not set");
+        return;
+    };
+    for case in find_cases(&Path::new(&golden).join("blox")).unwrap() {
+        let compared = compare(&case, None).unwrap();
+        assert!(compared.values > 0, "{}", case.display());
+        assert_eq!(compared.differences, [], "{}", case.display());
+    }
+}
