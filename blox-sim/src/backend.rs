@@ -416,7 +416,7 @@ impl<'w> Simulator<'w> {
                 let before = self.timers.len();
                 self.expect_end(job, view);
                 // The earlier timer is still in the heap, for the same launch.
-                let at = (self.timers.len() > before).then(|| self.last_end);
+                let at = (self.timers.len() > before).then_some(self.last_end);
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }
