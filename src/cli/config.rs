@@ -139,14 +139,13 @@ fn read(path: &Path) -> Result<Options, Failure> {
     })?;
     // Paths are meant from where the file lies.
     let base = path.parent().unwrap_or(Path::new(""));
-    for p in [
+    let paths = [
         &mut options.trace,
         &mut options.output_dir,
         &mut options.journal,
-    ] {
-        if let Some(p) = p {
-            *p = base.join(&*p);
-        }
+    ];
+    for path in paths.into_iter().flatten() {
+        *path = base.join(&*path);
     }
     if let Some(cluster) = &mut options.cluster
         && (cluster.ends_with(".toml") || cluster.contains('/'))

@@ -120,17 +120,19 @@ fn human_duration(d: Duration) -> String {
     }
 }
 
+/// `None` if it never began.
+type RunResult = Result<Option<Run>, Failure>;
+
 /// Runs them all; `None` for what an interruption kept from beginning.
 fn run_all(
     experiment: &Experiment<'_>,
     journals: &[Option<SharedJournal>],
     explained: Option<JobId>,
     interactive: bool,
-) -> Vec<Result<Option<Run>, Failure>> {
+) -> Vec<RunResult> {
     let count = experiment.contestants.len();
     let watches: Vec<Arc<Watch>> = (0..count).map(|_| Arc::default()).collect();
-    let slots: Vec<Mutex<Option<Result<Option<Run>, Failure>>>> =
-        (0..count).map(|_| Mutex::new(None)).collect();
+    let slots: Vec<Mutex<Option<RunResult>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let progress = Progress::start(experiment, &watches, interactive);

@@ -27,7 +27,7 @@ impl System for Blox {
         let path = case.input("jobs.csv")?;
         let simulation = |error| VerifyError::Simulation {
             case: case.dir().to_owned(),
-            error,
+            error: Box::new(error),
         };
         let mut jobs =
             blox_sim::compat::blox_jobs::read(&path).map_err(|e| simulation(e.into()))?;

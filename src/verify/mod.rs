@@ -84,7 +84,7 @@ pub enum VerifyError {
         /// The case.
         case: PathBuf,
         /// How.
-        error: crate::sim::SimError,
+        error: Box<crate::sim::SimError>,
     },
 }
 
