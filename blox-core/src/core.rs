@@ -79,6 +79,8 @@ pub struct Core {
     /// A question is with a policy that runs beside the loop.
     asked: bool,
     last_decision: Option<Time>,
+    /// The last question to the cadence, and its answer.
+    moment: ((Time, Option<Time>), Time),
     due: Option<Time>,
     visit_every_round: bool,
     counters: Counters,
@@ -96,6 +98,7 @@ impl Core {
             || state.placed.count_ones(..) > 0
             || !asking.is_empty();
         let due = live.then(|| cadence.first_from(state.now, None));
+        let cadence_moment = cadence.first_from(Time::ZERO, None);
         Core {
             state,
             cadence,
@@ -105,6 +108,10 @@ impl Core {
             news: 0,
             asked: false,
             last_decision: None,
+            moment: (
+                (Time::ZERO, None),
+                cadence_moment,
+            ),
             due,
             visit_every_round: false,
             counters: Counters::default(),
@@ -349,8 +356,13 @@ impl Core {
 impl Core {
     /// The first decision moment from `t` on that comes after the last decision.
     #[inline]
-    fn moment_from(&self, t: Time) -> Time {
-        self.cadence.first_from(t, self.last_decision)
+    fn moment_from(&mut self, t: Time) -> Time {
+        // Most events share their moment with the one before.
+        let asked = (t, self.last_decision);
+        if self.moment.0 != asked {
+            self.moment = (asked, self.cadence.first_from(t, self.last_decision));
+        }
+        self.moment.1
     }
 
     /// Whether an event can change a decision. What a decision itself led to,

@@ -672,9 +672,11 @@ impl DraftMemory {
         let cluster = view.cluster();
         let next = self.decision.is_some_and(|d| d + 1 == view.decision());
         if next && self.free.len() == cluster.nodes().len() {
-            for id in std::mem::take(&mut self.changed_nodes) {
+            let mut changed = std::mem::take(&mut self.changed_nodes);
+            for id in changed.drain(..) {
                 self.refresh(view, id);
             }
+            self.changed_nodes = changed;
             for &id in cluster.dirty() {
                 self.refresh(view, id);
             }

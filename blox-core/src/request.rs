@@ -143,6 +143,8 @@ struct Kept {
     /// move alike, the keys in it are old, and only their order counts.
     placed: Vec<Entry>,
     is_placed: FixedBitSet,
+    /// The jobs whose entry in `placed` counts.
+    is_ranked: FixedBitSet,
     ranked: bool,
     /// Whether the keys of running jobs move alike: their order then stands.
     alike: bool,
@@ -389,6 +391,7 @@ impl Kept {
             queued_count: 0,
             placed: Vec::new(),
             is_placed: FixedBitSet::new(),
+            is_ranked: FixedBitSet::new(),
             ranked: false,
             alike: false,
             fresh: Vec::new(),
@@ -465,6 +468,7 @@ impl Kept {
         self.queued_count = 0;
         self.placed.clear();
         self.is_placed.clear();
+        self.is_ranked.clear();
         self.fresh.clear();
         self.is_fresh.clear();
         self.unsteady.clear();
@@ -529,6 +533,7 @@ impl Kept {
 
     fn freshen(&mut self, id: JobId) {
         if !self.is_fresh.contains(id.index()) {
+            self.unrank(id);
             self.is_fresh.grow_and_insert(id.index());
             self.fresh.push(id);
         }
@@ -538,6 +543,13 @@ impl Kept {
     fn forget_placed(&mut self, id: JobId) {
         if self.is_placed.contains(id.index()) {
             self.is_placed.set(id.index(), false);
+            self.unrank(id);
+        }
+    }
+
+    fn unrank(&mut self, id: JobId) {
+        if self.is_ranked.contains(id.index()) {
+            self.is_ranked.set(id.index(), false);
         }
     }
 
@@ -554,18 +566,18 @@ impl Kept {
             return;
         }
         self.ranked = true;
-        for id in std::mem::take(&mut self.unsteady) {
+        while let Some(id) = self.unsteady.pop() {
             self.freshen(id);
         }
-        let (is_placed, is_fresh) = (&self.is_placed, &self.is_fresh);
-        self.placed
-            .retain(|e| is_placed.contains(e.job.index()) && !is_fresh.contains(e.job.index()));
+        let is_ranked = &self.is_ranked;
+        self.placed.retain(|e| is_ranked.contains(e.job.index()));
         let mut newcomers = std::mem::take(&mut self.newcomers);
-        for id in std::mem::take(&mut self.fresh) {
+        while let Some(id) = self.fresh.pop() {
             self.is_fresh.set(id.index(), false);
             let placed = self.is_placed.contains(id.index());
             if let Some(job) = view.job(id).filter(|_| placed) {
                 newcomers.push(self.entry(&job));
+                self.is_ranked.grow_and_insert(id.index());
                 if job.phase() != Phase::Running {
                     self.unsteady.push(id);
                 }
@@ -573,9 +585,10 @@ impl Kept {
         }
         if self.alike && newcomers.len() < self.placed.len() {
             newcomers.sort_unstable();
+            let mut from = 0;
             for new in newcomers.drain(..) {
-                let at = self.place_of(view, &new);
-                self.placed.insert(at, new);
+                from = self.place_of(view, &new, from);
+                self.placed.insert(from, new);
             }
         } else {
             self.placed.append(&mut newcomers);
@@ -591,14 +604,17 @@ impl Kept {
         self.back = self.placed.len();
     }
 
-    /// Where an entry belongs among the placed jobs, by their keys now.
-    fn place_of(&self, view: View<'_>, new: &Entry) -> usize {
+    /// Where an entry belongs among the placed jobs, by their keys now; not before `from`.
+    fn place_of(&self, view: View<'_>, new: &Entry, from: usize) -> usize {
         let before = |e: &Entry| self.as_of_now(view, *e) < *new;
-        // Who ran least is often the first of all.
-        match self.placed.first() {
-            Some(first) if before(first) => self.placed.partition_point(before),
-            _ => 0,
+        let rest = &self.placed[from..];
+        // Newcomers lie close together, and often before all others.
+        let mut step = 1;
+        while step <= rest.len() && before(&rest[step - 1]) {
+            step *= 2;
         }
+        let (low, high) = (step / 2, (step - 1).min(rest.len()));
+        from + low + rest[low..high].partition_point(before)
     }
 
     #[inline]

@@ -55,50 +55,55 @@ impl fmt::Display for Phase {
 /// A job's reported numbers: a series for each name, in order of time.
 pub type Metrics = std::collections::BTreeMap<Name, Vec<(Time, f64)>>;
 
-/// Everything that the state keeps about a live job.
+/// Everything that the state keeps about a live job. Queues of tens of
+/// thousands do not fit in a cache, so what orders and walks read lies together
+/// in the first lines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[repr(C, align(64))]
 pub(crate) struct Record {
     pub id: JobId,
     pub phase: Phase,
     pub promoted: bool,
-    pub held_by_user: bool,
     /// The plan that placed it is not carried out yet: some of its GPUs are still held.
     pub pending: bool,
     pub touched: bool,
-    /// See [`crate::state`]: an index into the plan that is being checked.
-    pub mark: u32,
-    pub gpus: u32,
-    /// GPU holds of others that a pending launch waits for.
-    pub blockers: u32,
-    pub attempt: u32,
-    // Accounts: linear in time from `since` on.
+    /// Accounts: linear in time from `since` on.
     pub since: Time,
+    pub service: f64,
+    pub gpus: u32,
+    pub attempt: u32,
+    pub eligible_since: Time,
+    pub virtual_cluster: Option<NameId>,
+    /// Version of the state at the last change.
+    pub changed: u64,
+    pub spec: Arc<JobSpec>,
+    // The second line.
     pub work: f64,
     pub rate: f64,
-    pub service: f64,
     pub gpu_service: f64,
-    pub eligible_since: Time,
-    pub first_start: Option<Time>,
-    pub last_start: Option<Time>,
+    /// See [`crate::state`]: an index into the plan that is being checked.
+    pub mark: u32,
+    /// GPU holds of others that a pending launch waits for.
+    pub blockers: u32,
+    pub preemptions: u32,
+    pub crashes: u32,
+    pub reason: Reason,
+    // Then what only launches and stops need.
     pub promised: Option<Assignment>,
     pub held: Option<Assignment>,
     /// GPUs still held from before a change that is being carried out.
     #[serde(default, skip_serializing_if = "GpuList::is_empty")]
     pub leaving: GpuList,
-    pub spec: Arc<JobSpec>,
-    pub preemptions: u32,
-    pub crashes: u32,
+    pub first_start: Option<Time>,
+    pub last_start: Option<Time>,
     pub failed_launches: u32,
+    pub held_by_user: bool,
     pub user: Option<NameId>,
-    pub virtual_cluster: Option<NameId>,
     pub class: ServiceClass,
     pub deadline: Option<Time>,
     pub accepted_at: Option<Time>,
     pub config: Option<BatchConfig>,
-    pub reason: Reason,
     pub metrics: Option<Box<Metrics>>,
-    /// Version of the state at the last change.
-    pub changed: u64,
 }
 
 impl Record {
