@@ -1,8 +1,7 @@
 //! A scheduling policy of your own, under its own name in every subcommand:
-//!
 //! `cargo run --release --example custom_policy -- compare fifo two-queues`
 
-use blox::core::registry::ParamDoc;
+use blox::core::registry::{ParamDoc, Params, Registry};
 use blox::core::{Composition, Outlook, Part, Request, Requests, SchedulingPolicy, Seconds, View};
 use blox::policies::placement::{Consolidated, Walk};
 use std::process::ExitCode;
@@ -19,7 +18,7 @@ impl Part for TwoQueues {}
 
 impl SchedulingPolicy for TwoQueues {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        // All jobs that wait or run, in order of submission; the sort keeps it among equals.
+        // In order of submission; the sort keeps it among equals.
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time() >= self.short);
         for job in &jobs {
@@ -33,24 +32,28 @@ impl SchedulingPolicy for TwoQueues {
     }
 }
 
-fn main() -> ExitCode {
+/// Everything that ships, and the policy above.
+pub fn registry() -> Registry {
     let mut registry = blox::registry();
     let short_h = ParamDoc {
         name: "short_h",
         default: "8",
         about: "hours of running for which a job comes first",
     };
-    registry.schedulers.add(
-        "two-queues",
-        "jobs that ran little first, preemptive",
-        &[short_h],
-        |params, _seed| {
-            let short = params.hours("short_h", 8.0)?;
-            Ok(Composition::new("two-queues")
-                .scheduling(TwoQueues { short })
-                .placement(Walk::new(Consolidated::default()))
-                .build())
-        },
-    );
-    blox::cli::run(registry)
+    let about = "jobs that ran little first, preemptive";
+    let build = |params: &Params, _seed| {
+        let short = params.hours("short_h", 8.0)?;
+        Ok(Composition::new("two-queues")
+            .scheduling(TwoQueues { short })
+            .placement(Walk::new(Consolidated::default()))
+            .build())
+    };
+    registry
+        .schedulers
+        .add("two-queues", about, &[short_h], build);
+    registry
+}
+
+fn main() -> ExitCode {
+    blox::cli::run(registry())
 }

@@ -1,6 +1,6 @@
 //! The cases of original programs, where `BLOX_GOLDEN` names their folder.
 
-use blox::verify::{compare, find_cases};
+use blox::verify::{compare, compare_visiting_every_round, find_cases};
 use std::path::Path;
 
 #[test]
@@ -13,5 +13,7 @@ fn every_case_of_blox_is_equal() {
         let compared = compare(&case, None).unwrap();
         assert!(compared.values > 0, "{}", case.display());
         assert_eq!(compared.differences, [], "{}", case.display());
+        let visited = compare_visiting_every_round(&case, None).unwrap();
+        assert_eq!(visited.differences, [], "{}", case.display());
     }
 }

@@ -108,10 +108,7 @@ impl Core {
             news: 0,
             asked: false,
             last_decision: None,
-            moment: (
-                (Time::ZERO, None),
-                cadence_moment,
-            ),
+            moment: ((Time::ZERO, None), cadence_moment),
             due,
             visit_every_round: false,
             counters: Counters::default(),

@@ -114,6 +114,7 @@ enum Kind {
     Crash,
     NodeLost,
     NodeReturned,
+    Scripted,
 }
 
 /// Something to come. Ordered by moment, then kind, then who: never by chance.
@@ -134,6 +135,8 @@ pub(crate) struct Simulator<'w> {
     next_id: u32,
     exhausted: bool,
     timers: BinaryHeap<Reverse<Timer>>,
+    /// What was said to happen, the next one last.
+    script: Vec<(Time, Event)>,
     now_events: VecDeque<Event>,
     pub(crate) execution: Box<dyn ExecutionModel>,
     pub(crate) overheads: Box<dyn Overheads>,
@@ -194,6 +197,7 @@ impl<'w> Simulator<'w> {
             next_job,
             next_id: 0,
             timers: BinaryHeap::new(),
+            script: Vec::new(),
             now_events: VecDeque::new(),
             execution,
             overheads,
@@ -214,6 +218,22 @@ impl<'w> Simulator<'w> {
             sim.expect_failure(NodeId(node), 1);
         }
         Ok(sim)
+    }
+
+    /// Lets things happen at their moments; those of one moment in this order.
+    pub(crate) fn with_script(mut self, mut script: Vec<(Time, Event)>) -> Self {
+        script.sort_by_key(|(at, _)| *at);
+        script.reverse();
+        for (at, _) in &script {
+            self.timers.push(Reverse(Timer {
+                at: *at,
+                kind: Kind::Scripted,
+                who: 0,
+                nth: 0,
+            }));
+        }
+        self.script = script;
+        self
     }
 
     /// A simulation that goes on from a state in which jobs run already.
@@ -370,6 +390,7 @@ impl<'w> Simulator<'w> {
                     .filter(|n| n.status() == NodeStatus::Up)?;
                 Some(Event::NodeLost { node })
             }
+            Kind::Scripted => self.script.pop().map(|(_, event)| event),
             Kind::NodeReturned => {
                 let node = NodeId(t.who);
                 self.expect_failure(node, t.nth + 1);
@@ -446,7 +467,7 @@ impl<'w> Simulator<'w> {
         self.after = match &event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
             Event::Progress { job, .. } => After::NewRate(*job),
-            Event::NodeLost { node } => After::NodeLost(*node),
+            Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
             Event::Ended { job, .. } => {
                 self.watch.ended.fetch_add(1, Ordering::Relaxed);
                 if self.keeps_history {
@@ -465,7 +486,7 @@ impl<'w> Simulator<'w> {
     fn tidy(&mut self, view: View<'_>) {
         if self.timers.len() > 1024 && self.timers.len() > 4 * view.placed_count() as usize {
             self.timers.retain(|Reverse(t)| match t.kind {
-                Kind::NodeLost | Kind::NodeReturned => true,
+                Kind::NodeLost | Kind::NodeReturned | Kind::Scripted => true,
                 _ => view
                     .job(JobId(t.who))
                     .is_some_and(|j| j.attempt() == t.nth && j.phase() != Phase::Waiting),

@@ -10,7 +10,7 @@ use crate::workload::Workload;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
-use blox_core::{ClusterSpec, JobId, Pipeline, State, Time};
+use blox_core::{ClusterSpec, Event, JobId, Pipeline, State, Time};
 use std::sync::Arc;
 
 /// A simulation: a cluster, a scheduler, and how the world behaves.
@@ -40,6 +40,7 @@ pub struct Simulation {
     overheads: Box<dyn Overheads>,
     completion: Option<Box<dyn CompletionRule>>,
     faults: Faults,
+    script: Vec<(Time, Event)>,
     measure: Measure,
     keep_rounds: bool,
     explain: Option<JobId>,
@@ -77,6 +78,7 @@ impl Simulation {
             overheads: Box::new(FixedOverheads::default()),
             completion: None,
             faults: Faults::default(),
+            script: Vec::new(),
             measure: Measure::All,
             keep_rounds: false,
             explain: None,
@@ -110,6 +112,15 @@ impl Simulation {
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
+        self
+    }
+
+    /// Lets something happen at a moment: a node joins or leaves, a GPU fails, a
+    /// job is cancelled (`Event::Ended`). What the state cannot take ends the
+    /// simulation with an error.
+    #[must_use]
+    pub fn happening(mut self, at: Time, event: Event) -> Self {
+        self.script.push((at, event));
         self
     }
 
@@ -205,7 +216,8 @@ impl Simulation {
             self.measure,
             Arc::clone(&self.watch),
             self.cluster.nodes.len(),
-        )?;
+        )?
+        .with_script(self.script.clone());
         run_ready(drive(&mut core, &mut scheduler, &mut backend))?;
         let ended = backend.ended;
         let name = blox_core::Decide::name(&scheduler).to_owned();
@@ -259,5 +271,82 @@ impl Simulation {
             ended,
             end,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Jobs;
+    use blox_core::testing::FirstFit;
+    use blox_core::{
+        Composition, GpuCount, JobSpec, NodeId, NodeSpec, Outcome, Seconds, order::SortKey,
+        policy::by_key,
+    };
+
+    fn fifo() -> Pipeline {
+        Composition::new("fifo")
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .placement(FirstFit)
+            .build()
+    }
+
+    fn job(submit: f64, duration: f64) -> JobSpec {
+        JobSpec::new(Time::new(submit), GpuCount(1), Seconds::new(duration))
+    }
+
+    fn finishes(report: &Report) -> Vec<Option<f64>> {
+        report
+            .jobs
+            .iter()
+            .map(|j| j.finish.map(|t| t.secs()))
+            .collect()
+    }
+
+    #[test]
+    fn a_node_that_joins_is_used_and_one_that_leaves_loses_its_jobs() {
+        let mut jobs = Jobs::new(vec![job(0.0, 3000.0), job(0.0, 3000.0)]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .happening(
+                Time::new(500.0),
+                Event::NodeJoined {
+                    spec: Box::new(NodeSpec::with_gpus(1)),
+                },
+            )
+            .happening(Time::new(1000.0), Event::NodeLeft { node: NodeId(0) })
+            .run(fifo(), &mut jobs)
+            .unwrap();
+        // The second job starts on the new node at 600 s; the first has lost
+        // everything at 1000 s and follows it there.
+        assert_eq!(finishes(&report), [Some(6600.0), Some(3600.0)]);
+        assert_eq!(report.jobs[0].crashes, 1);
+    }
+
+    #[test]
+    fn a_cancelled_job_frees_its_gpu() {
+        let mut jobs = Jobs::new(vec![job(0.0, 3000.0), job(0.0, 300.0)]);
+        let cancel = Event::Ended {
+            job: JobId(0),
+            outcome: Outcome::Cancelled,
+        };
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .happening(Time::new(450.0), cancel)
+            .run(fifo(), &mut jobs)
+            .unwrap();
+        assert_eq!(finishes(&report), [Some(450.0), Some(900.0)]);
+        assert_eq!(report.jobs[0].outcome, Some(Outcome::Cancelled));
+        assert_eq!(report.summary.failed, 1);
+    }
+
+    #[test]
+    fn jobs_that_nothing_will_start_end_the_simulation() {
+        let mut jobs = Jobs::new(vec![job(0.0, 300.0)]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) })
+            .run(fifo().awaiting_growth(true), &mut jobs)
+            .unwrap();
+        assert_eq!(report.ended, Ended::Standstill);
+        assert_eq!(finishes(&report), [None]);
+        assert_eq!(report.summary.unfinished, 1);
     }
 }

@@ -22,7 +22,7 @@ impl System for Blox {
             .all(|c| e.has(c))
     }
 
-    fn compare(&self, case: &Case) -> Result<Compared, VerifyError> {
+    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
         let settings = Settings::of(case)?;
         let path = case.input("jobs.csv")?;
         let simulation = |error| VerifyError::Simulation {
@@ -34,7 +34,8 @@ impl System for Blox {
         let (first, last) = settings.tracked;
         let mut sim = Simulation::new(settings.cluster.clone())
             .measure(Measure::Ids(first, last))
-            .keep_rounds(true);
+            .keep_rounds(true)
+            .visiting_every_round(every_round);
         if let Some(speed) = settings.speed {
             sim = sim.execution(speed);
         }

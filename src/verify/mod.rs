@@ -93,7 +93,7 @@ trait System {
     fn name(&self) -> &'static str;
     /// Whether a case is one of this system's, by its own files.
     fn recognises(&self, case: &Case) -> bool;
-    fn compare(&self, case: &Case) -> Result<Compared, VerifyError>;
+    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
 const SYSTEMS: &[&dyn System] = &[&blox::Blox];
@@ -141,6 +141,25 @@ pub fn find_cases(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
 /// # Errors
 /// The case cannot be run.
 pub fn compare(dir: &Path, system: Option<&str>) -> Result<Compared, VerifyError> {
+    compare_as(dir, system, false)
+}
+
+/// As [`compare`], visiting every round, even those that nothing could change.
+///
+/// # Errors
+/// The case cannot be run.
+pub fn compare_visiting_every_round(
+    dir: &Path,
+    system: Option<&str>,
+) -> Result<Compared, VerifyError> {
+    compare_as(dir, system, true)
+}
+
+fn compare_as(
+    dir: &Path,
+    system: Option<&str>,
+    every_round: bool,
+) -> Result<Compared, VerifyError> {
     let case = Case::open(dir)?;
     let unknown = |name: Option<&str>| VerifyError::UnknownSystem {
         case: dir.to_owned(),
@@ -158,5 +177,5 @@ pub fn compare(dir: &Path, system: Option<&str>) -> Result<Compared, VerifyError
                 .ok_or_else(|| unknown(folder.first().map(String::as_str)))?
         }
     };
-    system.compare(&case)
+    system.compare(&case, every_round)
 }

@@ -1,0 +1,141 @@
+//! What a simulation and one decision cost.
+//!
+//! `cargo bench` runs them; nothing in the tests is timed.
+
+#![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use blox::core::core::Core;
+use blox::core::{ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Seconds, State, Time};
+use blox::core::{Command, GpuCount};
+use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::{Measure, Simulation};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::sync::Arc;
+
+/// Whole simulations of Blox's workload: rounds with little to do, and rounds
+/// in which jobs change places.
+fn simulations(c: &mut Criterion) {
+    let mut group = c.benchmark_group("simulate");
+    group.sample_size(10);
+    let run = |scheduler: Pipeline, load: f64, last: u32| {
+        let mut jobs = BloxWorkload::new(load).expect("a sound load");
+        Simulation::new(ClusterSpec::uniform(32, 4))
+            .measure(Measure::Ids(0, last))
+            .run(scheduler, &mut jobs)
+            .expect("a sound policy")
+            .summary
+    };
+    group.bench_function("fifo, 7 jobs/h, 1000 jobs", |b| {
+        b.iter(|| run(blox::schedulers::fifo(), 7.0, 999));
+    });
+    group.bench_function("las, 9 jobs/h, 1000 jobs", |b| {
+        b.iter(|| run(blox::schedulers::las(), 9.0, 999));
+    });
+    group.finish();
+}
+
+/// A cluster in which `waiting` jobs wait for the GPUs that others hold.
+fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Core {
+    let state = State::new(&ClusterSpec::uniform(nodes, 8)).expect("a sound cluster");
+    let mut core = Core::new(state, policy.cadence());
+    let spec = Arc::new(JobSpec::new(
+        Time::ZERO,
+        GpuCount(1),
+        Seconds::from_hours(10.0),
+    ));
+    for job in 0..nodes as u32 * 8 + waiting {
+        let spec = Arc::clone(&spec);
+        let event = Event::Submitted {
+            job: JobId(job),
+            spec,
+        };
+        core.event(Time::ZERO, &event, policy)
+            .expect("the next job");
+    }
+    core.decide(Time::ZERO, policy);
+    confirm(&mut core, Time::ZERO, policy);
+    core
+}
+
+/// Answers the core's commands at once, as a simulator without overheads does.
+fn confirm(core: &mut Core, at: Time, policy: &mut Pipeline) {
+    let mut commands = Vec::new();
+    loop {
+        core.take_commands(&mut commands);
+        if commands.is_empty() {
+            return;
+        }
+        for command in commands.drain(..) {
+            let event = match command {
+                Command::Start { job, attempt } | Command::Change { job, attempt, .. } => {
+                    Event::Started {
+                        job,
+                        attempt,
+                        rate: 1.0,
+                    }
+                }
+                Command::Stop { job, attempt, .. } => Event::Stopped {
+                    job,
+                    attempt,
+                    work: None,
+                },
+                _ => continue,
+            };
+            core.event(at, &event, policy)
+                .expect("the answer to a command");
+        }
+    }
+}
+
+/// One round: a tenth of the waiting jobs' worth of changes, or none at all.
+fn decisions(c: &mut Criterion) {
+    let mut group = c.benchmark_group("decide");
+    group.sample_size(20);
+    let round = Time::new(300.0);
+    for (nodes, waiting) in [(16, 1_000), (16, 30_000), (1024, 1_000)] {
+        let name = |what: &str| format!("{what}, {} GPUs, {waiting} waiting", nodes * 8);
+        // Every running job gives way to one that never ran.
+        group.bench_function(name("las, all change"), |b| {
+            b.iter_batched(
+                || {
+                    let mut policy = blox::schedulers::las();
+                    let core = crowded(&mut policy, nodes, waiting);
+                    (core, policy)
+                },
+                |(mut core, mut policy)| {
+                    core.decide(round, &mut policy);
+                    confirm(&mut core, round, &mut policy);
+                    (core, policy)
+                },
+                BatchSize::LargeInput,
+            );
+        });
+        // One job ends and the next takes its place.
+        group.bench_function(name("fifo, one ends"), |b| {
+            b.iter_batched(
+                || {
+                    let mut policy = blox::schedulers::fifo();
+                    let core = crowded(&mut policy, nodes, waiting);
+                    (core, policy)
+                },
+                |(mut core, mut policy)| {
+                    let event = Event::Ended {
+                        job: JobId(0),
+                        outcome: Outcome::Completed,
+                    };
+                    core.event(round, &event, &mut policy).expect("it runs");
+                    core.decide(round, &mut policy);
+                    confirm(&mut core, round, &mut policy);
+                    black_box(core.plan().actions.len());
+                    (core, policy)
+                },
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, simulations, decisions);
+criterion_main!(benches);

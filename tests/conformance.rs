@@ -1,0 +1,43 @@
+//! Every scheduler of the registry keeps the rules that backends rely on, and so
+//! does the one that newcomers copy.
+
+use blox::core::Pipeline;
+use blox::core::registry::{Named, Registry};
+use blox::core::testing::conformance;
+
+#[path = "../examples/custom_policy.rs"]
+#[allow(dead_code, reason = "its `main` is for the example")]
+mod custom_policy;
+
+fn build(registry: &Registry, name: &str, seed: u64) -> Pipeline {
+    let named: Named = name.parse().expect("a name");
+    registry
+        .schedulers
+        .build(&named, seed)
+        .expect("it is registered")
+}
+
+#[test]
+fn every_registered_scheduler_conforms() {
+    let registry = blox::registry();
+    let mut checked = 0;
+    for (name, _) in registry.schedulers.iter() {
+        let mut suite = conformance(|seed| build(&registry, name, seed)).cases(48);
+        // The released program's placement can block on a job for ever.
+        if name.starts_with("blox-") {
+            suite = suite.may_starve();
+        }
+        let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.placements > 0, "{name}");
+        checked += 1;
+    }
+    assert!(checked >= 9, "{checked}");
+}
+
+#[test]
+fn the_example_that_newcomers_copy_conforms() {
+    let registry = custom_policy::registry();
+    conformance(|seed| build(&registry, "two-queues{short_h=0.1}", seed))
+        .check()
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
