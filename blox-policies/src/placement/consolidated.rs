@@ -1,9 +1,7 @@
 //! As few nodes as possible.
 
-use super::walk::{Rule, filled, has_resources, suits};
-use blox_core::{
-    Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeStatus, Reason, Shape, View,
-};
+use super::walk::{Rule, filled, has_resources, sizes_for, suits};
+use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeStatus, Shape, View};
 
 /// What happens to a job that fits on no single node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +35,8 @@ impl Rule for Consolidated {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let view = draft.view();
         let needed = shape.gpus.get();
-        let usable = |n: &&Node| suits(n, job, shape, view) && has_resources(n, shape, needed);
+        let usable =
+            |n: &&Node| suits(n, job, shape, view) && has_resources(draft, n, shape, needed);
         // Nodes lie in buckets by free count: exact fit first, then best fit.
         for count in needed..=draft.most_free() {
             if let Some(node) = draft.nodes_with_exactly(count).find(usable) {
@@ -55,18 +54,11 @@ impl Rule for Consolidated {
         }
     }
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        let possible = match self.split {
-            Split::Never => GpuCount(largest_node(view)),
-            _ => view.installed_gpus(),
-        };
-        if job.gpus() <= possible {
-            Ok(())
-        } else {
-            Err(Reason::NeverFits {
-                asked: job.gpus(),
-                possible,
-            })
+    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+        match self.split {
+            Split::Never => sizes_for(view, job).max().unwrap_or_default(),
+            _ if job.spec().extras.is_none() => view.installed_gpus(),
+            _ => sizes_for(view, job).sum(),
         }
     }
 }
@@ -97,7 +89,7 @@ fn spread(
             let whole = count == node.gpu_count();
             if (whole_nodes && !whole)
                 || !suits(node, job, shape, view)
-                || !has_resources(node, shape, count)
+                || !has_resources(draft, node, shape, count)
             {
                 continue;
             }
@@ -112,7 +104,9 @@ fn spread(
     // What is left is smaller than any node looked at: the best fit of the others.
     for count in left..=draft.most_free() {
         let rest = draft.nodes_with_exactly(count).find(|n| {
-            !taken.contains(&n.id()) && suits(n, job, shape, view) && has_resources(n, shape, left)
+            !taken.contains(&n.id())
+                && suits(n, job, shape, view)
+                && has_resources(draft, n, shape, left)
         });
         if let Some(node) = rest {
             gpus.extend(draft.take_from(node.id(), left)?);

@@ -1,6 +1,6 @@
 //! EASY-style backfill.
 
-use super::walk::{Rule, place_in_free, shortage};
+use super::walk::{Rule, can_ever_place, place_in_free, shortage};
 use blox_core::{
     Draft, DraftError, Event, JobRef, Part, Phase, PlacementPolicy, Reason, Requests, RestoreError,
     Time, View,
@@ -122,6 +122,6 @@ impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        self.rule.can_ever_place(view, job)
+        can_ever_place(&self.rule, view, job)
     }
 }

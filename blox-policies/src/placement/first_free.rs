@@ -17,7 +17,7 @@ impl Rule for FirstFree {
                 continue;
             }
             let here = (draft.free_on(node.id()) as usize).min(needed - gpus.len());
-            if !has_resources(node, shape, here as u32) {
+            if !has_resources(draft, node, shape, here as u32) {
                 continue;
             }
             gpus.extend(draft.free_gpus_on(node.id()).take(here));

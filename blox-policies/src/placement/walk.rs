@@ -1,8 +1,8 @@
 //! The walk over jobs in order.
 
 use blox_core::{
-    Assignment, Draft, DraftError, JobId, JobRef, Part, Place, PlacementPolicy, Reason, Request,
-    Requests, Shape, View,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, NodeStatus, Part, Place,
+    PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
 
 /// Finds GPUs for one job.
@@ -10,19 +10,12 @@ pub trait Rule: Clone + Send + 'static {
     /// Free GPUs of the draft for a shape; `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
-    /// Whether it could place the job on the empty cluster.
-    ///
-    /// # Errors
-    /// The reason if it could not.
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        let possible = view.installed_gpus();
-        if job.gpus() <= possible {
-            Ok(())
-        } else {
-            Err(Reason::NeverFits {
-                asked: job.gpus(),
-                possible,
-            })
+    /// The most GPUs that it could ever give the job: those that it may run on,
+    /// of all nodes in view that have not left.
+    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+        match &job.spec().extras {
+            Some(_) => sizes_for(view, job).sum(),
+            None => view.installed_gpus(),
         }
     }
 }
@@ -94,7 +87,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        self.rule.can_ever_place(view, job)
+        can_ever_place(&self.rule, view, job)
     }
 }
 
@@ -143,7 +136,7 @@ pub(crate) fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
         .map(|s| s.gpus)
         .min()
         .unwrap_or_default();
-    let free = blox_core::GpuCount(draft.free_gpus());
+    let free = GpuCount(draft.free_gpus());
     if free < needed {
         Reason::TooFewGpus { needed, free }
     } else {
@@ -253,19 +246,52 @@ pub(crate) fn suits(
     }
 }
 
-/// Whether CPUs and memory for `count` of the shape's GPUs are left on a node.
-/// What the draft itself has given away there does not show: where CPUs are
-/// scarce, a placement that counts them is needed.
-pub(crate) fn has_resources(node: &blox_core::Node, shape: &Shape, count: u32) -> bool {
+/// Whether CPUs and memory for `count` of the shape's GPUs are left on a node in
+/// the draft. A node that does not say how many it has has enough.
+pub(crate) fn has_resources(
+    draft: &Draft<'_>,
+    node: &blox_core::Node,
+    shape: &Shape,
+    count: u32,
+) -> bool {
     if shape.cpus == 0.0 && shape.memory_gib == 0.0 {
         return true;
     }
     let part = f64::from(count) / f64::from(shape.gpus.get().max(1));
     let fits = |amount: f64, free: f64, has: f64| has == 0.0 || amount * part <= free + 1e-9;
-    fits(shape.cpus, node.free_cpus(), node.spec().cpus)
+    let (id, spec) = (node.id(), node.spec());
+    fits(shape.cpus, draft.free_cpus_on(id), spec.cpus)
         && fits(
             shape.memory_gib,
-            node.free_memory_gib(),
-            node.spec().memory_gib,
+            draft.free_memory_gib_on(id),
+            spec.memory_gib,
         )
+}
+
+/// GPUs of each node in view that the job may run on, whether usable now or not.
+pub(crate) fn sizes_for<'a>(
+    view: View<'a>,
+    job: &JobRef<'a>,
+) -> impl Iterator<Item = GpuCount> + use<'a> {
+    let job = *job;
+    view.nodes()
+        .filter(|n| n.status() != NodeStatus::Left)
+        .filter(move |n| suits(n, &job, &Shape::default(), view))
+        .map(|n| GpuCount(n.gpu_count()))
+}
+
+/// Whether the rule could place the job on the empty cluster; the reason if not.
+pub(crate) fn can_ever_place<R: Rule>(
+    rule: &R,
+    view: View<'_>,
+    job: &JobRef<'_>,
+) -> Result<(), Reason> {
+    let possible = rule.most_gpus(view, job);
+    if job.gpus() <= possible {
+        return Ok(());
+    }
+    Err(Reason::NeverFits {
+        asked: job.gpus(),
+        possible,
+    })
 }
