@@ -661,7 +661,7 @@ fn a_case_is_equal_or_shows_what_differs() {
     let seen = at(dir.path(), ["verify", "."]);
     assert_eq!(
         seen.out,
-        "ERROR  ./case  ./case: the input `jobs.csv` is in neither the case, its input/, \
+        "ERROR  ./case: the input `jobs.csv` is in neither the case, its input/, \
          nor an inputs/ above\n0 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(1));

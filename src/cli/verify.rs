@@ -59,7 +59,7 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
                     writeln!(terminal.out, "  and {} more; --all shows them", n - shown)?;
                 }
             }
-            Err(e) => writeln!(terminal.out, "ERROR  {path}  {e}")?,
+            Err(e) => writeln!(terminal.out, "ERROR  {e}")?,
         }
     }
     writeln!(terminal.out, "{equal} of {} cases equal", cases.len())?;
