@@ -239,7 +239,8 @@ impl Simulation {
                 recorder.note(&job, None, state.now());
             }
         }
-        recorder.jobs.sort_unstable_by_key(|j| j.job);
+        // Rows are long: sorted by their numbers, each is moved once.
+        recorder.jobs.sort_by_cached_key(|j| j.job);
         let end = if ended == Ended::Finished {
             recorder.last_end
         } else {

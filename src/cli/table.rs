@@ -6,7 +6,7 @@ use super::run::Run;
 use blox_core::JobId;
 use blox_sim::{Ended, Measure};
 use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -74,8 +74,11 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
     for i in 0..columns {
         if let Some(column) = table.column_mut(i) {
             column.set_padding((0, if i + 1 == columns { 0 } else { 2 }));
-            if i > 0 {
-                // Only names may wrap.
+            if i == 0 {
+                // Long names may wrap, the heading may not.
+                let heading = "scheduler  ".len() as u16;
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(heading)));
+            } else {
                 column.set_constraint(ColumnConstraint::ContentWidth);
                 column.set_cell_alignment(CellAlignment::Right);
             }
