@@ -182,6 +182,20 @@ impl Simulation {
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
+        self.run_by(&mut scheduler, workload, journal)
+    }
+
+    /// Runs a scheduler on a workload and leaves it as it is then, with what it
+    /// remembers.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or the policy errs.
+    pub fn run_by(
+        &self,
+        scheduler: &mut Pipeline,
+        workload: &mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Report, SimError> {
         let state = State::new(&self.cluster)?;
         let cadence = scheduler.cadence();
         let period = cadence.period();
@@ -218,9 +232,9 @@ impl Simulation {
             self.cluster.nodes.len(),
         )?
         .with_script(self.script.clone());
-        run_ready(drive(&mut core, &mut scheduler, &mut backend))?;
+        run_ready(drive(&mut core, scheduler, &mut backend))?;
         let ended = backend.ended;
-        let name = blox_core::Decide::name(&scheduler).to_owned();
+        let name = blox_core::Decide::name(scheduler).to_owned();
         Ok(self.report(&name, core, ended, period.map(|p| p.secs())))
     }
 

@@ -6,7 +6,7 @@
 //! the completion rule [`ByScheduler`]: the original lets jobs end when it had
 //! planned that they end.
 
-pub use blox_policies::compat::elasticflow::Shape;
+pub use blox_policies::compat::elasticflow::{ChronusRow, Shape, Times, chronus_rows};
 pub use blox_sim::completion::ByScheduler;
 
 use blox_core::{Composition, OnEvent, Pipeline, SchedulingPolicy};
@@ -33,6 +33,24 @@ pub fn edf(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
 pub fn edf_admission(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
     let program = programs::edf_admission(shape, slot, submits);
     compose("edf-admission-released", program)
+}
+
+/// `dlas-gpu`: Tiresias as it is configured there.
+pub fn tiresias(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
+    let program = programs::tiresias(shape, slot, submits);
+    compose("elasticflow-tiresias", program)
+}
+
+/// `gandiva`: time slicing in node sets.
+pub fn gandiva(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
+    let program = programs::gandiva(shape, slot, submits);
+    compose("elasticflow-gandiva", program)
+}
+
+/// `time-aware-with-lease`: Chronus without its solver.
+pub fn chronus(shape: Shape, times: Times, submits: &[f64]) -> Pipeline {
+    let program = programs::chronus(shape, times, submits);
+    compose("elasticflow-chronus", program)
 }
 
 fn compose(name: &str, program: impl SchedulingPolicy + 'static) -> Pipeline {

@@ -96,7 +96,7 @@ impl Case {
     }
 
     /// The original's command-line options: words `--name=value` of `options.txt`,
-    /// or of `cmd.txt`; lines that begin with `#` are comments.
+    /// or of `cmd.txt`. A line `# NAME=value` says that a constant was changed.
     ///
     /// # Errors
     /// The file is there and cannot be read.
@@ -109,12 +109,19 @@ impl Case {
             path: path.clone(),
             error,
         })?;
-        let lines = text.lines().filter(|l| !l.trim_start().starts_with('#'));
-        let words = lines.flat_map(str::split_whitespace);
-        Ok(words
-            .filter_map(|w| w.strip_prefix("--")?.split_once('='))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect())
+        let mut options = std::collections::BTreeMap::new();
+        for line in text.lines() {
+            let (line, mark) = match line.trim_start().strip_prefix('#') {
+                // Constants of the program that were changed for the case.
+                Some(constant) => (constant.split('(').next().unwrap_or_default(), ""),
+                None => (line, "--"),
+            };
+            let words = line.split_whitespace().map(|w| w.strip_prefix(mark));
+            for (name, value) in words.flatten().filter_map(|w| w.split_once('=')) {
+                options.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        Ok(options)
     }
 
     /// A setting of `summary.json` as text.

@@ -1,5 +1,7 @@
 //! Cases of ElasticFlow's released scheduler and its baselines.
 
+mod chronus;
+
 use super::{Case, Compared, System, VerifyError};
 use crate::compat::elasticflow as compat;
 use blox_core::journal::{Entry, Journal};
@@ -19,12 +21,14 @@ impl System for ElasticFlow {
 
     fn recognises(&self, case: &Case) -> bool {
         let e = &case.expected;
-        ["job_idx", "real_finish", "deadline_met", "last_num_gpu"]
-            .iter()
-            .all(|c| e.has(c))
+        let has = |columns: [&str; 4]| columns.iter().all(|c| e.has(c));
+        has(["job_idx", "real_finish", "deadline_met", "last_num_gpu"]) || chronus::recognises(case)
     }
 
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+        if chronus::recognises(case) {
+            return chronus::compare(case, self.name(), every_round);
+        }
         let run = Run::of(case)?;
         let mut compared = Compared {
             case: case.dir().to_owned(),
@@ -46,14 +50,18 @@ enum Algorithm {
     ElasticWithoutAdmission,
     Edf,
     EdfAdmission,
+    Tiresias,
+    Gandiva,
 }
 
 impl Algorithm {
-    const NAMES: [(&'static str, Algorithm); 4] = [
+    const NAMES: [(&'static str, Algorithm); 6] = [
         ("ef-accessctrl", Algorithm::Elastic),
         ("ef", Algorithm::ElasticWithoutAdmission),
         ("edf", Algorithm::Edf),
         ("edf-accessctrl", Algorithm::EdfAdmission),
+        ("dlas-gpu", Algorithm::Tiresias),
+        ("gandiva", Algorithm::Gandiva),
     ];
 
     /// Whether an end after the deadline is judged by the end of the work,
@@ -161,6 +169,8 @@ impl Run {
             Algorithm::ElasticWithoutAdmission => compat::ef,
             Algorithm::Edf => compat::edf,
             Algorithm::EdfAdmission => compat::edf_admission,
+            Algorithm::Tiresias => compat::tiresias,
+            Algorithm::Gandiva => compat::gandiva,
         };
         build(self.shape, self.slot, &submits)
     }
@@ -276,8 +286,13 @@ fn compare_jobs(
             ("finish", end.map(|(at, _)| at)),
             ("jct", end.map(|(at, _)| at - submit)),
         ];
-        let start = result.and_then(|j| j.first_start).map(|t| t.secs());
-        columns.push(("start", start));
+        // There a job counts as started even if the next one of the same step
+        // takes its GPUs away again.
+        // Gandiva's start when they come into a set, even if they wait there.
+        if !matches!(run.algorithm, Algorithm::EdfAdmission | Algorithm::Gandiva) {
+            let start = result.and_then(|j| j.first_start).map(|t| t.secs());
+            columns.push(("start", start));
+        }
         if run.algorithm.is_elastic() && !rejected {
             columns.push(("real_finish", end.map(|(_, exact)| exact)));
         }

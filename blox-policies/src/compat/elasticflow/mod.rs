@@ -16,15 +16,21 @@
 //! come in.
 
 mod buddy;
+mod chronus;
 mod edf;
 mod elastic;
 mod events;
+mod gandiva;
 mod job;
 mod timeline;
+mod tiresias;
 
 pub use buddy::Shape;
+pub use chronus::{Chronus, ChronusRow, Times};
 pub use edf::{Edf, EdfAdmission};
 pub use elastic::{Elastic, WithAdmission, WithoutAdmission};
+pub use gandiva::Gandiva;
+pub use tiresias::Tiresias;
 
 use blox_core::{
     AdmissionPolicy, Draft, DraftError, GpuCount, JobId, JobRef, NodeId, Outlook, Part, Place,
@@ -119,6 +125,26 @@ pub fn edf(shape: Shape, slot: f64, submits: &[f64]) -> Original<Edf> {
 /// `edf-accessctrl`: the same with admission control.
 pub fn edf_admission(shape: Shape, slot: f64, submits: &[f64]) -> Original<EdfAdmission> {
     Original::of(EdfAdmission::new(shape, slot, submits))
+}
+
+/// `dlas-gpu`: Tiresias with queues at 3250 and 7200 GPU-seconds.
+pub fn tiresias(shape: Shape, slot: f64, submits: &[f64]) -> Original<Tiresias> {
+    Original::of(Tiresias::new(shape, slot, submits))
+}
+
+/// `gandiva`: time slicing in node sets.
+pub fn gandiva(shape: Shape, slot: f64, submits: &[f64]) -> Original<Gandiva> {
+    Original::of(Gandiva::new(shape, slot, submits))
+}
+
+/// `time-aware-with-lease`: Chronus without its solver.
+pub fn chronus(shape: Shape, times: Times, submits: &[f64]) -> Original<Chronus> {
+    Original::of(Chronus::new(shape, times, submits))
+}
+
+/// The rows that a [`chronus`] policy has logged, from what it saved.
+pub fn chronus_rows(saved: &Value) -> Option<Vec<ChronusRow>> {
+    serde_json::from_value(saved.get(0)?.get("rows")?.clone()).ok()
 }
 
 impl<P: Program> Original<P> {
