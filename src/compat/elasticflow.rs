@@ -53,6 +53,13 @@ pub fn chronus(shape: Shape, times: Times, submits: &[f64]) -> Pipeline {
     compose("elasticflow-chronus", program)
 }
 
+/// `themis`: finish-time fairness in leases of a slot. The original's shares are
+/// not unique, and so are not its leases.
+pub fn themis(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
+    let program = programs::themis(shape, slot, submits);
+    compose("elasticflow-themis", program)
+}
+
 fn compose(name: &str, program: impl SchedulingPolicy + 'static) -> Pipeline {
     Composition::new(name)
         .cadence(OnEvent::default())

@@ -52,16 +52,18 @@ enum Algorithm {
     EdfAdmission,
     Tiresias,
     Gandiva,
+    Themis,
 }
 
 impl Algorithm {
-    const NAMES: [(&'static str, Algorithm); 6] = [
+    const NAMES: [(&'static str, Algorithm); 7] = [
         ("ef-accessctrl", Algorithm::Elastic),
         ("ef", Algorithm::ElasticWithoutAdmission),
         ("edf", Algorithm::Edf),
         ("edf-accessctrl", Algorithm::EdfAdmission),
         ("dlas-gpu", Algorithm::Tiresias),
         ("gandiva", Algorithm::Gandiva),
+        ("themis", Algorithm::Themis),
     ];
 
     /// Whether an end after the deadline is judged by the end of the work,
@@ -171,6 +173,7 @@ impl Run {
             Algorithm::EdfAdmission => compat::edf_admission,
             Algorithm::Tiresias => compat::tiresias,
             Algorithm::Gandiva => compat::gandiva,
+            Algorithm::Themis => compat::themis,
         };
         build(self.shape, self.slot, &submits)
     }
@@ -289,7 +292,7 @@ fn compare_jobs(
         // There a job counts as started even if the next one of the same step
         // takes its GPUs away again.
         // Gandiva's start when they come into a set, even if they wait there.
-        if !matches!(run.algorithm, Algorithm::EdfAdmission | Algorithm::Gandiva) {
+        if !matches!(run.algorithm, Algorithm::EdfAdmission | Algorithm::Gandiva | Algorithm::Themis) {
             let start = result.and_then(|j| j.first_start).map(|t| t.secs());
             columns.push(("start", start));
         }

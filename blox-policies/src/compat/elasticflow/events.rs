@@ -69,6 +69,13 @@ impl Events {
         &mut self.list[i]
     }
 
+    /// Puts an event that was taken off the list back, at another moment.
+    pub fn put(&mut self, time: f64, event: Event) {
+        let at = self.at(time);
+        at.start.extend(event.start);
+        at.end.extend(event.end);
+    }
+
     /// The job is to end at `time`.
     pub fn add_end(&mut self, job: u32, time: f64) {
         let event = self.at(time);

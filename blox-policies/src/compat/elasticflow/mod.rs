@@ -22,6 +22,7 @@ mod elastic;
 mod events;
 mod gandiva;
 mod job;
+mod themis;
 mod timeline;
 mod tiresias;
 
@@ -30,6 +31,7 @@ pub use chronus::{Chronus, ChronusRow, Times};
 pub use edf::{Edf, EdfAdmission};
 pub use elastic::{Elastic, WithAdmission, WithoutAdmission};
 pub use gandiva::Gandiva;
+pub use themis::Themis;
 pub use tiresias::Tiresias;
 
 use blox_core::{
@@ -140,6 +142,11 @@ pub fn gandiva(shape: Shape, slot: f64, submits: &[f64]) -> Original<Gandiva> {
 /// `time-aware-with-lease`: Chronus without its solver.
 pub fn chronus(shape: Shape, times: Times, submits: &[f64]) -> Original<Chronus> {
     Original::of(Chronus::new(shape, times, submits))
+}
+
+/// `themis`: finish-time fairness in leases of a slot.
+pub fn themis(shape: Shape, slot: f64, submits: &[f64]) -> Original<Themis> {
+    Original::of(Themis::new(shape, slot, submits))
 }
 
 /// The rows that a [`chronus`] policy has logged, from what it saved.
