@@ -1,5 +1,6 @@
 //! Everything that ships, by name.
 
+use crate::schedulers::ElasticFlowParams;
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
@@ -7,7 +8,7 @@ use blox_core::{Pipeline, PlacementPolicy, SchedulingPolicy, Seconds};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
-use blox_policies::placement::{Blocked, Consolidated, EasyBackfill, FirstFree, Rule, Split, Walk};
+use blox_policies::placement::{Blocked, Buddy, Consolidated, EasyBackfill, FirstFree, Rule, Split, Walk};
 use blox_policies::scheduling::{Fifo, Las, Service, Sjf, Srtf, StarvationGuard};
 
 const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
@@ -40,6 +41,8 @@ const SPLIT: ParamDoc = param(
     "span",
     "a job that fits on no single node: span, whole-nodes, never",
 );
+
+const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
 
 /// All schedulers, policies and placements that ship. Add your own to it and
 /// hand it to the command line.
@@ -95,6 +98,8 @@ fn schedulers(r: &mut Registry) {
             backfilled(schedulers::las_with(params), p, Oracle, false)
         },
     );
+    elastic(r);
+    let s = &mut r.schedulers;
     s.add(
         "blox-fifo",
         "Fifo as Blox's released program has it",
@@ -124,6 +129,55 @@ fn schedulers(r: &mut Registry) {
         "Optimus as Blox's released program has it: its Srtf on jobs sped up by a table of loads",
         &[],
         |_, _| Ok(compat::blox::optimus()),
+    );
+}
+
+/// Deadlines, leases and slices, with rounds of their own.
+fn elastic(r: &mut Registry) {
+    let s = &mut r.schedulers;
+    s.add(
+        "elasticflow",
+        "deadlines guaranteed at admission, GPU counts that follow",
+        &[
+            SLOT,
+            param("expand", "true", "left-over GPUs go to jobs that need no more"),
+        ],
+        |p, _| {
+            Ok(schedulers::elasticflow_with(ElasticFlowParams {
+                slot: seconds(p, "slot_s", 60.0)?,
+                expand: p.bool("expand", true)?,
+            }))
+        },
+    );
+    s.add(
+        "ef",
+        "elasticflow without admission control",
+        &[SLOT],
+        |p, _| Ok(schedulers::ef_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf",
+        "earliest deadline first, on all GPUs that a job can use",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf-admission",
+        "earliest deadline first, only jobs that can end in time",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_admission_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "gandiva",
+        "time slices in turn",
+        &[param("slice_s", "60", "seconds of a slice and round")],
+        |p, _| Ok(schedulers::gandiva_with(seconds(p, "slice_s", 60.0)?)),
+    );
+    s.add(
+        "themis",
+        "finish-time fairness with leases",
+        &[param("lease_s", "240", "seconds of a lease and round")],
+        |p, _| Ok(schedulers::themis_with(seconds(p, "lease_s", 240.0)?)),
     );
 }
 
@@ -229,6 +283,12 @@ fn parts(r: &mut Registry) {
         |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
     );
     s.add(
+        "buddy",
+        "powers of two on a node or whole nodes, with migration",
+        &[],
+        |_, _| Ok(Box::new(Buddy)),
+    );
+    s.add(
         "blox-scattered",
         "as Blox's released program places, with its exact-count rule",
         &[],
@@ -273,6 +333,15 @@ fn service(p: &Params) -> Result<Service, RegistryError> {
     } else {
         Service::Time
     })
+}
+
+/// A number of seconds above 0.
+fn seconds(p: &Params, name: &'static str, default: f64) -> Result<Seconds, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found > 0.0 {
+        return Ok(Seconds::new(found));
+    }
+    Err(p.wrong(name, "a number of seconds above 0"))
 }
 
 fn split(p: &Params) -> Result<Split, RegistryError> {

@@ -1,15 +1,21 @@
 //! Which jobs should run, in what order.
 
+mod elasticflow;
 mod fifo;
 mod finish_time;
 mod guard;
 mod las;
 mod sjf;
 mod srtf;
+mod themis;
+mod time_slicing;
 
+pub use elasticflow::{ElasticFlow, Share};
 pub use fifo::{Fifo, fifo};
 pub use finish_time::{Claim, fair_shares};
 pub use guard::StarvationGuard;
 pub use las::{Las, Service};
 pub use sjf::Sjf;
 pub use srtf::Srtf;
+pub use themis::Themis;
+pub use time_slicing::TimeSlicing;
