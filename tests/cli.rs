@@ -402,6 +402,7 @@ fn help_ends_with_examples() {
         "--help",
         "simulate --help",
         "compare --help",
+        "sweep --help",
         "policies --help",
         "verify --help",
     ] {
