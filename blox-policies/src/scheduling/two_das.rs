@@ -56,6 +56,18 @@ struct Account {
     service: f64,
 }
 
+impl Default for TwoDas {
+    /// 2D-LAS with two queues and a threshold of 3,250 GPU-seconds, the first
+    /// limit of the released simulator.
+    fn default() -> Self {
+        TwoDas::of(Queues {
+            thresholds: vec![3250.0],
+            service: Service::GpuTime,
+            history: None,
+        })
+    }
+}
+
 impl TwoDas {
     /// 2D-LAS with as many queues as thresholds and one more; the thresholds are
     /// in GPU-seconds.

@@ -65,7 +65,7 @@ impl System for Tiresias {
         };
         rows.compare(&report.jobs, &mut out)?;
         if settings.kind != Kind::Slices {
-            compare_events(case, &tally, &mut out)?;
+            compare_events(case, &settings, &tally, &mut out)?;
         }
         Ok(out)
     }
@@ -212,7 +212,12 @@ fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Resul
 }
 
 /// How many jobs wait, run and have ended after each pass, where the case tells.
-fn compare_events(case: &Case, tally: &Tally, out: &mut Compared) -> Result<(), VerifyError> {
+fn compare_events(
+    case: &Case,
+    settings: &Settings,
+    tally: &Tally,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
     let Some(table) = case.table("cluster_events.csv")? else {
         return Ok(());
     };
@@ -230,8 +235,9 @@ fn compare_events(case: &Case, tally: &Tally, out: &mut Compared) -> Result<(), 
             // Several passes at one moment: the last one counts.
             continue;
         }
-        let counts = tally.counts_at(at);
+        let counts = settings.as_logged(tally.counts_at(at));
         for ((name, c), found) in columns.iter().zip(counts) {
+            let Some(found) = found else { continue };
             out.number(
                 &format!("at {at} s"),
                 name,

@@ -183,6 +183,17 @@ impl Settings {
         })
     }
 
+    /// Waiting, running and ended jobs as the program's log counts them: one
+    /// schedule forgets to say that a job has ended, one may take its end for an
+    /// error.
+    pub fn as_logged(&self, [waiting, running, ended]: [u32; 3]) -> [Option<u32>; 3] {
+        match self.schedule.as_str() {
+            "multi-dlas-gpu" => [Some(waiting), Some(running + ended), Some(0)],
+            "dlas-gpu-pack" => [Some(waiting), Some(running), None],
+            _ => [Some(waiting), Some(running), Some(ended)],
+        }
+    }
+
     fn counts_gpus(&self) -> bool {
         dlas(&self.schedule).is_some() || self.schedule == "gittins"
     }
