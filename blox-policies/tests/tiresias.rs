@@ -4,7 +4,11 @@ use blox_core::policy::{AcceptAll, StaticCluster};
 use blox_core::registry::RegistryError;
 use blox_core::testing::conformance;
 use blox_core::{
-    Cadence, JobRef, OnEvent, Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds,
+    Cadence, JobRef, OnEvent, Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds, Time,
+};
+use blox_policies::compat::tiresias::{
+    AsNamed, ClassQueues, Count, DlasQueues, EveryOther, InPlace, LowestRank, NodeSets, Nowhere,
+    Pending, Repack, Samples, ShortestBy, Yarn,
 };
 use blox_policies::placement::{
     Balanced, Blocked, Consolidated, FirstFree, Profiled, Random, TensorSkew, Walk,
@@ -94,6 +98,86 @@ fn discretised_service_and_profiled_placement_conform() {
                     case += 1;
                 }
             }
+        }
+    }
+}
+
+fn released() -> Vec<(
+    &'static str,
+    Box<dyn SchedulingPolicy>,
+    Box<dyn PlacementPolicy>,
+)> {
+    let samples = Samples::of((1..60).map(|k| k * k)).expect("samples above 0");
+    let limits = [600.0, 2400.0];
+    let queues = DlasQueues::new(limits, true);
+    let counted = || Box::new(Walk::new(FirstFree).when_blocked(Blocked::Skip));
+    let count = || Box::new(Repack::by(Count::default()));
+    let yarn = || Box::new(Repack::by(Yarn::default()));
+    let in_place = |by| Box::new(InPlace::new(by));
+    let expected = ShortestBy::Expected(samples.clone());
+    vec![
+        (
+            "fifo",
+            Box::new(Pending),
+            Box::new(Repack::by(Count::default()).when_blocked(Blocked::Stop)),
+        ),
+        (
+            "fifo-yarn",
+            Box::new(Pending),
+            Box::new(Repack::by(Yarn::default()).when_blocked(Blocked::Stop)),
+        ),
+        ("fjf", Box::new(Pending), count()),
+        ("lpjf", Box::new(EveryOther), count()),
+        ("sjf", in_place(ShortestBy::Gpus), count()),
+        ("shortest-yarn", in_place(ShortestBy::Remaining), yarn()),
+        ("shortest-gpu", in_place(ShortestBy::RemainingGpu), count()),
+        ("expected", in_place(expected), count()),
+        ("nowhere", Box::new(Pending), Box::new(Repack::by(Nowhere))),
+        ("dlas", Box::new(DlasQueues::new(limits, false)), counted()),
+        (
+            "dlas-gpu-2",
+            Box::new(queues.clone().promoting(2.0)),
+            counted(),
+        ),
+        (
+            "dlas-gpu-gittins",
+            Box::new(queues.ranked_by(samples.clone())),
+            counted(),
+        ),
+        ("gittins", Box::new(LowestRank::new(samples)), counted()),
+        (
+            "multi-dlas-gpu",
+            Box::new(ClassQueues::new(&[8, 1, 2, 4], Time::new(20_000.0))),
+            counted(),
+        ),
+        (
+            "gandiva",
+            Box::new(NodeSets::default()),
+            Box::new(Repack::by(AsNamed)),
+        ),
+    ]
+}
+
+#[test]
+fn the_released_programs_parts_conform() {
+    for (i, (name, _, _)) in released().iter().enumerate() {
+        // Time slices turn at full minutes; all others follow events.
+        let kind = if *name == "gandiva" { 1 } else { 2 };
+        let build = |_| {
+            let (_, scheduling, placement) = released().swap_remove(i);
+            Pipeline::from_parts(
+                *name,
+                Box::new(StaticCluster),
+                Box::new(AcceptAll),
+                scheduling,
+                placement,
+                cadence(kind),
+            )
+        };
+        // They leak memory, place nothing, or wait for ends that never come.
+        let suite = conformance(build).may_starve().cases(40);
+        if let Err(failure) = suite.check() {
+            panic!("{failure}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The schedule `multi-dlas-gpu`: queues of their own for each GPU count.
 
 use super::ends::StaleEnds;
-use super::{active, samples::round};
+use super::{News, active, repeat, samples::round};
 use blox_core::{
-    JobId, Outlook, Part, Reason, Request, Requests, RestoreError, SchedulingPolicy, Time, View,
+    Event, JobId, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,6 +27,8 @@ pub struct ClassQueues {
 struct Memory {
     classes: Vec<Class>,
     demoted: BTreeMap<JobId, bool>,
+    granted: Vec<JobId>,
+    news: News,
     reserve_at: f64,
     jump_at: Option<Time>,
     ends: StaleEnds,
@@ -107,6 +109,16 @@ impl Memory {
         granted
     }
 
+    /// Until the next demotion or reservation; the program waits for neither
+    /// when nothing runs and nobody is to come.
+    fn outlook(&self, more_to_come: bool) -> Outlook {
+        if self.demoted.is_empty() || (self.granted.is_empty() && !more_to_come) {
+            return Outlook::Stable;
+        }
+        let jump = self.jump_at.map_or(Outlook::Stable, Outlook::Until);
+        jump.and(Outlook::Until(Time::new(self.reserve_at)))
+    }
+
     fn reserve(&mut self, cluster: u32) {
         struct Share {
             class: usize,
@@ -170,6 +182,10 @@ impl Memory {
 }
 
 impl Part for ClassQueues {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
     fn save(&self) -> Option<Value> {
         Some(json!(self.memory))
     }
@@ -185,6 +201,11 @@ impl SchedulingPolicy for ClassQueues {
         let now = view.now();
         let m = &mut self.memory;
         m.blinks.clear();
+        let jumps = m.jump_at.is_some_and(|at| at <= now);
+        if !m.news.take() && !jumps && now.secs() < m.reserve_at {
+            repeat(view, &m.granted, out);
+            return m.outlook(now < self.last_arrival);
+        }
         let arrivals: Vec<_> = view
             .active()
             .filter(|j| !m.demoted.contains_key(&j.id()))
@@ -195,6 +216,7 @@ impl SchedulingPolicy for ClassQueues {
                 for job in stale {
                     out.finish(job, Reason::GoalReached);
                 }
+                m.news = News::default();
                 return Outlook::Stable;
             }
         }
@@ -228,7 +250,7 @@ impl SchedulingPolicy for ClassQueues {
             m.reserve_at += INTERVAL;
         }
         let ran = |id: JobId| view.job(id).is_some_and(|j| j.is_placed());
-        let happened = !arrivals.is_empty() || ended || m.jump_at.is_some_and(|at| at <= now);
+        let happened = !arrivals.is_empty() || ended || jumps;
         let reserves = m.reserve_at <= now.secs();
         let mut granted = if happened || !reserves {
             m.pass(view, &ran)
@@ -254,21 +276,15 @@ impl SchedulingPolicy for ClassQueues {
                 m.blinks = granted.iter().filter(again).copied().collect();
             }
         }
-        for job in granted.iter().filter_map(|id| view.job(*id)) {
-            out.push(Request::gang(&job));
-        }
-        out.stop_unlisted();
+        repeat(view, &granted, out);
         // The program looks for the first end class by class.
         let running = m.classes.iter().flat_map(|c| &c.runnable);
         let running = running
             .filter(|id| granted.contains(id))
             .filter_map(|id| view.job(*id));
         m.ends.note(now, !arrivals.is_empty(), running);
-        if m.demoted.is_empty() || (granted.is_empty() && now >= self.last_arrival) {
-            return Outlook::Stable;
-        }
-        let jump = m.jump_at.map_or(Outlook::Stable, Outlook::Until);
-        jump.and(Outlook::Until(Time::new(m.reserve_at)))
+        m.granted = granted;
+        m.outlook(now < self.last_arrival)
     }
 }
 

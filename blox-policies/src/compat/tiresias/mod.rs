@@ -40,7 +40,39 @@ pub use samples::Samples;
 pub use shortest::{InPlace, ShortestBy};
 pub use slicing::{Joined, NodeSets};
 
-use blox_core::{JobId, JobRef, Phase, Request, Requests, View};
+use blox_core::{Event, JobId, JobRef, Phase, Request, Requests, View};
+use serde::{Deserialize, Serialize};
+
+/// Whether anything happened since the last pass. The program looks at the
+/// cluster at events and at moments of its own alone; a decision in between
+/// repeats the last answer.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct News(bool);
+
+impl Default for News {
+    fn default() -> Self {
+        News(true)
+    }
+}
+
+impl News {
+    /// Takes note of an event, unless it follows from a decision.
+    fn hear(&mut self, event: &Event) {
+        self.0 |= !matches!(event, Event::Started { .. } | Event::Stopped { .. });
+    }
+
+    fn take(&mut self) -> bool {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Requests what was granted before, and nothing else.
+fn repeat(view: View<'_>, granted: &[JobId], out: &mut Requests) {
+    for job in granted.iter().filter_map(|id| active(view, *id)) {
+        out.push(Request::gang(&job));
+    }
+    out.stop_unlisted();
+}
 
 /// A job that waits or is placed.
 fn active(view: View<'_>, id: JobId) -> Option<JobRef<'_>> {

@@ -1,9 +1,10 @@
 //! The schedules `dlas`, `dlas-gpu`, `dlas-gpu-N` and `dlas-gpu-gittins`.
 
 use super::ends::StaleEnds;
-use super::{Samples, active, allow};
+use super::{News, Samples, active, allow, repeat};
 use blox_core::{
-    JobId, JobRef, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
+    Event, JobId, JobRef, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time,
+    View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -37,7 +38,10 @@ struct Memory {
     runnable: Vec<JobId>,
     queues: Vec<Vec<JobId>>,
     jobs: BTreeMap<JobId, Account>,
+    granted: Vec<JobId>,
+    news: News,
     last_pass: Time,
+    next_jump: Option<Time>,
     ends: StaleEnds,
 }
 
@@ -135,14 +139,14 @@ impl DlasQueues {
     }
 
     /// The next moment at which a job crosses a limit or is promoted, as the program reckons.
-    fn next_jump(&self, view: View<'_>, granted: &[JobId]) -> Outlook {
-        let mut next = Outlook::Stable;
+    fn next_jump(&self, view: View<'_>) -> Option<Time> {
+        let mut next: Option<Time> = None;
         for job in self.memory.runnable.iter().filter_map(|id| view.job(*id)) {
             let Some(account) = self.memory.jobs.get(&job.id()) else {
                 continue;
             };
             let executed = job.attained_time().secs() - account.forgiven;
-            let wait = if granted.contains(&job.id()) {
+            let wait = if self.memory.granted.contains(&job.id()) {
                 let Some(limit) = self.limits.get(account.queue) else {
                     continue;
                 };
@@ -157,13 +161,18 @@ impl DlasQueues {
                 }
                 wait
             };
-            next = next.and(Outlook::Until(Time::new(view.now().secs() + wait)));
+            let at = Time::new(view.now().secs() + wait);
+            next = Some(next.map_or(at, |next| next.min(at)));
         }
         next
     }
 }
 
 impl Part for DlasQueues {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
     fn save(&self) -> Option<Value> {
         Some(json!(self.memory))
     }
@@ -179,6 +188,10 @@ impl SchedulingPolicy for DlasQueues {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let now = view.now();
         let m = &mut self.memory;
+        if !m.news.take() && m.next_jump.is_none_or(|at| now < at) {
+            repeat(view, &m.granted, out);
+            return m.next_jump.map_or(Outlook::Stable, Outlook::Until);
+        }
         let arrivals: Vec<JobId> = view
             .active()
             .map(|j| j.id())
@@ -191,6 +204,7 @@ impl SchedulingPolicy for DlasQueues {
                 for job in stale {
                     out.finish(job, Reason::GoalReached);
                 }
+                m.news = News::default();
                 return Outlook::Stable;
             }
         }
@@ -220,8 +234,8 @@ impl SchedulingPolicy for DlasQueues {
             }
         }
         let in_order = m.queues.iter().flatten().copied();
-        let granted = allow(view, in_order, out);
-        let runs = |id: &JobId| granted.contains(id);
+        m.granted = allow(view, in_order, out);
+        let runs = |id: &JobId| m.granted.contains(id);
         for queue in &mut m.queues {
             // Stable: who runs first, then who does not.
             queue.sort_by_key(|id| !runs(id));
@@ -229,6 +243,9 @@ impl SchedulingPolicy for DlasQueues {
         let running = m.runnable.iter().filter(|id| runs(id));
         let running = running.filter_map(|id| view.job(*id));
         m.ends.note(now, !arrivals.is_empty(), running);
-        self.next_jump(view, &granted)
+        self.memory.next_jump = self.next_jump(view);
+        self.memory
+            .next_jump
+            .map_or(Outlook::Stable, Outlook::Until)
     }
 }

@@ -1,9 +1,9 @@
 //! The schedule `gittins`, with the one line that it lacks to run.
 
 use super::ends::StaleEnds;
-use super::{Samples, active, allow};
+use super::{News, Samples, active, allow, repeat};
 use blox_core::{
-    JobId, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
+    Event, JobId, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ pub struct LowestRank {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Memory {
     runnable: Vec<JobId>,
+    granted: Vec<JobId>,
+    news: News,
     next_look: f64,
     ends: StaleEnds,
 }
@@ -33,6 +35,8 @@ impl LowestRank {
             samples,
             memory: Memory {
                 runnable: Vec::new(),
+                granted: Vec::new(),
+                news: News::default(),
                 next_look: Samples::QUANTUM as f64,
                 ends: StaleEnds::default(),
             },
@@ -41,6 +45,10 @@ impl LowestRank {
 }
 
 impl Part for LowestRank {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
     fn save(&self) -> Option<Value> {
         Some(json!(self.memory))
     }
@@ -55,6 +63,10 @@ impl SchedulingPolicy for LowestRank {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let now = view.now();
         let m = &mut self.memory;
+        if !m.news.take() && now.secs() < m.next_look {
+            repeat(view, &m.granted, out);
+            return Outlook::Until(Time::new(m.next_look));
+        }
         let arrivals: Vec<JobId> = view
             .active()
             .map(|j| j.id())
@@ -66,6 +78,7 @@ impl SchedulingPolicy for LowestRank {
                 for job in stale {
                     out.finish(job, Reason::GoalReached);
                 }
+                m.news = News::default();
                 return Outlook::Stable;
             }
         }
@@ -80,8 +93,8 @@ impl SchedulingPolicy for LowestRank {
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         m.runnable = ranked.into_iter().map(|(_, id)| id).collect();
-        let granted = allow(view, m.runnable.iter().copied(), out);
-        let running = m.runnable.iter().filter(|id| granted.contains(id));
+        m.granted = allow(view, m.runnable.iter().copied(), out);
+        let running = m.runnable.iter().filter(|id| m.granted.contains(id));
         let running = running.filter_map(|id| view.job(*id));
         m.ends.note(now, !arrivals.is_empty(), running);
         m.next_look += now.secs();

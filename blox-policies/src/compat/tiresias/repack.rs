@@ -1,5 +1,6 @@
 //! Placement that starts from an empty cluster at every decision.
 
+use super::News;
 use crate::placement::Blocked;
 use blox_core::{
     Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobRef, Node, NodeId, Part,
@@ -23,6 +24,11 @@ pub trait Scheme: Part + Clone + 'static {
     /// A pass begins: none of the listed jobs has anything.
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]);
 
+    /// Whether passes come with events alone.
+    fn follows_events(&self) -> bool {
+        true
+    }
+
     /// Room for the next job of the pass, taken for it; `None` if there is none.
     fn grant(&mut self, job: &JobRef<'_>, request: &Request) -> Option<Grant>;
 }
@@ -32,10 +38,11 @@ pub trait Scheme: Part + Clone + 'static {
 /// that are not in it, have anything. Who runs and gets no room stops; who gets
 /// room on the nodes that it is on stays where it is; who gets room elsewhere
 /// stops and starts there.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Repack<S> {
     scheme: S,
     blocked: Blocked,
+    news: News,
 }
 
 impl<S: Scheme> Repack<S> {
@@ -44,6 +51,7 @@ impl<S: Scheme> Repack<S> {
         Repack {
             scheme,
             blocked: Blocked::Skip,
+            news: News::default(),
         }
     }
 
@@ -57,18 +65,24 @@ impl<S: Scheme> Repack<S> {
 
 impl<S: Scheme> Part for Repack<S> {
     fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.news.hear(event);
         self.scheme.observe(view, event);
     }
     fn save(&self) -> Option<Value> {
-        self.scheme.save()
+        Some(json!((self.news, self.scheme.save())))
     }
     fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.scheme.restore(memory)
+        let (news, scheme): (News, Option<Value>) = serde_json::from_value(memory)?;
+        self.news = news;
+        scheme.map_or(Ok(()), |memory| self.scheme.restore(memory))
     }
 }
 
 impl<S: Scheme> PlacementPolicy for Repack<S> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        if !self.news.take() && self.scheme.follows_events() {
+            return Ok(());
+        }
         let view = draft.view();
         let list = requests.list();
         self.scheme.empty(draft, list);
@@ -201,6 +215,10 @@ pub struct AsNamed;
 impl Part for AsNamed {}
 
 impl Scheme for AsNamed {
+    fn follows_events(&self) -> bool {
+        false
+    }
+
     fn empty(&mut self, _: &Draft<'_>, _: &[Request]) {}
 
     fn grant(&mut self, _: &JobRef<'_>, request: &Request) -> Option<Grant> {

@@ -1,8 +1,8 @@
 //! The schedules `sjf`, `shortest`, `shortest-gpu` and `shortest-expected`.
 
-use super::{Samples, active};
+use super::{News, Samples, active};
 use blox_core::{
-    JobId, JobRef, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, View,
+    Event, JobId, JobRef, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -35,6 +35,7 @@ pub struct InPlace {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Memory {
     runnable: Vec<JobId>,
+    news: News,
     expected: BTreeMap<JobId, f64>,
     /// The last job of the last arrival, whether it is still there or not.
     latest: Option<JobId>,
@@ -62,6 +63,10 @@ impl InPlace {
 }
 
 impl Part for InPlace {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
     fn save(&self) -> Option<Value> {
         Some(json!(self.memory))
     }
@@ -74,6 +79,20 @@ impl Part for InPlace {
 
 impl SchedulingPolicy for InPlace {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        if self.memory.news.take() {
+            self.pass(view);
+        }
+        for job in self.memory.runnable.iter().filter_map(|id| view.job(*id)) {
+            out.push(Request::gang(&job));
+        }
+        out.allow_preemption();
+        Outlook::Stable
+    }
+}
+
+impl InPlace {
+    /// Takes who came and leaves out who went, and puts all in order.
+    fn pass(&mut self, view: View<'_>) {
         let m = &mut self.memory;
         let here = |id: &JobId| active(view, *id).is_some();
         m.runnable.retain(here);
@@ -106,10 +125,5 @@ impl SchedulingPolicy for InPlace {
         }
         keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
         self.memory.runnable = keyed.iter().map(|(_, job)| job.id()).collect();
-        for (_, job) in &keyed {
-            out.push(Request::gang(job));
-        }
-        out.allow_preemption();
-        Outlook::Stable
     }
 }
