@@ -55,12 +55,13 @@ impl Default for TiresiasParams {
 /// of its testbed; 0 consolidates all, 1 none whose model is known). A trace says
 /// what its jobs train by `model`; jobs that do not say are consolidated.
 ///
-/// **Verified.** The queues decide as [`crate::compat::tiresias`], with GPUs
-/// counted and decisions at events, on jobs of one size whose thresholds fall on
-/// events; that equals the released simulator, per job, on all its golden runs.
-/// Otherwise the paper and the simulator differ, as
-/// [`blox_policies::compat::tiresias`] says. The simulator has no placement by
-/// skew: that part is checked by tests of its own alone.
+/// **Verified.** With GPUs counted and decisions at events, the queues of 2D-LAS
+/// decide on jobs of one GPU as [`crate::compat::tiresias`] does, per job; that
+/// equals the released simulator on all its golden runs. On larger jobs, and in
+/// 2D-Gittins, the simulator differs from the paper, as
+/// [`blox_policies::compat::tiresias`] says. It has no placement by skew, nor
+/// speeds for one to act on: that part has tests of its own alone, and the
+/// default limits above are this toolkit's choice.
 pub fn tiresias() -> Pipeline {
     composed(TwoDas::default(), TensorSkew::default())
 }

@@ -4,6 +4,7 @@ mod settings;
 mod tally;
 
 use super::{Case, Compared, System, VerifyError};
+use crate::compat::tiresias::InstantEndsAreLost;
 use blox_sim::Simulation;
 use blox_sim::results::JobResult;
 use settings::{Kind, Run, Settings};
@@ -40,6 +41,9 @@ impl System for Tiresias {
         let mut sim = Simulation::new(cluster).visiting_every_round(every_round);
         if let Some(rule) = completion {
             sim = sim.completion(rule);
+        }
+        if matches!(settings.kind, Kind::Lasting | Kind::Demands) {
+            sim = sim.execution(InstantEndsAreLost);
         }
         let tally = Tally::default();
         let report = sim
@@ -179,7 +183,9 @@ fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Resul
                 .or_default() += by;
         };
         change(from.secs(), gpus);
-        change(job.finish.unwrap_or(from).secs(), -gpus);
+        if let Some(end) = job.finish {
+            change(end.secs(), -gpus);
+        }
     }
     let e = &case.expected;
     let time = e.column("time")?;

@@ -400,3 +400,52 @@ impl Scheme for Yarn {
         Some(Grant::On(nodes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rooms(gpus: &[u32], cpus: f64) -> Vec<Room> {
+        let room = |(node, gpus): (usize, &u32)| Room {
+            node: NodeId(node as u32),
+            all_gpus: 4,
+            gpus: *gpus,
+            cpus,
+        };
+        gpus.iter().enumerate().map(room).collect()
+    }
+
+    fn nodes(yarn: &Yarn, rooms: &[Room], needed: u32) -> Option<Vec<(u32, u32)>> {
+        let found = yarn.find(rooms, needed)?;
+        Some(found.iter().map(|s| (s.node.0, s.gpus)).collect())
+    }
+
+    fn with_memory(free: f64) -> Yarn {
+        let mut yarn = Yarn::default();
+        yarn.memory.free = (0..4).map(|n| (NodeId(n), free)).collect();
+        yarn
+    }
+
+    #[test]
+    fn small_jobs_go_to_the_first_node_with_room() {
+        let yarn = with_memory(5.0);
+        assert_eq!(
+            nodes(&yarn, &rooms(&[1, 4, 4], 24.0), 2),
+            Some(vec![(1, 2)])
+        );
+        // Four GPUs come with 24 CPUs, one with two.
+        assert_eq!(nodes(&yarn, &rooms(&[4, 4], 23.0), 4), None);
+        assert_eq!(nodes(&yarn, &rooms(&[4, 4], 2.0), 1), Some(vec![(0, 1)]));
+        assert_eq!(nodes(&with_memory(4.9), &rooms(&[4], 24.0), 1), None);
+    }
+
+    #[test]
+    fn large_jobs_go_to_idle_nodes_and_one_for_the_rest() {
+        // For 9 GPUs, each comes with 11.9 GB: an idle node needs 47.6.
+        let yarn = with_memory(48.0);
+        let all = rooms(&[4, 3, 4, 4], 24.0);
+        assert_eq!(nodes(&yarn, &all, 9), Some(vec![(0, 4), (2, 4), (1, 1)]));
+        assert_eq!(nodes(&yarn, &rooms(&[4, 3, 3, 4], 24.0), 12), None);
+        assert_eq!(nodes(&with_memory(47.0), &all, 9), None);
+    }
+}
