@@ -3,3 +3,4 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod tiresias;

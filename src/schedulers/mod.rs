@@ -11,6 +11,7 @@ mod las;
 mod sjf;
 mod srtf;
 mod themis;
+mod tiresias;
 
 pub use edf::{edf, edf_with};
 pub use edf_admission::{edf_admission, edf_admission_with};
@@ -22,3 +23,4 @@ pub use las::{LasParams, las, las_with};
 pub use sjf::sjf;
 pub use srtf::{srtf, srtf_with};
 pub use themis::{themis, themis_with};
+pub use tiresias::{TiresiasParams, tiresias, tiresias_with};

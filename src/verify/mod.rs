@@ -7,6 +7,7 @@
 mod blox;
 mod case;
 mod elasticflow;
+mod tiresias;
 
 pub use case::{Case, Table};
 
@@ -38,6 +39,8 @@ pub struct Compared {
     pub jobs: u64,
     /// Values that differ.
     pub differences: Vec<Difference>,
+    /// What ours does where the original gave no result to compare with.
+    pub notes: Vec<String>,
 }
 
 /// Why a case could not be compared: never a reason to skip it.
@@ -97,7 +100,11 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[&blox::Blox, &elasticflow::ElasticFlow];
+const SYSTEMS: &[&dyn System] = &[
+    &blox::Blox,
+    &elasticflow::ElasticFlow,
+    &tiresias::Tiresias,
+];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {

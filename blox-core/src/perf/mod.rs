@@ -1,6 +1,10 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+mod skew;
+
+pub use skew::SkewTable;
+
 use crate::assignment::BatchConfig;
 use crate::ids::Name;
 use crate::job::spec::JobSpec;

@@ -2,3 +2,4 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod tiresias;

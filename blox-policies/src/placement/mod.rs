@@ -4,14 +4,20 @@
 //! [`Walk`], which also says what happens when a job does not fit.
 
 mod buddy;
+mod balanced;
 mod consolidated;
 mod easy;
 mod first_free;
+mod profiled;
+mod random;
 mod walk;
 
 pub use buddy::Buddy;
+pub use balanced::Balanced;
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;
+pub use profiled::{Profiled, Sensitivity, TensorSkew};
+pub use random::Random;
 pub(crate) use walk::shortage as shortage_of;
 pub use walk::{Blocked, Rule, Walk};

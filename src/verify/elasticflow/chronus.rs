@@ -69,6 +69,7 @@ pub(super) fn compare(
         values: 0,
         jobs: 0,
         differences: Vec::new(),
+            notes: Vec::new(),
     };
     let e = &case.expected;
     let id = e.column("job_id")?;
