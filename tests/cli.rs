@@ -181,8 +181,9 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     fs::write(d.join("cluster.toml"), "[[node]]\ngpus = 65\n").unwrap();
     fs::create_dir(d.join("full")).unwrap();
     fs::write(d.join("full/x"), "").unwrap();
-    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, sjf, \
-                 srtf, tiresias, tiresias-dlas-gpu";
+    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, chronus, edf, \
+                 edf-admission, ef, elasticflow, fifo, gandiva, las, sjf, srtf, themis, tiresias, \
+                 tiresias-dlas-gpu";
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
                    or times such as 10h..2d (s, m, h, d)";
     let optimus = "expected a whole number from 1 to 9: the scheduler `blox-optimus` \
@@ -364,7 +365,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "policies nope",
-            "nothing is called `nope`; known: 2das, accept-all, balanced, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, fifo, first-free, las, load, profiled, quarantine, quota, random, sjf, srtf, static, tiresias, tiresias-dlas-gpu",
+            "nothing is called `nope`; known: 2das, accept-all, balanced, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, buddy, chronus, consolidated, edf, edf-admission, ef, elasticflow, fifo, first-free, gandiva, las, load, profiled, quarantine, quota, random, sjf, srtf, static, themis, tiresias, tiresias-dlas-gpu",
         ),
         (
             "verify none",

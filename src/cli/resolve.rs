@@ -15,10 +15,12 @@ use blox_sim::completion::Exact;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::workload::generate::{Generator, GeneratorSpec};
+use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
 use blox_sim::workload::{Format, Limited, Workload, fingerprint, open};
 use blox_sim::{Measure, Simulation, cluster_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Jobs an hour and measured jobs of Blox's published comparison.
 const BLOX_LOAD: f64 = 8.0;
@@ -60,6 +62,8 @@ pub(super) struct Experiment<'r> {
     pub inputs: Vec<Input>,
     pub seed: u64,
     source: Source,
+    /// Throughput tables, if any.
+    scaling: Option<Arc<ScalingTable>>,
     world: World,
     cadence: Option<Tempo>,
     optimus: Option<OptimusSpeed>,
@@ -149,6 +153,8 @@ impl<'r> Experiment<'r> {
             placement: named("placement", &o.placement)?,
             cluster: named("cluster-manager", &o.cluster_manager)?,
         };
+        let scaling = o.throughputs.as_ref().map(ScalingTable::read_dir);
+        let scaling = scaling.transpose().map_err(Failure::new)?.map(Arc::new);
         let inputs = inputs(&given, &source, &cluster_text, known)?;
         let world = world(&given, cadence, seed)?;
         let mut experiment = Experiment {
@@ -166,6 +172,7 @@ impl<'r> Experiment<'r> {
             inputs,
             seed,
             source,
+            scaling,
             world,
             cadence,
             optimus,
@@ -230,6 +237,10 @@ impl<'r> Experiment<'r> {
             Source::Generated(_, spec) => {
                 Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
             }
+        };
+        let jobs: Box<dyn Workload> = match &self.scaling {
+            Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),
+            None => jobs,
         };
         Ok(match self.options.jobs {
             Some(n) => Box::new(Limited::new(jobs, n)),

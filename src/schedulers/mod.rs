@@ -1,6 +1,7 @@
 //! The schedulers that ship: a file each, with the paper, the rule, its
 //! parameters and what was verified.
 
+mod chronus;
 mod edf;
 mod edf_admission;
 mod ef;
@@ -13,6 +14,7 @@ mod srtf;
 mod themis;
 mod tiresias;
 
+pub use chronus::{chronus, chronus_with};
 pub use edf::{edf, edf_with};
 pub use edf_admission::{edf_admission, edf_admission_with};
 pub use ef::{ef, ef_with};

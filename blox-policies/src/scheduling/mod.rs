@@ -1,5 +1,6 @@
 //! Which jobs should run, in what order.
 
+mod chronus;
 mod elasticflow;
 mod fifo;
 mod finish_time;
@@ -12,6 +13,7 @@ mod themis;
 mod time_slicing;
 mod two_das;
 
+pub use chronus::{Chronus, LeaseChoice};
 pub use elasticflow::{ElasticFlow, Share};
 pub use fifo::{Fifo, fifo};
 pub use finish_time::{Claim, fair_shares};

@@ -1,6 +1,6 @@
 //! Results as CSV.
 
-use super::{JobResult, RoundRow};
+use super::{DeadlineFate, JobResult, RoundRow};
 use std::io::Write;
 
 /// Results that could not be written.
@@ -16,13 +16,15 @@ impl From<std::io::Error> for WriteError {
 
 /// A row a job, in order of job:
 /// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
-/// What did not happen is empty. Numbers read back to the same bits.
+/// Where a job has a deadline, the columns `deadline_s` and `deadline` (`met`,
+/// `missed`, `declined`) follow. What did not happen is empty. Numbers read back to
+/// the same bits.
 ///
 /// # Errors
 /// When `out` cannot be written.
 pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record([
+    let mut head = vec![
         "job_id",
         "name",
         "submit_s",
@@ -39,7 +41,12 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
         "outcome",
         "reason",
         "measured",
-    ])?;
+    ];
+    let with_deadlines = jobs.iter().any(|j| j.deadline.is_some());
+    if with_deadlines {
+        head.extend(["deadline_s", "deadline"]);
+    }
+    csv.write_record(head)?;
     let mut row = Row::default();
     for j in jobs {
         row.start();
@@ -59,6 +66,10 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
         row.text(j.outcome.map_or("unfinished", |o| o.as_str()));
         row.text(j.reason.as_deref().unwrap_or(""));
         row.whole(u32::from(j.measured));
+        if with_deadlines {
+            row.number(j.deadline.map(|t| t.secs()));
+            row.text(j.deadline_fate().map_or("", DeadlineFate::as_str));
+        }
         csv.write_byte_record(&row.fields)?;
     }
     csv.flush()?;

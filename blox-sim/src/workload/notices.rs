@@ -30,6 +30,16 @@ impl Notices {
             .map_or(0, |n| n.count)
     }
 
+    /// Adds all of another's.
+    pub(crate) fn extend(&mut self, other: &Notices) {
+        for notice in &other.list {
+            match self.list.iter_mut().find(|n| n.kind == notice.kind) {
+                Some(mine) => mine.count += notice.count,
+                None => self.list.push(notice.clone()),
+            }
+        }
+    }
+
     pub(crate) fn add(&mut self, kind: NoticeKind, line: u64) {
         match self.list.iter_mut().find(|n| n.kind == kind) {
             Some(notice) => notice.count += 1,
@@ -79,6 +89,8 @@ pub enum NoticeKind {
     ZeroThroughput,
     /// Cells of a throughput table that hold no more than one for fewer GPUs.
     NoGain,
+    /// Jobs whose model and batch size no throughput table has.
+    NoProfile,
 }
 
 impl fmt::Display for NoticeKind {
@@ -95,6 +107,9 @@ impl fmt::Display for NoticeKind {
             }
             NoticeKind::ZeroThroughput => {
                 f.write_str("a throughput of 0: jobs do not run on that GPU count")
+            }
+            NoticeKind::NoProfile => {
+                f.write_str("no throughputs for model and batch size: the job is rigid")
             }
             NoticeKind::NoGain => f.write_str(
                 "no higher throughput than on fewer GPUs: elastic jobs do not run on that GPU count",
