@@ -8,7 +8,7 @@ use blox::schedulers as shipped;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const CASES: u64 = 300;
