@@ -149,7 +149,11 @@ fn elastic(r: &mut Registry) {
         "deadlines guaranteed at admission, GPU counts that follow",
         &[
             SLOT,
-            param("expand", "true", "left-over GPUs go to jobs that need no more"),
+            param(
+                "expand",
+                "true",
+                "left-over GPUs go to jobs that need no more",
+            ),
         ],
         |p, _| {
             Ok(schedulers::elasticflow_with(ElasticFlowParams {
@@ -181,7 +185,11 @@ fn elastic(r: &mut Registry) {
         "leases for jobs with deadlines, the rest for best-effort jobs",
         &[
             param("lease_s", "240", "seconds of a lease and round"),
-            param("choice", "greedy", "among jobs that come in together: greedy, optimal"),
+            param(
+                "choice",
+                "greedy",
+                "among jobs that come in together: greedy, optimal",
+            ),
             param("nodes", "10000", "nodes that an optimal choice may search"),
         ],
         |p, _| {
@@ -191,7 +199,10 @@ fn elastic(r: &mut Registry) {
                 },
                 _ => LeaseChoice::Greedy,
             };
-            Ok(schedulers::chronus_with(p.seconds("lease_s", 240.0)?, choice))
+            Ok(schedulers::chronus_with(
+                p.seconds("lease_s", 240.0)?,
+                choice,
+            ))
         },
     );
     s.add(

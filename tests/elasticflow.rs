@@ -90,7 +90,10 @@ fn no_admitted_job_misses_its_deadline() {
             (met, declined) = (met + d.met, declined + d.declined);
         }
     }
-    assert!(met > 1000 && declined > 500, "{met} met, {declined} declined");
+    assert!(
+        met > 1000 && declined > 500,
+        "{met} met, {declined} declined"
+    );
 }
 
 #[test]
@@ -105,7 +108,10 @@ fn overheads_make_misses_and_they_are_counted() {
     for seed in 0..50 {
         let report = run(seed, shipped::elasticflow(), overheads);
         missed += report.summary.deadlines.unwrap_or_default().missed;
-        assert!(report.jobs.iter().all(|j| j.outcome.is_some()), "case {seed}");
+        assert!(
+            report.jobs.iter().all(|j| j.outcome.is_some()),
+            "case {seed}"
+        );
     }
     assert!(missed > 0);
 }
@@ -114,7 +120,9 @@ fn overheads_make_misses_and_they_are_counted() {
 fn elasticity_without_admission_meets_more_than_earliest_deadline_first() {
     let met = |build: fn() -> Pipeline| -> u64 {
         let reports = (0..100).map(|seed| run(seed, build(), FixedOverheads::default()));
-        reports.map(|r| r.summary.deadlines.unwrap_or_default().met).sum()
+        reports
+            .map(|r| r.summary.deadlines.unwrap_or_default().met)
+            .sum()
     };
     let (elastic, greedy) = (met(shipped::ef), met(shipped::edf));
     assert!(elastic > greedy, "{elastic} {greedy}");
@@ -143,7 +151,12 @@ fn a_job_is_grown_and_shrunk_to_what_deadlines_leave() {
         .unwrap();
     let outcomes: Vec<_> = report.jobs.iter().map(|j| j.outcome).collect();
     assert_eq!(outcomes, [Some(Outcome::Completed); 2]);
-    let ends: Vec<f64> = report.jobs.iter().filter_map(|j| j.finish).map(|t| t.secs()).collect();
+    let ends: Vec<f64> = report
+        .jobs
+        .iter()
+        .filter_map(|j| j.finish)
+        .map(|t| t.secs())
+        .collect();
     // 240 done by 60 s, then 2 a second each: 180 s more, and 240 s more for
     // the second, which has 4 from then on.
     assert_eq!(ends, [240.0, 300.0]);

@@ -50,6 +50,9 @@ impl ExecutionModel for Profiled {
             return rate;
         }
         let below = extras.levels.iter().rposition(|l| *l < count);
-        below.and_then(|i| extras.rates.get(i)).copied().unwrap_or(0.0)
+        below
+            .and_then(|i| extras.rates.get(i))
+            .copied()
+            .unwrap_or(0.0)
     }
 }

@@ -239,7 +239,10 @@ mod tests {
         let mut p = Program::maximise();
         let vars = [0; 3].map(|_| p.real(1.0, 0.0, 0.4));
         p.at_most(&vars.map(|v| (v, 1.0)), 1.0);
-        for solver in [&InteriorPoint::default() as &dyn Solver, &BranchAndBound::default()] {
+        for solver in [
+            &InteriorPoint::default() as &dyn Solver,
+            &BranchAndBound::default(),
+        ] {
             let s = solve_with_tie_break(solver, &p).unwrap();
             for (value, expected) in s.values.iter().zip([0.4, 0.4, 0.2]) {
                 assert!((value - expected).abs() < 1e-5, "{s:?}");

@@ -59,12 +59,17 @@ fn excuse_ties(case: &Case, run: &Run, ends: &BTreeMap<u32, PlannedEnd>, out: &m
     if moved == 0 {
         return;
     }
-    let jct = ends.values().map(|e| e.at - run.jobs[e.job as usize].submit.secs());
+    let jct = ends
+        .values()
+        .map(|e| e.at - run.jobs[e.job as usize].submit.secs());
     let average = jct.sum::<f64>() / ends.len().max(1) as f64;
     let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
     let deadlines = |name: &str| {
         let differ = out.differences.iter().find(|d| d.column == name)?;
-        let (e, f) = (differ.expected.parse::<f64>().ok()?, differ.found.parse::<f64>().ok()?);
+        let (e, f) = (
+            differ.expected.parse::<f64>().ok()?,
+            differ.found.parse::<f64>().ok()?,
+        );
         Some((e - f).abs() > LOOSE * run.jobs.len() as f64)
     };
     let apart = |name: &str, found: f64| {
@@ -109,7 +114,10 @@ impl Algorithm {
     ];
 
     fn is_elastic(self) -> bool {
-        matches!(self, Algorithm::Elastic | Algorithm::ElasticWithoutAdmission)
+        matches!(
+            self,
+            Algorithm::Elastic | Algorithm::ElasticWithoutAdmission
+        )
     }
 }
 
@@ -134,7 +142,9 @@ impl Run {
         let Some(&(_, algorithm)) = known else {
             let names: Vec<_> = Algorithm::NAMES.iter().map(|(n, _)| *n).collect();
             let names = names.join(", ");
-            return Err(bad(format!("schedule is `{name}`, expected one of {names}")));
+            return Err(bad(format!(
+                "schedule is `{name}`, expected one of {names}"
+            )));
         };
         let slot = match options.get("scheduling_slot").map(|s| s.parse::<f64>()) {
             Some(Ok(slot)) if slot > 0.0 && slot.fract() == 0.0 => slot,
@@ -291,7 +301,10 @@ fn compare_jobs(
         // There a job counts as started even if the next one of the same step
         // takes its GPUs away again.
         // Gandiva's start when they come into a set, even if they wait there.
-        if !matches!(run.algorithm, Algorithm::EdfAdmission | Algorithm::Gandiva | Algorithm::Themis) {
+        if !matches!(
+            run.algorithm,
+            Algorithm::EdfAdmission | Algorithm::Gandiva | Algorithm::Themis
+        ) {
             let start = result.and_then(|j| j.first_start).map(|t| t.secs());
             columns.push(("start", start));
         }

@@ -100,11 +100,7 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[
-    &blox::Blox,
-    &elasticflow::ElasticFlow,
-    &tiresias::Tiresias,
-];
+const SYSTEMS: &[&dyn System] = &[&blox::Blox, &elasticflow::ElasticFlow, &tiresias::Tiresias];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {

@@ -308,11 +308,12 @@ mod tests {
 
     #[test]
     fn a_profile_has_a_rate_for_each_level() {
-        let mut spec = JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(60.0)).with_extras(Extras {
-            levels: vec![GpuCount(1), GpuCount(2)],
-            rates: vec![2.0, 3.5],
-            ..Extras::default()
-        });
+        let mut spec =
+            JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(60.0)).with_extras(Extras {
+                levels: vec![GpuCount(1), GpuCount(2)],
+                rates: vec![2.0, 3.5],
+                ..Extras::default()
+            });
         assert_eq!(spec.check(), Ok(()));
         assert_eq!(spec.rate_at(GpuCount(2)), Some(3.5));
         assert_eq!(spec.rate_at(GpuCount(8)), Some(1.0));

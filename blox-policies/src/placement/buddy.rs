@@ -151,7 +151,11 @@ fn find(
         .copied()
         .filter(|g| held || on(view, *g).is_some_and(|n| is_free(draft, n, *g)))
         .collect();
-    let own_on = |id: NodeId| own.iter().copied().filter(move |g| on(view, *g) == Some(id));
+    let own_on = |id: NodeId| {
+        own.iter()
+            .copied()
+            .filter(move |g| on(view, *g) == Some(id))
+    };
     let nodes: Vec<(&Node, u32)> = view
         .nodes()
         .filter(|n| n.is_usable() && suits(n, &job, shape, view))

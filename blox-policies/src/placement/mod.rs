@@ -3,8 +3,8 @@
 //! A placement is a [`Rule`] for one job, walked over the jobs in order by a
 //! [`Walk`], which also says what happens when a job does not fit.
 
-mod buddy;
 mod balanced;
+mod buddy;
 mod consolidated;
 mod easy;
 mod first_free;
@@ -12,8 +12,8 @@ mod profiled;
 mod random;
 mod walk;
 
-pub use buddy::Buddy;
 pub use balanced::Balanced;
+pub use buddy::Buddy;
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;

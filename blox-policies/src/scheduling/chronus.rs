@@ -166,7 +166,9 @@ impl Chronus {
         let solution = solver.solve(&program).ok()?;
         let chosen = jobs.into_iter().filter(|(_, s, _)| solution[*s] == 1.0);
         let plans = chosen.map(|(wish, _, leases)| {
-            let on = (first..).zip(leases).filter(|(_, var)| solution[*var] == 1.0);
+            let on = (first..)
+                .zip(leases)
+                .filter(|(_, var)| solution[*var] == 1.0);
             (wish, on.map(|(k, _)| k).collect())
         });
         Some(plans.collect())
@@ -343,6 +345,9 @@ mod tests {
         let chosen: Vec<_> = plans.iter().map(|(w, _)| w.job.0).collect();
         assert_eq!(chosen, [1, 2]);
         chronus.accept_greedily(&mut wishes, 0, &mut [4]);
-        assert_eq!(chronus.plans.keys().copied().collect::<Vec<_>>(), [JobId(0)]);
+        assert_eq!(
+            chronus.plans.keys().copied().collect::<Vec<_>>(),
+            [JobId(0)]
+        );
     }
 }

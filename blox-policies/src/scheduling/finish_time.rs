@@ -89,7 +89,12 @@ fn centre(claims: &[Claim], floors: &[f64], total: f64) -> Vec<f64> {
         each.collect()
     };
     let spare = |shares: &[f64]| -> f64 {
-        total - claims.iter().zip(shares).map(|(c, x)| c.gpus * x).sum::<f64>()
+        total
+            - claims
+                .iter()
+                .zip(shares)
+                .map(|(c, x)| c.gpus * x)
+                .sum::<f64>()
     };
     let most = spare(floors);
     if most <= 0.0 {

@@ -71,7 +71,10 @@ impl SchedulingPolicy for Themis {
 mod tests {
     use super::*;
     use blox_core::testing::FirstFit;
-    use blox_core::{ClusterSpec, Composition, Decide, Event, GpuCount, JobSpec, Plan, Seconds, State, Time, Verdict};
+    use blox_core::{
+        ClusterSpec, Composition, Decide, Event, GpuCount, JobSpec, Plan, Seconds, State, Time,
+        Verdict,
+    };
     use std::sync::Arc;
 
     #[test]
@@ -80,11 +83,21 @@ mod tests {
         for (id, length) in [(0, 1000.0), (1, 100.0)] {
             let spec = Arc::new(JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(length)));
             let job = JobId(id);
-            state.apply(Time::ZERO, &Event::Submitted { job, spec }).unwrap();
-            let verdict = Verdict::Accept { class: None, deadline: None };
-            state.apply(Time::new(200.0), &Event::Judged { job, verdict }).unwrap_or(());
+            state
+                .apply(Time::ZERO, &Event::Submitted { job, spec })
+                .unwrap();
+            let verdict = Verdict::Accept {
+                class: None,
+                deadline: None,
+            };
+            state
+                .apply(Time::new(200.0), &Event::Judged { job, verdict })
+                .unwrap_or(());
         }
-        let mut themis = Composition::new("themis").scheduling(Themis).placement(FirstFit).build();
+        let mut themis = Composition::new("themis")
+            .scheduling(Themis)
+            .placement(FirstFit)
+            .build();
         let mut plan = Plan::default();
         themis.plan(View::of(&state), &mut plan).unwrap();
         // 200 s of waiting are twice the life of the short one on half the cluster.

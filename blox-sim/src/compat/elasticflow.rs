@@ -149,7 +149,9 @@ pub fn rigid_top(row: &[Cell], batch_size: u32) -> u32 {
 
 /// Gives a job the levels of a row up to `top`, zeros included.
 pub fn set_levels(job: &mut JobSpec, row: &[Cell], top: u32) {
-    let Some(extras) = &mut job.extras else { return };
+    let Some(extras) = &mut job.extras else {
+        return;
+    };
     let usable = row.iter().filter(|c| c.gpus.get() <= top);
     let usable = usable.filter_map(|c| Some((c.gpus, c.rate?)));
     (extras.levels, extras.rates) = usable.unzip();

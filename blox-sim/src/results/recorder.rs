@@ -3,8 +3,8 @@
 use super::JobResult;
 use crate::backend::{Measure, Watch};
 use blox_core::{
-    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, ServiceClass,
-    Time, Verdict, View,
+    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, ServiceClass, Time, Verdict,
+    View,
 };
 use serde::Serialize;
 use std::sync::Arc;

@@ -228,11 +228,12 @@ mod tests {
         assert_eq!(t.notices().count(&NoticeKind::NoThroughput), 2);
         assert_eq!(t.notices().count(&NoticeKind::ZeroThroughput), 1);
         assert_eq!(t.notices().count(&NoticeKind::NoGain), 1);
-        let mut job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0)).with_extras(Extras {
-            model: Some("bert".into()),
-            batch_size: Some(64),
-            ..Extras::default()
-        });
+        let mut job =
+            JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0)).with_extras(Extras {
+                model: Some("bert".into()),
+                batch_size: Some(64),
+                ..Extras::default()
+            });
         assert!(t.profile(&mut job));
         assert_eq!(job.extras().levels, [GpuCount(1), GpuCount(2)]);
         assert_eq!(job.extras().rates, [2.0, 3.0]);

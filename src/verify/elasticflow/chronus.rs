@@ -45,7 +45,9 @@ pub(super) fn compare(
         case: case.dir().to_owned(),
         error: Box::new(error),
     };
-    let trace = options.get("trace").map_or("chronus_trace.csv", String::as_str);
+    let trace = options
+        .get("trace")
+        .map_or("chronus_trace.csv", String::as_str);
     let trace = trace.rsplit('/').next().unwrap_or_default();
     let jobs = files::read_chronus_trace(case.input(trace)?).map_err(|e| failed(e.into()))?;
     let mut numbered: Vec<_> = jobs.into_iter().enumerate().collect();
@@ -69,7 +71,7 @@ pub(super) fn compare(
         values: 0,
         jobs: 0,
         differences: Vec::new(),
-            notes: Vec::new(),
+        notes: Vec::new(),
     };
     let e = &case.expected;
     let id = e.column("job_id")?;
@@ -96,10 +98,15 @@ pub(super) fn compare(
         }
     }
     if (out.jobs as usize) < rows.len() {
-        let (expected, found) = (format!("{} rows", e.rows.len()), format!("{} jobs", rows.len()));
+        let (expected, found) = (
+            format!("{} rows", e.rows.len()),
+            format!("{} jobs", rows.len()),
+        );
         out.differ("all jobs", "job_id", &expected, &found);
     }
-    let met = rows.iter().filter(|r| r.end - submits[r.job as usize] <= r.expect);
+    let met = rows
+        .iter()
+        .filter(|r| r.end - submits[r.job as usize] <= r.expect);
     let ratio = met.count() as f64 / jobs.len().max(1) as f64;
     let said = case.text("final").ok().and_then(|t| t.split(',').nth(1));
     if let Some(expected) = said {

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The bucket sizes: the only GPU counts that can be placed.
-pub(super) const SIZES: [u32; 16] = [
-    1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 88, 128, 256,
-];
+pub(super) const SIZES: [u32; 16] = [1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 88, 128, 256];
 
 /// Where a bucket of this size is.
 pub(super) fn bucket_of(size: u32) -> Option<usize> {

@@ -233,7 +233,12 @@ impl Chronus {
         }
         let number = self.lease_number(now, false);
         let selected = |s: &Self, j: &&u32| Self::counts(&s.states[**j as usize]);
-        let selected: Vec<u32> = self.pending.iter().filter(|j| selected(self, j)).copied().collect();
+        let selected: Vec<u32> = self
+            .pending
+            .iter()
+            .filter(|j| selected(self, j))
+            .copied()
+            .collect();
         if !selected.is_empty() {
             let new = selected
                 .iter()
@@ -350,9 +355,8 @@ impl Chronus {
             };
             let new = self.item(j, job, number);
             items.push(new);
-            let fits = |program: &Self, items: &[Item]| {
-                program.pack(items, &mut left.clone()).is_some()
-            };
+            let fits =
+                |program: &Self, items: &[Item]| program.pack(items, &mut left.clone()).is_some();
             if new.needed <= new.until && fits(self, &items) {
                 let s = &mut self.states[j as usize];
                 s.expect = self.lease * (new.until + number) as f64 - job.submit;
@@ -447,7 +451,14 @@ impl Chronus {
                     // The node that it fills best, else the emptiest.
                     let nodes = (0u32..).zip(&self.free_on).filter(|(_, free)| **free > 0);
                     let best = nodes.min_by_key(|(_, free)| {
-                        (**free < rest, if **free >= rest { **free } else { u32::MAX - **free })
+                        (
+                            **free < rest,
+                            if **free >= rest {
+                                **free
+                            } else {
+                                u32::MAX - **free
+                            },
+                        )
                     });
                     let Some((node, &free)) = best else { break };
                     let count = free.min(rest);

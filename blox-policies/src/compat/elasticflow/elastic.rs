@@ -164,9 +164,7 @@ impl<V: Variant> Elastic<V> {
                 let level = w.trials[j as usize].level;
                 // The timeline of the trial is made again: keeping each would cost more.
                 give_back(&w.free, job, total, &mut w.given_back);
-                let planned = w
-                    .planner
-                    .elastic(job, now, Some(level), &w.given_back);
+                let planned = w.planner.elastic(job, now, Some(level), &w.given_back);
                 free -= level - job.num_gpu;
                 job.num_gpu = level;
                 job.old_end = job.end;
@@ -322,7 +320,9 @@ impl<V: Variant> Program for Elastic<V> {
             self.events.get(now).cloned()
         };
         let Some(mut event) = event else { return };
-        event.start.retain(|j| jobs.get(*j as usize).is_some_and(|j| j.known));
+        event
+            .start
+            .retain(|j| jobs.get(*j as usize).is_some_and(|j| j.known));
         let idle = self.pending.is_empty() && self.running.is_empty();
         if idle && event.start.is_empty() && event.end.is_empty() {
             self.events.take(now);
@@ -397,7 +397,10 @@ impl<V: Variant> Program for Elastic<V> {
         let list = if V::ADMITS {
             self.runnable
                 .sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].num_gpu));
-            let changes = self.runnable.iter().filter_map(|j| next_change(&jobs[*j as usize]));
+            let changes = self
+                .runnable
+                .iter()
+                .filter_map(|j| next_change(&jobs[*j as usize]));
             let wake = changes.fold(NO_WAKE, f64::min);
             if self.events.next().is_none_or(|first| wake < first) {
                 self.events.wake(wake);

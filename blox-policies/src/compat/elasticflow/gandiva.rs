@@ -115,10 +115,7 @@ impl Gandiva {
             .map(|(size, list)| {
                 let jobs: usize = list.iter().map(|s| s.jobs.len()).sum();
                 let nodes: usize = list.iter().map(|s| s.nodes.len()).sum();
-                (
-                    jobs as f64 * f64::from(*size),
-                    (nodes * per_node) as f64,
-                )
+                (jobs as f64 * f64::from(*size), (nodes * per_node) as f64)
             })
             .collect();
         let demand: f64 = sizes.iter().map(|(d, _)| d).sum();

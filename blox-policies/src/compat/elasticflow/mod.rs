@@ -206,7 +206,13 @@ impl<P: Program> Original<P> {
 
 impl<P: Program> Part for Original<P> {
     fn save(&self) -> Option<Value> {
-        let memory = (&self.program, &self.jobs, &self.step, self.decision, &self.ends);
+        let memory = (
+            &self.program,
+            &self.jobs,
+            &self.step,
+            self.decision,
+            &self.ends,
+        );
         serde_json::to_value(memory).ok()
     }
 

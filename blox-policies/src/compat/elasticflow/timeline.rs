@@ -157,9 +157,7 @@ impl Planner {
             // Even on the fastest level all the time it would not do, rounding included.
             fastest = fastest.max(job.rate(share));
             let hopeless = (job.deadline - from) * fastest * (1.0 + 1e-9) < *left;
-            if !hopeless
-                && let Some(start) = self.latest_start(job, share, from, until, *left)
-            {
+            if !hopeless && let Some(start) = self.latest_start(job, share, from, until, *left) {
                 return Some(self.fill(job, (last, share), start, from, until, left, free));
             }
             last = share;
@@ -203,14 +201,7 @@ impl Planner {
     }
 
     /// Backwards from the deadline: where a job with this share has to begin.
-    fn latest_start(
-        &self,
-        job: &Job,
-        share: u32,
-        from: f64,
-        until: f64,
-        left: f64,
-    ) -> Option<f64> {
+    fn latest_start(&self, job: &Job, share: u32, from: f64, until: f64, left: f64) -> Option<f64> {
         let (mut end, mut work) = (until, 0.0);
         for &(start, free) in self.after.iter().rev() {
             if start >= until {

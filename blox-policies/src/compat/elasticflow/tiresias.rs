@@ -72,7 +72,10 @@ impl Tiresias {
                 p.executed = (p.executed + ran).trunc();
                 job.overhead = 0.0;
                 let q = p.queue;
-                if LIMITS.get(q).is_some_and(|limit| p.executed * f64::from(job.gpus) >= *limit) {
+                if LIMITS
+                    .get(q)
+                    .is_some_and(|limit| p.executed * f64::from(job.gpus) >= *limit)
+                {
                     p.queue = q + 1;
                     self.queues[q + 1].push(j);
                     self.queues[q].retain(|k| *k != j);
@@ -164,7 +167,8 @@ impl Program for Tiresias {
         if let Some(event) = self.arrivals.take(now) {
             self.enter(&event.start, jobs);
             let known = |j: &u32| jobs.get(*j as usize).is_some_and(|j| j.known);
-            out.admitted.extend(event.start.iter().copied().filter(known));
+            out.admitted
+                .extend(event.start.iter().copied().filter(known));
         }
         self.execute(now, jobs);
         let restart = self.steps > 0 && (self.steps as f64) % self.slot == 0.0;

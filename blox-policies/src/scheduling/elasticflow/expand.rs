@@ -72,10 +72,7 @@ pub(super) fn expand(
         }
         let (id, task) = &tasks[entry.job];
         let planned = plans.get(id);
-        let has = planned.map_or_else(
-            || spare.get(id).copied().unwrap_or(0),
-            |p| p.at(window.now),
-        );
+        let has = planned.map_or_else(|| spare.get(id).copied().unwrap_or(0), |p| p.at(window.now));
         // What was worth it may be worth less by now.
         let Some(offer) = offer(window, task, planned, has, line, &mut scratch) else {
             continue;
@@ -140,7 +137,11 @@ fn offer(
         // Nothing promised: its GPU time is what it needs at this pace.
         let pace = |g: u32| {
             let (_, rate) = task.level(g.into(), g);
-            if g == 0 { 0.0 } else { task.left * f64::from(g) / rate }
+            if g == 0 {
+                0.0
+            } else {
+                task.left * f64::from(g) / rate
+            }
         };
         let waste = (pace(gpus) - pace(has)) / f64::from(need);
         return Some(Offer {
@@ -166,7 +167,16 @@ fn offer(
         let due = task.due.filter(|due| plan.end <= *due);
         let rest = |share: u32| {
             let first = first.clone();
-            fill(task, window.grid, scratch, share, window.until?, due, first, left)
+            fill(
+                task,
+                window.grid,
+                scratch,
+                share,
+                window.until?,
+                due,
+                first,
+                left,
+            )
         };
         match due {
             Some(_) => task.levels.iter().find_map(|(share, _)| rest(*share))?,

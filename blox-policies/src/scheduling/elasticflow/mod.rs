@@ -111,8 +111,13 @@ impl ElasticFlow {
     }
 
     fn task(&mut self, job: &JobRef<'_>) -> Task {
-        let levels = self.levels.entry(job.id()).or_insert_with(|| levels_of(job));
-        let deadline = job.deadline().filter(|_| job.class() == ServiceClass::Guaranteed);
+        let levels = self
+            .levels
+            .entry(job.id())
+            .or_insert_with(|| levels_of(job));
+        let deadline = job
+            .deadline()
+            .filter(|_| job.class() == ServiceClass::Guaranteed);
         let due = deadline.map(|d| self.grid.floor(d.secs()));
         Task::of(job, Arc::clone(levels), due)
     }
@@ -340,7 +345,13 @@ impl ElasticFlow {
             until,
             grid: self.grid,
         };
-        let spare = expand(&window, &tasks, &mut self.plans, &mut self.free, self.expands);
+        let spare = expand(
+            &window,
+            &tasks,
+            &mut self.plans,
+            &mut self.free,
+            self.expands,
+        );
         let gpus = |id: &JobId| match self.plans.get(id) {
             Some(plan) => plan.at(now),
             None => spare.get(id).copied().unwrap_or(0),

@@ -131,10 +131,13 @@ impl Plan {
     pub fn stretches(&self, from: f64) -> impl Iterator<Item = (f64, f64, u32)> + '_ {
         let ends = self.steps.iter().skip(1).map(|(t, _)| *t);
         let ends = ends.chain(std::iter::once(self.end));
-        self.steps.iter().zip(ends).filter_map(move |(&(start, gpus), end)| {
-            let start = start.max(from);
-            (end > start && gpus > 0).then_some((start, end, gpus))
-        })
+        self.steps
+            .iter()
+            .zip(ends)
+            .filter_map(move |(&(start, gpus), end)| {
+                let start = start.max(from);
+                (end > start && gpus > 0).then_some((start, end, gpus))
+            })
     }
 
     /// GPU-seconds from `from` on.
@@ -193,7 +196,9 @@ pub(super) fn fits(line: &Timeline, plan: &Plan, now: f64) -> bool {
 
 /// How much work a plan does from `now` on.
 pub(super) fn work_of(task: &Task, plan: &Plan, now: f64) -> f64 {
-    let each = plan.stretches(now).map(|(a, b, gpus)| (b - a) * task.level(gpus.into(), gpus).1);
+    let each = plan
+        .stretches(now)
+        .map(|(a, b, gpus)| (b - a) * task.level(gpus.into(), gpus).1);
     each.sum()
 }
 
@@ -230,11 +235,21 @@ pub(super) fn fill(
         }
         let stop = until.map_or(next, |u| next.min(u));
         let work = (stop - start) * rate;
-        if stop == f64::MAX || is_enough(work, rest) || (work >= rest && stop < next.min(until.unwrap_or(f64::MAX))) {
-            let end = grid.ceil(start + rest / rate).max(grid.after(start)).min(stop);
+        if stop == f64::MAX
+            || is_enough(work, rest)
+            || (work >= rest && stop < next.min(until.unwrap_or(f64::MAX)))
+        {
+            let end = grid
+                .ceil(start + rest / rate)
+                .max(grid.after(start))
+                .min(stop);
             // Rounding must not end a plan before its work.
             let short = (end - start) * rate < rest;
-            plan.end = if short && end < stop { grid.after(end) } else { end };
+            plan.end = if short && end < stop {
+                grid.after(end)
+            } else {
+                end
+            };
             return Some(plan);
         }
         rest = (rest - work).max(0.0);
@@ -306,7 +321,10 @@ mod tests {
         // What just fits is enough.
         let plan = minimum(&task(240.0, 240.0), GRID, &vec![(0.0, 4)], 0.0).unwrap();
         assert_eq!((plan.steps, plan.end), (vec![(0.0, 1)], 240.0));
-        assert_eq!(minimum(&task(721.0, 240.0), GRID, &vec![(0.0, 4)], 0.0), None);
+        assert_eq!(
+            minimum(&task(721.0, 240.0), GRID, &vec![(0.0, 4)], 0.0),
+            None
+        );
     }
 
     #[test]
