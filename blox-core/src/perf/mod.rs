@@ -1,6 +1,10 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+mod sensitivity;
+
+pub use sensitivity::{Sensitivity, SensitivityError};
+
 use crate::assignment::BatchConfig;
 use crate::ids::Name;
 use crate::job::spec::JobSpec;
