@@ -6,6 +6,7 @@
 
 mod blox;
 mod case;
+mod synergy;
 
 pub use case::{Case, Table};
 
@@ -96,7 +97,7 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[&blox::Blox];
+const SYSTEMS: &[&dyn System] = &[&blox::Blox, &synergy::Synergy];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {
