@@ -258,7 +258,7 @@ mod tests {
         }
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
-            "`parquet` is no workload format, expected csv, jsonl, philly, blox-jobs"
+            "`parquet` is no workload format, expected csv, jsonl, philly, blox-jobs, synergy"
         );
     }
 }

@@ -7,6 +7,10 @@ use serde_json::Value;
 /// in MB/s, network in Gbit/s.
 pub(super) type Amounts = [f64; 5];
 
+/// Storage bandwidth that each GPU demands, whatever its model: the original
+/// reads that of the profile into a field that nothing uses.
+const STORAGE_MB_S: f64 = 62.5;
+
 /// The size of a server and of the cluster, in the original's five resources.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerSize {
@@ -86,7 +90,7 @@ impl Demand {
         let each = [
             number("cpus_per_gpu", extras.cpus / gpus),
             number("memory_gb_per_gpu", extras.memory_gib / gpus),
-            number("storage_mb_s_per_gpu", 0.0),
+            STORAGE_MB_S,
         ];
         let mut speedup = number("speedup", 1.0);
         let server = size.server;
@@ -149,7 +153,6 @@ mod tests {
         let numbers = [
             ("cpus_per_gpu", cpus),
             ("memory_gb_per_gpu", memory),
-            ("storage_mb_s_per_gpu", memory),
             ("speedup", speedup),
         ];
         let attributes = numbers.map(|(name, x)| (name.into(), x.into()));

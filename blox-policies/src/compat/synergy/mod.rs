@@ -13,12 +13,13 @@
 //!   ([`Allocate::reserving`]);
 //! - a peer that is shrunk does the iterations of a fair share for the round,
 //!   even if its grant stays what it was, and every peer that was looked at is
-//!   taken for shrunk.
+//!   taken for shrunk;
+//! - every GPU demands 62.5 MB/s of storage, whatever the profile says.
 //!
 //! What a profile says of a job is read from its attributes, in numbers:
 //! `iteration_s` (seconds of an iteration at a fair share), `speedup` (at its
-//! best-case demand), `cpus_per_gpu`, `memory_gb_per_gpu`,
-//! `storage_mb_s_per_gpu` (that demand) and `placement_penalty`. Nodes carry
+//! best-case demand), `cpus_per_gpu` and `memory_gb_per_gpu` (that demand) and
+//! `placement_penalty`. Nodes carry
 //! `storage_mb_s` and `network_gbit_s` as labels. Where they are missing, a job
 //! demands the CPUs and memory that it asks for, and gains nothing by them.
 
