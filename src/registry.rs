@@ -1,5 +1,6 @@
 //! Everything that ships, by name.
 
+use crate::schedulers::JobOrder;
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
@@ -7,8 +8,12 @@ use blox_core::{Pipeline, PlacementPolicy, SchedulingPolicy, Seconds};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
-use blox_policies::placement::{Blocked, Consolidated, EasyBackfill, FirstFree, Rule, Split, Walk};
-use blox_policies::scheduling::{Fifo, Las, Service, Sjf, Srtf, StarvationGuard};
+use blox_policies::placement::{
+    Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, Rule, Split, Synergy, Walk,
+};
+use blox_policies::scheduling::{
+    Drf, Fifo, FinishTimeFairness, Las, Service, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
+};
 
 const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
     ParamDoc {
@@ -34,6 +39,21 @@ const GUARD: ParamDoc = param(
     "guard_h",
     "1000",
     "hours of waiting after which a job comes before all others",
+);
+const ALLOCATION: ParamDoc = param(
+    "allocation",
+    "tune",
+    "CPUs and memory: tune (by need), proportional, greedy (all or nothing)",
+);
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+);
+const WHERE: ParamDoc = param(
+    "placement",
+    "consolidated",
+    "on which GPUs: consolidated, first-free",
 );
 const SPLIT: ParamDoc = param(
     "split",
@@ -93,6 +113,26 @@ fn schedulers(r: &mut Registry) {
                 guard: p.hours("guard_h", 1000.0)?,
             };
             backfilled(schedulers::las_with(params), p, Oracle, false)
+        },
+    );
+    s.add(
+        "synergy",
+        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        &[ALLOCATION, ORDER, WHERE, GUARD],
+        |p, _| {
+            Ok(schedulers::synergy_with(schedulers::SynergyParams {
+                allocation: allocation(p)?,
+                order: job_order(p)?,
+                placement: match p.choice(
+                    "placement",
+                    "consolidated",
+                    &["consolidated", "first-free"],
+                )? {
+                    "first-free" => schedulers::Where::FirstFree,
+                    _ => schedulers::Where::Consolidated,
+                },
+                guard: p.hours("guard_h", 1000.0)?,
+            }))
         },
     );
     s.add(
@@ -215,6 +255,41 @@ fn parts(r: &mut Registry) {
             )))
         },
     );
+    s.add(
+        "srsf",
+        "in order of remaining GPU time, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Srsf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Srsf::default())),
+        },
+    );
+    s.add(
+        "ftf",
+        "in order of finish-time fairness, the most slowed down first, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => {
+                Ok(Box::new(FinishTimeFairness::with(UserEstimate)) as Box<dyn SchedulingPolicy>)
+            }
+            _ => Ok(Box::new(FinishTimeFairness::default())),
+        },
+    );
+    s.add(
+        "drf",
+        "in order of the dominant share of what jobs ask for, preemptive",
+        &[],
+        |_, _| Ok(Box::new(Drf)),
+    );
+    s.add(
+        "tetris",
+        "in order of remaining time on all resources, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Tetris::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Tetris::default())),
+        },
+    );
     let s = &mut r.placement;
     s.add(
         "first-free",
@@ -227,6 +302,15 @@ fn parts(r: &mut Registry) {
         "exact fit, best fit, else as few nodes as possible",
         &[SPLIT, BACKFILL],
         |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+    );
+    s.add(
+        "synergy",
+        "GPUs, CPUs and memory together, each round from an empty cluster; consolidated",
+        &[ALLOCATION, SPLIT],
+        |p, _| {
+            let rule = Synergy::new(Consolidated::new(split(p)?));
+            Ok(Box::new(rule.with(allocation(p)?)))
+        },
     );
     s.add(
         "blox-scattered",
@@ -272,6 +356,28 @@ fn service(p: &Params) -> Result<Service, RegistryError> {
         Service::GpuTime
     } else {
         Service::Time
+    })
+}
+
+fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
+    let words = ["tune", "proportional", "greedy"];
+    Ok(match p.choice("allocation", "tune", &words)? {
+        "proportional" => Allocation::Proportional,
+        "greedy" => Allocation::Greedy,
+        _ => Allocation::Tune,
+    })
+}
+
+fn job_order(p: &Params) -> Result<JobOrder, RegistryError> {
+    let words = ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"];
+    Ok(match p.choice("order", "fifo", &words)? {
+        "srtf" => JobOrder::Srtf,
+        "las" => JobOrder::Las,
+        "ftf" => JobOrder::Ftf,
+        "drf" => JobOrder::Drf,
+        "tetris" => JobOrder::Tetris,
+        "srsf" => JobOrder::Srsf,
+        _ => JobOrder::Fifo,
     })
 }
 

@@ -5,8 +5,10 @@ mod fifo;
 mod las;
 mod sjf;
 mod srtf;
+mod synergy;
 
 pub use fifo::fifo;
 pub use las::{LasParams, las, las_with};
 pub use sjf::sjf;
 pub use srtf::{srtf, srtf_with};
+pub use synergy::{JobOrder, SynergyParams, Where, synergy, synergy_with};

@@ -7,11 +7,14 @@ mod anew;
 mod consolidated;
 mod easy;
 mod first_free;
+mod share;
+mod synergy;
 mod walk;
 
 pub(crate) use anew::{release_all, settle};
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;
+pub use synergy::{Allocation, Synergy};
 pub(crate) use walk::shortage as shortage_of;
 pub use walk::{Blocked, Rule, Walk};

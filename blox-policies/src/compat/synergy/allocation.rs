@@ -4,7 +4,9 @@ use super::Mode;
 use super::demand::{Demand, ServerSize};
 use super::pass::Pass;
 use crate::placement::{release_all, settle};
-use blox_core::{Draft, DraftError, GpuCount, JobId, Part, PlacementPolicy, Reason, Requests};
+use blox_core::{
+    Draft, DraftError, GpuCount, JobId, Outlook, Part, PlacementPolicy, Reason, Requests,
+};
 
 /// Gives jobs GPUs, CPUs and memory in their order, each round from an empty
 /// cluster. A job that finds no room lets the next ones pass.
@@ -84,5 +86,10 @@ impl PlacementPolicy for Allocate {
             settle(draft, job, assignment)?;
         }
         Ok(())
+    }
+
+    fn outlook(&self) -> Outlook {
+        // Who comes first gets its demand, and running jobs change places.
+        Outlook::NextRound
     }
 }
