@@ -38,6 +38,8 @@ pub struct Compared {
     pub jobs: u64,
     /// Values that differ.
     pub differences: Vec<Difference>,
+    /// What ours does where the original gave no result to compare with.
+    pub notes: Vec<String>,
 }
 
 /// Why a case could not be compared: never a reason to skip it.

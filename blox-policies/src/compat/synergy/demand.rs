@@ -74,12 +74,14 @@ pub struct Demand {
     pub placement_penalty: f64,
     /// Its iterations.
     pub iterations: f64,
+    /// It is capped without demanding more CPUs than its fair share: the
+    /// original finds no speedup for that and ends when it loads the trace.
+    pub unloadable: bool,
 }
 
 impl Demand {
     /// Of a job. What exceeds a server is capped to it, and the speedup
     /// interpolated by CPUs; of a job larger than a server, it is a fair share.
-    /// (Where the original then divides by 0 and ends, the speedup stays.)
     pub fn of(job: &JobSpec, size: &ServerSize) -> Self {
         let extras = job.extras();
         let number = |name: &str, otherwise: f64| {
@@ -123,6 +125,7 @@ impl Demand {
             iteration_s: number("iteration_s", 1.0 / job.work.rate),
             placement_penalty: number("placement_penalty", 1.0),
             iterations: job.work.iterations,
+            unloadable: interpolate && ideal == fair,
         }
     }
 
