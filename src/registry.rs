@@ -1,5 +1,6 @@
 //! Everything that ships, by name.
 
+use crate::schedulers::JobOrder;
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::perf::SkewTable;
@@ -10,11 +11,12 @@ use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
 use blox_policies::compat::tiresias::DlasQueues;
 use blox_policies::placement::{
-    Balanced, Blocked, Consolidated, EasyBackfill, FirstFree, Profiled, Random, Rule, Split,
-    TensorSkew, Walk,
+    Allocation, Balanced, Blocked, Consolidated, EasyBackfill, FirstFree, Profiled, Random, Rule,
+    Split, Synergy, TensorSkew, Walk,
 };
 use blox_policies::scheduling::{
-    Fifo, Las, Service, ServiceHistory, Sjf, Srtf, StarvationGuard, TwoDas,
+    Drf, Fifo, FinishTimeFairness, Las, Service, ServiceHistory, Sjf, Srsf, Srtf, StarvationGuard,
+    Tetris, TwoDas,
 };
 use blox_sim::compat::tiresias::read_samples;
 
@@ -42,6 +44,21 @@ const GUARD: ParamDoc = param(
     "guard_h",
     "1000",
     "hours of waiting after which a job comes before all others",
+);
+const ALLOCATION: ParamDoc = param(
+    "allocation",
+    "tune",
+    "CPUs and memory: tune (by need), proportional, greedy (all or nothing)",
+);
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+);
+const WHERE: ParamDoc = param(
+    "placement",
+    "consolidated",
+    "on which GPUs: consolidated, first-free",
 );
 const SPLIT: ParamDoc = param(
     "split",
@@ -102,6 +119,26 @@ fn schedulers(r: &mut Registry) {
                 guard: p.hours("guard_h", 1000.0)?,
             };
             backfilled(schedulers::las_with(params), p, Oracle, false)
+        },
+    );
+    s.add(
+        "synergy",
+        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        &[ALLOCATION, ORDER, WHERE, GUARD],
+        |p, _| {
+            Ok(schedulers::synergy_with(schedulers::SynergyParams {
+                allocation: allocation(p)?,
+                order: job_order(p)?,
+                placement: match p.choice(
+                    "placement",
+                    "consolidated",
+                    &["consolidated", "first-free"],
+                )? {
+                    "first-free" => schedulers::Where::FirstFree,
+                    _ => schedulers::Where::Consolidated,
+                },
+                guard: p.hours("guard_h", 1000.0)?,
+            }))
         },
     );
     s.add(
@@ -311,6 +348,41 @@ fn parts(r: &mut Registry) {
             )))
         },
     );
+    s.add(
+        "srsf",
+        "in order of remaining GPU time, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Srsf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Srsf::default())),
+        },
+    );
+    s.add(
+        "ftf",
+        "in order of finish-time fairness, the most slowed down first, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => {
+                Ok(Box::new(FinishTimeFairness::with(UserEstimate)) as Box<dyn SchedulingPolicy>)
+            }
+            _ => Ok(Box::new(FinishTimeFairness::default())),
+        },
+    );
+    s.add(
+        "drf",
+        "in order of the dominant share of what jobs ask for, preemptive",
+        &[],
+        |_, _| Ok(Box::new(Drf)),
+    );
+    s.add(
+        "tetris",
+        "in order of remaining time on all resources, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Tetris::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Tetris::default())),
+        },
+    );
     let s = &mut r.placement;
     s.add(
         "first-free",
@@ -323,6 +395,15 @@ fn parts(r: &mut Registry) {
         "exact fit, best fit, else as few nodes as possible",
         &[SPLIT, BACKFILL],
         |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+    );
+    s.add(
+        "synergy",
+        "GPUs, CPUs and memory together, each round from an empty cluster; consolidated",
+        &[ALLOCATION, SPLIT],
+        |p, _| {
+            let rule = Synergy::new(Consolidated::new(split(p)?));
+            Ok(Box::new(rule.with(allocation(p)?)))
+        },
     );
     s.add(
         "blox-scattered",
@@ -368,6 +449,28 @@ fn service(p: &Params) -> Result<Service, RegistryError> {
         Service::GpuTime
     } else {
         Service::Time
+    })
+}
+
+fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
+    let words = ["tune", "proportional", "greedy"];
+    Ok(match p.choice("allocation", "tune", &words)? {
+        "proportional" => Allocation::Proportional,
+        "greedy" => Allocation::Greedy,
+        _ => Allocation::Tune,
+    })
+}
+
+fn job_order(p: &Params) -> Result<JobOrder, RegistryError> {
+    let words = ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"];
+    Ok(match p.choice("order", "fifo", &words)? {
+        "srtf" => JobOrder::Srtf,
+        "las" => JobOrder::Las,
+        "ftf" => JobOrder::Ftf,
+        "drf" => JobOrder::Drf,
+        "tetris" => JobOrder::Tetris,
+        "srsf" => JobOrder::Srsf,
+        _ => JobOrder::Fifo,
     })
 }
 

@@ -181,8 +181,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     fs::write(d.join("cluster.toml"), "[[node]]\ngpus = 65\n").unwrap();
     fs::create_dir(d.join("full")).unwrap();
     fs::write(d.join("full/x"), "").unwrap();
-    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, sjf, \
-                 srtf, tiresias, tiresias-dlas-gpu";
+    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, sjf, srtf, synergy, tiresias, tiresias-dlas-gpu";
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
                    or times such as 10h..2d (s, m, h, d)";
     let optimus = "expected a whole number from 1 to 9: the scheduler `blox-optimus` \
@@ -215,7 +214,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ("compare las las", "scheduler `las` is named twice"),
         (
             "simulate -s las --placement x",
-            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free",
+            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free, synergy",
         ),
         (
             "simulate -s las --admission load{threshold=x}",
@@ -236,7 +235,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs, tiresias",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs, tiresias, synergy",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
@@ -364,7 +363,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "policies nope",
-            "nothing is called `nope`; known: 2das, accept-all, balanced, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, fifo, first-free, las, load, profiled, quarantine, quota, random, sjf, srtf, static, tiresias, tiresias-dlas-gpu",
+            "nothing is called `nope`; known: 2das, accept-all, balanced, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, drf, fifo, first-free, ftf, las, load, profiled, quarantine, quota, random, sjf, srsf, srtf, static, synergy, tetris, tiresias, tiresias-dlas-gpu",
         ),
         (
             "verify none",
@@ -376,7 +375,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "verify folder --system x",
-            "unknown system `x`; known: blox, tiresias",
+            "unknown system `x`; known: blox, synergy, tiresias",
         ),
     ] {
         let seen = at(d, line.split(' '));

@@ -423,10 +423,17 @@ impl Kept {
             for &id in &view.state().touched {
                 match view.job(id).filter(|j| j.phase() != Phase::Ended) {
                     Some(job) => {
-                        // Something was reported of a waiting job: its key may be another.
-                        rekeyed |= job.phase() == Phase::Waiting
-                            && self.queued.contains(id.index())
-                            && promoted_before.binary_search(&id).is_err();
+                        let queued =
+                            job.phase() == Phase::Waiting && self.queued.contains(id.index());
+                        if queued && promoted_before.binary_search(&id).is_ok() {
+                            // Promoted; whether it also ran in between, and has
+                            // another key, nobody has told the queue.
+                            self.forget_queued(id);
+                        } else {
+                            // Something was reported of a waiting job: its key
+                            // may be another.
+                            rekeyed |= queued;
+                        }
                         self.add(&job);
                     }
                     None => {

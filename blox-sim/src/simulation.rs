@@ -2,7 +2,7 @@
 
 use crate::backend::{Ended, Measure, SimError, Simulator, Watch};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, FixedRate};
+use crate::execution::{CpuMemory, ExecutionModel};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary, WaitRow, Waits};
@@ -71,13 +71,13 @@ pub struct Report {
 }
 
 impl Simulation {
-    /// On this cluster: jobs run at their own rate, changes cost nothing,
-    /// nothing breaks, and the end of a job is seen at the end of the round if
+    /// On this cluster: jobs run at their own rate (see [`CpuMemory`]), changes
+    /// cost nothing, nothing breaks, and the end of a job is seen at the end of the round if
     /// the scheduler has rounds, at once if it has not.
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {
             cluster,
-            execution: Box::new(FixedRate),
+            execution: Box::new(CpuMemory),
             overheads: Box::new(FixedOverheads::default()),
             completion: None,
             faults: Faults::default(),

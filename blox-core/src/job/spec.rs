@@ -1,8 +1,10 @@
 //! What a job asks for: the part of a job that never changes.
 
 use crate::ids::Name;
+use crate::perf::Sensitivity;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How much work a job has.
 ///
@@ -81,6 +83,9 @@ pub struct Extras {
     pub cpus: f64,
     /// Memory in GiB for all GPUs together; 0 where the job does not say.
     pub memory_gib: f64,
+    /// How its speed depends on CPUs and memory, if somebody measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Arc<Sensitivity>>,
     /// A group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,

@@ -1,8 +1,10 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+mod sensitivity;
 mod skew;
 
+pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
 
 use crate::assignment::BatchConfig;
