@@ -328,6 +328,12 @@ impl Core {
         self.lost_turn_of(error, false)
     }
 
+    /// Whether there are commands for the backend.
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        self.state.has_commands()
+    }
+
     /// Commands for the backend since the last call, appended to `into`.
     #[inline]
     pub fn take_commands(&mut self, into: &mut Vec<Command>) {
@@ -384,13 +390,8 @@ impl Core {
         for c in &mut self.collectors {
             c.observe(view, event);
         }
-        if let Some(job) = event.job()
-            && self
-                .state
-                .job(job)
-                .is_some_and(|j| j.phase() == Phase::Ended)
-        {
-            self.state.retire(job);
+        if let Event::Ended { job, .. } | Event::Judged { job, .. } = event {
+            self.state.retire(*job);
         }
     }
 

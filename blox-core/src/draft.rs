@@ -83,29 +83,28 @@ pub(crate) struct DraftMemory {
 #[derive(Clone)]
 struct Entry {
     job: JobId,
-    current: Option<Assignment>,
+    now: Now,
     /// Why it was released, if it was: it then stops even if it is placed again.
     released: Option<Reason>,
     /// Its stop is in the plan.
     stops: bool,
 }
 
+/// What a job has in the draft.
+#[derive(Clone)]
+enum Now {
+    /// What it had before the draft, if anything.
+    AsBefore,
+    Nothing,
+    Given(Assignment),
+}
+
 #[derive(Clone)]
 enum Op {
     Assigned(u32),
-    Released {
-        entry: u32,
-        was: Assignment,
-        first: bool,
-    },
-    Spared {
-        entry: u32,
-        why: Option<Reason>,
-    },
-    Reassigned {
-        entry: u32,
-        was: Assignment,
-    },
+    Released { entry: u32, was: Now, first: bool },
+    Spared { entry: u32, why: Option<Reason> },
+    Reassigned { entry: u32, was: Now },
 }
 
 impl<'a> Draft<'a> {
@@ -186,8 +185,8 @@ impl<'a> Draft<'a> {
     #[inline]
     pub fn current(&self, job: JobId) -> Option<&Assignment> {
         match self.m.entry(job) {
-            Some(e) => self.m.entries[e].current.as_ref(),
-            None => self.view.job(job).and_then(|j| j.assignment()),
+            Some(e) => self.has_now(e),
+            None => self.original(job),
         }
     }
 
@@ -218,7 +217,8 @@ impl<'a> Draft<'a> {
         let e = self.touch(job);
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
-        self.set_current(e, Some(assignment));
+        self.count_resources(&assignment, -1.0);
+        self.m.entries[e].now = Now::Given(assignment);
         self.m.log.push(Op::Assigned(e as u32));
         Ok(())
     }
@@ -233,10 +233,7 @@ impl<'a> Draft<'a> {
             return Err(DraftError::NotPlaced(job));
         }
         let e = self.touch(job);
-        let Some(was) = self.set_current(e, None) else {
-            return Err(DraftError::NotPlaced(job));
-        };
-        self.give_back(job, &was);
+        let was = self.take_away(e);
         let had = self.original(job).is_some();
         let entry = &mut self.m.entries[e];
         let first = had && entry.released.is_none();
@@ -257,23 +254,20 @@ impl<'a> Draft<'a> {
     /// The job was not released, or its GPUs are not free any more.
     pub fn spare(&mut self, job: JobId) -> Result<(), DraftError> {
         let e = self.m.entry(job).ok_or(DraftError::NotPlaced(job))?;
-        let entry = &self.m.entries[e];
-        if entry.current.is_some() || entry.released.is_none() {
+        if self.has_now(e).is_some() || self.m.entries[e].released.is_none() {
             return Err(DraftError::AlreadyPlaced(job));
         }
-        let original = self.original(job).cloned();
-        let original = original.ok_or(DraftError::NotPlaced(job))?;
+        let original = self.original(job).ok_or(DraftError::NotPlaced(job))?;
         let partner = original.partner.filter(|&p| {
             self.current(p)
-                .is_some_and(|theirs| theirs.same_gpus(&original))
+                .is_some_and(|theirs| theirs.same_gpus(original))
         });
         match partner {
-            Some(partner) => self.check_beside(job, &original, partner, Some(&original))?,
-            None => self.check_free(job, &original, Some(&original))?,
+            Some(partner) => self.check_beside(job, original, partner, Some(original))?,
+            None => self.check_free(job, original, Some(original))?,
         }
-        self.take(&original);
-        self.set_current(e, Some(original));
         let why = self.m.entries[e].released.take();
+        self.put_back(e, Now::AsBefore);
         self.m.log.push(Op::Spared {
             entry: e as u32,
             why,
@@ -298,7 +292,9 @@ impl<'a> Draft<'a> {
         let e = self.touch(job);
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
-        self.set_current(e, Some(assignment));
+        self.count_resources(&was, 1.0);
+        self.count_resources(&assignment, -1.0);
+        let was = std::mem::replace(&mut self.m.entries[e].now, Now::Given(assignment));
         self.m.log.push(Op::Reassigned {
             entry: e as u32,
             was,
@@ -332,32 +328,63 @@ impl<'a> Draft<'a> {
         while self.m.log.len() > to.0 {
             let Some(op) = self.m.log.pop() else { break };
             match op {
-                Op::Assigned(e) => self.take_back(e as usize),
+                Op::Assigned(e) => {
+                    self.take_away(e as usize);
+                }
                 Op::Released { entry, was, first } => {
-                    self.take(&was);
-                    self.set_current(entry as usize, Some(was));
+                    self.put_back(entry as usize, was);
                     if first {
                         self.m.entries[entry as usize].released = None;
                     }
                 }
                 Op::Spared { entry, why } => {
-                    self.take_back(entry as usize);
+                    self.take_away(entry as usize);
                     self.m.entries[entry as usize].released = why;
                 }
                 Op::Reassigned { entry, was } => {
-                    self.take_back(entry as usize);
-                    self.take(&was);
-                    self.set_current(entry as usize, Some(was));
+                    self.take_away(entry as usize);
+                    self.put_back(entry as usize, was);
                 }
             }
         }
     }
 
-    fn take_back(&mut self, e: usize) {
-        let job = self.m.entries[e].job;
-        if let Some(a) = self.set_current(e, None) {
-            self.give_back(job, &a);
+    /// Leaves a job with nothing; says what it had.
+    fn take_away(&mut self, e: usize) -> Now {
+        let entry = &mut self.m.entries[e];
+        let job = entry.job;
+        let was = std::mem::replace(&mut entry.now, Now::Nothing);
+        if let Some(a) = self.meant(job, &was) {
+            self.count_resources(a, 1.0);
+            self.give_back(job, a);
         }
+        was
+    }
+
+    /// Gives a job that has nothing what it had.
+    fn put_back(&mut self, e: usize, was: Now) {
+        if let Some(a) = self.meant(self.m.entries[e].job, &was) {
+            self.take(a);
+            self.count_resources(a, -1.0);
+        }
+        self.m.entries[e].now = was;
+    }
+
+    fn meant<'b>(&self, job: JobId, now: &'b Now) -> Option<&'b Assignment>
+    where
+        'a: 'b,
+    {
+        match now {
+            Now::AsBefore => self.original(job),
+            Now::Nothing => None,
+            Now::Given(a) => Some(a),
+        }
+    }
+
+    #[inline]
+    fn has_now(&self, e: usize) -> Option<&Assignment> {
+        let entry = &self.m.entries[e];
+        self.meant(entry.job, &entry.now)
     }
 
     /// CPU cores of a node that nothing in the draft counts on; below 0 while a
@@ -374,18 +401,11 @@ impl<'a> Draft<'a> {
         free + self.m.given_back.get(&node).map_or(0.0, |r| r[1])
     }
 
-    fn set_current(&mut self, e: usize, new: Option<Assignment>) -> Option<Assignment> {
-        let old = self.m.entries[e].current.take();
-        self.count_resources(old.as_ref(), 1.0);
-        self.count_resources(new.as_ref(), -1.0);
-        self.m.entries[e].current = new;
-        old
-    }
-
-    fn count_resources(&mut self, a: Option<&Assignment>, sign: f64) {
-        let Some(a) = a.filter(|a| a.cpus != 0.0 || a.memory_gib != 0.0) else {
+    #[inline]
+    fn count_resources(&mut self, a: &Assignment, sign: f64) {
+        if a.cpus == 0.0 && a.memory_gib == 0.0 {
             return;
-        };
+        }
         let share = sign / a.gpus.len() as f64;
         for &gpu in &a.gpus {
             let Some(node) = self.view.cluster().node_of(gpu) else {
@@ -399,8 +419,17 @@ impl<'a> Draft<'a> {
 
     /// `count` free GPUs of a node, lowest first; `None` if it has fewer.
     pub fn take_from(&self, node: NodeId, count: u32) -> Option<GpuList> {
-        (self.free_on(node) >= count)
-            .then(|| self.free_gpus_on(node).take(count as usize).collect())
+        let mut free = self.mask(node);
+        if free.count_ones() < count {
+            return None;
+        }
+        let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
+        let mut gpus = GpuList::with_capacity(count as usize);
+        for _ in 0..count {
+            gpus.push(GpuId(first + free.trailing_zeros()));
+            free &= free - 1;
+        }
+        Some(gpus)
     }
 
     /// Adds the difference to what is to the plan.
@@ -433,10 +462,9 @@ impl<'a> Draft<'a> {
                 continue;
             };
             let entry = &mut m.entries[*e as usize];
-            let original = view.job(entry.job).and_then(|j| j.assignment());
-            if entry.current.is_none()
-                || (entry.released.is_none() && entry.current.as_ref() == original)
-            {
+            let Now::Given(a) = &entry.now else { continue };
+            let as_before = || view.job(entry.job).and_then(|j| j.assignment()) == Some(a);
+            if entry.released.is_none() && as_before() {
                 continue;
             }
             // The first seen from the end counts.
@@ -448,7 +476,7 @@ impl<'a> Draft<'a> {
         }
         for &e in m.placed.iter().rev() {
             let entry = &mut m.entries[e as usize];
-            if let Some(assignment) = entry.current.take() {
+            if let Now::Given(assignment) = std::mem::replace(&mut entry.now, Now::Nothing) {
                 plan.actions.push(Action::Place {
                     job: entry.job,
                     assignment,
@@ -470,14 +498,13 @@ impl<'a> Draft<'a> {
     fn settle_pairs(&mut self) {
         for e in 0..self.m.entries.len() {
             let entry = &self.m.entries[e];
-            let Some(a) = entry.current.as_ref().filter(|a| a.partner.is_some()) else {
-                continue;
-            };
-            if entry.released.is_none() && entry.current.as_ref() == self.original(entry.job) {
+            let Now::Given(a) = &entry.now else { continue };
+            let as_before = || self.original(entry.job) == Some(a);
+            if a.partner.is_none() || (entry.released.is_none() && as_before()) {
                 continue;
             }
             let partner = self.beside(entry.job, a);
-            if let Some(a) = &mut self.m.entries[e].current {
+            if let Now::Given(a) = &mut self.m.entries[e].now {
                 a.partner = partner;
             }
         }
@@ -578,35 +605,28 @@ impl<'a> Draft<'a> {
     /// Who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very same GPUs.
     fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
         let gpu = a.gpus.first()?;
+        let there = |e: usize| self.has_now(e).is_some_and(|c| c.gpus.contains(gpu));
         // A partner may be out of view.
-        let before = self.view.cluster().promised_to(*gpu).find(|&o| {
-            o != job
-                && match self.m.entry(o) {
-                    Some(e) => self.m.entries[e]
-                        .current
-                        .as_ref()
-                        .is_some_and(|c| c.gpus.contains(gpu)),
-                    None => true,
-                }
-        });
-        before.or_else(|| {
-            let new = |e: &&Entry| {
-                e.job != job && e.current.as_ref().is_some_and(|c| c.gpus.contains(gpu))
-            };
-            let mut entries = self.m.entries.iter().filter(|_| self.m.paired);
-            entries.find(new).map(|e| e.job)
-        })
+        let before = self
+            .view
+            .cluster()
+            .promised_to(*gpu)
+            .find(|&o| o != job && self.m.entry(o).is_none_or(there));
+        if before.is_some() || !self.m.paired {
+            return before;
+        }
+        let new = (0..self.m.entries.len()).find(|&e| self.m.entries[e].job != job && there(e));
+        new.map(|e| self.m.entries[e].job)
     }
 
     fn touch(&mut self, job: JobId) -> usize {
         if let Some(e) = self.m.entry(job) {
             return e;
         }
-        let current = self.original(job).cloned();
         let e = self.m.entries.len();
         self.m.entries.push(Entry {
             job,
-            current,
+            now: Now::AsBefore,
             released: None,
             stops: false,
         });
@@ -619,6 +639,7 @@ impl<'a> Draft<'a> {
     }
 
     /// What the job has before the draft.
+    #[inline]
     fn original(&self, job: JobId) -> Option<&'a Assignment> {
         self.view.job(job).and_then(|j| j.assignment())
     }
@@ -654,8 +675,12 @@ impl<'a> Draft<'a> {
         } else {
             old
         };
-        self.m.set(node.id(), new);
-        self.m.changed_nodes.push(node.id());
+        if new != old {
+            self.m.set(node.id(), new);
+            if self.m.changed_nodes.last() != Some(&node.id()) {
+                self.m.changed_nodes.push(node.id());
+            }
+        }
     }
 }
 
@@ -721,6 +746,9 @@ impl DraftMemory {
     fn set(&mut self, id: NodeId, new: u64) {
         let i = id.index();
         let old = std::mem::replace(&mut self.free[i], new);
+        if old == new {
+            return;
+        }
         let (a, b) = (old.count_ones(), new.count_ones());
         if a != b {
             self.by_count[a as usize].set(i, false);

@@ -67,35 +67,40 @@ pub async fn drive<B: Backend>(
 ) -> Result<(), B::Error> {
     let mut commands = Vec::new();
     loop {
-        let decided = match backend.next(core.due(), core.view()).await? {
+        match backend.next(core.due(), core.view()).await? {
             Input::Event(at, event) => {
                 if let Err(error) = core.event(at, &event, policy) {
                     backend.refused(at, &event, error)?;
                 }
-                None
             }
             Input::Due(at) => {
                 if backend.ask(at, core.view()).await? {
-                    Some((at, core.decide(at, policy)))
+                    decided(backend, at, core.decide(at, policy))?;
                 } else {
                     core.asked();
-                    None
                 }
             }
             Input::Answer(at, decision, outlook) => {
-                Some((at, core.answer(at, *decision, outlook, policy)))
+                decided(backend, at, core.answer(at, *decision, outlook, policy))?;
             }
-            Input::PolicyFailed(at, error) => Some((at, core.policy_failed(at, *error))),
+            Input::PolicyFailed(at, error) => {
+                decided(backend, at, core.policy_failed(at, *error))?;
+            }
             Input::End => return Ok(()),
-        };
-        if let Some((at, Decided::Failed(error))) = decided {
-            backend.lost_turn(at, error)?;
+        }
+        if !core.has_commands() {
+            continue;
         }
         core.take_commands(&mut commands);
-        if !commands.is_empty() {
-            backend.carry_out(core.view(), &commands).await?;
-            commands.clear();
-        }
+        backend.carry_out(core.view(), &commands).await?;
+        commands.clear();
+    }
+}
+
+fn decided<B: Backend>(backend: &mut B, at: Time, decided: Decided) -> Result<(), B::Error> {
+    match decided {
+        Decided::Applied => Ok(()),
+        Decided::Failed(error) => backend.lost_turn(at, error),
     }
 }
 

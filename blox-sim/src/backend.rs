@@ -425,7 +425,9 @@ impl<'w> Simulator<'w> {
         match std::mem::take(&mut self.after) {
             After::Nothing => {}
             After::Started(job, attempt) => {
-                self.moved_ends.remove(&job);
+                if !self.moved_ends.is_empty() {
+                    self.moved_ends.remove(&job);
+                }
                 self.expect_end(job, view);
                 if let Some(runs) = self.faults.job_runs(job, attempt) {
                     self.timer(view.now() + runs, Kind::Crash, job.0, attempt);

@@ -108,9 +108,9 @@ pub(crate) fn place_in_free<R: Rule>(
             _ => rule.find(draft, &job, shape),
         };
         if let Some(assignment) = found {
-            let gpus = assignment.gpus.clone();
+            let beside = request.partner.map(|p| (p, assignment.gpus.clone()));
             draft.assign(request.job, assignment)?;
-            if let Some(partner) = request.partner
+            if let Some((partner, gpus)) = beside
                 && draft.current(partner).is_none()
                 && draft.may_place(partner)
             {
