@@ -7,7 +7,6 @@ use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::Phase;
 use crate::reason::Reason;
 use crate::view::View;
-use fixedbitset::FixedBitSet;
 use std::collections::BTreeMap;
 
 /// A placement policy asked for something impossible: an error in the policy.
@@ -62,8 +61,8 @@ pub(crate) struct DraftMemory {
     decision: Option<u64>,
     free: Vec<u64>,
     /// Nodes by their number of free GPUs.
-    by_count: Vec<FixedBitSet>,
-    with_free: FixedBitSet,
+    by_count: Vec<NodeSet>,
+    with_free: NodeSet,
     free_total: u32,
     /// Whether this draft has made a pair.
     paired: bool,
@@ -156,10 +155,7 @@ impl<'a> Draft<'a> {
     /// Nodes in view with a free GPU, in order of registration.
     pub fn nodes_with_free(&self) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
-        self.m
-            .with_free
-            .ones()
-            .filter_map(move |i| view.node(NodeId(i as u32)))
+        self.m.with_free.iter().filter_map(move |id| view.node(id))
     }
 
     /// Nodes in view with exactly `count` free GPUs, in order of registration.
@@ -169,15 +165,15 @@ impl<'a> Draft<'a> {
             .by_count
             .get(count as usize)
             .into_iter()
-            .flat_map(FixedBitSet::ones)
-            .filter_map(move |i| view.node(NodeId(i as u32)))
+            .flat_map(NodeSet::iter)
+            .filter_map(move |id| view.node(id))
     }
 
     /// The most free GPUs that any node has, whether in view or not.
     pub fn most_free(&self) -> u32 {
         (1..self.m.by_count.len())
             .rev()
-            .find(|&c| !self.m.by_count[c].is_clear())
+            .find(|&c| self.m.by_count[c].len > 0)
             .unwrap_or(0) as u32
     }
 
@@ -445,13 +441,9 @@ impl<'a> Draft<'a> {
             {
                 let e = &mut m.entries[*entry as usize];
                 // Released, spared and released again, it stops once.
-                if let Some(why) = &e.released
-                    && !std::mem::replace(&mut e.stops, true)
-                {
-                    plan.actions.push(Action::Stop {
-                        job: e.job,
-                        why: why.clone(),
-                    });
+                if let Some(why) = e.released.take() {
+                    e.stops = true;
+                    plan.actions.push(Action::Stop { job: e.job, why });
                 }
             }
         }
@@ -464,7 +456,7 @@ impl<'a> Draft<'a> {
             let entry = &mut m.entries[*e as usize];
             let Now::Given(a) = &entry.now else { continue };
             let as_before = || view.job(entry.job).and_then(|j| j.assignment()) == Some(a);
-            if entry.released.is_none() && as_before() {
+            if !entry.stops && as_before() {
                 continue;
             }
             // The first seen from the end counts.
@@ -645,40 +637,35 @@ impl<'a> Draft<'a> {
     }
 
     fn take(&mut self, a: &Assignment) {
-        for &gpu in &a.gpus {
-            self.set_free(gpu, false);
-        }
+        self.set_free(a, false);
     }
 
     /// Frees the GPUs of an assignment, unless another job is on them in the draft.
     fn give_back(&mut self, job: JobId, a: &Assignment) {
         if self.beside(job, a).is_none() {
-            for &gpu in &a.gpus {
-                self.set_free(gpu, true);
-            }
+            self.set_free(a, true);
         }
     }
 
-    #[inline]
-    fn set_free(&mut self, gpu: GpuId, free: bool) {
+    fn set_free(&mut self, a: &Assignment, free: bool) {
         let cluster = self.view.cluster();
-        let Some(node) = cluster.node_of(gpu).and_then(|n| cluster.node(n)) else {
-            return;
-        };
-        let bit = 1u64 << (gpu.0 - node.first_gpu);
-        let old = self.m.free[node.id().index()];
-        // A node that takes nothing new does not get its GPUs back.
-        let new = if !free {
-            old & !bit
-        } else if node.is_usable() && node.failed & bit == 0 {
-            old | bit
-        } else {
-            old
-        };
-        if new != old {
-            self.m.set(node.id(), new);
-            if self.m.changed_nodes.last() != Some(&node.id()) {
-                self.m.changed_nodes.push(node.id());
+        let mut rest = &a.gpus[..];
+        while let Some((node, bits, count)) = cluster.first_node(rest) {
+            rest = &rest[count..];
+            let old = self.m.free[node.id().index()];
+            // A node that takes nothing new does not get its GPUs back.
+            let new = if !free {
+                old & !bits
+            } else if node.is_usable() {
+                old | (bits & !node.failed)
+            } else {
+                old
+            };
+            if new != old {
+                self.m.set(node.id(), new);
+                if self.m.changed_nodes.last() != Some(&node.id()) {
+                    self.m.changed_nodes.push(node.id());
+                }
             }
         }
     }
@@ -731,13 +718,15 @@ impl DraftMemory {
         let nodes = view.cluster().nodes();
         let most = nodes.iter().map(Node::gpu_count).max().unwrap_or(0) as usize;
         self.free = nodes.iter().map(|n| n.free).collect();
-        self.by_count = vec![FixedBitSet::with_capacity(nodes.len()); most + 1];
-        self.with_free = FixedBitSet::with_capacity(nodes.len());
+        self.by_count = vec![NodeSet::for_nodes(nodes.len()); most + 1];
+        self.with_free = NodeSet::for_nodes(nodes.len());
         self.free_total = 0;
         self.changed_nodes.clear();
-        for (i, n) in nodes.iter().enumerate() {
-            self.with_free.set(i, n.free != 0);
-            self.by_count[n.free.count_ones() as usize].insert(i);
+        for n in nodes {
+            if n.free != 0 {
+                self.with_free.insert(n.id());
+            }
+            self.by_count[n.free.count_ones() as usize].insert(n.id());
             self.free_total += n.free.count_ones();
         }
     }
@@ -751,10 +740,59 @@ impl DraftMemory {
         }
         let (a, b) = (old.count_ones(), new.count_ones());
         if a != b {
-            self.by_count[a as usize].set(i, false);
-            self.by_count[b as usize].insert(i);
-            self.with_free.set(i, b != 0);
+            self.by_count[a as usize].remove(id);
+            self.by_count[b as usize].insert(id);
+            if a == 0 {
+                self.with_free.insert(id);
+            } else if b == 0 {
+                self.with_free.remove(id);
+            }
             self.free_total = self.free_total + b - a;
         }
+    }
+}
+
+/// Nodes of a cluster, in order of registration.
+#[derive(Clone, Default)]
+struct NodeSet {
+    words: Vec<u64>,
+    len: u32,
+}
+
+impl NodeSet {
+    fn for_nodes(count: usize) -> Self {
+        NodeSet {
+            words: vec![0; count.div_ceil(64)],
+            len: 0,
+        }
+    }
+
+    /// Adds a node that is not in it.
+    #[inline]
+    fn insert(&mut self, id: NodeId) {
+        self.words[id.index() / 64] |= 1 << (id.index() % 64);
+        self.len += 1;
+    }
+
+    /// Removes a node that is in it.
+    #[inline]
+    fn remove(&mut self, id: NodeId) {
+        self.words[id.index() / 64] &= !(1 << (id.index() % 64));
+        self.len -= 1;
+    }
+
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let mut words = self.words.iter();
+        let (mut word, mut first) = (0u64, 0u32.wrapping_sub(64));
+        std::iter::from_fn(move || {
+            while word == 0 {
+                word = *words.next()?;
+                first = first.wrapping_add(64);
+            }
+            let bit = word.trailing_zeros();
+            word &= word - 1;
+            Some(NodeId(first + bit))
+        })
     }
 }

@@ -73,20 +73,6 @@ pub(crate) struct Entry {
     pub job: JobId,
 }
 
-impl Entry {
-    /// Two numbers that order as the entry does. Comparing these takes no
-    /// branches; comparing field by field does, and queues compare a lot.
-    #[inline]
-    fn ranks(&self) -> (u128, u128) {
-        // The sign bit is turned over, so that negative classes come first.
-        let class = (self.key.class as u32) ^ (1 << 31);
-        (
-            u128::from(class) << 64 | u128::from(self.key.first),
-            u128::from(self.key.second) << 64 | u128::from(self.job.0),
-        )
-    }
-}
-
 impl PartialOrd for Entry {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
@@ -94,15 +80,20 @@ impl PartialOrd for Entry {
     }
     #[inline]
     fn lt(&self, other: &Self) -> bool {
-        let (a, b) = (self.ranks(), other.ranks());
-        a.0 < b.0 || (a.0 == b.0 && a.1 < b.1)
+        // Queues compare a lot, and the first number nearly always decides.
+        let (a, b) = (&self.key, &other.key);
+        if a.class == b.class && a.first != b.first {
+            a.first < b.first
+        } else {
+            (a.class, a.first, a.second, self.job) < (b.class, b.first, b.second, other.job)
+        }
     }
 }
 
 impl Ord for Entry {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        self.ranks().cmp(&other.ranks())
+        (self.key, self.job).cmp(&(other.key, other.job))
     }
 }
 

@@ -142,6 +142,8 @@ struct Kept {
     /// Placed jobs in ascending order of their keys, once `ranked`. Where keys
     /// move alike, the keys in it are old, and only their order counts.
     placed: Vec<Entry>,
+    /// How many entries in `placed` do not count any more.
+    void: usize,
     ranked: bool,
     /// Whether the keys of running jobs move alike: their order then stands.
     alike: bool,
@@ -428,6 +430,7 @@ impl Kept {
             queued_count: 0,
             marks: Marks::default(),
             placed: Vec::new(),
+            void: 0,
             ranked: false,
             alike: false,
             fresh: Vec::new(),
@@ -505,6 +508,7 @@ impl Kept {
         self.queued_count = 0;
         self.marks.0.clear();
         self.placed.clear();
+        self.void = 0;
         self.fresh.clear();
         self.unsteady.clear();
         // A walk that a panic cut short leaves these behind.
@@ -562,6 +566,7 @@ impl Kept {
     fn freshen(&mut self, id: JobId) {
         let marks = self.marks.of(id);
         if *marks & Marks::FRESH == 0 {
+            self.void += usize::from(*marks & Marks::RANKED != 0);
             *marks = (*marks | Marks::FRESH) & !Marks::RANKED;
             self.fresh.push(id);
         }
@@ -569,6 +574,7 @@ impl Kept {
 
     /// Its entry, if it has one, is dropped when the placed jobs are ranked.
     fn forget_placed(&mut self, id: JobId) {
+        self.void += usize::from(self.marks.has(id, Marks::RANKED));
         self.marks.drop(id, Marks::PLACED | Marks::RANKED);
     }
 
@@ -588,8 +594,17 @@ impl Kept {
         while let Some(id) = self.unsteady.pop() {
             self.freshen(id);
         }
+        // Those that were stopped were the last; some end before their turn.
         let marks = &self.marks;
-        self.placed.retain(|e| marks.has(e.job, Marks::RANKED));
+        let void = |e: &Entry| !marks.has(e.job, Marks::RANKED);
+        while self.void > 0 && self.placed.last().is_some_and(void) {
+            self.placed.pop();
+            self.void -= 1;
+        }
+        if self.void > 0 {
+            self.placed.retain(|e| !void(e));
+            self.void = 0;
+        }
         let mut newcomers = std::mem::take(&mut self.newcomers);
         while let Some(id) = self.fresh.pop() {
             self.marks.drop(id, Marks::FRESH);
@@ -733,14 +748,18 @@ impl Kept {
 
     fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
         let spared = self.spared.len();
-        while let Some(entry) = self.taken.pop() {
+        for &entry in &self.taken {
             if draft.current(entry.job).is_some() {
                 self.spared.push(entry);
+            } else if self.again.last().is_none_or(|first| entry < *first) {
+                // Victims are taken from the last on.
+                self.again.push(entry);
             } else {
                 let at = self.again.partition_point(|e| entry < *e);
                 self.again.insert(at, entry);
             }
         }
+        self.taken.clear();
         if self.spared.len() > spared {
             self.spared.sort_unstable();
         }

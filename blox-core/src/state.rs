@@ -1409,23 +1409,23 @@ impl State {
             rec.config = new.config;
         }
         let (job, attempt) = (rec.id, rec.attempt);
-        let old = rec.held.replace(new.clone());
-        if let Some(old) = &old {
-            // It has left these only when it says that the change is done.
-            for gpu in &old.gpus {
-                if !rec.leaving.contains(gpu) {
-                    rec.leaving.push(*gpu);
-                }
-            }
-            rec.leaving.retain(|g| !new.gpus.contains(g));
-        }
         for &gpu in &new.gpus {
             if !self.cluster.held_owners(gpu).contains(job) {
                 self.cluster.hold(job, gpu);
             }
         }
-        match old {
+        match rec.held.replace(new) {
             Some(old) => {
+                // It has left these only when it says that the change is done.
+                for gpu in &old.gpus {
+                    if !rec.leaving.contains(gpu) {
+                        rec.leaving.push(*gpu);
+                    }
+                }
+                let new = rec.held.iter().flat_map(|new| &new.gpus);
+                for gpu in new {
+                    rec.leaving.retain(|g| g != gpu);
+                }
                 self.set_phase(s, Phase::Starting);
                 self.commands.push(Command::Change { job, attempt, old });
             }

@@ -80,6 +80,10 @@ fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
 
 /// Times only grow, so the place is nearly always the end.
 fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
+    if queue.back().is_none_or(|last| last.0 <= entry.0) {
+        queue.push_back(entry);
+        return;
+    }
     let mut at = queue.len();
     while at > 0 && queue[at - 1].0 > entry.0 {
         at -= 1;
