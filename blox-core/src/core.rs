@@ -2,7 +2,7 @@
 //! output, no clock, no threads.
 
 use crate::cadence::Cadence;
-use crate::decision::{Action, Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::decision::{Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::job::Phase;
@@ -475,7 +475,11 @@ impl Core {
         self.state.close_decision(self.decision.plan.version);
         self.state.next_moment = self.moment_from(now);
         match self.state.apply_plan(&self.decision.plan) {
-            Ok(applied) => self.counters.stale_steps += u64::from(applied.stale),
+            Ok(applied) => {
+                self.counters.stale_steps += u64::from(applied.stale);
+                self.counters.preemptions += u64::from(applied.stops);
+                self.counters.placements += u64::from(applied.placements);
+            }
             Err(error) => {
                 self.counters.refused_plans += 1;
                 let error = DecideError::Plan {
@@ -486,13 +490,6 @@ impl Core {
                 self.state.break_continuity();
                 self.ask_again();
                 return Decided::Failed(error);
-            }
-        }
-        for action in &self.decision.plan.actions {
-            match action {
-                Action::Stop { .. } => self.counters.preemptions += 1,
-                Action::Place { .. } => self.counters.placements += 1,
-                _ => {}
             }
         }
         if let Some(journal) = &mut self.journal {

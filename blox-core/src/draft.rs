@@ -206,11 +206,16 @@ impl<'a> Draft<'a> {
         if !self.may_place(job) {
             return Err(DraftError::NotPlaceable(job));
         }
-        if self.current(job).is_some() {
+        let known = self.m.entry(job);
+        let current = match known {
+            Some(e) => self.has_now(e),
+            None => self.original(job),
+        };
+        if current.is_some() {
             return Err(DraftError::AlreadyPlaced(job));
         }
         self.check(job, &assignment, None)?;
-        let e = self.touch(job);
+        let e = known.unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
         self.count_resources(&assignment, -1.0);
@@ -225,12 +230,14 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has no GPUs.
     pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
-        if self.current(job).is_none() {
-            return Err(DraftError::NotPlaced(job));
-        }
-        let e = self.touch(job);
+        let original = self.original(job);
+        let e = match self.m.entry(job) {
+            Some(e) if self.has_now(e).is_some() => e,
+            None if original.is_some() => self.m.add(job),
+            _ => return Err(DraftError::NotPlaced(job)),
+        };
         let was = self.take_away(e);
-        let had = self.original(job).is_some();
+        let had = original.is_some();
         let entry = &mut self.m.entries[e];
         let first = had && entry.released.is_none();
         if first {
@@ -285,7 +292,7 @@ impl<'a> Draft<'a> {
             self.take(&was);
             return Err(e);
         }
-        let e = self.touch(job);
+        let e = self.m.entry(job).unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
         self.count_resources(&was, 1.0);
@@ -611,25 +618,6 @@ impl<'a> Draft<'a> {
         new.map(|e| self.m.entries[e].job)
     }
 
-    fn touch(&mut self, job: JobId) -> usize {
-        if let Some(e) = self.m.entry(job) {
-            return e;
-        }
-        let e = self.m.entries.len();
-        self.m.entries.push(Entry {
-            job,
-            now: Now::AsBefore,
-            released: None,
-            stops: false,
-        });
-        if self.m.entry_of.len() <= job.index() {
-            let room = (job.index() + 1).next_power_of_two();
-            self.m.entry_of.resize(room, 0);
-        }
-        self.m.entry_of[job.index()] = e as u32 + 1;
-        e
-    }
-
     /// What the job has before the draft.
     #[inline]
     fn original(&self, job: JobId) -> Option<&'a Assignment> {
@@ -678,6 +666,23 @@ impl DraftMemory {
             Some(&e) if e != 0 => Some(e as usize - 1),
             _ => None,
         }
+    }
+
+    /// A job that the draft has not touched before.
+    fn add(&mut self, job: JobId) -> usize {
+        let e = self.entries.len();
+        self.entries.push(Entry {
+            job,
+            now: Now::AsBefore,
+            released: None,
+            stops: false,
+        });
+        if self.entry_of.len() <= job.index() {
+            let room = (job.index() + 1).next_power_of_two();
+            self.entry_of.resize(room, 0);
+        }
+        self.entry_of[job.index()] = e as u32 + 1;
+        e
     }
 
     fn sync(&mut self, view: View<'_>) {

@@ -197,7 +197,12 @@ impl KeptQueue {
 
     /// Keeps what passes.
     pub fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
-        let all: Vec<Entry> = self.chunks.drain(..).flatten().filter(|e| keep(e)).collect();
+        let all: Vec<Entry> = self
+            .chunks
+            .drain(..)
+            .flatten()
+            .filter(|e| keep(e))
+            .collect();
         self.refill(&all);
     }
 

@@ -694,9 +694,7 @@ impl Kept {
             };
             // Held and released since it came in, a job has two entries;
             // they are neighbours, and one chance is enough.
-            if !again
-                && (self.passed.last() == Some(&entry) || !self.is_current_of(&job, &entry))
-            {
+            if !again && (self.passed.last() == Some(&entry) || !self.is_current_of(&job, &entry)) {
                 continue;
             }
             if draft.current(entry.job).is_some() {

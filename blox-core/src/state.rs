@@ -96,6 +96,10 @@ pub enum EventError {
 pub struct Applied {
     /// Steps that events later than the plan made impossible, and that were left out.
     pub stale: u32,
+    /// Stops among those that were carried out.
+    pub stops: u32,
+    /// Placements among those that were carried out.
+    pub placements: u32,
 }
 
 /// Everything known about jobs and the cluster.
@@ -348,7 +352,7 @@ impl State {
             Ok(()) => {
                 self.version = next_version;
                 self.commit_plan(plan, &trial);
-                Ok(Applied { stale: trial.stale })
+                Ok(trial.applied(plan))
             }
             Err(why) => {
                 self.undo(&mut trial);
@@ -1461,6 +1465,16 @@ impl Trial {
         self.left_out.clear();
         self.stale = 0;
         self.paired = false;
+    }
+    fn applied(&self, plan: &Plan) -> Applied {
+        let steps = plan.actions.iter().enumerate();
+        let stops =
+            steps.filter(|(i, a)| matches!(a, Action::Stop { .. }) && !self.is_left_out(*i));
+        Applied {
+            stale: self.stale,
+            stops: stops.count() as u32,
+            placements: self.placed.len() as u32,
+        }
     }
     /// What the job was promised before the plan, if the plan takes it back.
     fn before(&self, rec: &Record) -> Option<&Assignment> {
