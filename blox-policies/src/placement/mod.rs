@@ -5,6 +5,7 @@
 
 mod anew;
 mod balanced;
+mod buddy;
 mod consolidated;
 mod easy;
 mod first_free;
@@ -16,6 +17,7 @@ mod walk;
 
 pub(crate) use anew::{release_all, settle};
 pub use balanced::Balanced;
+pub use buddy::Buddy;
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;
