@@ -32,9 +32,11 @@ pub mod openb;
 pub mod pai;
 pub mod philly;
 pub mod philly_log;
+pub mod sample;
 pub mod scaling;
 pub mod slurm;
 pub(crate) mod source;
+pub mod stats;
 pub(crate) mod table;
 mod trace;
 
@@ -105,6 +107,13 @@ impl Jobs {
             rest: jobs.into_iter(),
             notices: Notices::default(),
         }
+    }
+
+    /// With what there is to tell about where they come from.
+    #[must_use]
+    pub fn with_notices(mut self, notices: Notices) -> Self {
+        self.notices = notices;
+        self
     }
 }
 
