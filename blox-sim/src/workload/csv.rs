@@ -441,8 +441,8 @@ mod tests {
 
     fn any_job() -> impl Strategy<Value = JobSpec> {
         let name = || proptest::option::of(any::<String>().prop_filter("", |s| !s.is_empty()));
-        let amount = || prop_oneof![Just(0.0), 0.0..1e12];
-        let rate = prop_oneof![Just(1.0), 1e-6..1e6];
+        let amount = || prop_oneof![Just(0.0), 0.0..1e9];
+        let rate = prop_oneof![Just(1.0), 1.0..1e6];
         let base = (amount(), 1u32.., amount(), rate, any::<i32>());
         let names = (name(), name(), name(), name(), name());
         let lists = (

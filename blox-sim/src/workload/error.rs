@@ -197,9 +197,18 @@ impl WorkloadError {
 
 /// Text of an input as a message shows it: its start, without control characters.
 pub(crate) fn shown(text: &str) -> String {
+    start(text, 80)
+}
+
+/// A message that may quote an input, on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    start(text, 400)
+}
+
+fn start(text: &str, most: usize) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
-        if i == 80 {
+        if i == most {
             out.push_str("...");
             break;
         }

@@ -88,6 +88,10 @@ pub(crate) trait Rows: Send {
     fn line(&self) -> u64;
 }
 
+/// Some three hundred years: what lasts longer, or comes later, has another
+/// unit than was thought, and would never end.
+pub(crate) const LONGEST_S: f64 = 1e10;
+
 /// The job if it makes sense, of a format whose moments are kept.
 pub(crate) fn sensible(
     path: &Path,
@@ -95,14 +99,20 @@ pub(crate) fn sensible(
     job: JobSpec,
     notices: &mut Notices,
 ) -> Result<JobSpec, WorkloadError> {
-    if job.submit < Time::ZERO {
-        return Err(WorkloadError::Field {
+    let wrong = |expected: &str| {
+        Err(WorkloadError::Field {
             path: path.to_owned(),
             line,
             field: "submit".to_owned(),
             found: job.submit.to_string(),
-            expected: "a time that is not negative".to_owned(),
-        });
+            expected: expected.to_owned(),
+        })
+    };
+    if job.submit < Time::ZERO {
+        return wrong("a time that is not negative");
+    }
+    if job.submit.secs() > LONGEST_S {
+        return wrong("at most 1e10 seconds, three hundred years: is the unit right?");
     }
     makes_sense(path, line, job, notices)
 }
@@ -127,6 +137,16 @@ pub(crate) fn makes_sense(
             expected: expected.to_owned(),
         },
     )?;
+    let duration = job.duration().secs();
+    if duration > LONGEST_S {
+        return Err(WorkloadError::Field {
+            path: path.to_owned(),
+            line,
+            field: "the duration".to_owned(),
+            found: format!("{duration:e}"),
+            expected: "at most 1e10 seconds, three hundred years: is the unit right?".to_owned(),
+        });
+    }
     if job.work.iterations == 0.0 {
         notices.add(NoticeKind::NoWork, line);
     }

@@ -1,6 +1,7 @@
 //! JSON lines: one [`JobSpec`] a line. Every field survives, also those that
 //! the CSV form has no column for.
 
+use super::error::one_line;
 use super::file::{FileWorkload, Rows, sensible};
 use super::open::{Format, open_file};
 use super::source::{LONGEST_ROW, Source, Text};
@@ -81,7 +82,7 @@ impl Rows for JsonRows {
                 Some(end) => format!("column {}: {}", e.column(), &text[..end]),
                 None => text,
             };
-            WorkloadError::line(&self.path, self.line, what)
+            WorkloadError::line(&self.path, self.line, one_line(&what))
         })?;
         sensible(&self.path, self.line, job, notices).map(Some)
     }

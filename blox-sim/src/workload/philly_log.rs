@@ -22,7 +22,7 @@
 //!
 //! The array is read job by job; only one is held as text.
 
-use super::error::shown;
+use super::error::{one_line, shown};
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::parse_date;
 use super::source::{LONGEST_ROW, Source, Text};
@@ -85,7 +85,11 @@ impl Rows for LogRows {
             let job: Job = serde_json::from_slice(&self.elements.buffer).map_err(|e| {
                 let text = e.to_string();
                 let what = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
-                WorkloadError::line(&self.path, line + e.line().max(1) as u64 - 1, what)
+                WorkloadError::line(
+                    &self.path,
+                    line + e.line().max(1) as u64 - 1,
+                    one_line(what),
+                )
             })?;
             match self.job(job, line, notices)? {
                 Ok(job) => return makes_sense(&self.path, line, job, notices).map(Some),

@@ -145,12 +145,20 @@ pub struct Slices {
 
 impl Slices {
     const MOST: usize = 64;
+    /// Lengths that people think in; above a day, twice the one before.
+    const WIDTHS_S: [f64; 12] = [
+        1.0, 10.0, 60.0, 300.0, 600.0, 1800.0, 3600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0,
+        172_800.0,
+    ];
 
-    /// Slices become twice as long whenever there are too many.
+    /// Slices become longer whenever there are too many.
     fn add(&mut self, since_first_s: f64) {
         while since_first_s / self.width_s >= Self::MOST as f64 {
-            self.width_s *= 2.0;
-            self.jobs = self.jobs.chunks(2).map(|c| c.iter().sum()).collect();
+            let longer = Self::WIDTHS_S.into_iter().find(|w| *w > self.width_s);
+            let longer = longer.unwrap_or(self.width_s * 2.0);
+            let merged = (longer / self.width_s) as usize;
+            self.jobs = self.jobs.chunks(merged).map(|c| c.iter().sum()).collect();
+            self.width_s = longer;
         }
         let at = (since_first_s / self.width_s) as usize;
         if self.jobs.len() <= at {
@@ -322,7 +330,8 @@ mod tests {
         );
         assert_eq!(s.gap_mean_s, Some(30_000.0));
         assert_eq!(s.over_time.jobs.iter().sum::<u64>(), 4);
-        assert!(s.over_time.jobs.len() <= 64);
+        assert_eq!((s.over_time.width_s, s.over_time.jobs.len()), (1800.0, 51));
+        assert_eq!((s.over_time.jobs[0], s.over_time.jobs[2]), (2, 1));
     }
 
     #[test]

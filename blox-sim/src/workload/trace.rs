@@ -1,7 +1,7 @@
 //! A workload file that was looked through once and can be read many times.
 
 use super::error::shown;
-use super::file::{Clock, FileWorkload, Rest, Stream, label, shift};
+use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
 use super::open::{Format, Reader};
 use super::source::Source;
 use super::{ColumnMap, NoticeKind, Notices, WorkloadError};
@@ -276,7 +276,7 @@ fn scan(
     let mut rows = reader.rows(source, notices)?;
     let mut names = Names::default();
     let mut last = Time::new(f64::MIN);
-    let mut earliest: Option<Time> = None;
+    let (mut first, mut earliest): (Option<Time>, Option<Time>) = (None, None);
     loop {
         let job = match rows.next_row(notices) {
             Ok(Some(job)) => job,
@@ -303,6 +303,15 @@ fn scan(
                     }
                 },
             }
+        }
+        let first = *first.get_or_insert(job.submit);
+        if job.submit.since(first).secs().abs() > LONGEST_S {
+            problem(WorkloadError::line(
+                source.path(),
+                line,
+                "it is submitted more than 300 years from the first job: is the date right?",
+            ))?;
+            continue;
         }
         if job.submit < last {
             notices.add(NoticeKind::OutOfOrder, line);

@@ -212,16 +212,24 @@ fn by_gpus(text: &mut String, s: &Statistics) {
     parts(text, "GPUs", rows.collect(), s);
 }
 
+/// Between the bounds that [`DURATION_BOUNDS_S`] sets.
+const DURATIONS: [&str; DURATION_BOUNDS_S.len() + 1] = [
+    "< 1 min",
+    "1-10 min",
+    "10-60 min",
+    "1-3 h",
+    "3-12 h",
+    "12-24 h",
+    "1-3 d",
+    "3-7 d",
+    ">= 7 d",
+];
+
 fn by_duration(text: &mut String, s: &Statistics) {
-    let mut rows = Vec::new();
-    for (i, part) in s.by_duration.iter().enumerate() {
-        let label = match (i.checked_sub(1), DURATION_BOUNDS_S.get(i)) {
-            (_, Some(bound)) => format!("< {}", length(*bound)),
-            (Some(last), None) => format!(">= {}", length(DURATION_BOUNDS_S[last])),
-            (None, None) => continue,
-        };
-        rows.push((label, *part));
-    }
+    let rows = DURATIONS.iter().zip(&s.by_duration);
+    let rows = rows
+        .map(|(label, part)| ((*label).to_owned(), *part))
+        .collect();
     parts(text, "duration", rows, s);
     if let Some(d) = s.duration_s {
         let of = |name: &str, value: f64| format!("{name} {}", length(value));
