@@ -77,8 +77,8 @@ struct FileArgs {
     /// Workload file, plain or gzip
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm or blox-jobs
-    /// [default: told from the file]
+    /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
+    /// tiresias or synergy [default: told from the file]
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Its columns, of a table of no such format; see `blox simulate --help`
