@@ -86,6 +86,29 @@ fn the_readme_is_true() {
     );
 }
 
+/// So is what it shows of a generated trace.
+#[test]
+fn the_readme_shows_a_trace_as_it_is() {
+    let readme = include_str!("../README.md");
+    let dir = tempfile::tempdir().unwrap();
+    let commands: Vec<_> = readme
+        .lines()
+        .filter_map(|l| l.strip_prefix("    blox trace "))
+        .filter(|l| l.contains("blox.csv"))
+        .collect();
+    assert_eq!(commands.len(), 2);
+    let mut shown = String::new();
+    for command in commands {
+        let seen = at(dir.path(), format!("trace {command}").split(' '));
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        shown = seen.out;
+    }
+    assert!(
+        readme.contains(&format!("```text\n{shown}```")),
+        "now it prints\n{shown}"
+    );
+}
+
 #[test]
 fn a_trace_is_simulated_with_its_notices_and_rejections() {
     let dir = folder();
@@ -235,7 +258,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs, tiresias, synergy",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",

@@ -63,6 +63,15 @@ Examples:
   blox verify golden/blox
   blox verify golden/blox/las_L7_t1000 --system blox --all")]
     Verify(VerifyArgs),
+    /// Look at workload files, check, convert, sample and generate them
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  blox trace info cluster_job_log.json.gz
+  blox trace check jobs.csv --cluster 16x8
+  blox trace convert sacct.txt --output jobs.csv"
+    )]
+    Trace(super::trace::TraceArgs),
 }
 
 #[derive(Args)]
@@ -176,10 +185,21 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// Its format: csv, jsonl, philly, blox-jobs, tiresias, synergy [default: told from the file]
+    /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
+    /// tiresias or synergy [default: told from the file]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+    /// Its columns, of a table of no such format: submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min
+    ///
+    /// FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas. Fields: submit, gpus, duration (or
+    /// start and end), job_id, user, virtual_cluster, group, model, priority, batch_size, cpus,
+    /// memory, deadline, user_estimate. Units of moments: s (the default), ms, us, ns, min, h, d,
+    /// epoch, epoch-ms, epoch-us, epoch-ns, date; of lengths: s to d, clock (D-HH:MM:SS); of GPUs
+    /// and CPUs: count, percent, milli; of memory: gib, mib, kib, bytes, gb, mb.
+    #[arg(long, value_name = "MAP", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
     /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,17 +14,20 @@
 
 mod args;
 mod config;
+mod files;
 mod generated;
 mod grid;
 mod output;
 mod policies;
 mod pool;
 mod progress;
+mod reading;
 mod resolve;
 mod run;
 mod seeds;
 mod sweep;
 mod table;
+mod trace;
 mod verify;
 
 use args::{Cli, Command};
@@ -128,6 +131,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+        Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;
