@@ -2,8 +2,9 @@
 
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
+use blox_core::forecast::Horizon;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Pipeline, PlacementPolicy, SchedulingPolicy, Seconds};
+use blox_core::{Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
@@ -46,8 +47,63 @@ const SPLIT: ParamDoc = param(
 pub fn registry() -> Registry {
     let mut r = Registry::new();
     schedulers(&mut r);
+    blox_compositions(&mut r);
     parts(&mut r);
     r
+}
+
+/// The compositions of Blox's paper.
+fn blox_compositions(r: &mut Registry) {
+    let s = &mut r.schedulers;
+    s.add(
+        "load-admission",
+        "Las behind admission by load (Blox: Accept-1.2x)",
+        &[
+            param("threshold", "1.2", "multiple of the cluster's GPUs"),
+            GUARD,
+        ],
+        |p, _| {
+            schedulers::load_admission_with(p.f64("threshold", 1.2)?, p.hours("guard_h", 1000.0)?)
+        },
+    );
+    s.add(
+        "synthesizer",
+        "the best of Las, Fifo and Srtf with and without admission by load, by looking ahead",
+        &[
+            param("every_rounds", "10", "rounds from one choice to the next"),
+            param(
+                "horizon_h",
+                "0",
+                "hours to look ahead; 0 until all jobs have ended",
+            ),
+            param("round_s", "300", "rounds in seconds, of the look-ahead too"),
+        ],
+        |p, _| {
+            let round_s = p.f64("round_s", 300.0)?;
+            let bad = |param: &str, found: f64, expected: &str| RegistryError::BadValue {
+                param: param.to_owned(),
+                found: found.to_string(),
+                expected: expected.to_owned(),
+            };
+            let round = Seconds::try_new(round_s)
+                .and_then(Rounds::every)
+                .ok_or_else(|| bad("round_s", round_s, "a number of seconds above 0"))?;
+            let hours = p.f64("horizon_h", 0.0)?;
+            if hours < 0.0 {
+                return Err(bad("horizon_h", hours, "a number of hours, at least 0"));
+            }
+            Ok(schedulers::synthesizer_with(
+                schedulers::SynthesizerParams {
+                    every: Seconds::new(round_s) * p.u64("every_rounds", 10)? as f64,
+                    horizon: match hours {
+                        0.0 => Horizon::UntilDrained,
+                        h => Horizon::For(Seconds::from_hours(h)),
+                    },
+                    round,
+                },
+            ))
+        },
+    );
 }
 
 fn schedulers(r: &mut Registry) {

@@ -3,10 +3,17 @@
 
 mod fifo;
 mod las;
+mod load_admission;
 mod sjf;
 mod srtf;
+mod synthesizer;
 
 pub use fifo::fifo;
 pub use las::{LasParams, las, las_with};
+pub use load_admission::{load_admission, load_admission_with};
 pub use sjf::sjf;
 pub use srtf::{srtf, srtf_with};
+pub use synthesizer::{
+    SynthesizerParams, candidates as synthesizer_candidates, synthesizer, synthesizer_over,
+    synthesizer_with,
+};

@@ -5,9 +5,11 @@ mod guard;
 mod las;
 mod sjf;
 mod srtf;
+mod synthesizer;
 
 pub use fifo::{Fifo, fifo};
 pub use guard::StarvationGuard;
 pub use las::{Las, Service};
 pub use sjf::Sjf;
 pub use srtf::Srtf;
+pub use synthesizer::Synthesizer;

@@ -1,0 +1,94 @@
+use super::{fifo, las, srtf};
+use blox_core::forecast::{Forecaster, Horizon};
+use blox_core::{Composition, Pipeline, Rounds, Seconds};
+use blox_policies::{
+    admission::LoadThreshold,
+    placement::{Consolidated, Walk},
+    scheduling::Synthesizer,
+};
+use blox_sim::forecast::{LookAhead, forecaster};
+use std::sync::Arc;
+
+/// What can be chosen about [`synthesizer`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SynthesizerParams {
+    /// Time from one choice to the next.
+    pub every: Seconds,
+    /// How far to look ahead.
+    pub horizon: Horizon,
+    /// Rounds of the look-ahead.
+    pub round: Rounds,
+}
+
+impl Default for SynthesizerParams {
+    fn default() -> Self {
+        SynthesizerParams {
+            every: Seconds::new(3000.0),
+            horizon: Horizon::UntilDrained,
+            round: Rounds::default(),
+        }
+    }
+}
+
+/// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
+///
+/// **Rule.** Every ten rounds each combination of a scheduler ([`las`],
+/// [`fifo`], [`srtf`]) with an admission (all, and by load at 1.2 and 1.4) is
+/// simulated ahead from the present state, without further arrivals, and the one
+/// under which the jobs known now spend the least time in the system decides
+/// until the next choice. Placement is consolidated; decisions fall in rounds of
+/// 300 s.
+///
+/// The look-ahead knows true durations, and takes changes to cost nothing.
+///
+/// **Parameters** (command line): `every_rounds`, the rounds from one choice to
+/// the next (default 10); `horizon_h`, the hours to look ahead (default 0: until
+/// all jobs have ended); `round_s`, the rounds of the look-ahead (default 300).
+pub fn synthesizer() -> Pipeline {
+    synthesizer_with(SynthesizerParams::default())
+}
+
+/// [`synthesizer`] with other parameters.
+pub fn synthesizer_with(params: SynthesizerParams) -> Pipeline {
+    synthesizer_over(
+        candidates(),
+        forecaster(LookAhead::new(params.round)),
+        params,
+    )
+}
+
+/// [`synthesizer`] over other candidates, named first to last, or another look-ahead.
+pub fn synthesizer_over(
+    candidates: Vec<Pipeline>,
+    forecaster: Arc<dyn Forecaster>,
+    params: SynthesizerParams,
+) -> Pipeline {
+    let mut candidates = candidates.into_iter();
+    let first = candidates.next().unwrap_or_else(las);
+    let policy = candidates
+        .fold(Synthesizer::new(first, forecaster), Synthesizer::or)
+        .every(params.every)
+        .looking(params.horizon);
+    Composition::new("synthesizer")
+        .cadence(params.round)
+        .scheduling(policy)
+        .placement(Walk::new(Consolidated::default()))
+        .build()
+}
+
+/// The nine compositions that [`synthesizer`] chooses from.
+pub fn candidates() -> Vec<Pipeline> {
+    let mut list = Vec::new();
+    for base in [las(), fifo(), srtf()] {
+        let name = blox_core::Decide::name(&base).to_owned();
+        list.push(base.clone());
+        for threshold in [1.2, 1.4] {
+            if let Ok(admission) = LoadThreshold::new(threshold) {
+                let named = format!("{name}+load-{threshold}");
+                let behind = base.clone().with_admission(Box::new(admission));
+                list.push(behind.renamed(named));
+            }
+        }
+    }
+    list
+}
