@@ -32,8 +32,8 @@ impl Default for SynthesizerParams {
 
 /// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
 ///
-/// **Rule.** Every ten rounds each combination of a scheduler ([`las`],
-/// [`fifo`], [`srtf`]) with an admission (all, and by load at 1.2 and 1.4) is
+/// **Rule.** Every ten rounds each combination of a scheduler ([`srtf`],
+/// [`las`], [`fifo`]) with an admission (all, and by load at 1.2 and 1.4) is
 /// simulated ahead from the present state, without further arrivals, and the one
 /// under which the jobs known now spend the least time in the system decides
 /// until the next choice. Placement is consolidated; decisions fall in rounds of
@@ -79,7 +79,7 @@ pub fn synthesizer_over(
 /// The nine compositions that [`synthesizer`] chooses from.
 pub fn candidates() -> Vec<Pipeline> {
     let mut list = Vec::new();
-    for base in [las(), fifo(), srtf()] {
+    for base in [srtf(), las(), fifo()] {
         let name = blox_core::Decide::name(&base).to_owned();
         list.push(base.clone());
         for threshold in [1.2, 1.4] {
