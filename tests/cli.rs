@@ -239,7 +239,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
-            "--durations has no meaning with a trace, only with --workload poisson",
+            "--durations has no meaning with a trace, only with --workload poisson, bursty or diurnal",
         ),
         (
             "simulate -s las --trace jobs.csv --workload blox",
@@ -247,7 +247,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload x",
-            "--workload is `x`, expected blox or poisson",
+            "--workload is `x`, expected blox, poisson, bursty, diurnal",
         ),
         (
             "simulate -s las --workload poisson",
@@ -259,7 +259,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload poisson --load 1 --jobs 9 --durations gamma:1",
-            "--durations is `gamma:1`, expected blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S",
+            "--durations is `gamma:1`, expected blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, trace:FILE or file:FILE",
         ),
         (
             "simulate -s las --load 0",
@@ -316,6 +316,26 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         (
             "simulate -s blox-optimus --load 2.5",
             &format!("--load is `2.5`, {optimus}"),
+        ),
+        (
+            "simulate -s las --workload poisson --load 1 --jobs 9 --burst-h 1",
+            "--burst-h has no meaning with --workload poisson, only with --workload bursty",
+        ),
+        (
+            "simulate -s las --workload bursty --load 1 --jobs 9 --burst-factor 0.5",
+            "--burst-factor is `0.5`, expected a number, at least 1",
+        ),
+        (
+            "simulate -s las --workload diurnal --load 1 --jobs 9 --diurnal sine:2,3",
+            "--diurnal is `sine:2,3`, expected sine:AMPLITUDE,PEAK_H with an amplitude from 0 to 1, or hours: and 24 weights",
+        ),
+        (
+            "simulate -s las --workload poisson --load 1 --jobs 9 --users ada",
+            "--users is `ada`, expected NAME:WEIGHT joined by commas, such as a:70,b:30",
+        ),
+        (
+            "simulate -s las --workload poisson --load 1 --jobs 9 --durations file:none.txt",
+            "--durations: none.txt: no such file",
         ),
         (
             "simulate -s las --explain nobody",

@@ -107,26 +107,56 @@ pub(super) struct Options {
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Without a file: blox (Blox's published jobs) or poisson [default: blox]
+    /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// Jobs an hour [default: 8 for blox]
+    /// Jobs an hour; of bursty between bursts [default: 8 for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// poisson: mean demand as a fraction of the cluster's GPUs, instead of --load
+    /// The demand of so many jobs as a fraction of the cluster's GPUs, instead of --load
     #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_of_capacity: Option<f64>,
-    /// poisson: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S [default: blox]
+    /// Of made-up jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S,
+    /// fixed:S, trace:FILE (of its jobs) or file:FILE (a number a line) [default: blox]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durations: Option<String>,
-    /// poisson: GPU counts with weights, such as 1:70,2:10,8:20 [default: 1:1]
+    /// Of made-up jobs: GPU counts with weights, such as 1:70,2:10,8:20 [default: 1:1]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mix: Option<String>,
+    /// Of made-up jobs: models with weights, such as resnet50:70,bert:30 [default: none]
+    #[arg(long, value_name = "MIX", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub models: Option<String>,
+    /// Of made-up jobs: users with weights, such as ada:70,bob:30 [default: none]
+    #[arg(long, value_name = "MIX", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<String>,
+    /// bursty: hours between bursts, the first of the workload among them [default: 4]
+    #[arg(long, value_name = "H", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_h: Option<f64>,
+    /// bursty: hours that a burst lasts [default: 2]
+    #[arg(long, value_name = "H", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_h: Option<f64>,
+    /// bursty: load in a burst as a multiple of that between bursts [default: 5]
+    #[arg(long, value_name = "FACTOR", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_factor: Option<f64>,
+    /// bursty: a law for the jobs that bursts add [default: that of --durations]
+    #[arg(long, value_name = "LAW", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_durations: Option<String>,
+    /// diurnal: sine:AMPLITUDE,PEAK_H or hours:W0,...,W23, weights of the hours from midnight
+    /// [default: sine:0.5,15]
+    #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diurnal: Option<String>,
     /// Only the first N jobs
     ///
     /// With --measure, an endless workload ends by itself after ten times the

@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs};
+use super::generated;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,19 @@ impl Given {
             }
             _ => format!("--{key}"),
         }
+    }
+
+    /// A value that makes no sense.
+    pub fn wrong(&self, key: &str, found: impl std::fmt::Display, expected: &str) -> Failure {
+        Failure::new(format!(
+            "{} is `{found}`, expected {expected}",
+            self.name(key)
+        ))
+    }
+
+    /// What is wrong with what a key names.
+    pub fn because(&self, key: &str, why: impl std::fmt::Display) -> Failure {
+        Failure::new(format!("{}: {why}", self.name(key)))
     }
 
     /// The configuration file.
@@ -103,7 +117,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     }
     let options = first_given!(cli, file;
         options: scheduler schedulers trace format workload load load_of_capacity durations
-            gpu_mix jobs seed cluster admission placement cluster_manager round on_event
+            gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster admission placement cluster_manager round on_event
             completion launch_s checkpoint_s restart_s migration_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal config;
         flags: visit_every_round force rounds json quiet);
@@ -146,6 +160,11 @@ fn read(path: &Path) -> Result<Options, Failure> {
     ];
     for path in paths.into_iter().flatten() {
         *path = base.join(&*path);
+    }
+    for law in [&mut options.durations, &mut options.burst_durations] {
+        if let Some(based) = law.as_deref().and_then(|l| generated::based(l, base)) {
+            *law = Some(based);
+        }
     }
     if let Some(cluster) = &mut options.cluster
         && (cluster.ends_with(".toml") || cluster.contains('/'))

@@ -14,6 +14,7 @@
 
 mod args;
 mod config;
+mod generated;
 mod output;
 mod policies;
 mod progress;
