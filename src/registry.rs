@@ -73,10 +73,11 @@ fn blox_compositions(r: &mut Registry) {
             param("every_rounds", "10", "rounds from one choice to the next"),
             param(
                 "horizon_h",
-                "0",
+                "4",
                 "hours to look ahead; 0 until all jobs have ended",
             ),
             param("round_s", "300", "rounds in seconds, of the look-ahead too"),
+            param("srtf", "true", "whether Srtf is among the candidates"),
         ],
         |p, _| {
             let round_s = p.f64("round_s", 300.0)?;
@@ -88,7 +89,7 @@ fn blox_compositions(r: &mut Registry) {
             let round = Seconds::try_new(round_s)
                 .and_then(Rounds::every)
                 .ok_or_else(|| bad("round_s", round_s, "a number of seconds above 0"))?;
-            let hours = p.f64("horizon_h", 0.0)?;
+            let hours = p.f64("horizon_h", 4.0)?;
             if hours < 0.0 {
                 return Err(bad("horizon_h", hours, "a number of hours, at least 0"));
             }
@@ -100,6 +101,7 @@ fn blox_compositions(r: &mut Registry) {
                         h => Horizon::For(Seconds::from_hours(h)),
                     },
                     round,
+                    srtf: p.bool("srtf", true)?,
                 },
             ))
         },

@@ -46,6 +46,11 @@ pub(super) enum Command {
   blox verify golden/blox
   blox verify golden/blox/las_L7_t1000 --system blox --all")]
     Verify(VerifyArgs),
+    /// Repeat a published figure: its numbers beside ours, and its picture
+    #[command(after_help = "Examples:
+  blox reproduce --list
+  blox reproduce blox-fig6 --output-dir figures")]
+    Reproduce(ReproduceArgs),
 }
 
 #[derive(Args)]
@@ -82,6 +87,28 @@ pub(super) struct VerifyArgs {
     /// Show every difference, not only the first 20 of a case
     #[arg(long)]
     pub all: bool,
+}
+
+#[derive(Args)]
+pub(super) struct ReproduceArgs {
+    /// The figure
+    #[arg(required_unless_present = "list")]
+    pub figure: Option<String>,
+    /// Name all figures, and the data that they need
+    #[arg(long, conflicts_with = "figure")]
+    pub list: bool,
+    /// Folder with the data that does not ship with the toolkit
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Write its numbers as CSV and its pictures as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that is not empty
+    #[arg(long)]
+    pub force: bool,
+    /// No progress and no notes
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// Everything that a simulation can be told. The keys of a configuration file

@@ -18,6 +18,7 @@ mod generated;
 mod output;
 mod policies;
 mod progress;
+mod reproduce;
 mod resolve;
 mod run;
 mod table;
@@ -119,6 +120,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         }
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;

@@ -45,7 +45,7 @@ pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// A file is there whole or not at all.
-fn write_whole<E: std::fmt::Display>(
+pub(super) fn write_whole<E: std::fmt::Display>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), Failure> {

@@ -299,7 +299,7 @@ fn whole(n: u64) -> String {
 }
 
 /// Rounded to some places, with a comma between thousands.
-fn decimal(value: f64, places: usize) -> String {
+pub(super) fn decimal(value: f64, places: usize) -> String {
     let text = format!("{:.places$}", value.abs());
     let (int, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let int = int.parse().map_or_else(|_| int.to_owned(), whole);
