@@ -1,5 +1,9 @@
 //! What a job really does on an assignment.
 
+mod links;
+
+pub use links::LinkBound;
+
 use blox_core::{Assignment, JobRef, Part, View};
 
 /// The truth about speed. Policies never see it; they have beliefs.

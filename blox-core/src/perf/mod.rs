@@ -1,6 +1,10 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+mod loss;
+
+pub use loss::{LOSS, LossCurve, LossReports, converged};
+
 use crate::assignment::BatchConfig;
 use crate::ids::Name;
 use crate::job::spec::JobSpec;

@@ -3,11 +3,13 @@
 //! A placement is a [`Rule`] for one job, walked over the jobs in order by a
 //! [`Walk`], which also says what happens when a job does not fit.
 
+mod bandwidth;
 mod consolidated;
 mod easy;
 mod first_free;
 mod walk;
 
+pub use bandwidth::Bandwidth;
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;

@@ -3,6 +3,7 @@
 mod fifo;
 mod guard;
 mod las;
+mod loss_termination;
 mod sjf;
 mod srtf;
 mod synthesizer;
@@ -10,6 +11,7 @@ mod synthesizer;
 pub use fifo::{Fifo, fifo};
 pub use guard::StarvationGuard;
 pub use las::{Las, Service};
+pub use loss_termination::LossTermination;
 pub use sjf::Sjf;
 pub use srtf::Srtf;
 pub use synthesizer::Synthesizer;

@@ -284,6 +284,7 @@ impl CsvRows {
                     serde_json::from_str(t).ok()
                 })?
                 .unwrap_or_default(),
+            ..Extras::default()
         })
     }
 
@@ -582,6 +583,7 @@ mod tests {
                 memory_gib: rest.2,
                 class: [ServiceClass::Guaranteed, ServiceClass::BestEffort][usize::from(rest.3)],
                 user_estimate: rest.4.map(Seconds::new),
+                ..Extras::default()
             };
             if extras != Extras::default() {
                 job = job.with_extras(extras);
