@@ -4,11 +4,13 @@ use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::forecast::Horizon;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds};
+use blox_core::{GpuCount, Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
-use blox_policies::placement::{Blocked, Consolidated, EasyBackfill, FirstFree, Rule, Split, Walk};
+use blox_policies::placement::{
+    Bandwidth, Blocked, Consolidated, EasyBackfill, FirstFree, Rule, Split, Walk,
+};
 use blox_policies::scheduling::{Fifo, Las, Service, Sjf, Srtf, StarvationGuard};
 
 const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
@@ -42,6 +44,13 @@ const SPLIT: ParamDoc = param(
     "a job that fits on no single node: span, whole-nodes, never",
 );
 
+const TOLERANCE: ParamDoc = param(
+    "tolerance",
+    "0.001",
+    "share of the largest loss below which a step of the loss is flat",
+);
+const REPORTS: ParamDoc = param("reports", "3", "flat steps in a row that end a job");
+
 /// All schedulers, policies and placements that ship. Add your own to it and
 /// hand it to the command line.
 pub fn registry() -> Registry {
@@ -55,6 +64,46 @@ pub fn registry() -> Registry {
 /// The compositions of Blox's paper.
 fn blox_compositions(r: &mut Registry) {
     let s = &mut r.schedulers;
+    s.add(
+        "loss-termination",
+        "first in, first out; jobs end when their loss has converged",
+        &[TOLERANCE, REPORTS],
+        |p, _| {
+            Ok(schedulers::loss_termination_with(
+                schedulers::LossTerminationParams {
+                    tolerance: above_zero(p, "tolerance", 0.001)?,
+                    reports: p.u64("reports", 3)?.max(1) as usize,
+                },
+            ))
+        },
+    );
+    s.add(
+        "bandwidth-placement",
+        "first in, first out on the GPUs that are linked best",
+        &[],
+        |_, _| Ok(schedulers::bandwidth_placement()),
+    );
+    s.add(
+        "optimus",
+        "GPUs where they shorten training most, from fitted losses and speeds",
+        &[
+            param(
+                "most_gpus",
+                "16",
+                "most GPUs of a job that does not say at which numbers it may run",
+            ),
+            TOLERANCE,
+            REPORTS,
+        ],
+        |p, _| {
+            Ok(schedulers::optimus_with(schedulers::OptimusParams {
+                most: GpuCount(p.u64("most_gpus", 16)?.clamp(1, 1 << 20) as u32),
+                tolerance: above_zero(p, "tolerance", 0.001)?,
+                reports: p.u64("reports", 3)?.max(1) as usize,
+                ..schedulers::OptimusParams::default()
+            }))
+        },
+    );
     s.add(
         "load-admission",
         "Las behind admission by load (Blox: Accept-1.2x)",
@@ -80,18 +129,15 @@ fn blox_compositions(r: &mut Registry) {
             param("srtf", "true", "whether Srtf is among the candidates"),
         ],
         |p, _| {
-            let round_s = p.f64("round_s", 300.0)?;
-            let bad = |param: &str, found: f64, expected: &str| RegistryError::BadValue {
-                param: param.to_owned(),
-                found: found.to_string(),
-                expected: expected.to_owned(),
-            };
-            let round = Seconds::try_new(round_s)
-                .and_then(Rounds::every)
-                .ok_or_else(|| bad("round_s", round_s, "a number of seconds above 0"))?;
+            let round_s = above_zero(p, "round_s", 300.0)?;
+            let round = Rounds::every(Seconds::new(round_s)).unwrap_or_default();
             let hours = p.f64("horizon_h", 4.0)?;
             if hours < 0.0 {
-                return Err(bad("horizon_h", hours, "a number of hours, at least 0"));
+                return Err(RegistryError::BadValue {
+                    param: "horizon_h".to_owned(),
+                    found: hours.to_string(),
+                    expected: "a number of hours, at least 0".to_owned(),
+                });
             }
             Ok(schedulers::synthesizer_with(
                 schedulers::SynthesizerParams {
@@ -183,6 +229,18 @@ fn schedulers(r: &mut Registry) {
         &[],
         |_, _| Ok(compat::blox::optimus()),
     );
+}
+
+fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found > 0.0 {
+        return Ok(found);
+    }
+    Err(RegistryError::BadValue {
+        param: name.to_owned(),
+        found: found.to_string(),
+        expected: "a number above 0".to_owned(),
+    })
 }
 
 fn parts(r: &mut Registry) {
@@ -285,6 +343,12 @@ fn parts(r: &mut Registry) {
         "exact fit, best fit, else as few nodes as possible",
         &[SPLIT, BACKFILL],
         |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+    );
+    s.add(
+        "bandwidth",
+        "the GPUs of a node that are linked best (Blox: Bebop), else as few nodes as possible",
+        &[BACKFILL],
+        |p, _| walk(Bandwidth::default(), p, Oracle, true),
     );
     s.add(
         "blox-scattered",

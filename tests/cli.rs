@@ -181,7 +181,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     fs::write(d.join("cluster.toml"), "[[node]]\ngpus = 65\n").unwrap();
     fs::create_dir(d.join("full")).unwrap();
     fs::write(d.join("full/x"), "").unwrap();
-    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, load-admission, sjf, srtf, synthesizer";
+    let known = "bandwidth-placement, blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, load-admission, loss-termination, optimus, sjf, srtf, synthesizer";
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
                    or times such as 10h..2d (s, m, h, d)";
     let optimus = "expected a whole number from 1 to 9: the scheduler `blox-optimus` \
@@ -214,7 +214,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ("compare las las", "scheduler `las` is named twice"),
         (
             "simulate -s las --placement x",
-            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free",
+            "unknown placement policy `x`; known: bandwidth, blox-scattered, consolidated, first-free",
         ),
         (
             "simulate -s las --admission load{threshold=x}",
@@ -363,7 +363,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "policies nope",
-            "nothing is called `nope`; known: accept-all, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, fifo, first-free, las, load, load-admission, quarantine, quota, sjf, srtf, static, synthesizer",
+            "nothing is called `nope`; known: accept-all, bandwidth, bandwidth-placement, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, fifo, first-free, las, load, load-admission, loss-termination, optimus, quarantine, quota, sjf, srtf, static, synthesizer",
         ),
         (
             "verify none",

@@ -9,8 +9,8 @@ use blox_core::decision::Command;
 use blox_core::drive::{Backend, Input};
 use blox_core::perf::LOSS;
 use blox_core::{
-    Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId, NodeStatus,
-    Outcome, Phase, Reason, Seconds, Time, View,
+    Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
+    NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

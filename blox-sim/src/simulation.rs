@@ -2,7 +2,7 @@
 
 use crate::backend::{Ended, Measure, SimError, Simulator, Watch};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, FixedRate};
+use crate::execution::{ExecutionModel, LinkBound};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary};
@@ -68,13 +68,13 @@ pub struct Report {
 }
 
 impl Simulation {
-    /// On this cluster: jobs run at their own rate, changes cost nothing,
-    /// nothing breaks, and the end of a job is seen at the end of the round if
+    /// On this cluster: jobs run at their own rate, slower on slow links if they
+    /// say so (see [`LinkBound`]), changes cost nothing, nothing breaks, and the end of a job is seen at the end of the round if
     /// the scheduler has rounds, at once if it has not.
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {
             cluster,
-            execution: Box::new(FixedRate),
+            execution: Box::new(LinkBound::default()),
             overheads: Box::new(FixedOverheads::default()),
             completion: None,
             faults: Faults::default(),

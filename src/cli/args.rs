@@ -184,6 +184,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diurnal: Option<String>,
+    /// Let jobs that report no loss report a made-up one, for schedulers that end them by it
+    #[arg(long, help_heading = "Workload")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub losses: bool,
     /// Only the first N jobs
     ///
     /// With --measure, an endless workload ends by itself after ten times the

@@ -13,7 +13,9 @@
 mod blox_fig12;
 mod blox_fig13;
 mod blox_fig14;
+mod blox_fig16;
 mod blox_fig6;
+mod blox_table4;
 mod bursty;
 
 use blox_core::Pipeline;
@@ -189,6 +191,9 @@ pub enum ReproduceError {
     /// A parameter that makes no sense.
     #[error(transparent)]
     Parameter(#[from] blox_core::registry::RegistryError),
+    /// A cluster that makes no sense.
+    #[error(transparent)]
+    Cluster(#[from] blox_core::ClusterSpecError),
     /// A simulation that could not go on.
     #[error("{label}: {error}")]
     Simulation {
@@ -205,7 +210,9 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig12::BloxFig12),
         Box::new(blox_fig13::BloxFig13),
         Box::new(blox_fig14::BloxFig14),
+        Box::new(blox_fig16::BloxFig16),
         Box::new(blox_fig6::BloxFig6),
+        Box::new(blox_table4::BloxTable4),
     ]
 }
 
@@ -303,7 +310,9 @@ mod tests {
         let error = figure("fig99").err().map(|e| e.to_string());
         assert_eq!(
             error.as_deref(),
-            Some("unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig6")
+            Some(
+                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4"
+            )
         );
     }
 

@@ -1,16 +1,22 @@
 //! The schedulers that ship: a file each, with the paper, the rule, its
 //! parameters and what was verified.
 
+mod bandwidth_placement;
 mod fifo;
 mod las;
 mod load_admission;
+mod loss_termination;
+mod optimus;
 mod sjf;
 mod srtf;
 mod synthesizer;
 
+pub use bandwidth_placement::bandwidth_placement;
 pub use fifo::fifo;
 pub use las::{LasParams, las, las_with};
 pub use load_admission::{load_admission, load_admission_with};
+pub use loss_termination::{LossTerminationParams, loss_termination, loss_termination_with};
+pub use optimus::{OptimusParams, optimus, optimus_with};
 pub use sjf::sjf;
 pub use srtf::{srtf, srtf_with};
 pub use synthesizer::{

@@ -133,6 +133,33 @@ impl ClusterSpec {
         }
     }
 
+    /// `nodes` equal nodes of `gpus` GPUs, linked by a
+    /// [`Layout`](super::topology::Layout).
+    ///
+    /// # Errors
+    /// The layout is for another number of GPUs.
+    pub fn linked(
+        nodes: usize,
+        gpus: u32,
+        layout: super::topology::Layout,
+    ) -> Result<Self, ClusterSpecError> {
+        let wrong = |expected| ClusterSpecError::Node {
+            node: 0,
+            field: "layout",
+            found: format!("{layout:?}"),
+            expected,
+        };
+        let node = NodeSpec {
+            links: layout
+                .links(gpus)
+                .ok_or_else(|| wrong(format!("a layout for {gpus} GPUs")))?,
+            ..NodeSpec::with_gpus(gpus)
+        };
+        Ok(ClusterSpec {
+            nodes: vec![node; nodes],
+        })
+    }
+
     /// GPUs of all nodes.
     pub fn total_gpus(&self) -> u64 {
         self.nodes.iter().map(|n| u64::from(n.gpus)).sum()
@@ -327,7 +354,20 @@ mod tests {
     #[test]
     fn shorthand_refuses_nonsense() {
         for text in [
-            "4x4@", "4x4@ring", "4x8@p3.8xlarge", "4x4@dgx1", "", "32", "x4", "32x", "0x4", "4x0", "4x4:", "-1x4", "4x65", "4x4,,4x4",
+            "4x4@",
+            "4x4@ring",
+            "4x8@p3.8xlarge",
+            "4x4@dgx1",
+            "",
+            "32",
+            "x4",
+            "32x",
+            "0x4",
+            "4x0",
+            "4x4:",
+            "-1x4",
+            "4x65",
+            "4x4,,4x4",
         ] {
             assert!(text.parse::<ClusterSpec>().is_err(), "{text:?}");
         }

@@ -69,7 +69,10 @@ impl Layout {
 
     /// By its name.
     pub fn named(name: &str) -> Option<Layout> {
-        Layout::ALL.iter().find(|(n, _)| *n == name).map(|(_, l)| *l)
+        Layout::ALL
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, l)| *l)
     }
 
     /// The links of a node with so many GPUs; `None` if the layout is for another number.
@@ -123,7 +126,11 @@ impl NodeSpec {
         }
         let between = |l: &&Link| (l.a, l.b) == (a, b) || (l.b, l.a) == (a, b);
         let links = self.links.iter().filter(between).map(|l| l.gb_per_s);
-        Some(links.fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x)))).unwrap_or(HOST_GB_PER_S))
+        Some(
+            links
+                .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))))
+                .unwrap_or(HOST_GB_PER_S),
+        )
     }
 
     /// GB/s at which a set of the node's GPUs can reduce gradients: of the slowest

@@ -151,11 +151,7 @@ fn line(points: &[(f64, f64)], b2: f64) -> (f64, f64, f64) {
 /// assert!(!converged([1.0, 0.5, 0.4, 0.3995], 0.001, 2));
 /// assert!(converged([1.0, 0.5, 0.4, 0.3995, 0.3993], 0.001, 2));
 /// ```
-pub fn converged(
-    losses: impl IntoIterator<Item = f64>,
-    tolerance: f64,
-    reports: usize,
-) -> bool {
+pub fn converged(losses: impl IntoIterator<Item = f64>, tolerance: f64, reports: usize) -> bool {
     let (mut most, mut last, mut flat) = (f64::NEG_INFINITY, None, Vec::new());
     for loss in losses {
         most = most.max(loss);
@@ -219,6 +215,9 @@ mod tests {
         assert!(!converged([], 0.1, 1));
         assert!(!converged([1.0], 0.1, 1));
         assert!(converged([1.0, 1.0], 0.1, 1));
-        assert!(converged([1.0, 1.2], 0.1, 1), "a loss that rises falls no more");
+        assert!(
+            converged([1.0, 1.2], 0.1, 1),
+            "a loss that rises falls no more"
+        );
     }
 }

@@ -2,8 +2,10 @@
 //! simulators share.
 
 mod loss;
+mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
+pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;
 use crate::ids::Name;

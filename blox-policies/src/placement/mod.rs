@@ -7,11 +7,13 @@ mod bandwidth;
 mod consolidated;
 mod easy;
 mod first_free;
+mod resizing;
 mod walk;
 
 pub use bandwidth::Bandwidth;
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;
+pub use resizing::Resizing;
 pub(crate) use walk::shortage as shortage_of;
 pub use walk::{Blocked, Rule, Walk};

@@ -97,16 +97,17 @@ mod tests {
     use crate::Simulation;
     use crate::execution::LinkBound;
     use crate::workload::Jobs;
+    use blox_core::order::SortKey;
     use blox_core::policy::by_key;
     use blox_core::testing::FirstFit;
     use blox_core::{ClusterSpec, Composition, Extras, GpuCount, JobSpec, Seconds, Time};
-    use blox_core::order::SortKey;
 
     fn took(cluster: &str, gpus: u32, communication: f64) -> f64 {
-        let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1000.0)).with_extras(Extras {
-            communication,
-            ..Extras::default()
-        });
+        let job =
+            JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1000.0)).with_extras(Extras {
+                communication,
+                ..Extras::default()
+            });
         let fifo = Composition::new("fifo")
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
             .placement(FirstFit)
@@ -127,7 +128,10 @@ mod tests {
         assert_eq!(took("1x4@p3.8xlarge", 2, 0.0), 1000.0);
         assert_eq!(took("1x4@p3.8xlarge", 1, 0.25), 1000.0);
         // Between nodes 1.25 GB/s of 50.
-        assert_eq!(took("2x4@p3.8xlarge", 8, 0.25), 1000.0 * (0.75 + 0.25 * 40.0));
+        assert_eq!(
+            took("2x4@p3.8xlarge", 8, 0.25),
+            1000.0 * (0.75 + 0.25 * 40.0)
+        );
         assert_eq!(took("2x4", 8, 0.25), 1000.0);
     }
 }

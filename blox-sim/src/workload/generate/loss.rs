@@ -83,7 +83,9 @@ fn flat_from(k: f64) -> LossCurve {
     let b1 = 1.0 / (1.0 - FLOOR);
     // b0 / (b0 k + b1)^2 = FLAT has two answers; the larger falls first and rests then.
     let p = 1.0 - 2.0 * FLAT * k * b1;
-    let root = (p * p - 4.0 * FLAT * FLAT * k * k * b1 * b1).max(0.0).sqrt();
+    let root = (p * p - 4.0 * FLAT * FLAT * k * k * b1 * b1)
+        .max(0.0)
+        .sqrt();
     LossCurve {
         b0: (p + root) / (2.0 * FLAT * k * k),
         b1,
@@ -110,7 +112,8 @@ mod tests {
 
     #[test]
     fn three_quarters_are_flat_after_forty_epochs_and_jobs_stay_as_they_are() {
-        let job = |i: u32| JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(100.0 + f64::from(i)));
+        let job =
+            |i: u32| JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(100.0 + f64::from(i)));
         let made = |seed| {
             let jobs = Jobs::new((0..1000).map(job).collect());
             collect(&mut WithLoss::new(jobs, seed)).unwrap()
