@@ -177,6 +177,31 @@ fn skipped_rounds_change_nothing() {
     }
 }
 
+#[test]
+fn decisions_replay_from_the_journal() {
+    use blox::core::State;
+    use blox::core::journal::{JsonLines, replay};
+    let dir = tempfile::tempdir().expect("a folder");
+    let cluster = ClusterSpec::uniform(8, 4);
+    for name in ["loss-termination", "synthesizer{horizon_h=1}", "optimus"] {
+        let path = dir.path().join("journal.jsonl");
+        let out = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));
+        let mut jobs = WithLoss::new(bursty(2.0, 100), 1);
+        Simulation::new(cluster.clone())
+            .run_journaled(
+                scheduler(name),
+                &mut jobs,
+                Some(Box::new(JsonLines::new(out))),
+            )
+            .expect("a sound policy");
+        let read = std::io::BufReader::new(std::fs::File::open(&path).expect("the file"));
+        let mut again = scheduler(name);
+        let state = State::new(&cluster).expect("a sound cluster");
+        let replayed = replay(read, state, again.cadence(), &mut again);
+        assert!(replayed.is_ok(), "{name}: {:?}", replayed.err());
+    }
+}
+
 /// Rows that the released program, or its rules, give as well.
 fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::reproduce::figure(name).expect("a figure");
