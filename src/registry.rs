@@ -1,17 +1,24 @@
 //! Everything that ships, by name.
 
+mod compositions;
+
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
-use blox_core::forecast::Horizon;
+use blox_core::perf::SkewTable;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{GpuCount, Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds};
+use blox_core::{Pipeline, PlacementPolicy, SchedulingPolicy, Seconds};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
+use blox_policies::compat::tiresias::DlasQueues;
 use blox_policies::placement::{
-    Bandwidth, Blocked, Consolidated, EasyBackfill, FirstFree, Rule, Split, Walk,
+    Balanced, Bandwidth, Blocked, Consolidated, EasyBackfill, FirstFree, Profiled, Random, Rule,
+    Split, TensorSkew, Walk,
 };
-use blox_policies::scheduling::{Fifo, Las, Service, Sjf, Srtf, StarvationGuard};
+use blox_policies::scheduling::{
+    Fifo, Las, Service, ServiceHistory, Sjf, Srtf, StarvationGuard, TwoDas,
+};
+use blox_sim::compat::tiresias::read_samples;
 
 const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
     ParamDoc {
@@ -44,117 +51,18 @@ const SPLIT: ParamDoc = param(
     "a job that fits on no single node: span, whole-nodes, never",
 );
 
-const TOLERANCE: ParamDoc = param(
-    "tolerance",
-    "0.001",
-    "share of the largest loss below which a step of the loss is flat",
-);
-const REPORTS: ParamDoc = param("reports", "3", "flat steps in a row that end a job");
-
 /// All schedulers, policies and placements that ship. Add your own to it and
 /// hand it to the command line.
 pub fn registry() -> Registry {
     let mut r = Registry::new();
     schedulers(&mut r);
-    blox_compositions(&mut r);
+    compositions::add(&mut r);
     parts(&mut r);
     r
 }
 
-/// The compositions of Blox's paper.
-fn blox_compositions(r: &mut Registry) {
-    let s = &mut r.schedulers;
-    s.add(
-        "loss-termination",
-        "first in, first out; jobs end when their loss has converged",
-        &[TOLERANCE, REPORTS],
-        |p, _| {
-            Ok(schedulers::loss_termination_with(
-                schedulers::LossTerminationParams {
-                    tolerance: above_zero(p, "tolerance", 0.001)?,
-                    reports: p.u64("reports", 3)?.max(1) as usize,
-                },
-            ))
-        },
-    );
-    s.add(
-        "bandwidth-placement",
-        "first in, first out on the GPUs that are linked best",
-        &[],
-        |_, _| Ok(schedulers::bandwidth_placement()),
-    );
-    s.add(
-        "optimus",
-        "GPUs where they shorten training most, from fitted losses and speeds",
-        &[
-            param(
-                "most_gpus",
-                "16",
-                "most GPUs of a job that does not say at which numbers it may run",
-            ),
-            TOLERANCE,
-            REPORTS,
-        ],
-        |p, _| {
-            Ok(schedulers::optimus_with(schedulers::OptimusParams {
-                most: GpuCount(p.u64("most_gpus", 16)?.clamp(1, 1 << 20) as u32),
-                tolerance: above_zero(p, "tolerance", 0.001)?,
-                reports: p.u64("reports", 3)?.max(1) as usize,
-                ..schedulers::OptimusParams::default()
-            }))
-        },
-    );
-    s.add(
-        "load-admission",
-        "Las behind admission by load (Blox: Accept-1.2x)",
-        &[
-            param("threshold", "1.2", "multiple of the cluster's GPUs"),
-            GUARD,
-        ],
-        |p, _| {
-            schedulers::load_admission_with(p.f64("threshold", 1.2)?, p.hours("guard_h", 1000.0)?)
-        },
-    );
-    s.add(
-        "synthesizer",
-        "the best of Las, Fifo and Srtf with and without admission by load, by looking ahead",
-        &[
-            param("every_rounds", "10", "rounds from one choice to the next"),
-            param(
-                "horizon_h",
-                "4",
-                "hours to look ahead; 0 until all jobs have ended",
-            ),
-            param("round_s", "300", "rounds in seconds, of the look-ahead too"),
-            param("srtf", "true", "whether Srtf is among the candidates"),
-        ],
-        |p, _| {
-            let round_s = above_zero(p, "round_s", 300.0)?;
-            let round = Rounds::every(Seconds::new(round_s)).unwrap_or_default();
-            let hours = p.f64("horizon_h", 4.0)?;
-            if hours < 0.0 {
-                return Err(RegistryError::BadValue {
-                    param: "horizon_h".to_owned(),
-                    found: hours.to_string(),
-                    expected: "a number of hours, at least 0".to_owned(),
-                });
-            }
-            Ok(schedulers::synthesizer_with(
-                schedulers::SynthesizerParams {
-                    every: Seconds::new(round_s) * p.u64("every_rounds", 10)? as f64,
-                    horizon: match hours {
-                        0.0 => Horizon::UntilDrained,
-                        h => Horizon::For(Seconds::from_hours(h)),
-                    },
-                    round,
-                    srtf: p.bool("srtf", true)?,
-                },
-            ))
-        },
-    );
-}
-
 fn schedulers(r: &mut Registry) {
+    tiresias(r);
     let s = &mut r.schedulers;
     s.add("fifo", "first in, first out", &[BACKFILL], |p, _| {
         backfilled(schedulers::fifo(), p, Oracle, true)
@@ -231,16 +139,91 @@ fn schedulers(r: &mut Registry) {
     );
 }
 
-fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    let found = p.f64(name, default)?;
-    if found > 0.0 {
-        return Ok(found);
-    }
-    Err(RegistryError::BadValue {
-        param: name.to_owned(),
-        found: found.to_string(),
-        expected: "a number above 0".to_owned(),
-    })
+const THRESHOLDS: ParamDoc = param(
+    "thresholds",
+    "3250",
+    "GPU-seconds between the queues, such as 3250/7200",
+);
+const PROMOTE: ParamDoc = param(
+    "promote",
+    "none",
+    "a job that waited so many times as long as it ran returns to the first queue",
+);
+const HISTORY: ParamDoc = param(
+    "history",
+    "none",
+    "a file of past GPU-seconds, column `duration`: 2D-Gittins instead of 2D-LAS",
+);
+const PACK_LIMIT: ParamDoc = param(
+    "pack_limit",
+    "0.3",
+    "share of a model's largest tensor above which its jobs are consolidated",
+);
+
+fn tiresias(r: &mut Registry) {
+    r.schedulers.add(
+        "tiresias",
+        "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
+        &[THRESHOLDS, PROMOTE, HISTORY, PACK_LIMIT],
+        |p, _| {
+            schedulers::tiresias_with(schedulers::TiresiasParams {
+                thresholds: thresholds(p)?,
+                promote: promote(p)?,
+                history: history(p)?,
+                skew: skew(p)?,
+            })
+        },
+    );
+    r.schedulers.add(
+        "tiresias-dlas-gpu",
+        "dlas-gpu as Tiresias' released simulator has it, decided at events",
+        &[
+            param("thresholds", "3250/7200", "GPU-seconds between the queues"),
+            PROMOTE,
+        ],
+        |p, _| {
+            let limits = match p.names().any(|n| n == "thresholds") {
+                true => thresholds(p)?.iter().map(|t| t.secs()).collect(),
+                false => DlasQueues::LIMITS.to_vec(),
+            };
+            let mut policy = DlasQueues::new(limits, true);
+            if let Some(knob) = promote(p)? {
+                policy = policy.promoting(knob);
+            }
+            Ok(compat::tiresias::counted("dlas-gpu", policy))
+        },
+    );
+    r.scheduling.add(
+        "2das",
+        "queues by attained GPU-seconds, preemptive: 2D-LAS or 2D-Gittins",
+        &[THRESHOLDS, PROMOTE, HISTORY],
+        |p, _| {
+            let thresholds = thresholds(p)?;
+            let policy = match history(p)? {
+                Some(history) => TwoDas::gittins(&thresholds, history)?,
+                None => TwoDas::las(&thresholds)?,
+            };
+            Ok(Box::new(policy.promoting(promote(p)?)?))
+        },
+    );
+    r.placement.add(
+        "profiled",
+        "jobs of skewed models consolidated on whole nodes, others on what is left over",
+        &[PACK_LIMIT, NO_EASY],
+        |p, _| walk(Profiled::by(skew(p)?), p, Oracle, false),
+    );
+    r.placement.add(
+        "balanced",
+        "each GPU where most are free",
+        &[NO_EASY],
+        |p, _| walk(Balanced, p, Oracle, false),
+    );
+    r.placement.add(
+        "random",
+        "any free GPUs, by chance",
+        &[NO_EASY],
+        |p, seed| walk(Random::new(seed), p, Oracle, false),
+    );
 }
 
 fn parts(r: &mut Registry) {
@@ -405,4 +388,61 @@ fn split(p: &Params) -> Result<Split, RegistryError> {
             _ => Split::Span,
         },
     )
+}
+
+fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
+    // One is a number, several are a text.
+    if let Ok(one) = p.f64("thresholds", 3250.0) {
+        return Ok(vec![Seconds::new(one)]);
+    }
+    let text = p.text("thresholds", "")?;
+    let numbers = text.split('/').map(|t| t.trim().parse::<f64>());
+    let numbers: Result<Vec<f64>, _> = numbers.collect();
+    let numbers = numbers.ok().filter(|n| n.iter().all(|t| t.is_finite()));
+    let numbers = numbers.ok_or_else(|| RegistryError::BadValue {
+        param: "thresholds".into(),
+        found: text,
+        expected: "ascending numbers of GPU-seconds with / between them".into(),
+    })?;
+    Ok(numbers.into_iter().map(Seconds::new).collect())
+}
+
+fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
+    match p.text("promote", "none") {
+        Ok(word) if word == "none" => Ok(None),
+        Ok(found) => Err(RegistryError::BadValue {
+            param: "promote".into(),
+            found,
+            expected: "a number above 0, or none".into(),
+        }),
+        Err(_) => p.f64("promote", 0.0).map(Some),
+    }
+}
+
+fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
+    let path = p.text("history", "none")?;
+    if path == "none" {
+        return Ok(None);
+    }
+    let wrong = |why: String| RegistryError::BadValue {
+        param: "history".into(),
+        found: path.clone(),
+        expected: format!("a file of past GPU-seconds ({why})"),
+    };
+    let samples = read_samples(&path).map_err(|e| wrong(e.to_string()))?;
+    let samples = samples.into_iter().map(|s| Seconds::new(f64::from(s)));
+    let history = ServiceHistory::of(samples);
+    history.map(Some).ok_or_else(|| wrong("no samples".into()))
+}
+
+fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
+    let limit = p.f64("pack_limit", TensorSkew::LIMIT)?;
+    if !(0.0..=1.0).contains(&limit) {
+        return Err(RegistryError::BadValue {
+            param: "pack_limit".into(),
+            found: limit.to_string(),
+            expected: "a number from 0 to 1".into(),
+        });
+    }
+    Ok(TensorSkew::new(SkewTable::image_models(), limit))
 }

@@ -114,6 +114,33 @@ fn placement_by_bandwidth_keeps_fast_pairs_together() {
 }
 
 #[test]
+fn tiresias_plus_consolidates_who_was_measured_to_need_it() {
+    let job = |at: f64, gpus, communication| {
+        JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(1000.0)).with_extras(Extras {
+            communication,
+            ..Extras::default()
+        })
+    };
+    // On two nodes of four, three GPUs each are taken; two are left, one a node.
+    let run = |communication| {
+        let jobs = vec![
+            job(0.0, 3, 0.0),
+            job(0.0, 3, 0.5),
+            job(1.0, 2, communication),
+        ];
+        let report = Simulation::new(ClusterSpec::uniform(2, 4))
+            .run(scheduler("tiresias-plus"), &mut Jobs::new(jobs))
+            .expect("a sound policy");
+        finishes(&report)
+    };
+    let others = [Some(1200.0), Some(1200.0)];
+    let apart = run(0.0);
+    assert_eq!(apart[..2], others);
+    assert_eq!(apart[2], Some(1500.0), "at once, over both nodes");
+    assert_eq!(run(0.2)[2], Some(2400.0), "when a node has room");
+}
+
+#[test]
 fn the_synthesizer_is_as_good_as_the_best_static_composition_with_bursts() {
     use blox::schedulers::{SynthesizerParams, synthesizer_candidates, synthesizer_with};
     let params = SynthesizerParams::default();
@@ -164,6 +191,7 @@ fn skipped_rounds_change_nothing() {
         "bandwidth-placement",
         "synthesizer{horizon_h=1}",
         "optimus",
+        "tiresias-plus",
     ] {
         let run = |visit| {
             let mut jobs = WithLoss::new(bursty(2.0, 200), 1);

@@ -24,7 +24,8 @@ fn every_registered_scheduler_conforms() {
     for (name, _) in registry.schedulers.iter() {
         let mut suite = conformance(|seed| build(&registry, name, seed)).cases(48);
         // The released program's placement can block on a job for ever.
-        if name.starts_with("blox-") {
+        // Tiresias passes over who does not fit.
+        if name.starts_with("blox-") || name.starts_with("tiresias") {
             suite = suite.may_starve();
         }
         let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));

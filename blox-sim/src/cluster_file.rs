@@ -20,6 +20,9 @@
 //! # or a usual layout: pcie, nvlink-pairs, p3.8xlarge, dgx1, nvswitch
 //! # layout = "p3.8xlarge"
 //! ```
+//!
+//! A file whose name ends with `.csv` is a cluster of Tiresias' simulator: see
+//! [`tiresias`](crate::compat::tiresias).
 
 use blox_core::cluster::spec::links_of;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
@@ -46,12 +49,17 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         Err(error) => error,
     };
     let path = Path::new(arg);
-    let meant_as_path = arg.contains(['/', '\\']) || arg.ends_with(".toml") || path.exists();
+    let table = arg.ends_with(".csv");
+    let meant_as_path =
+        arg.contains(['/', '\\']) || table || arg.ends_with(".toml") || path.exists();
     if !meant_as_path {
         return Err(match error {
             ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
             error => ClusterFileError::Spec(error),
         });
+    }
+    if table {
+        return Ok(crate::compat::tiresias::read_cluster(path)?);
     }
     let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
         path: path.to_owned(),
@@ -158,6 +166,9 @@ pub enum ClusterFileError {
     /// A shorthand that is no cluster.
     #[error(transparent)]
     Spec(ClusterSpecError),
+    /// A table that cannot be read, or describes no cluster.
+    #[error(transparent)]
+    Table(#[from] crate::workload::WorkloadError),
     /// The file cannot be read.
     #[error("{}: the cluster file cannot be read: {source}", path.display())]
     Read {

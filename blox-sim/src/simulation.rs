@@ -5,7 +5,7 @@ use crate::completion::{AtRoundEnd, CompletionRule, Exact};
 use crate::execution::{ExecutionModel, LinkBound};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
-use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary};
+use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary, WaitRow, Waits};
 use crate::workload::Workload;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
@@ -43,6 +43,7 @@ pub struct Simulation {
     script: Vec<(Time, Event)>,
     measure: Measure,
     keep_rounds: bool,
+    keep_waits: bool,
     explain: Option<JobId>,
     visit_every_round: bool,
     watch: Arc<Watch>,
@@ -57,6 +58,8 @@ pub struct Report {
     pub summary: Summary,
     /// A row a visited decision, if asked for.
     pub rounds: Vec<RoundRow>,
+    /// Why measured jobs waited, if asked for: the longest wait first.
+    pub waits: Vec<WaitRow>,
     /// The explained job's story, if asked for.
     pub story: Vec<Moment>,
     /// What the core counted.
@@ -81,6 +84,7 @@ impl Simulation {
             script: Vec::new(),
             measure: Measure::All,
             keep_rounds: false,
+            keep_waits: false,
             explain: None,
             visit_every_round: false,
             watch: Arc::default(),
@@ -135,6 +139,13 @@ impl Simulation {
     #[must_use]
     pub fn keep_rounds(mut self, yes: bool) -> Self {
         self.keep_rounds = yes;
+        self
+    }
+
+    /// Counts why measured jobs waited, and how long.
+    #[must_use]
+    pub fn keep_waits(mut self, yes: bool) -> Self {
+        self.keep_waits = yes;
         self
     }
 
@@ -204,6 +215,9 @@ impl Simulation {
         let mut core = Core::new(state, cadence)
             .visiting_every_round(self.visit_every_round)
             .with_collector(Box::new(recorder));
+        if self.keep_waits {
+            core = core.with_collector(Box::new(Waits::new(self.measure)));
+        }
         if let Some(journal) = journal {
             core = core.with_journal(journal);
         }
@@ -225,14 +239,18 @@ impl Simulation {
     }
 
     fn report(&self, name: &str, mut core: Core, ended: Ended, period: Option<f64>) -> Report {
-        let mut recorder = core
-            .take_collectors()
-            .into_iter()
-            .find_map(|c| (c as Box<dyn std::any::Any>).downcast::<Recorder>().ok())
-            .map_or_else(
-                || Recorder::new(self.measure, false, None, Arc::default()),
-                |r| *r,
-            );
+        let mut recorder = Recorder::new(self.measure, false, None, Arc::default());
+        let mut waits = Waits::new(self.measure);
+        for collector in core.take_collectors() {
+            match (collector as Box<dyn std::any::Any>).downcast::<Recorder>() {
+                Ok(r) => recorder = *r,
+                Err(other) => {
+                    if let Ok(w) = other.downcast::<Waits>() {
+                        waits = *w;
+                    }
+                }
+            }
+        }
         let state = core.state();
         for id in 0..state.next_job_id().0 {
             if let Some(job) = state.job(JobId(id)) {
@@ -267,6 +285,7 @@ impl Simulation {
             jobs: recorder.jobs,
             summary,
             rounds: recorder.rounds,
+            waits: waits.rows(end),
             story: recorder.story,
             counters,
             ended,
@@ -337,6 +356,40 @@ mod tests {
         assert_eq!(finishes(&report), [Some(450.0), Some(900.0)]);
         assert_eq!(report.jobs[0].outcome, Some(Outcome::Cancelled));
         assert_eq!(report.summary.failed, 1);
+    }
+
+    #[test]
+    fn all_of_the_time_that_is_not_run_has_a_reason() {
+        let specs = vec![job(0.0, 700.0), job(10.0, 400.0), job(310.0, 100.0)];
+        let run = |visit| {
+            Simulation::new(ClusterSpec::uniform(1, 1))
+                .overheads(FixedOverheads {
+                    launch: Seconds::new(20.0),
+                    ..FixedOverheads::default()
+                })
+                .keep_waits(true)
+                .visiting_every_round(visit)
+                .run(fifo(), &mut Jobs::new(specs.clone()))
+                .unwrap()
+        };
+        let report = run(false);
+        let waits: Vec<_> = report
+            .waits
+            .iter()
+            .map(|w| (w.reason, w.jobs, w.total.secs()))
+            .collect();
+        let queued: f64 = report
+            .jobs
+            .iter()
+            .map(|j| j.queueing().unwrap().secs())
+            .sum();
+        assert_eq!(waits.iter().map(|w| w.2).sum::<f64>(), queued);
+        // The first runs from 20 to 720 s, seen at 900 s; the second from 920 to
+        // 1320 s, seen at 1500 s. Until the first round after they come nothing
+        // is decided about the others: 290 s each.
+        assert!(waits.contains(&("not yet decided", 2, 580.0)), "{waits:?}");
+        assert!(waits.contains(&("launching", 3, 60.0)), "{waits:?}");
+        assert_eq!(run(true).waits, report.waits);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// The kinds that a generator makes.
 pub(super) const KINDS: [&str; 3] = ["poisson", "bursty", "diurnal"];
 
-/// As in Blox's dual load: from every fourth to every sixth hour a second load,
-/// four times as high as the first.
+/// Much as in Blox's dual load, where a second load, four times as high as the
+/// first, begins every fourth hour and ends every sixth.
 const QUIET_H: f64 = 4.0;
 const BURST_H: f64 = 2.0;
 const BURST_FACTOR: f64 = 5.0;

@@ -15,12 +15,16 @@
 mod args;
 mod config;
 mod generated;
+mod grid;
 mod output;
 mod policies;
+mod pool;
 mod progress;
 mod reproduce;
 mod resolve;
 mod run;
+mod seeds;
+mod sweep;
 mod table;
 mod verify;
 
@@ -116,8 +120,13 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             run::simulate(registry, config::simulate(a)?, &args, terminal)
         }
         Some(Ok(Command::Compare(a))) => {
-            run::simulate(registry, config::compare(a)?, &args, terminal)
+            let given = config::compare(a)?;
+            match given.options.seeds {
+                Some(_) => seeds::compare(registry, given, terminal),
+                None => run::simulate(registry, given, &args, terminal),
+            }
         }
+        Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
         Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),

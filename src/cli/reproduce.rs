@@ -1,8 +1,8 @@
 //! `blox reproduce`: published figures beside ours.
 
 use super::args::ReproduceArgs;
+use super::grid::decimal;
 use super::output::{prepare, write_whole};
-use super::table::decimal;
 use super::{DIFFERS, Failure, OK, Terminal};
 use crate::reproduce::{self, Cited, Findings, Row};
 use comfy_table::presets::NOTHING;

@@ -5,6 +5,7 @@ use super::Failure;
 use super::args::Options;
 use super::config::Given;
 use super::generated;
+use super::output::OutputFormat;
 use crate::compat::blox::OptimusSpeed;
 use blox_core::registry::{Named, Registry, RegistryError};
 use blox_core::{ClusterSpec, Composition, OnEvent, Pipeline, Rounds, Seconds, Time};
@@ -16,6 +17,7 @@ use blox_sim::overheads::FixedOverheads;
 use blox_sim::workload::generate::{Generator, GeneratorSpec, WithLoss};
 use blox_sim::workload::{Format, Limited, Workload, fingerprint, open};
 use blox_sim::{Measure, Simulation, cluster_file};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Jobs an hour and measured jobs of Blox's published comparison.
@@ -34,7 +36,7 @@ pub(super) struct Contestant {
     pub label: String,
     /// Its name in paths.
     pub folder: String,
-    named: Named,
+    pub named: Named,
 }
 
 /// Everything that is to be run, checked.
@@ -42,6 +44,10 @@ pub(super) struct Experiment<'r> {
     pub registry: &'r Registry,
     pub options: Options,
     pub compares: bool,
+    /// Which contestant the others are compared with.
+    pub baseline: usize,
+    pub threads: Option<usize>,
+    pub format: OutputFormat,
     pub contestants: Vec<Contestant>,
     pub cluster: ClusterSpec,
     pub cluster_text: String,
@@ -87,10 +93,29 @@ enum Source {
     Generated(&'static str, Box<GeneratorSpec>),
 }
 
+/// What was found out about files, so that the experiments of a sweep need not
+/// find it out again.
+#[derive(Default)]
+pub(super) struct Known {
+    hashes: BTreeMap<PathBuf, String>,
+    jobs: BTreeMap<(PathBuf, Option<String>), u64>,
+}
+
 impl<'r> Experiment<'r> {
     pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
+        Self::knowing(given, registry, &mut Known::default())
+    }
+
+    /// As [`Experiment::of`], for one of many.
+    pub fn knowing(
+        given: Given,
+        registry: &'r Registry,
+        known: &mut Known,
+    ) -> Result<Self, Failure> {
         let o = &given.options;
         let contestants = contestants(&given.schedulers)?;
+        let baseline = baseline(&given, &contestants)?;
+        let format = OutputFormat::of(&given)?;
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
         let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
             cluster_file::ClusterFileError::Shorthand(_)
@@ -124,11 +149,14 @@ impl<'r> Experiment<'r> {
             placement: named("placement", &o.placement)?,
             cluster: named("cluster-manager", &o.cluster_manager)?,
         };
-        let inputs = inputs(&given, &source, &cluster_text)?;
+        let inputs = inputs(&given, &source, &cluster_text, known)?;
         let world = world(&given, cadence, seed)?;
         let mut experiment = Experiment {
             registry,
             compares: given.compares,
+            baseline,
+            threads: given.threads,
+            format,
             contestants,
             cluster,
             cluster_text,
@@ -155,7 +183,7 @@ impl<'r> Experiment<'r> {
             }
         }
         // Opened once now, so that a bad line is found before anything runs.
-        let of_file = experiment.check_workload()?;
+        let of_file = experiment.check_workload(known)?;
         let by_measure = match measure {
             Measure::Ids(_, last) => Some(u64::from(last) + 1),
             _ => None,
@@ -214,11 +242,18 @@ impl<'r> Experiment<'r> {
     }
 
     /// How many jobs a file has.
-    fn check_workload(&self) -> Result<Option<u64>, Failure> {
+    fn check_workload(&self, known: &mut Known) -> Result<Option<u64>, Failure> {
         match &self.source {
-            Source::Trace(path, format) => blox_sim::workload::open::open_file(path, *format)
-                .map(|w| Some(w.len()))
-                .map_err(Failure::new),
+            Source::Trace(path, format) => {
+                let key = (path.clone(), format.map(|f| f.to_string()));
+                if let Some(jobs) = known.jobs.get(&key) {
+                    return Ok(Some(*jobs));
+                }
+                let file = blox_sim::workload::open::open_file(path, *format);
+                let jobs = file.map_err(Failure::new)?.len();
+                known.jobs.insert(key, jobs);
+                Ok(Some(jobs))
+            }
             _ => self.workload().map(|_| None),
         }
     }
@@ -289,6 +324,7 @@ impl<'r> Experiment<'r> {
             .faults(self.world.faults)
             .measure(self.measure)
             .keep_rounds(self.options.rounds)
+            .keep_waits(self.options.why)
             .visiting_every_round(self.options.visit_every_round);
         if self.world.exact_ends {
             simulation = simulation.completion(Exact);
@@ -358,6 +394,21 @@ fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {
         });
     }
     Ok(list)
+}
+
+fn baseline(given: &Given, contestants: &[Contestant]) -> Result<usize, Failure> {
+    let Some(text) = &given.options.baseline else {
+        return Ok(0);
+    };
+    let label = text.parse::<Named>().map(|n| n.to_string());
+    let found = contestants
+        .iter()
+        .position(|c| Ok(&c.label) == label.as_ref());
+    found.ok_or_else(|| {
+        let known: Vec<&str> = contestants.iter().map(|c| c.label.as_str()).collect();
+        let expected = format!("one of the schedulers: {}", known.join(", "));
+        given.wrong("baseline", text, &expected)
+    })
 }
 
 fn source(
@@ -614,7 +665,12 @@ fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Fail
 }
 
 /// The hashes of the files that the results depend on.
-fn inputs(given: &Given, source: &Source, cluster_text: &str) -> Result<Vec<Input>, Failure> {
+fn inputs(
+    given: &Given,
+    source: &Source,
+    cluster_text: &str,
+    known: &mut Known,
+) -> Result<Vec<Input>, Failure> {
     if given.options.output_dir.is_none() {
         return Ok(Vec::new());
     }
@@ -631,10 +687,12 @@ fn inputs(given: &Given, source: &Source, cluster_text: &str) -> Result<Vec<Inpu
     paths
         .into_iter()
         .map(|path| {
-            Ok(Input {
-                sha256: fingerprint(&path).map_err(Failure::new)?,
-                path,
-            })
+            let sha256 = match known.hashes.get(&path) {
+                Some(hash) => hash.clone(),
+                None => fingerprint(&path).map_err(Failure::new)?,
+            };
+            known.hashes.insert(path.clone(), sha256.clone());
+            Ok(Input { path, sha256 })
         })
         .collect()
 }

@@ -2,3 +2,4 @@
 //! from their papers. Each names the parts that make the difference.
 
 pub mod blox;
+pub mod tiresias;

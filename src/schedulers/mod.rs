@@ -10,6 +10,8 @@ mod optimus;
 mod sjf;
 mod srtf;
 mod synthesizer;
+mod tiresias;
+mod tiresias_plus;
 
 pub use bandwidth_placement::bandwidth_placement;
 pub use fifo::fifo;
@@ -23,3 +25,5 @@ pub use synthesizer::{
     SynthesizerParams, candidates as synthesizer_candidates, synthesizer, synthesizer_over,
     synthesizer_with,
 };
+pub use tiresias::{TiresiasParams, tiresias, tiresias_with};
+pub use tiresias_plus::{tiresias_plus, tiresias_plus_with};

@@ -6,6 +6,7 @@
 
 mod blox;
 mod case;
+mod tiresias;
 
 pub use case::{Case, Table};
 
@@ -37,6 +38,8 @@ pub struct Compared {
     pub jobs: u64,
     /// Values that differ.
     pub differences: Vec<Difference>,
+    /// What ours does where the original gave no result to compare with.
+    pub notes: Vec<String>,
 }
 
 /// Why a case could not be compared: never a reason to skip it.
@@ -96,7 +99,7 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[&blox::Blox];
+const SYSTEMS: &[&dyn System] = &[&blox::Blox, &tiresias::Tiresias];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {

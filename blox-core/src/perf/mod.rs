@@ -2,9 +2,11 @@
 //! simulators share.
 
 mod loss;
+mod skew;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
+pub use skew::SkewTable;
 pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;

@@ -1,3 +1,4 @@
 //! Rules of published programs where they differ from their papers.
 
 pub mod blox;
+pub mod tiresias;

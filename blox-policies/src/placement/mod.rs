@@ -3,17 +3,23 @@
 //! A placement is a [`Rule`] for one job, walked over the jobs in order by a
 //! [`Walk`], which also says what happens when a job does not fit.
 
+mod balanced;
 mod bandwidth;
 mod consolidated;
 mod easy;
 mod first_free;
+mod profiled;
+mod random;
 mod resizing;
 mod walk;
 
+pub use balanced::Balanced;
 pub use bandwidth::Bandwidth;
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;
+pub use profiled::{Profiled, Sensitivity, TensorSkew};
+pub use random::Random;
 pub use resizing::Resizing;
 pub(crate) use walk::shortage as shortage_of;
 pub use walk::{Blocked, Rule, Walk};

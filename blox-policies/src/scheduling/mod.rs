@@ -1,6 +1,7 @@
 //! Which jobs should run, in what order.
 
 mod fifo;
+mod gittins;
 mod guard;
 mod las;
 mod loss_termination;
@@ -8,8 +9,10 @@ mod optimus;
 mod sjf;
 mod srtf;
 mod synthesizer;
+mod two_das;
 
 pub use fifo::{Fifo, fifo};
+pub use gittins::ServiceHistory;
 pub use guard::StarvationGuard;
 pub use las::{Las, Service};
 pub use loss_termination::LossTermination;
@@ -17,3 +20,4 @@ pub use optimus::Optimus;
 pub use sjf::Sjf;
 pub use srtf::Srtf;
 pub use synthesizer::Synthesizer;
+pub use two_das::TwoDas;

@@ -5,5 +5,6 @@ pub mod blox_jobs;
 pub mod blox_workload;
 pub mod cpython;
 mod pow10;
+pub mod tiresias;
 
 pub(crate) use pow10::pow10;

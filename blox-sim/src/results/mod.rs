@@ -1,11 +1,15 @@
 //! What came of a simulation: a row a job, a summary, files.
 
 mod recorder;
+pub mod statistics;
 mod summary;
+mod waits;
 mod write;
 
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Summary};
+pub use waits::WaitRow;
+pub(crate) use waits::Waits;
 pub use write::{WriteError, write_jobs, write_rounds};
 
 use blox_core::{JobId, Name, Outcome, Seconds, Time};

@@ -39,6 +39,7 @@ pub fn open_file(
         Format::Jsonl => super::jsonl::read_source(&source),
         Format::Philly => super::philly::read_source(&source),
         Format::BloxJobs => crate::compat::blox_jobs::read_source(&source),
+        Format::Tiresias => crate::compat::tiresias::read_source(&source),
     }
 }
 
@@ -54,11 +55,19 @@ pub enum Format {
     Philly,
     /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`](crate::compat::blox_jobs).
     BloxJobs,
+    /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`](crate::compat::tiresias).
+    Tiresias,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 4] = [Format::Csv, Format::Jsonl, Format::Philly, Format::BloxJobs];
+    pub const ALL: [Format; 5] = [
+        Format::Csv,
+        Format::Jsonl,
+        Format::Philly,
+        Format::BloxJobs,
+        Format::Tiresias,
+    ];
 
     /// Columns that together tell the format; none where it has no header.
     fn telling_columns(self) -> &'static [&'static str] {
@@ -67,6 +76,7 @@ impl Format {
             Format::Jsonl => &[],
             Format::Philly => &["timestamp", "num_gpus"],
             Format::BloxJobs => &["arrival_s", "total_iteration"],
+            Format::Tiresias => &["num_gpu", "submit_time", "duration"],
         }
     }
 }
@@ -78,6 +88,7 @@ impl fmt::Display for Format {
             Format::Jsonl => "jsonl",
             Format::Philly => "philly",
             Format::BloxJobs => "blox-jobs",
+            Format::Tiresias => "tiresias",
         })
     }
 }
