@@ -206,7 +206,7 @@ mod tests {
         let k = CURVE.flat_from(0.001);
         let step = |k: f64| CURVE.at(k) - CURVE.at(k + 1.0);
         assert!((step(k) - 0.001).abs() < 1e-12, "{k}");
-        assert!((k - 54.571_428_198).abs() < 1e-6, "{k}");
+        assert!((k - 54.570_525_275).abs() < 1e-6, "{k}");
         assert_eq!(CURVE.flat_from(10.0), 0.0);
     }
 
