@@ -2,6 +2,7 @@
 
 mod compositions;
 
+use crate::schedulers::JobOrder;
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::perf::SkewTable;
@@ -12,11 +13,12 @@ use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
 use blox_policies::compat::tiresias::DlasQueues;
 use blox_policies::placement::{
-    Balanced, Bandwidth, Blocked, Consolidated, EasyBackfill, FirstFree, Profiled, Random, Rule,
-    Split, TensorSkew, Walk,
+    Allocation, Balanced, Bandwidth, Blocked, Consolidated, EasyBackfill, FirstFree, Profiled,
+    Random, Rule, Split, Synergy, TensorSkew, Walk,
 };
 use blox_policies::scheduling::{
-    Fifo, Las, Service, ServiceHistory, Sjf, Srtf, StarvationGuard, TwoDas,
+    Drf, Fifo, FinishTimeFairness, Las, Service, ServiceHistory, Sjf, Srsf, Srtf, StarvationGuard,
+    Tetris, TwoDas,
 };
 use blox_sim::compat::tiresias::read_samples;
 
@@ -44,6 +46,21 @@ const GUARD: ParamDoc = param(
     "guard_h",
     "1000",
     "hours of waiting after which a job comes before all others",
+);
+const ALLOCATION: ParamDoc = param(
+    "allocation",
+    "tune",
+    "CPUs and memory: tune (by need), proportional, greedy (all or nothing)",
+);
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+);
+const WHERE: ParamDoc = param(
+    "placement",
+    "consolidated",
+    "on which GPUs: consolidated, first-free",
 );
 const SPLIT: ParamDoc = param(
     "split",
@@ -105,6 +122,26 @@ fn schedulers(r: &mut Registry) {
                 guard: p.hours("guard_h", 1000.0)?,
             };
             backfilled(schedulers::las_with(params), p, Oracle, false)
+        },
+    );
+    s.add(
+        "synergy",
+        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        &[ALLOCATION, ORDER, WHERE, GUARD],
+        |p, _| {
+            Ok(schedulers::synergy_with(schedulers::SynergyParams {
+                allocation: allocation(p)?,
+                order: job_order(p)?,
+                placement: match p.choice(
+                    "placement",
+                    "consolidated",
+                    &["consolidated", "first-free"],
+                )? {
+                    "first-free" => schedulers::Where::FirstFree,
+                    _ => schedulers::Where::Consolidated,
+                },
+                guard: p.hours("guard_h", 1000.0)?,
+            }))
         },
     );
     s.add(
@@ -314,6 +351,41 @@ fn parts(r: &mut Registry) {
             )))
         },
     );
+    s.add(
+        "srsf",
+        "in order of remaining GPU time, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Srsf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Srsf::default())),
+        },
+    );
+    s.add(
+        "ftf",
+        "in order of finish-time fairness, the most slowed down first, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => {
+                Ok(Box::new(FinishTimeFairness::with(UserEstimate)) as Box<dyn SchedulingPolicy>)
+            }
+            _ => Ok(Box::new(FinishTimeFairness::default())),
+        },
+    );
+    s.add(
+        "drf",
+        "in order of the dominant share of what jobs ask for, preemptive",
+        &[],
+        |_, _| Ok(Box::new(Drf)),
+    );
+    s.add(
+        "tetris",
+        "in order of remaining time on all resources, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Tetris::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Tetris::default())),
+        },
+    );
     let s = &mut r.placement;
     s.add(
         "first-free",
@@ -332,6 +404,15 @@ fn parts(r: &mut Registry) {
         "the GPUs of a node that are linked best (Blox: Bebop), else as few nodes as possible",
         &[BACKFILL],
         |p, _| walk(Bandwidth::default(), p, Oracle, true),
+    );
+    s.add(
+        "synergy",
+        "GPUs, CPUs and memory together, each round from an empty cluster; consolidated",
+        &[ALLOCATION, SPLIT],
+        |p, _| {
+            let rule = Synergy::new(Consolidated::new(split(p)?));
+            Ok(Box::new(rule.with(allocation(p)?)))
+        },
     );
     s.add(
         "blox-scattered",
@@ -377,6 +458,28 @@ fn service(p: &Params) -> Result<Service, RegistryError> {
         Service::GpuTime
     } else {
         Service::Time
+    })
+}
+
+fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
+    let words = ["tune", "proportional", "greedy"];
+    Ok(match p.choice("allocation", "tune", &words)? {
+        "proportional" => Allocation::Proportional,
+        "greedy" => Allocation::Greedy,
+        _ => Allocation::Tune,
+    })
+}
+
+fn job_order(p: &Params) -> Result<JobOrder, RegistryError> {
+    let words = ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"];
+    Ok(match p.choice("order", "fifo", &words)? {
+        "srtf" => JobOrder::Srtf,
+        "las" => JobOrder::Las,
+        "ftf" => JobOrder::Ftf,
+        "drf" => JobOrder::Drf,
+        "tetris" => JobOrder::Tetris,
+        "srsf" => JobOrder::Srsf,
+        _ => JobOrder::Fifo,
     })
 }
 

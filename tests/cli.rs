@@ -182,8 +182,8 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     fs::create_dir(d.join("full")).unwrap();
     fs::write(d.join("full/x"), "").unwrap();
     let known = "bandwidth-placement, blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, \
-                 fifo, las, load-admission, loss-termination, optimus, sjf, srtf, synthesizer, \
-                 tiresias, tiresias-dlas-gpu, tiresias-plus";
+                 fifo, las, load-admission, loss-termination, optimus, sjf, srtf, synergy, \
+                 synthesizer, tiresias, tiresias-dlas-gpu, tiresias-plus";
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
                    or times such as 10h..2d (s, m, h, d)";
     let optimus = "expected a whole number from 1 to 9: the scheduler `blox-optimus` \
@@ -216,7 +216,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ("compare las las", "scheduler `las` is named twice"),
         (
             "simulate -s las --placement x",
-            "unknown placement policy `x`; known: balanced, bandwidth, blox-scattered, consolidated, first-free, profiled, random",
+            "unknown placement policy `x`; known: balanced, bandwidth, blox-scattered, consolidated, first-free, profiled, random, synergy",
         ),
         (
             "simulate -s las --admission load{threshold=x}",
@@ -237,7 +237,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs, tiresias",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs, tiresias, synergy",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
@@ -365,7 +365,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "policies nope",
-            "nothing is called `nope`; known: 2das, accept-all, balanced, bandwidth, bandwidth-placement, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, fifo, first-free, las, load, load-admission, loss-termination, optimus, profiled, quarantine, quota, random, sjf, srtf, static, synthesizer, tiresias, tiresias-dlas-gpu, tiresias-plus",
+            "nothing is called `nope`; known: 2das, accept-all, balanced, bandwidth, bandwidth-placement, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, drf, fifo, first-free, ftf, las, load, load-admission, loss-termination, optimus, profiled, quarantine, quota, random, sjf, srsf, srtf, static, synergy, synthesizer, tetris, tiresias, tiresias-dlas-gpu, tiresias-plus",
         ),
         (
             "verify none",
@@ -377,7 +377,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "verify folder --system x",
-            "unknown system `x`; known: blox, tiresias",
+            "unknown system `x`; known: blox, synergy, tiresias",
         ),
     ] {
         let seen = at(d, line.split(' '));

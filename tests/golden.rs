@@ -26,3 +26,16 @@ fn every_case_is_equal(system: &str) {
         assert_eq!(visited.differences, [], "{}", case.display());
     }
 }
+
+#[test]
+fn every_case_of_synergy_is_equal() {
+    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
+        println!("skipped: BLOX_GOLDEN is not set");
+        return;
+    };
+    for case in find_cases(&Path::new(&golden).join("synergy")).unwrap() {
+        let compared = compare(&case, None).unwrap();
+        assert!(compared.values > 0, "{}", case.display());
+        assert_eq!(compared.differences, [], "{}", case.display());
+    }
+}

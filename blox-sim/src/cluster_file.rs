@@ -23,6 +23,8 @@
 //!
 //! A file whose name ends with `.csv` is a cluster of Tiresias' simulator: see
 //! [`tiresias`](crate::compat::tiresias).
+//! A file whose name ends with `.ini` is one of Synergy's, see
+//! [`parse_cluster`](crate::compat::synergy::parse_cluster).
 
 use blox_core::cluster::spec::links_of;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
@@ -31,7 +33,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A cluster from its shorthand or from the path of a TOML file, as the
+/// A cluster from its shorthand or from the path of a TOML or INI file, as the
 /// [module](self) describes them. A file whose name is a shorthand needs a
 /// path, such as `./32x4`.
 ///
@@ -65,6 +67,12 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         path: path.to_owned(),
         source,
     })?;
+    if path
+        .extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("ini"))
+    {
+        return crate::compat::synergy::parse_cluster(&text, path);
+    }
     parse_cluster(&text, path)
 }
 
@@ -213,7 +221,7 @@ pub enum ClusterFileError {
     },
 }
 
-const MAX_NODES: usize = 1_000_000;
+pub(crate) const MAX_NODES: usize = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

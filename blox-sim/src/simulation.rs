@@ -71,8 +71,9 @@ pub struct Report {
 }
 
 impl Simulation {
-    /// On this cluster: jobs run at their own rate, slower on slow links if they
-    /// say so (see [`LinkBound`]), changes cost nothing, nothing breaks, and the end of a job is seen at the end of the round if
+    /// On this cluster: jobs run at their own rate, slower with fewer CPUs, less
+    /// memory or slower links if they say so (see [`LinkBound`]), changes cost
+    /// nothing, nothing breaks, and the end of a job is seen at the end of the round if
     /// the scheduler has rounds, at once if it has not.
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {

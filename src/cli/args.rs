@@ -203,7 +203,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// Its format: csv, jsonl, philly, blox-jobs, tiresias [default: told from the file]
+    /// Its format: csv, jsonl, philly, blox-jobs, tiresias, synergy [default: told from the file]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,

@@ -2,4 +2,5 @@
 //! from their papers. Each names the parts that make the difference.
 
 pub mod blox;
+pub mod synergy;
 pub mod tiresias;

@@ -9,6 +9,7 @@ mod loss_termination;
 mod optimus;
 mod sjf;
 mod srtf;
+mod synergy;
 mod synthesizer;
 mod tiresias;
 mod tiresias_plus;
@@ -21,6 +22,7 @@ pub use loss_termination::{LossTerminationParams, loss_termination, loss_termina
 pub use optimus::{OptimusParams, optimus, optimus_with};
 pub use sjf::sjf;
 pub use srtf::{srtf, srtf_with};
+pub use synergy::{JobOrder, SynergyParams, Where, synergy, synergy_with};
 pub use synthesizer::{
     SynthesizerParams, candidates as synthesizer_candidates, synthesizer, synthesizer_over,
     synthesizer_with,

@@ -6,6 +6,7 @@
 
 mod blox;
 mod case;
+mod synergy;
 mod tiresias;
 
 pub use case::{Case, Table};
@@ -99,7 +100,7 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[&blox::Blox, &tiresias::Tiresias];
+const SYSTEMS: &[&dyn System] = &[&blox::Blox, &synergy::Synergy, &tiresias::Tiresias];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {

@@ -1,9 +1,10 @@
 //! What a job asks for: the part of a job that never changes.
 
 use crate::ids::Name;
-use crate::perf::LossReports;
+use crate::perf::{LossReports, Sensitivity};
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How much work a job has.
 ///
@@ -90,6 +91,9 @@ pub struct Extras {
     /// the job does not say.
     #[serde(skip_serializing_if = "is_zero")]
     pub communication: f64,
+    /// How its speed depends on CPUs and memory, if somebody measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Arc<Sensitivity>>,
     /// A group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,

@@ -2,10 +2,12 @@
 //! simulators share.
 
 mod loss;
+mod sensitivity;
 mod skew;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
+pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
 pub use workers::WorkerModel;
 

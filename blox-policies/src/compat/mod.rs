@@ -1,4 +1,5 @@
 //! Rules of published programs where they differ from their papers.
 
 pub mod blox;
+pub mod synergy;
 pub mod tiresias;

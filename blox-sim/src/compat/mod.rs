@@ -5,6 +5,7 @@ pub mod blox_jobs;
 pub mod blox_workload;
 pub mod cpython;
 mod pow10;
+pub mod synergy;
 pub mod tiresias;
 
 pub(crate) use pow10::pow10;

@@ -20,9 +20,8 @@ impl From<std::io::Error> for WriteError {
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
-    let mut csv = csv::Writer::from_writer(out);
-    csv.write_record([
+pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
+    let mut rows = Rows::new(&[
         "job_id",
         "name",
         "submit_s",
@@ -39,30 +38,27 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
         "outcome",
         "reason",
         "measured",
-    ])?;
-    let mut row = Row::default();
+    ]);
     for j in jobs {
-        row.start();
-        row.whole(j.job.0);
-        row.text(j.name.as_deref().unwrap_or(""));
-        row.number(Some(j.submit.secs()));
-        row.number(j.first_start.map(|t| t.secs()));
-        row.number(j.finish.map(|t| t.secs()));
-        row.number(j.jct().map(|t| t.secs()));
-        row.number(j.responsiveness().map(|t| t.secs()));
-        row.number(Some(j.attained.secs()));
-        row.whole(j.gpus);
-        row.number(Some(j.duration.secs()));
-        row.whole(j.preemptions);
-        row.whole(j.launches);
-        row.whole(j.crashes);
-        row.text(j.outcome.map_or("unfinished", |o| o.as_str()));
-        row.text(j.reason.as_deref().unwrap_or(""));
-        row.whole(u32::from(j.measured));
-        csv.write_byte_record(&row.fields)?;
+        rows.whole(j.job.0);
+        rows.text(j.name.as_deref().unwrap_or(""));
+        rows.number(Some(j.submit.secs()));
+        rows.number(j.first_start.map(|t| t.secs()));
+        rows.number(j.finish.map(|t| t.secs()));
+        rows.number(j.jct().map(|t| t.secs()));
+        rows.number(j.responsiveness().map(|t| t.secs()));
+        rows.number(Some(j.attained.secs()));
+        rows.whole(j.gpus);
+        rows.number(Some(j.duration.secs()));
+        rows.whole(j.preemptions);
+        rows.whole(j.launches);
+        rows.whole(j.crashes);
+        rows.text(j.outcome.map_or("unfinished", |o| o.as_str()));
+        rows.text(j.reason.as_deref().unwrap_or(""));
+        rows.whole(u32::from(j.measured));
+        rows.end(&mut out)?;
     }
-    csv.flush()?;
-    Ok(())
+    rows.flush(&mut out)
 }
 
 /// A row a visited decision:
@@ -71,9 +67,8 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn write_rounds(out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
-    let mut csv = csv::Writer::from_writer(out);
-    csv.write_record([
+pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
+    let mut rows = Rows::new(&[
         "time_s",
         "preemptions",
         "placements",
@@ -82,53 +77,111 @@ pub fn write_rounds(out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteErr
         "deferred_jobs",
         "free_gpus",
         "demand_gpus",
-    ])?;
-    let mut row = Row::default();
+    ]);
     for r in rounds {
-        row.start();
-        row.number(Some(r.at.secs()));
-        row.whole(r.preemptions);
-        row.whole(r.placements);
-        row.whole(r.placed);
-        row.whole(r.waiting);
-        row.whole(r.deferred);
-        row.whole(r.free_gpus);
-        row.number(Some(r.demand as f64));
-        csv.write_byte_record(&row.fields)?;
+        rows.number(Some(r.at.secs()));
+        rows.whole(r.preemptions);
+        rows.whole(r.placements);
+        rows.whole(r.placed);
+        rows.whole(r.waiting);
+        rows.whole(r.deferred);
+        rows.whole(r.free_gpus);
+        rows.number(Some(r.demand as f64));
+        rows.end(&mut out)?;
     }
-    csv.flush()?;
-    Ok(())
+    rows.flush(&mut out)
 }
 
-/// A row in the making. Numbers become the shortest text that reads back to
+/// Bytes that are written at once.
+const BLOCK: usize = 1 << 16;
+
+/// Rows in the making. Numbers become the shortest text that reads back to
 /// the same bits.
-#[derive(Default)]
-struct Row {
-    fields: csv::ByteRecord,
+struct Rows {
+    text: Vec<u8>,
     whole: itoa::Buffer,
     float: ryu::Buffer,
 }
 
-impl Row {
-    fn start(&mut self) {
-        self.fields.clear();
+impl Rows {
+    fn new(heading: &[&str]) -> Self {
+        let mut rows = Rows {
+            text: Vec::with_capacity(BLOCK + 1024),
+            whole: itoa::Buffer::new(),
+            float: ryu::Buffer::new(),
+        };
+        heading.iter().for_each(|name| rows.text(name));
+        rows.close();
+        rows
     }
 
     fn text(&mut self, text: &str) {
-        self.fields.push_field(text.as_bytes());
+        let special = |b: &u8| matches!(b, b',' | b'"' | b'\r' | b'\n');
+        if text.as_bytes().iter().any(special) {
+            self.text.push(b'"');
+            self.text
+                .extend_from_slice(text.replace('"', "\"\"").as_bytes());
+            self.text.push(b'"');
+        } else {
+            self.text.extend_from_slice(text.as_bytes());
+        }
+        self.text.push(b',');
     }
 
     fn whole(&mut self, value: u32) {
-        self.fields.push_field(self.whole.format(value).as_bytes());
+        self.text
+            .extend_from_slice(self.whole.format(value).as_bytes());
+        self.text.push(b',');
     }
 
     fn number(&mut self, value: Option<f64>) {
         let text = match value {
             None => "",
             // Whole seconds, as most times are, without a point.
-            Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => self.whole.format(v as i64),
+            Some(v) if v.abs() < 9e15 && v as i64 as f64 == v => self.whole.format(v as i64),
             Some(v) => self.float.format(v),
         };
-        self.fields.push_field(text.as_bytes());
+        self.text.extend_from_slice(text.as_bytes());
+        self.text.push(b',');
+    }
+
+    /// The comma after the last field becomes the end of the line.
+    fn close(&mut self) {
+        if let Some(last) = self.text.last_mut() {
+            *last = b'\n';
+        }
+    }
+
+    fn end(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
+        self.close();
+        if self.text.len() >= BLOCK {
+            out.write_all(&self.text)?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
+        out.write_all(&self.text)?;
+        out.flush()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_with_commas_and_quotes_is_quoted() {
+        let mut rows = Rows::new(&["a", "b"]);
+        rows.text("x, \"y\"");
+        rows.number(Some(-0.0));
+        rows.close();
+        rows.number(Some(0.1 + 0.2));
+        rows.number(None);
+        rows.close();
+        let text = String::from_utf8(rows.text).unwrap();
+        assert_eq!(text, "a,b\n\"x, \"\"y\"\"\",0\n0.30000000000000004,\n");
     }
 }

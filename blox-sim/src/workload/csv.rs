@@ -17,6 +17,7 @@
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
 //! | `user_estimate_s` | how long the user says that it runs |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
+//! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
 //!
 //! An empty cell is a fact that the job does not tell. A list may also be a
 //! JSON array, for names with a semicolon. Other columns are left out, with a
@@ -77,7 +78,7 @@ pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError
 }
 
 /// The columns in the order in which they are written.
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 22] = [
     "job_id",
     "submit_s",
     "gpus",
@@ -99,6 +100,7 @@ const COLUMNS: [&str; 21] = [
     "user_estimate_s",
     "command",
     "attributes",
+    "sensitivity",
 ];
 const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
 
@@ -126,6 +128,7 @@ enum Col {
     UserEstimate,
     Command,
     Attributes,
+    Sensitivity,
 }
 
 struct CsvRows {
@@ -284,6 +287,11 @@ impl CsvRows {
                     serde_json::from_str(t).ok()
                 })?
                 .unwrap_or_default(),
+            sensitivity: self.parse(
+                Col::Sensitivity,
+                "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
+                |t| serde_json::from_str(t).ok(),
+            )?,
             ..Extras::default()
         })
     }
@@ -399,6 +407,9 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     if !extras.attributes.is_empty() {
         put(Col::Attributes, json(&extras.attributes));
     }
+    if let Some(sensitivity) = &extras.sensitivity {
+        put(Col::Sensitivity, json(sensitivity));
+    }
     cells
 }
 
@@ -415,7 +426,9 @@ fn json(value: &impl serde::Serialize) -> String {
 mod tests {
     use super::*;
     use crate::workload::{NoticeKind, Workload, collect};
+    use blox_core::perf::Sensitivity;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_source(&Source::of("jobs.csv", text.as_bytes()))
@@ -546,6 +559,7 @@ mod tests {
             amount(),
             any::<bool>(),
             proptest::option::of(amount()),
+            proptest::option::of((1e-6..1e6, 1e-6..1e6)),
         );
         (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
             let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
@@ -583,6 +597,10 @@ mod tests {
                 memory_gib: rest.2,
                 class: [ServiceClass::Guaranteed, ServiceClass::BestEffort][usize::from(rest.3)],
                 user_estimate: rest.4.map(Seconds::new),
+                sensitivity: rest.5.map(|(point, speed)| {
+                    let table = Sensitivity::new(vec![point], vec![0.0], vec![vec![speed]]);
+                    Arc::new(table.unwrap())
+                }),
                 ..Extras::default()
             };
             if extras != Extras::default() {

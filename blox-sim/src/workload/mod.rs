@@ -16,6 +16,7 @@ pub(crate) mod source;
 pub(crate) mod table;
 
 pub use error::WorkloadError;
+pub(crate) use error::shown;
 pub use file::FileWorkload;
 pub use notices::{Notice, NoticeKind, Notices};
 pub use open::{Format, FormatError, open};

@@ -40,6 +40,7 @@ pub fn open_file(
         Format::Philly => super::philly::read_source(&source),
         Format::BloxJobs => crate::compat::blox_jobs::read_source(&source),
         Format::Tiresias => crate::compat::tiresias::read_source(&source),
+        Format::Synergy => crate::compat::synergy::read_source(&source),
     }
 }
 
@@ -57,16 +58,20 @@ pub enum Format {
     BloxJobs,
     /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`](crate::compat::tiresias).
     Tiresias,
+    /// Jobs of the Synergy simulator, `synergy`: see [`synergy`](crate::compat::synergy).
+    /// It has no header, and must be named.
+    Synergy,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 5] = [
+    pub const ALL: [Format; 6] = [
         Format::Csv,
         Format::Jsonl,
         Format::Philly,
         Format::BloxJobs,
         Format::Tiresias,
+        Format::Synergy,
     ];
 
     /// Columns that together tell the format; none where it has no header.
@@ -77,6 +82,7 @@ impl Format {
             Format::Philly => &["timestamp", "num_gpus"],
             Format::BloxJobs => &["arrival_s", "total_iteration"],
             Format::Tiresias => &["num_gpu", "submit_time", "duration"],
+            Format::Synergy => &[],
         }
     }
 }
@@ -89,6 +95,7 @@ impl fmt::Display for Format {
             Format::Philly => "philly",
             Format::BloxJobs => "blox-jobs",
             Format::Tiresias => "tiresias",
+            Format::Synergy => "synergy",
         })
     }
 }
@@ -141,6 +148,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     }
     let headers: Vec<_> = Format::ALL
         .into_iter()
+        .filter(|format| *format != Format::Synergy)
         .map(|format| match format.telling_columns() {
             [] => format!("a JSON object ({format})"),
             columns => format!("a header with {} ({format})", columns.join(" and ")),
@@ -256,7 +264,7 @@ mod tests {
         }
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
-            "`parquet` is no workload format, expected csv, jsonl, philly, blox-jobs"
+            "`parquet` is no workload format, expected csv, jsonl, philly, blox-jobs, synergy"
         );
     }
 }
