@@ -288,24 +288,24 @@ impl<'w> Simulator<'w> {
             let at = self.completion.seen(now, job.work_left(), rate).max(now);
             self.timer(at, Kind::End, job.id().0, job.attempt());
         }
-        self.expect_report(id, view);
+        self.expect_report(job, now);
     }
 
     /// When will the job have done its next epoch?
-    fn expect_report(&mut self, id: JobId, view: View<'_>) {
-        let Some(job) = view.job(id).filter(|j| j.rate() > 0.0) else {
-            return;
-        };
+    fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
         let Some(loss) = job.spec().extras.as_ref().and_then(|e| e.loss) else {
             return;
         };
+        if job.rate() <= 0.0 {
+            return;
+        }
         let at_work = (epochs(job.work_done(), loss.epoch) + 1.0) * loss.epoch;
         if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
             return;
         }
-        let at = view.now() + Seconds::new((at_work - job.work_done()).max(0.0) / job.rate());
-        self.reports.insert(id, at);
-        self.timer(at, Kind::Report, id.0, job.attempt());
+        let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / job.rate());
+        self.reports.insert(job.id(), at);
+        self.timer(at, Kind::Report, job.id().0, job.attempt());
     }
 
     /// The loss that the job reports at `at`, which the view need not have reached yet.
@@ -497,7 +497,11 @@ impl<'w> Simulator<'w> {
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }
-            After::Reported(job) => self.expect_report(job, view),
+            After::Reported(job) => {
+                if let Some(job) = view.job(job) {
+                    self.expect_report(&job, view.now());
+                }
+            }
             After::Left(partner) => self.refresh_partner(view, partner),
             After::NodeLost(node) => {
                 let mut hit: Vec<JobId> = view
