@@ -2,7 +2,7 @@
 
 mod compositions;
 
-use crate::schedulers::JobOrder;
+use crate::schedulers::{ElasticFlowParams, JobOrder};
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::perf::SkewTable;
@@ -13,8 +13,8 @@ use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
 use blox_policies::compat::tiresias::DlasQueues;
 use blox_policies::placement::{
-    Allocation, Balanced, Bandwidth, Blocked, Consolidated, EasyBackfill, FirstFree, Profiled,
-    Random, Rule, Split, Synergy, TensorSkew, Walk,
+    Allocation, Balanced, Bandwidth, Blocked, Buddy, Consolidated, EasyBackfill, FirstFree,
+    Profiled, Random, Rule, Split, Synergy, TensorSkew, Walk,
 };
 use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Service, ServiceHistory, Sjf, Srsf, Srtf, StarvationGuard,
@@ -67,6 +67,8 @@ const SPLIT: ParamDoc = param(
     "span",
     "a job that fits on no single node: span, whole-nodes, never",
 );
+
+const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
 
 /// All schedulers, policies and placements that ship. Add your own to it and
 /// hand it to the command line.
@@ -124,6 +126,8 @@ fn schedulers(r: &mut Registry) {
             backfilled(schedulers::las_with(params), p, Oracle, false)
         },
     );
+    elastic(r);
+    let s = &mut r.schedulers;
     s.add(
         "synergy",
         "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
@@ -260,6 +264,59 @@ fn tiresias(r: &mut Registry) {
         "any free GPUs, by chance",
         &[NO_EASY],
         |p, seed| walk(Random::new(seed), p, Oracle, false),
+    );
+}
+
+/// Deadlines, leases and slices, with rounds of their own.
+fn elastic(r: &mut Registry) {
+    let s = &mut r.schedulers;
+    s.add(
+        "elasticflow",
+        "deadlines guaranteed at admission, GPU counts that follow",
+        &[
+            SLOT,
+            param(
+                "expand",
+                "true",
+                "left-over GPUs go to jobs that need no more",
+            ),
+        ],
+        |p, _| {
+            Ok(schedulers::elasticflow_with(ElasticFlowParams {
+                slot: seconds(p, "slot_s", 60.0)?,
+                expand: p.bool("expand", true)?,
+            }))
+        },
+    );
+    s.add(
+        "ef",
+        "elasticflow without admission control",
+        &[SLOT],
+        |p, _| Ok(schedulers::ef_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf",
+        "earliest deadline first, on all GPUs that a job can use",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf-admission",
+        "earliest deadline first, only jobs that can end in time",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_admission_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "gandiva",
+        "time slices in turn",
+        &[param("slice_s", "60", "seconds of a slice and round")],
+        |p, _| Ok(schedulers::gandiva_with(seconds(p, "slice_s", 60.0)?)),
+    );
+    s.add(
+        "themis",
+        "finish-time fairness with leases",
+        &[param("lease_s", "240", "seconds of a lease and round")],
+        |p, _| Ok(schedulers::themis_with(seconds(p, "lease_s", 240.0)?)),
     );
 }
 
@@ -415,6 +472,12 @@ fn parts(r: &mut Registry) {
         },
     );
     s.add(
+        "buddy",
+        "powers of two on a node or whole nodes, with migration",
+        &[],
+        |_, _| Ok(Box::new(Buddy)),
+    );
+    s.add(
         "blox-scattered",
         "as Blox's released program places, with its exact-count rule",
         &[],
@@ -480,6 +543,19 @@ fn job_order(p: &Params) -> Result<JobOrder, RegistryError> {
         "tetris" => JobOrder::Tetris,
         "srsf" => JobOrder::Srsf,
         _ => JobOrder::Fifo,
+    })
+}
+
+/// A number of seconds above 0.
+fn seconds(p: &Params, name: &'static str, default: f64) -> Result<Seconds, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found > 0.0 {
+        return Ok(Seconds::new(found));
+    }
+    Err(RegistryError::BadValue {
+        param: name.into(),
+        found: found.to_string(),
+        expected: "a number of seconds above 0".into(),
     })
 }
 

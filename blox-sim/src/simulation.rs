@@ -2,7 +2,7 @@
 
 use crate::backend::{Ended, Measure, SimError, Simulator, Watch};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, LinkBound};
+use crate::execution::{ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary, WaitRow, Waits};
@@ -71,14 +71,13 @@ pub struct Report {
 }
 
 impl Simulation {
-    /// On this cluster: jobs run at their own rate, slower with fewer CPUs, less
-    /// memory or slower links if they say so (see [`LinkBound`]), changes cost
-    /// nothing, nothing breaks, and the end of a job is seen at the end of the round if
+    /// On this cluster: jobs run as fast as they say (see [`as_specified`]), changes
+    /// cost nothing, nothing breaks, and the end of a job is seen at the end of the round if
     /// the scheduler has rounds, at once if it has not.
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {
             cluster,
-            execution: Box::new(LinkBound::default()),
+            execution: as_specified(),
             overheads: Box::new(FixedOverheads::default()),
             completion: None,
             faults: Faults::default(),
@@ -194,6 +193,20 @@ impl Simulation {
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
+        self.run_by(&mut scheduler, workload, journal)
+    }
+
+    /// Runs a scheduler on a workload and leaves it as it is then, with what it
+    /// remembers.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or the policy errs.
+    pub fn run_by(
+        &self,
+        scheduler: &mut Pipeline,
+        workload: &mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Report, SimError> {
         let state = State::new(&self.cluster)?;
         let cadence = scheduler.cadence();
         let period = cadence.period();
@@ -233,9 +246,9 @@ impl Simulation {
             self.cluster.nodes.len(),
         )?
         .with_script(self.script.clone());
-        run_ready(drive(&mut core, &mut scheduler, &mut backend))?;
+        run_ready(drive(&mut core, scheduler, &mut backend))?;
         let ended = backend.ended;
-        let name = blox_core::Decide::name(&scheduler).to_owned();
+        let name = blox_core::Decide::name(scheduler).to_owned();
         Ok(self.report(&name, core, ended, period.map(|p| p.secs())))
     }
 

@@ -200,7 +200,7 @@ pub enum ReproduceError {
         /// Which.
         label: String,
         /// Why.
-        error: SimError,
+        error: Box<SimError>,
     },
 }
 
@@ -293,7 +293,7 @@ fn simulate(mut run: Run) -> Result<Report, ReproduceError> {
         .run(run.scheduler, &mut *run.workload)
         .map_err(|error| ReproduceError::Simulation {
             label: run.label,
-            error,
+            error: Box::new(error),
         })
 }
 

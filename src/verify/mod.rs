@@ -6,6 +6,7 @@
 
 mod blox;
 mod case;
+mod elasticflow;
 mod synergy;
 mod tiresias;
 
@@ -100,7 +101,12 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[&blox::Blox, &synergy::Synergy, &tiresias::Tiresias];
+const SYSTEMS: &[&dyn System] = &[
+    &blox::Blox,
+    &elasticflow::ElasticFlow,
+    &synergy::Synergy,
+    &tiresias::Tiresias,
+];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {

@@ -6,6 +6,7 @@
 mod anew;
 mod balanced;
 mod bandwidth;
+mod buddy;
 mod consolidated;
 mod easy;
 mod first_free;
@@ -19,6 +20,7 @@ mod walk;
 pub(crate) use anew::{release_all, settle};
 pub use balanced::Balanced;
 pub use bandwidth::Bandwidth;
+pub use buddy::Buddy;
 pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use first_free::FirstFree;

@@ -150,6 +150,16 @@ pub(crate) fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
     }
 }
 
+/// Why there is no place for a shape.
+pub(crate) fn shortage_of_gpus(shape: &Shape, draft: &Draft<'_>) -> Reason {
+    let (needed, free) = (shape.gpus, GpuCount(draft.free_gpus()));
+    if free < needed {
+        Reason::TooFewGpus { needed, free }
+    } else {
+        Reason::Fragmented { needed, free }
+    }
+}
+
 /// Places a request over jobs that come after it.
 fn place_over<R: Rule>(
     rule: &R,
@@ -284,6 +294,15 @@ pub(crate) fn sizes_for<'a>(
         .filter(|n| n.status() != NodeStatus::Left)
         .filter(move |n| suits(n, &job, &Shape::default(), view))
         .map(|n| GpuCount(n.gpu_count()))
+}
+
+/// Whether the job may run on so many GPUs of the empty cluster; the reason if not.
+pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> Result<(), Reason> {
+    let possible = sizes_for(view, job).sum();
+    if asked <= possible {
+        return Ok(());
+    }
+    Err(Reason::NeverFits { asked, possible })
 }
 
 /// Whether the rule could place the job on the empty cluster; the reason if not.

@@ -4,6 +4,7 @@
 pub mod blox_jobs;
 pub mod blox_workload;
 pub mod cpython;
+pub mod elasticflow;
 mod pow10;
 pub mod synergy;
 pub mod tiresias;

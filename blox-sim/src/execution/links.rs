@@ -1,6 +1,6 @@
 //! Speed that depends on how the GPUs are linked.
 
-use super::{CpuMemory, ExecutionModel};
+use super::{ExecutionModel, FixedRate};
 use blox_core::{Assignment, JobRef, NodeId, Part, View};
 
 /// Jobs that [exchange gradients](blox_core::Extras::communication) are slower on
@@ -13,7 +13,7 @@ use blox_core::{Assignment, JobRef, NodeId, Part, View};
 /// and clusters in which no node says how its GPUs are linked are as fast as the
 /// model beneath says.
 #[derive(Clone, Debug)]
-pub struct LinkBound<M = CpuMemory> {
+pub struct LinkBound<M = FixedRate> {
     inner: M,
     network_gb_per_s: f64,
     /// The best link of the first so many nodes.
@@ -22,7 +22,7 @@ pub struct LinkBound<M = CpuMemory> {
 
 impl Default for LinkBound {
     fn default() -> Self {
-        LinkBound::over(CpuMemory)
+        LinkBound::over(FixedRate)
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `deadline_s` | `600`, or `600:2.5` with what meeting it is worth; several joined by `;` |
 //! | `class` | `guaranteed` or `best-effort` |
 //! | `levels` | GPU counts of an elastic job, such as `1;2;4` |
+//! | `rates` | iterations a second at each of the levels, such as `1.5;2.8;5` |
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
 //! | `user_estimate_s` | how long the user says that it runs |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
@@ -78,7 +79,7 @@ pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError
 }
 
 /// The columns in the order in which they are written.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "job_id",
     "submit_s",
     "gpus",
@@ -96,6 +97,7 @@ const COLUMNS: [&str; 22] = [
     "deadline_s",
     "class",
     "levels",
+    "rates",
     "gpu_types",
     "user_estimate_s",
     "command",
@@ -124,6 +126,7 @@ enum Col {
     Deadline,
     Class,
     Levels,
+    Rates,
     GpuTypes,
     UserEstimate,
     Command,
@@ -266,6 +269,13 @@ impl CsvRows {
                     },
                 )?
                 .unwrap_or_default(),
+            rates: self
+                .parse(Col::Rates, "a number of at least 0 a level, joined by `;`", |t| {
+                    let rates: Option<Vec<f64>> =
+                        t.split(';').map(|r| r.trim().parse().ok()).collect();
+                    rates.filter(|r| r.iter().all(|r| r.is_finite() && *r >= 0.0))
+                })?
+                .unwrap_or_default(),
             gpu_types: self
                 .parse(Col::GpuTypes, "names joined by `;`, or a JSON array", |t| {
                     if t.starts_with('[') {
@@ -389,6 +399,7 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
         Col::Levels,
         join(extras.levels.iter().map(GpuCount::to_string)),
     );
+    put(Col::Rates, join(extras.rates.iter().map(f64::to_string)));
     let plain = |name: &Name| !name.is_empty() && !name.contains(';') && !name.starts_with('[');
     put(
         Col::GpuTypes,
@@ -573,10 +584,12 @@ mod tests {
             (job.name, job.user, job.virtual_cluster) = (job_name, user, vc);
             let mut levels: Vec<_> = lists.0.into_iter().map(GpuCount).collect();
             levels.sort();
+            let rates = levels.iter().map(|_| rest.1).collect();
             let extras = Extras {
                 model,
                 group,
                 levels,
+                rates,
                 gpu_types: lists.1.into_iter().map(Name::from).collect(),
                 deadlines: lists
                     .2

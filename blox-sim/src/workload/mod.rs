@@ -12,6 +12,7 @@ pub mod jsonl;
 mod notices;
 pub mod open;
 pub mod philly;
+pub mod scaling;
 pub(crate) mod source;
 pub(crate) mod table;
 
