@@ -6,6 +6,7 @@
 //! - [`compat`]: compositions that do exactly what published programs do.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
 //! - [`plot`]: charts of results.
+//! - [`reproduce`]: published figures, each repeated by one command.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
 //! ```
@@ -30,6 +31,7 @@ pub use blox_sim as sim;
 pub mod cli;
 pub mod compat;
 mod registry;
+pub mod reproduce;
 pub mod schedulers;
 pub mod verify;
 

@@ -72,6 +72,11 @@ Examples:
   blox trace convert sacct.txt --output jobs.csv"
     )]
     Trace(super::trace::TraceArgs),
+    /// Repeat a published figure: its numbers beside ours, and its picture
+    #[command(after_help = "Examples:
+  blox reproduce --list
+  blox reproduce blox-fig6 --output-dir figures")]
+    Reproduce(ReproduceArgs),
 }
 
 #[derive(Args)]
@@ -141,6 +146,28 @@ pub(super) struct VerifyArgs {
     /// Show every difference, not only the first 20 of a case
     #[arg(long)]
     pub all: bool,
+}
+
+#[derive(Args)]
+pub(super) struct ReproduceArgs {
+    /// The figure
+    #[arg(required_unless_present = "list")]
+    pub figure: Option<String>,
+    /// Name all figures, and the data that they need
+    #[arg(long, conflicts_with = "figure")]
+    pub list: bool,
+    /// Folder with the data that does not ship with the toolkit
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Write its numbers as CSV and its pictures as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that is not empty
+    #[arg(long)]
+    pub force: bool,
+    /// No progress and no notes
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// Everything that a simulation can be told. The keys of a configuration file
@@ -250,6 +277,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diurnal: Option<String>,
+    /// Let jobs that report no loss report a made-up one, for schedulers that end them by it
+    #[arg(long, help_heading = "Workload")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub losses: bool,
     /// Only the first N jobs
     ///
     /// With --measure, an endless workload ends by itself after ten times the

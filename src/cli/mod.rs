@@ -22,6 +22,7 @@ mod policies;
 mod pool;
 mod progress;
 mod reading;
+mod reproduce;
 mod resolve;
 mod run;
 mod seeds;
@@ -132,6 +133,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;

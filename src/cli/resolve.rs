@@ -15,7 +15,7 @@ use blox_sim::compat::blox_workload::BloxWorkload;
 use blox_sim::completion::Exact;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::FixedOverheads;
-use blox_sim::workload::generate::{Generator, GeneratorSpec};
+use blox_sim::workload::generate::{Generator, GeneratorSpec, WithLoss};
 use blox_sim::workload::{Limited, ReadOptions, Trace, Workload, fingerprint};
 use blox_sim::{Measure, Simulation, cluster_file};
 use std::collections::BTreeMap;
@@ -241,9 +241,13 @@ impl<'r> Experiment<'r> {
                 Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
             }
         };
-        Ok(match self.options.jobs {
+        let jobs: Box<dyn Workload> = match self.options.jobs {
             Some(n) => Box::new(Limited::new(jobs, n)),
             None => jobs,
+        };
+        Ok(match self.options.losses {
+            true => Box::new(WithLoss::new(jobs, self.seed)),
+            false => jobs,
         })
     }
 

@@ -270,6 +270,7 @@ impl CsvRows {
                 "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
                 |t| serde_json::from_str(t).ok(),
             )?,
+            ..Extras::default()
         })
     }
 
@@ -502,6 +503,7 @@ mod tests {
                     let table = Sensitivity::new(vec![point], vec![0.0], vec![vec![speed]]);
                     Arc::new(table.unwrap())
                 }),
+                ..Extras::default()
             };
             if extras != Extras::default() {
                 job = job.with_extras(extras);

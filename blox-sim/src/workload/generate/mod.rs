@@ -8,11 +8,13 @@
 
 mod arrivals;
 mod durations;
+mod loss;
 mod mix;
 mod random;
 
 pub use arrivals::{Arrivals, DayShape};
 pub use durations::DurationLaw;
+pub use loss::WithLoss;
 pub use mix::{GpuShare, NameShare};
 
 use super::{Notices, Workload, WorkloadError};
