@@ -63,9 +63,10 @@ fn a_job_gives_way_once_it_has_crossed_the_threshold() {
         fates(&report),
         [(0.0, 10_200.0, 0), (10_200.0, 10_800.0, 0)]
     );
-    // With a second threshold it goes down twice; by then it is alone.
+    // It goes down at 300 s, the newcomer at 600 s: of the two it started first.
+    // It goes down again at 1,200 s, and the newcomer ends.
     let report = run(scheduler("tiresias{thresholds=1200/3600}"), "1x4", &jobs);
-    assert_eq!(fates(&report), [(0.0, 10_800.0, 1), (300.0, 900.0, 0)]);
+    assert_eq!(fates(&report), [(0.0, 10_800.0, 2), (300.0, 1500.0, 1)]);
 }
 
 #[test]
@@ -159,11 +160,11 @@ fn skewed_models_are_consolidated_and_others_take_what_is_left() {
         (vec![3, 7], 0.0),
     ];
     assert_eq!(places("profiled{backfill=skip}", 0, jobs.clone()), expected);
-    // With a limit of 1, nobody of known skew waits for a node; who came first
-    // takes the fragments.
+    // With a limit of 1, nobody of known skew waits for a node: the second job
+    // takes what the first leaves of its node, and the third finds room.
     let loose = places("profiled{backfill=skip,pack_limit=1}", 0, jobs);
     let (vgg, resnet) = (&loose[2], &loose[3]);
-    assert_eq!((vgg, resnet.1), (&(vec![3, 7], 0.0), 300.0));
+    assert_eq!((vgg, resnet.1), (&(vec![6, 7], 0.0), 300.0));
 }
 
 #[test]
