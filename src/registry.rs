@@ -17,8 +17,8 @@ use blox_policies::placement::{
     Profiled, Random, Rule, Split, Synergy, TensorSkew, Walk,
 };
 use blox_policies::scheduling::{
-    Drf, Fifo, FinishTimeFairness, Las, Service, ServiceHistory, Sjf, Srsf, Srtf, StarvationGuard,
-    Tetris, TwoDas,
+    Drf, Fifo, FinishTimeFairness, Las, LeaseChoice, Service, ServiceHistory, Sjf, Srsf, Srtf,
+    StarvationGuard, Tetris, TwoDas,
 };
 use blox_sim::compat::tiresias::read_samples;
 
@@ -305,6 +305,31 @@ fn elastic(r: &mut Registry) {
         "earliest deadline first, only jobs that can end in time",
         &[SLOT],
         |p, _| Ok(schedulers::edf_admission_with(p.seconds("slot_s", 60.0)?)),
+    );
+    s.add(
+        "chronus",
+        "leases for jobs with deadlines, the rest for best-effort jobs",
+        &[
+            param("lease_s", "240", "seconds of a lease and round"),
+            param(
+                "choice",
+                "greedy",
+                "among jobs that come in together: greedy, optimal",
+            ),
+            param("nodes", "10000", "nodes that an optimal choice may search"),
+        ],
+        |p, _| {
+            let choice = match p.choice("choice", "greedy", &["greedy", "optimal"])? {
+                "optimal" => LeaseChoice::Optimal {
+                    nodes: p.u64("nodes", 10_000)?,
+                },
+                _ => LeaseChoice::Greedy,
+            };
+            Ok(schedulers::chronus_with(
+                p.seconds("lease_s", 240.0)?,
+                choice,
+            ))
+        },
     );
     s.add(
         "gandiva",

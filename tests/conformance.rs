@@ -32,7 +32,7 @@ fn every_registered_scheduler_conforms() {
         assert!(report.placements > 0, "{name}");
         checked += 1;
     }
-    assert!(checked >= 9, "{checked}");
+    assert!(checked >= 18, "{checked}");
 }
 
 #[test]

@@ -227,6 +227,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "MAP", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
+    /// Folder of throughput tables, MODEL.csv each: jobs that name model and batch become elastic
+    #[arg(long, value_name = "DIR", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughputs: Option<PathBuf>,
     /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]

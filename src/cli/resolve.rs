@@ -16,10 +16,12 @@ use blox_sim::completion::Exact;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::workload::generate::{Generator, GeneratorSpec, WithLoss};
+use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
 use blox_sim::workload::{Limited, ReadOptions, Trace, Workload, fingerprint};
 use blox_sim::{Measure, Simulation, cluster_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Jobs an hour and measured jobs of Blox's published comparison.
 const BLOX_LOAD: f64 = 8.0;
@@ -63,6 +65,8 @@ pub(super) struct Experiment<'r> {
     source: Source,
     /// The file of [`Source::Trace`], looked through.
     trace: Option<Trace>,
+    /// Throughput tables, if any.
+    scaling: Option<Arc<ScalingTable>>,
     world: World,
     cadence: Option<Tempo>,
     optimus: Option<OptimusSpeed>,
@@ -154,6 +158,8 @@ impl<'r> Experiment<'r> {
             cluster: named("cluster-manager", &o.cluster_manager)?,
         };
         let inputs = other_inputs(&given, &source, &cluster_text, known)?;
+        let scaling = o.throughputs.as_ref().map(ScalingTable::read_dir);
+        let scaling = scaling.transpose().map_err(Failure::new)?.map(Arc::new);
         let world = world(&given, cadence, seed)?;
         let mut experiment = Experiment {
             registry,
@@ -171,6 +177,7 @@ impl<'r> Experiment<'r> {
             seed,
             source,
             trace: None,
+            scaling,
             world,
             cadence,
             optimus,
@@ -240,6 +247,10 @@ impl<'r> Experiment<'r> {
             Source::Generated(_, spec) => {
                 Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
             }
+        };
+        let jobs: Box<dyn Workload> = match &self.scaling {
+            Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),
+            None => jobs,
         };
         let jobs: Box<dyn Workload> = match self.options.jobs {
             Some(n) => Box::new(Limited::new(jobs, n)),

@@ -190,6 +190,14 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         }
     }
     for run in runs {
+        let summary = &run.report.summary;
+        if let Some(d) = summary.deadlines {
+            let (met, missed, declined) = (whole(d.met), whole(d.missed), whole(d.declined));
+            let of = format!("{met} met, {missed} missed, {declined} declined");
+            say("deadlines", format!("{}: {of}", summary.scheduler));
+        }
+    }
+    for run in runs {
         if let Some(line) = leftovers(run) {
             say(&run.report.summary.scheduler, line);
         }

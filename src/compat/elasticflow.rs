@@ -6,7 +6,9 @@
 //! the completion rule [`ByScheduler`]: the original lets jobs end when it had
 //! planned that they end.
 
-pub use blox_policies::compat::elasticflow::{ChronusRow, Shape, Times, chronus_rows};
+pub use blox_policies::compat::elasticflow::{
+    ChronusRow, PlannedEnd, Shape, Times, chronus_rows, planned_ends,
+};
 pub use blox_sim::completion::ByScheduler;
 
 use blox_core::{Composition, OnEvent, Pipeline, SchedulingPolicy};

@@ -29,7 +29,7 @@ pub fn gandiva_with(slice: Seconds) -> Pipeline {
         Some(rounds) => base.cadence(rounds),
         None => base.cadence(OnEvent::default()),
     };
-    base.scheduling(TimeSlicing::default())
+    base.scheduling(TimeSlicing::new(slice))
         .placement(Walk::new(Consolidated::default()).when_blocked(Blocked::Skip))
         .build()
 }

@@ -2,6 +2,7 @@
 //! parameters and what was verified.
 
 mod bandwidth_placement;
+mod chronus;
 mod edf;
 mod edf_admission;
 mod ef;
@@ -21,6 +22,7 @@ mod tiresias;
 mod tiresias_plus;
 
 pub use bandwidth_placement::bandwidth_placement;
+pub use chronus::{chronus, chronus_with};
 pub use edf::{edf, edf_with};
 pub use edf_admission::{edf_admission, edf_admission_with};
 pub use ef::{ef, ef_with};

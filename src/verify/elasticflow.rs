@@ -3,14 +3,12 @@
 mod chronus;
 
 use super::{Case, Compared, System, VerifyError};
-use crate::compat::elasticflow as compat;
-use blox_core::journal::{Entry, Journal};
-use blox_core::{Action, ClusterSpec, JobSpec, Pipeline, Reason};
+use crate::compat::elasticflow::{self as compat, PlannedEnd};
+use blox_core::{ClusterSpec, JobSpec, Part, Pipeline};
 use blox_sim::compat::elasticflow as files;
 use blox_sim::workload::{Jobs, scaling::ScalingTable};
 use blox_sim::{Report, SimError, Simulation};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
 pub(super) struct ElasticFlow;
 
@@ -52,7 +50,7 @@ const LOOSE: f64 = 0.02;
 
 /// The original's solver chooses among equally good shares. Where another choice
 /// moved ends, the averages must still agree.
-fn excuse_ties(case: &Case, run: &Run, ends: &BTreeMap<u32, (f64, f64)>, out: &mut Compared) {
+fn excuse_ties(case: &Case, run: &Run, ends: &BTreeMap<u32, PlannedEnd>, out: &mut Compared) {
     let is_end = |d: &super::Difference| {
         ["outcome", "finish", "jct", "accepted", "declined"].contains(&d.column.as_str())
     };
@@ -62,10 +60,10 @@ fn excuse_ties(case: &Case, run: &Run, ends: &BTreeMap<u32, (f64, f64)>, out: &m
         return;
     }
     let jct = ends
-        .iter()
-        .map(|(id, (at, _))| at - run.jobs[*id as usize].submit.secs());
+        .values()
+        .map(|e| e.at - run.jobs[e.job as usize].submit.secs());
     let average = jct.sum::<f64>() / ends.len().max(1) as f64;
-    let last = ends.values().map(|(at, _)| *at).fold(0.0, f64::max);
+    let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
     let deadlines = |name: &str| {
         let differ = out.differences.iter().find(|d| d.column == name)?;
         let (e, f) = (
@@ -114,12 +112,6 @@ impl Algorithm {
         ("gandiva", Algorithm::Gandiva),
         ("themis", Algorithm::Themis),
     ];
-
-    /// Whether an end after the deadline is judged by the end of the work,
-    /// rather than of its last slot and overheads.
-    fn judges_exact_end(self) -> bool {
-        self == Algorithm::Elastic
-    }
 
     fn is_elastic(self) -> bool {
         matches!(
@@ -236,49 +228,21 @@ impl Run {
         &self,
         case: &Case,
         every_round: bool,
-    ) -> Result<(Report, BTreeMap<u32, (f64, f64)>), VerifyError> {
+    ) -> Result<(Report, BTreeMap<u32, PlannedEnd>), VerifyError> {
         let cluster = ClusterSpec::uniform(self.shape.nodes() as usize, self.shape.gpus_per_node);
-        let ends = Ends::default();
+        let mut scheduler = self.pipeline();
         let report = Simulation::new(cluster)
             .completion(compat::ByScheduler)
             .visiting_every_round(every_round)
-            .run_journaled(
-                self.pipeline(),
-                &mut Jobs::new(self.jobs.clone()),
-                Some(Box::new(ends.clone())),
-            )
+            .run_by(&mut scheduler, &mut Jobs::new(self.jobs.clone()), None)
             .map_err(|e| VerifyError::Simulation {
                 case: case.dir().to_owned(),
                 error: Box::new(e),
             })?;
-        let ends = std::mem::take(&mut *ends.0.lock().unwrap_or_else(|e| e.into_inner()));
-        Ok((report, ends))
-    }
-}
-
-/// The ends by plan: when each job's end counts, and when its work is done.
-#[derive(Clone, Default)]
-struct Ends(Arc<Mutex<BTreeMap<u32, (f64, f64)>>>);
-
-impl Journal for Ends {
-    fn record(&mut self, entry: &Entry) {
-        let Entry::Decision { plan, .. } = entry else {
-            return;
-        };
-        for action in &plan.actions {
-            if let Action::Finish {
-                job,
-                why: Reason::EndPlanned { at, exact },
-            } = action
-            {
-                let mut ends = self.0.lock().unwrap_or_else(|e| e.into_inner());
-                ends.insert(job.0, (at.secs(), exact.secs()));
-            }
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        let saved = scheduler.save().unwrap_or_default();
+        let ends = compat::planned_ends(&saved["scheduling"]).unwrap_or_default();
+        let ends = ends.into_iter().map(|e| (e.job, e));
+        Ok((report, ends.collect()))
     }
 }
 
@@ -286,7 +250,7 @@ fn compare_jobs(
     case: &Case,
     run: &Run,
     report: &Report,
-    ends: &BTreeMap<u32, (f64, f64)>,
+    ends: &BTreeMap<u32, PlannedEnd>,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let mut by_row: Vec<Option<usize>> = vec![None; run.rows.len()];
@@ -307,21 +271,12 @@ fn compare_jobs(
         let (spec, result) = (&run.jobs[id], report.jobs.get(id));
         let end = ends.get(&(id as u32)).copied();
         let rejected = result.is_some_and(|j| j.outcome == Some(blox_core::Outcome::Rejected));
-        let counts = end.map(|(at, exact)| {
-            if run.algorithm.judges_exact_end() {
-                exact
-            } else {
-                at
-            }
-        });
         let extras = spec.extras();
         let best_effort = extras.class == blox_core::ServiceClass::BestEffort;
-        let deadline = extras.deadlines.first().map(|d| d.at.secs());
-        let late = !best_effort && counts.zip(deadline).is_some_and(|(c, d)| c > d);
         let outcome = match end {
             _ if rejected => "rejected",
             None => "unfinished",
-            Some(_) if late => "finished_late",
+            Some(end) if end.late => "finished_late",
             Some(_) => "finished",
         };
         if !best_effort {
@@ -340,8 +295,8 @@ fn compare_jobs(
         let submit = spec.submit.secs();
         let mut columns = vec![
             ("submit", Some(submit)),
-            ("finish", end.map(|(at, _)| at)),
-            ("jct", end.map(|(at, _)| at - submit)),
+            ("finish", end.map(|e| e.at)),
+            ("jct", end.map(|e| e.at - submit)),
         ];
         // There a job counts as started even if the next one of the same step
         // takes its GPUs away again.
@@ -354,7 +309,7 @@ fn compare_jobs(
             columns.push(("start", start));
         }
         if run.algorithm.is_elastic() && !rejected {
-            columns.push(("real_finish", end.map(|(_, exact)| exact)));
+            columns.push(("real_finish", end.map(|e| e.exact)));
         }
         for (column, found) in columns {
             if let Ok(c) = e.column(column) {

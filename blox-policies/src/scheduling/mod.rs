@@ -1,5 +1,6 @@
 //! Which jobs should run, in what order.
 
+mod chronus;
 mod drf;
 mod elasticflow;
 mod fifo;
@@ -20,6 +21,7 @@ mod themis;
 mod time_slicing;
 mod two_das;
 
+pub use chronus::{Chronus, LeaseChoice};
 pub use drf::Drf;
 pub use elasticflow::{ElasticFlow, Share};
 pub use fifo::{Fifo, fifo};

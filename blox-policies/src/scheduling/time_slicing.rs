@@ -1,59 +1,85 @@
-use blox_core::{JobId, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, View};
+use blox_core::{
+    JobId, JobRef, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, Seconds, View,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Time slices in turn (Gandiva, OSDI 2018, section 3.1: suspend-resume).
 ///
-/// Every round is a slice. The jobs that had the fewest slices run, older ones
-/// first, as many as fit; a job that comes in begins with as many as the job
-/// that had fewest, so that it has its turn at once and no more than its turn.
-/// While all jobs fit nothing is stopped.
-#[derive(Clone, Debug, Default)]
+/// The jobs that had the fewest slices run, older ones first, as many as fit. A
+/// slice is over when the job has run for so long: what it loses in starting
+/// is not counted. A job that comes in begins with as many slices as the job that
+/// had fewest, so that it has its turn at once and no more than its turn. While
+/// all jobs fit nothing is stopped. Rounds should be as long as a slice.
+#[derive(Clone, Debug)]
 pub struct TimeSlicing {
-    slices: BTreeMap<JobId, u64>,
+    slice: f64,
+    /// The slices with which each job began.
+    begun_with: BTreeMap<JobId, u64>,
+}
+
+impl TimeSlicing {
+    /// With slices of this length, above 0 (else 60 s).
+    pub fn new(slice: Seconds) -> Self {
+        let slice = slice.secs();
+        TimeSlicing {
+            slice: if slice > 0.0 { slice } else { 60.0 },
+            begun_with: BTreeMap::new(),
+        }
+    }
+
+    fn turns(&self, job: &JobRef<'_>) -> Option<u64> {
+        let had = (job.attained_time().secs() / self.slice).floor() as u64;
+        self.begun_with.get(&job.id()).map(|begun| begun + had)
+    }
+}
+
+impl Default for TimeSlicing {
+    fn default() -> Self {
+        TimeSlicing::new(Seconds::new(60.0))
+    }
 }
 
 impl Part for TimeSlicing {
     fn save(&self) -> Option<Value> {
-        serde_json::to_value(self.slices.iter().collect::<Vec<_>>()).ok()
+        serde_json::to_value(self.begun_with.iter().collect::<Vec<_>>()).ok()
     }
 
     fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let slices: Vec<(JobId, u64)> = serde_json::from_value(memory)?;
-        self.slices = slices.into_iter().collect();
+        let begun: Vec<(JobId, u64)> = serde_json::from_value(memory)?;
+        self.begun_with = begun.into_iter().collect();
         Ok(())
     }
 }
 
 impl SchedulingPolicy for TimeSlicing {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let active: Vec<JobId> = view.active().map(|j| j.id()).collect();
-        self.slices.retain(|id, _| active.binary_search(id).is_ok());
-        let fewest = self.slices.values().min().copied().unwrap_or(0);
-        for &id in &active {
-            self.slices.entry(id).or_insert(fewest);
+        let active: Vec<JobRef<'_>> = view.active().collect();
+        let is_here = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
+        self.begun_with.retain(|id, _| is_here(id));
+        let fewest = active.iter().filter_map(|j| self.turns(j)).min();
+        for job in &active {
+            self.begun_with
+                .entry(job.id())
+                .or_insert(fewest.unwrap_or(0));
         }
-        let mut order: Vec<(u64, JobId)> = self.slices.iter().map(|(id, n)| (*n, *id)).collect();
-        order.sort_unstable();
+        let turns = active.iter().map(|j| (self.turns(j), *j));
+        let mut order: Vec<(Option<u64>, JobRef<'_>)> = turns.collect();
+        order.sort_by_key(|(turns, job)| (*turns, job.id()));
         let mut free = view.usable_gpus().get();
-        let mut chosen = Vec::new();
-        for (_, id) in order {
-            if let Some(job) = view.job(id)
-                && job.gpus().get() <= free
-            {
+        let mut chosen = 0;
+        for (_, job) in order {
+            if job.gpus().get() <= free {
                 free -= job.gpus().get();
                 out.push(Request::gang(&job));
-                chosen.push(id);
+                chosen += 1;
             }
         }
         out.stop_unlisted();
-        if chosen.len() == active.len() {
-            // Nobody waits for a turn: nothing to count.
-            return Outlook::Stable;
+        if chosen == active.len() {
+            Outlook::Stable
+        } else {
+            Outlook::NextRound
         }
-        for id in chosen {
-            *self.slices.entry(id).or_default() += 1;
-        }
-        Outlook::NextRound
     }
 }

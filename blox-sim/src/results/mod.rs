@@ -7,7 +7,7 @@ mod waits;
 mod write;
 
 pub use recorder::{Moment, Recorder, RoundRow};
-pub use summary::{COLUMNS, Column, Summary};
+pub use summary::{COLUMNS, Column, Deadlines, Summary};
 pub use waits::WaitRow;
 pub(crate) use waits::Waits;
 pub use write::{WriteError, write_jobs, write_rounds};
@@ -50,6 +50,30 @@ pub struct JobResult {
     pub reason_kind: Option<&'static str>,
     /// Whether it is measured.
     pub measured: bool,
+    /// The deadline that it was submitted with, unless it was best-effort.
+    pub deadline: Option<Time>,
+}
+
+/// What became of a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadlineFate {
+    /// All work was done by then.
+    Met,
+    /// The job ended later, or failed, or had not ended.
+    Missed,
+    /// Admission turned the job away.
+    Declined,
+}
+
+impl DeadlineFate {
+    /// The word in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeadlineFate::Met => "met",
+            DeadlineFate::Missed => "missed",
+            DeadlineFate::Declined => "declined",
+        }
+    }
 }
 
 impl JobResult {
@@ -59,6 +83,18 @@ impl JobResult {
             Some(Outcome::Completed | Outcome::Terminated) => self.finish.map(|f| f - self.submit),
             _ => None,
         }
+    }
+
+    /// What became of its deadline; `None` if it has none.
+    pub fn deadline_fate(&self) -> Option<DeadlineFate> {
+        let deadline = self.deadline?;
+        Some(match (self.outcome, self.finish) {
+            (Some(Outcome::Rejected), _) => DeadlineFate::Declined,
+            (Some(Outcome::Completed | Outcome::Terminated), Some(end)) if end <= deadline => {
+                DeadlineFate::Met
+            }
+            _ => DeadlineFate::Missed,
+        })
     }
 
     /// Responsiveness: submission until it ran first.

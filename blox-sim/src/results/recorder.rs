@@ -3,7 +3,8 @@
 use super::JobResult;
 use crate::backend::{Measure, Watch};
 use blox_core::{
-    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Time, Verdict, View,
+    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, ServiceClass, Time, Verdict,
+    View,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -101,6 +102,7 @@ impl Recorder {
             reason: (rejected || outcome.is_none()).then(|| job.reason().to_string()),
             reason_kind: (rejected || outcome.is_none()).then(|| job.reason().kind()),
             measured,
+            deadline: deadline_of(job),
         });
         if outcome.is_some() {
             self.last_end = self.last_end.max(at);
@@ -113,6 +115,13 @@ impl Recorder {
     fn tell(&mut self, at: Time, what: String) {
         self.story.push(Moment { at, what });
     }
+}
+
+/// The deadline that counts as the job was submitted.
+fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
+    let extras = job.spec().extras.as_ref()?;
+    let counts = extras.class == ServiceClass::Guaranteed;
+    extras.deadlines.first().filter(|_| counts).map(|d| d.at)
 }
 
 impl Part for Recorder {

@@ -1,6 +1,6 @@
 //! One row of figures a simulation.
 
-use super::{JobResult, statistics};
+use super::{DeadlineFate, JobResult, statistics};
 use blox_core::Outcome;
 use blox_core::core::Counters;
 use serde::Serialize;
@@ -43,6 +43,35 @@ pub struct Summary {
     pub rounds: u64,
     /// See [`COLUMNS`].
     pub decisions: u64,
+    /// What became of deadlines; `None` where no measured job had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadlines: Option<Deadlines>,
+}
+
+/// What became of the measured jobs with a deadline that counts: those of the
+/// guaranteed class as they were submitted, by their first deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Deadlines {
+    /// Jobs that did all their work by their deadline.
+    pub met: u64,
+    /// Jobs that ended later, or failed, or had not ended.
+    pub missed: u64,
+    /// Jobs that admission turned away.
+    pub declined: u64,
+}
+
+impl Deadlines {
+    fn of<'a>(jobs: impl Iterator<Item = &'a JobResult>) -> Option<Self> {
+        let mut count = Deadlines::default();
+        for fate in jobs.filter_map(JobResult::deadline_fate) {
+            match fate {
+                DeadlineFate::Met => count.met += 1,
+                DeadlineFate::Missed => count.missed += 1,
+                DeadlineFate::Declined => count.declined += 1,
+            }
+        }
+        (count != Deadlines::default()).then_some(count)
+    }
 }
 
 /// A column of the summary.
@@ -181,6 +210,7 @@ impl Summary {
             preemptions: counters.preemptions,
             rounds,
             decisions: counters.decisions,
+            deadlines: Deadlines::of(measured()),
         }
     }
 }

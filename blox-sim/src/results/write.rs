@@ -1,6 +1,6 @@
 //! Results as CSV.
 
-use super::{JobResult, RoundRow};
+use super::{DeadlineFate, JobResult, RoundRow};
 use std::io::Write;
 
 /// Results that could not be written.
@@ -16,12 +16,14 @@ impl From<std::io::Error> for WriteError {
 
 /// A row a job, in order of job:
 /// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
-/// What did not happen is empty. Numbers read back to the same bits.
+/// Where a job has a deadline, the columns `deadline_s` and `deadline` (`met`,
+/// `missed`, `declined`) follow. What did not happen is empty. Numbers read back to
+/// the same bits.
 ///
 /// # Errors
 /// When `out` cannot be written.
 pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
-    let mut rows = Rows::new(&[
+    let mut head = vec![
         "job_id",
         "name",
         "submit_s",
@@ -38,7 +40,12 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
         "outcome",
         "reason",
         "measured",
-    ]);
+    ];
+    let with_deadlines = jobs.iter().any(|j| j.deadline.is_some());
+    if with_deadlines {
+        head.extend(["deadline_s", "deadline"]);
+    }
+    let mut rows = Rows::new(&head);
     for j in jobs {
         rows.whole(j.job.0);
         rows.text(j.name.as_deref().unwrap_or(""));
@@ -56,6 +63,10 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
         rows.text(j.outcome.map_or("unfinished", |o| o.as_str()));
         rows.text(j.reason.as_deref().unwrap_or(""));
         rows.whole(u32::from(j.measured));
+        if with_deadlines {
+            rows.number(j.deadline.map(|t| t.secs()));
+            rows.text(j.deadline_fate().map_or("", DeadlineFate::as_str));
+        }
         rows.end(&mut out)?;
     }
     rows.flush(&mut out)

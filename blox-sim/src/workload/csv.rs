@@ -238,11 +238,15 @@ impl CsvRows {
                 )?
                 .unwrap_or_default(),
             rates: self
-                .parse(Col::Rates, "a number of at least 0 a level, joined by `;`", |t| {
-                    let rates: Option<Vec<f64>> =
-                        t.split(';').map(|r| r.trim().parse().ok()).collect();
-                    rates.filter(|r| r.iter().all(|r| r.is_finite() && *r >= 0.0))
-                })?
+                .parse(
+                    Col::Rates,
+                    "a number of at least 0 a level, joined by `;`",
+                    |t| {
+                        let rates: Option<Vec<f64>> =
+                            t.split(';').map(|r| r.trim().parse().ok()).collect();
+                        rates.filter(|r| r.iter().all(|r| r.is_finite() && *r >= 0.0))
+                    },
+                )?
                 .unwrap_or_default(),
             gpu_types: self
                 .parse(Col::GpuTypes, "names joined by `;`, or a JSON array", |t| {

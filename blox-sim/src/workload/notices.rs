@@ -36,6 +36,16 @@ impl Notices {
         self.list.iter().filter(dropped).map(|n| n.count).sum()
     }
 
+    /// Adds all of another's.
+    pub(crate) fn extend(&mut self, other: &Notices) {
+        for notice in &other.list {
+            match self.list.iter_mut().find(|n| n.kind == notice.kind) {
+                Some(mine) => mine.count += notice.count,
+                None => self.list.push(notice.clone()),
+            }
+        }
+    }
+
     pub(crate) fn add(&mut self, kind: NoticeKind, line: u64) {
         match self.list.iter_mut().find(|n| n.kind == kind) {
             Some(notice) => notice.count += 1,
@@ -85,6 +95,8 @@ pub enum NoticeKind {
     ZeroThroughput,
     /// Cells of a throughput table that hold no more than one for fewer GPUs.
     NoGain,
+    /// Jobs whose model and batch size no throughput table has.
+    NoProfile,
     /// Rows of the input that became no job.
     Dropped(Dropped),
     /// Jobs that ask for a part of a GPU; it was rounded up to whole GPUs.
@@ -132,6 +144,9 @@ impl fmt::Display for NoticeKind {
             }
             NoticeKind::ZeroThroughput => {
                 f.write_str("a throughput of 0: jobs do not run on that GPU count")
+            }
+            NoticeKind::NoProfile => {
+                f.write_str("no throughputs for model and batch size: the job is rigid")
             }
             NoticeKind::NoGain => f.write_str(
                 "no higher throughput than on fewer GPUs: elastic jobs do not run on that GPU count",

@@ -13,10 +13,11 @@
 
 use super::source::Source;
 use super::table::Table;
-use super::{NoticeKind, Notices, WorkloadError};
+use super::{NoticeKind, Notices, Workload, WorkloadError};
 use blox_core::{GpuCount, JobSpec, Name};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A cell of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -165,6 +166,50 @@ impl ScalingTable {
     }
 }
 
+/// A workload whose jobs get the levels that a table has for them; those that
+/// it does not know stay as they are, and are counted.
+pub struct WithThroughputs<W> {
+    jobs: W,
+    table: Arc<ScalingTable>,
+    notices: Notices,
+    handed_out: u64,
+}
+
+impl<W: Workload> WithThroughputs<W> {
+    /// These jobs, by this table.
+    pub fn new(jobs: W, table: Arc<ScalingTable>) -> Self {
+        let mut notices = jobs.notices().clone();
+        notices.extend(table.notices());
+        WithThroughputs {
+            jobs,
+            table,
+            notices,
+            handed_out: 0,
+        }
+    }
+}
+
+impl<W: Workload> Workload for WithThroughputs<W> {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        let Some(mut job) = self.jobs.next_job()? else {
+            return Ok(None);
+        };
+        self.handed_out += 1;
+        if !self.table.profile(&mut job) {
+            self.notices.add(NoticeKind::NoProfile, self.handed_out);
+        }
+        Ok(Some(job))
+    }
+
+    fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, with throughput tables", self.jobs.describe())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +249,15 @@ mod tests {
         let before = job.clone();
         assert!(!table().profile(&mut job));
         assert_eq!(job, before);
+    }
+
+    #[test]
+    fn jobs_without_a_row_are_counted() {
+        let jobs = vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0))];
+        let mut jobs = WithThroughputs::new(super::super::Jobs::new(jobs), Arc::new(table()));
+        assert_eq!(jobs.next_job().unwrap().unwrap().extras().levels, []);
+        assert_eq!(jobs.notices().count(&NoticeKind::NoProfile), 1);
+        assert_eq!(jobs.notices().count(&NoticeKind::NoThroughput), 2);
     }
 
     #[test]

@@ -43,6 +43,8 @@ struct Trial {
     level: u32,
     /// What it is worth: GPU time gained a GPU.
     gain: f64,
+    /// GPU time of the plan that it has.
+    has: f64,
 }
 
 /// The program's state between its steps.
@@ -143,6 +145,7 @@ impl<V: Variant> Elastic<V> {
         for &j in &self.runnable {
             let job = &jobs[j as usize];
             w.trials[j as usize].level = job.next_level(job.num_gpu);
+            w.trials[j as usize].has = gpu_time(&job.alloc, job.end);
             w.try_next(j, job, now, free, total);
         }
         let by_gain = |list: &mut Vec<u32>, trials: &[Trial]| {
@@ -173,6 +176,7 @@ impl<V: Variant> Elastic<V> {
                 }
                 self.events.move_end(j, job.old_end, job.end);
                 w.trials[j as usize].level = job.next_level(job.num_gpu);
+                w.trials[j as usize].has = gpu_time(&job.alloc, job.end);
             }
             for &j in &self.runnable {
                 let job = &jobs[j as usize];
@@ -250,16 +254,16 @@ impl Workspace {
             trial.gain = LAST;
             return;
         }
+        if job.num_gpu == 0 {
+            trial.gain = FIRST;
+            return;
+        }
         give_back(&self.free, job, total, &mut self.given_back);
         let planned = self
             .planner
             .elastic(job, now, Some(trial.level), &self.given_back);
-        trial.gain = if job.num_gpu == 0 {
-            FIRST
-        } else {
-            let more = gpu_time(&self.planner.alloc, planned.end) - gpu_time(&job.alloc, job.end);
-            more / f64::from(need)
-        };
+        let more = gpu_time(&self.planner.alloc, planned.end) - trial.has;
+        trial.gain = more / f64::from(need);
     }
 }
 

@@ -50,22 +50,27 @@ pub struct Step {
     admitted: Vec<u32>,
     rejected: Vec<u32>,
     started: Vec<u32>,
-    ended: Vec<Ended>,
+    ended: Vec<PlannedEnd>,
     /// Who holds what from now on.
     runs: Vec<(u32, Spread)>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Ended {
-    job: u32,
-    at: f64,
-    exact: f64,
-    late: bool,
+/// An end as the program had planned it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedEnd {
+    /// The job.
+    pub job: u32,
+    /// The end that counts, in seconds.
+    pub at: f64,
+    /// The end of its work by the plan: before `at` where plans are made in slots.
+    pub exact: f64,
+    /// Whether the program counts it as late.
+    pub late: bool,
 }
 
 impl Step {
     fn end(&mut self, job: u32, at: f64, exact: f64, late: bool) {
-        self.ended.push(Ended {
+        self.ended.push(PlannedEnd {
             job,
             at,
             exact,
@@ -106,6 +111,8 @@ pub struct Original<P> {
     step: Step,
     /// The decision in which it was run last.
     decision: Option<u64>,
+    /// All ends so far.
+    ends: Vec<PlannedEnd>,
 }
 
 /// `ef-accessctrl`: ElasticFlow. `submits` holds the moments of all submissions
@@ -149,6 +156,12 @@ pub fn themis(shape: Shape, slot: f64, submits: &[f64]) -> Original<Themis> {
     Original::of(Themis::new(shape, slot, submits))
 }
 
+/// The ends that a policy of this module has planned and carried out, in their
+/// order, from what it saved.
+pub fn planned_ends(saved: &Value) -> Option<Vec<PlannedEnd>> {
+    serde_json::from_value(saved.get(4)?.clone()).ok()
+}
+
 /// The rows that a [`chronus`] policy has logged, from what it saved.
 pub fn chronus_rows(saved: &Value) -> Option<Vec<ChronusRow>> {
     serde_json::from_value(saved.get(0)?.get("rows")?.clone()).ok()
@@ -161,6 +174,7 @@ impl<P: Program> Original<P> {
             jobs: Vec::new(),
             step: Step::default(),
             decision: None,
+            ends: Vec::new(),
         }
     }
 
@@ -186,16 +200,25 @@ impl<P: Program> Original<P> {
                 break;
             }
         }
+        self.ends.extend(&self.step.ended);
     }
 }
 
 impl<P: Program> Part for Original<P> {
     fn save(&self) -> Option<Value> {
-        serde_json::to_value((&self.program, &self.jobs, &self.step, self.decision)).ok()
+        let memory = (
+            &self.program,
+            &self.jobs,
+            &self.step,
+            self.decision,
+            &self.ends,
+        );
+        serde_json::to_value(memory).ok()
     }
 
     fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        (self.program, self.jobs, self.step, self.decision) = serde_json::from_value(memory)?;
+        (self.program, self.jobs, self.step, self.decision, self.ends) =
+            serde_json::from_value(memory)?;
         Ok(())
     }
 }

@@ -149,17 +149,15 @@ impl Planner {
     ) -> Option<Planned> {
         let (mut share, mut last) = (job.next_level(0), 0);
         let most = self.total.min(job.top());
-        let mut named = false;
+        let (mut named, mut fastest) = (false, 0.0_f64);
         while share > 0 && share <= most {
             if !std::mem::replace(&mut named, true) {
-                // Every moment before the deadline is named, used or not.
-                for &(t, _) in self.after.iter().take_while(|(t, _)| *t < until) {
-                    if !self.alloc.iter().any(|(at, _)| *at == t) {
-                        set(&mut self.alloc, t, 0);
-                    }
-                }
+                self.name_moments(until);
             }
-            if let Some(start) = self.latest_start(job, share, from, until, *left) {
+            // Even on the fastest level all the time it would not do, rounding included.
+            fastest = fastest.max(job.rate(share));
+            let hopeless = (job.deadline - from) * fastest * (1.0 + 1e-9) < *left;
+            if !hopeless && let Some(start) = self.latest_start(job, share, from, until, *left) {
                 return Some(self.fill(job, (last, share), start, from, until, left, free));
             }
             last = share;
@@ -188,6 +186,18 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// Every moment before the deadline is named in the allocation, used or not.
+    fn name_moments(&mut self, until: f64) {
+        let last = self.alloc.last().map_or(f64::MIN, |(t, _)| *t);
+        for &(t, _) in self.after.iter().take_while(|(t, _)| *t < until) {
+            if t > last {
+                self.alloc.push((t, 0));
+            } else if !self.alloc.iter().any(|(at, _)| *at == t) {
+                set(&mut self.alloc, t, 0);
+            }
+        }
     }
 
     /// Backwards from the deadline: where a job with this share has to begin.

@@ -1,0 +1,353 @@
+use blox_core::{
+    AdmissionPolicy, JobId, JobRef, Outlook, Part, Request, Requests, RestoreError,
+    SchedulingPolicy, Seconds, ServiceClass, Verdicts, View,
+};
+use blox_solve::{BranchAndBound, Program, Solver, Var};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// How new jobs with deadlines are chosen that come in together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaseChoice {
+    /// One after the other, wide ones first, each in the latest leases that are left.
+    #[default]
+    Greedy,
+    /// As many of them as fit together, by a mixed-integer program; within so
+    /// many nodes of its search. Where that finds nothing, greedily.
+    Optimal {
+        /// Nodes of the branch and bound.
+        nodes: u64,
+    },
+}
+
+/// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
+///
+/// Time is divided into leases; decisions should fall on their multiples. A
+/// job with a deadline is accepted if leases before it can be set aside for all
+/// of its work beside those of jobs accepted before; if not it runs as
+/// best-effort. In each lease the jobs run for which it was set aside, then
+/// best-effort jobs by least remaining time as far as they fit, then accepted jobs
+/// that run ahead of their leases. Remaining times are the true ones. An
+/// accepted job whose leases have become too few (a crash, an overhead) gets more
+/// where there are any, and otherwise goes on in those that it has.
+#[derive(Clone, Debug)]
+pub struct Chronus {
+    lease: f64,
+    choice: LeaseChoice,
+    /// The leases set aside for accepted jobs, by number, ascending.
+    plans: BTreeMap<JobId, Vec<u64>>,
+}
+
+/// A job that wants leases.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    job: JobId,
+    gpus: u32,
+    /// How many leases it needs, from the first on until before the last.
+    needed: u64,
+    until: u64,
+}
+
+impl Chronus {
+    /// With leases of this length, above 0 (else 240 s).
+    pub fn new(lease: Seconds) -> Self {
+        let lease = lease.secs();
+        Chronus {
+            lease: if lease > 0.0 { lease } else { 240.0 },
+            choice: LeaseChoice::default(),
+            plans: BTreeMap::new(),
+        }
+    }
+
+    /// With another choice among jobs that come in together.
+    #[must_use]
+    pub fn choosing(mut self, choice: LeaseChoice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// The number of the lease that begins now or next.
+    fn first_lease(&self, view: View<'_>) -> u64 {
+        let now = view.now().secs();
+        let k = (now / self.lease).round();
+        if k * self.lease == now {
+            k as u64
+        } else {
+            (now / self.lease).ceil() as u64
+        }
+    }
+
+    fn wish(&self, job: &JobRef<'_>) -> Option<Wish> {
+        let deadline = job.deadline()?;
+        let left = job.work_left() / job.spec().work.rate;
+        Some(Wish {
+            job: job.id(),
+            gpus: job.gpus().get(),
+            needed: (left / self.lease).ceil() as u64,
+            until: (deadline.secs() / self.lease).floor().max(0.0) as u64,
+        })
+    }
+
+    /// GPUs that plans leave from the lease `first` on, until before `until`.
+    fn left_over(&self, view: View<'_>, first: u64, until: u64) -> Vec<i64> {
+        let total = i64::from(view.usable_gpus().get());
+        let mut left = vec![total; until.saturating_sub(first) as usize];
+        for (job, leases) in &self.plans {
+            let gpus = view.job(*job).map_or(0, |j| i64::from(j.gpus().get()));
+            for k in leases.iter().filter(|k| **k >= first && **k < until) {
+                left[(k - first) as usize] -= gpus;
+            }
+        }
+        left
+    }
+
+    /// The latest leases that do, if there are as many.
+    fn latest(wish: &Wish, first: u64, left: &[i64]) -> Option<Vec<u64>> {
+        let open = (first..wish.until).rev().filter(|k| {
+            let left = left.get((k - first) as usize);
+            left.is_some_and(|l| *l >= i64::from(wish.gpus))
+        });
+        let mut leases: Vec<u64> = open.take(wish.needed as usize).collect();
+        leases.reverse();
+        (leases.len() as u64 == wish.needed).then_some(leases)
+    }
+
+    fn set_aside(&mut self, wish: &Wish, leases: Vec<u64>, first: u64, left: &mut [i64]) {
+        for k in &leases {
+            left[(k - first) as usize] -= i64::from(wish.gpus);
+        }
+        self.plans.insert(wish.job, leases);
+    }
+
+    fn accept_greedily(&mut self, wishes: &mut [Wish], first: u64, left: &mut [i64]) {
+        wishes.sort_by_key(|w| {
+            let slack = w.until.saturating_sub(first + w.needed);
+            (std::cmp::Reverse(w.gpus), slack, w.job)
+        });
+        for wish in wishes.iter() {
+            if let Some(leases) = Self::latest(wish, first, left) {
+                self.set_aside(wish, leases, first, left);
+            }
+        }
+    }
+
+    /// As many of the wishes as fit: which, and in which leases.
+    fn choose(
+        &self,
+        wishes: &[Wish],
+        first: u64,
+        left: &[i64],
+        nodes: u64,
+    ) -> Option<Vec<(Wish, Vec<u64>)>> {
+        let mut program = Program::maximise();
+        let mut in_lease: Vec<Vec<(Var, f64)>> = vec![Vec::new(); left.len()];
+        let mut jobs = Vec::new();
+        for wish in wishes {
+            let span = wish.until.saturating_sub(first).min(left.len() as u64);
+            if wish.needed > span {
+                continue;
+            }
+            let chosen = program.binary(1.0);
+            let leases: Vec<Var> = (0..span).map(|_| program.binary(0.0)).collect();
+            let mut row: Vec<(Var, f64)> = leases.iter().map(|v| (*v, 1.0)).collect();
+            row.push((chosen, -(wish.needed as f64)));
+            program.equal(&row, 0.0);
+            for (k, var) in leases.iter().enumerate() {
+                in_lease[k].push((*var, f64::from(wish.gpus)));
+            }
+            jobs.push((*wish, chosen, leases));
+        }
+        for (row, left) in in_lease.iter().zip(left) {
+            if !row.is_empty() {
+                program.at_most(row, (*left).max(0) as f64);
+            }
+        }
+        let solver = BranchAndBound { limit: Some(nodes) };
+        let solution = solver.solve(&program).ok()?;
+        let chosen = jobs.into_iter().filter(|(_, s, _)| solution[*s] == 1.0);
+        let plans = chosen.map(|(wish, _, leases)| {
+            let on = (first..)
+                .zip(leases)
+                .filter(|(_, var)| solution[*var] == 1.0);
+            (wish, on.map(|(k, _)| k).collect())
+        });
+        Some(plans.collect())
+    }
+
+    /// Leases that are over go; those that are not needed any more, and those
+    /// that are missing, are seen to.
+    fn tidy(&mut self, view: View<'_>, first: u64) {
+        let mut short = Vec::new();
+        let wishes: BTreeMap<JobId, Wish> = view
+            .active()
+            .filter_map(|j| Some((j.id(), self.wish(&j)?)))
+            .collect();
+        self.plans.retain(|job, leases| {
+            let Some(wish) = wishes.get(job) else {
+                return false;
+            };
+            leases.retain(|k| *k >= first);
+            let spare = (leases.len() as u64).saturating_sub(wish.needed);
+            leases.drain(..spare as usize);
+            if (leases.len() as u64) < wish.needed {
+                short.push(*wish);
+            }
+            true
+        });
+        for mut wish in short {
+            let mut left = self.left_over(view, first, wish.until.max(first));
+            let has = self.plans.get(&wish.job).cloned().unwrap_or_default();
+            for k in has.iter().filter(|k| **k < wish.until) {
+                // Its own leases are not to be had twice.
+                left[(k - first) as usize] = 0;
+            }
+            wish.needed -= has.len() as u64;
+            if let Some(more) = Self::latest(&wish, first, &left) {
+                let mut leases = [has, more].concat();
+                leases.sort_unstable();
+                self.plans.insert(wish.job, leases);
+            }
+        }
+    }
+}
+
+impl Part for Chronus {
+    fn save(&self) -> Option<Value> {
+        serde_json::to_value(self.plans.iter().collect::<Vec<_>>()).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let plans: Vec<(JobId, Vec<u64>)> = serde_json::from_value(memory)?;
+        self.plans = plans.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl AdmissionPolicy for Chronus {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        if asking.is_empty() {
+            return Outlook::Stable;
+        }
+        let first = self.first_lease(view);
+        self.tidy(view, first);
+        let mut wishes: Vec<Wish> = asking
+            .iter()
+            .filter_map(|id| view.job(*id))
+            .filter(|j| j.class() == ServiceClass::Guaranteed)
+            .filter_map(|j| self.wish(&j))
+            // A plan of a million leases is none; such a job has time.
+            .map(|w| Wish {
+                until: w.until.min(first + w.needed * 4 + 10_000),
+                ..w
+            })
+            .collect();
+        let until = wishes.iter().map(|w| w.until).max().unwrap_or(first);
+        let mut left = self.left_over(view, first, until);
+        let chosen = match self.choice {
+            LeaseChoice::Optimal { nodes } if wishes.len() > 1 => {
+                self.choose(&wishes, first, &left, nodes)
+            }
+            _ => None,
+        };
+        match chosen {
+            Some(plans) => {
+                for (wish, leases) in plans {
+                    self.set_aside(&wish, leases, first, &mut left);
+                }
+            }
+            None => self.accept_greedily(&mut wishes, first, &mut left),
+        }
+        for &id in asking {
+            let has_deadline = view.job(id).is_some_and(|j| j.deadline().is_some());
+            if has_deadline && !self.plans.contains_key(&id) {
+                out.accept_as(id, Some(ServiceClass::BestEffort), None);
+            } else {
+                out.accept(id);
+            }
+        }
+        Outlook::Stable
+    }
+}
+
+impl SchedulingPolicy for Chronus {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let first = self.first_lease(view);
+        self.tidy(view, first);
+        // Between two leases those that run in the current one go on.
+        let between = first as f64 * self.lease != view.now().secs();
+        let mut order: Vec<(u8, f64, JobRef<'_>)> = view
+            .active()
+            .map(|job| {
+                let left = job.work_left() / job.spec().work.rate;
+                let rank = match self.plans.get(&job.id()) {
+                    Some(leases) if leases.first() == Some(&first) && !between => 0,
+                    Some(_) if between && job.is_placed() => 0,
+                    Some(_) => 2,
+                    None => 1,
+                };
+                (rank, left, job)
+            })
+            .collect();
+        order.sort_by(|a, b| {
+            let rank = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
+            rank.then(a.2.id().cmp(&b.2.id()))
+        });
+        let total = order.len();
+        let mut free = view.usable_gpus().get();
+        let mut listed = 0;
+        for (_, _, job) in order {
+            if job.gpus().get() <= free {
+                free -= job.gpus().get();
+                out.push(Request::gang(&job));
+                listed += 1;
+            }
+        }
+        out.stop_unlisted();
+        if listed == total {
+            Outlook::Stable
+        } else {
+            Outlook::NextRound
+        }
+    }
+
+    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(job: u32, gpus: u32, needed: u64, until: u64) -> Wish {
+        Wish {
+            job: JobId(job),
+            gpus,
+            needed,
+            until,
+        }
+    }
+
+    #[test]
+    fn leases_are_set_aside_as_late_as_they_may() {
+        assert_eq!(
+            Chronus::latest(&wish(0, 2, 2, 5), 1, &[4, 4, 1, 4]),
+            Some(vec![2, 4])
+        );
+        assert_eq!(Chronus::latest(&wish(0, 2, 4, 5), 1, &[4, 4, 1, 4]), None);
+    }
+
+    #[test]
+    fn the_program_takes_two_narrow_jobs_where_greed_takes_a_wide_one() {
+        let mut chronus = Chronus::new(Seconds::new(240.0));
+        let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];
+        let plans = chronus.choose(&wishes, 0, &[4], 1000).unwrap();
+        let chosen: Vec<_> = plans.iter().map(|(w, _)| w.job.0).collect();
+        assert_eq!(chosen, [1, 2]);
+        chronus.accept_greedily(&mut wishes, 0, &mut [4]);
+        assert_eq!(
+            chronus.plans.keys().copied().collect::<Vec<_>>(),
+            [JobId(0)]
+        );
+    }
+}

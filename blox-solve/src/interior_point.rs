@@ -1,0 +1,107 @@
+use crate::{Program, Relation, Solution, SolveError, Solver};
+use clarabel::algebra::CscMatrix;
+use clarabel::solver::{
+    DefaultSettingsBuilder, DefaultSolver, IPSolver, NonnegativeConeT, SolverStatus, ZeroConeT,
+};
+
+const NAME: &str = "clarabel";
+
+/// Interior point for linear programs: `clarabel`. Where the optimum is not
+/// unique its solution lies in the middle of all optimal ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InteriorPoint {
+    /// Iterations after which it gives up; `None` for its own 200.
+    pub limit: Option<u32>,
+}
+
+/// The matrix of a program, row by row: `a x + s = b`, `s` zero or not negative.
+#[derive(Default)]
+struct Rows {
+    row: Vec<usize>,
+    column: Vec<usize>,
+    factor: Vec<f64>,
+    bound: Vec<f64>,
+}
+
+impl Rows {
+    fn push(&mut self, terms: impl Iterator<Item = (usize, f64)>, bound: f64) {
+        for (column, factor) in terms {
+            self.row.push(self.bound.len());
+            self.column.push(column);
+            self.factor.push(factor);
+        }
+        self.bound.push(bound);
+    }
+}
+
+impl Solver for InteriorPoint {
+    fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
+        if program.has_integers() {
+            return Err(SolveError::Unsuited {
+                solver: NAME,
+                why: "it has integers".to_owned(),
+            });
+        }
+        let n = program.variables();
+        let mut rows = Rows::default();
+        let equal = |r: &&crate::program::Row| r.relation == Relation::Equal;
+        for row in program.rows.iter().filter(equal) {
+            rows.push(row.terms.iter().map(|(v, f)| (v.0, *f)), row.bound);
+        }
+        let equalities = rows.bound.len();
+        for row in program.rows.iter().filter(|r| !equal(r)) {
+            let sign = if row.relation == Relation::AtLeast {
+                -1.0
+            } else {
+                1.0
+            };
+            let terms = row.terms.iter().map(|(v, f)| (v.0, sign * f));
+            rows.push(terms, sign * row.bound);
+        }
+        for (i, column) in program.columns.iter().enumerate() {
+            if column.low.is_finite() {
+                rows.push(std::iter::once((i, -1.0)), -column.low);
+            }
+            if column.high.is_finite() {
+                rows.push(std::iter::once((i, 1.0)), column.high);
+            }
+        }
+        let sign = if program.maximises { -1.0 } else { 1.0 };
+        let cost: Vec<f64> = program.columns.iter().map(|c| sign * c.cost).collect();
+        let m = rows.bound.len();
+        let matrix = CscMatrix::new_from_triplets(m, n, rows.row, rows.column, rows.factor);
+        let cones = [ZeroConeT(equalities), NonnegativeConeT(m - equalities)];
+        let failed = |why: String| SolveError::Failed { solver: NAME, why };
+        let mut settings = DefaultSettingsBuilder::default();
+        settings.verbose(false).time_limit(f64::INFINITY);
+        if let Some(limit) = self.limit {
+            settings.max_iter(limit);
+        }
+        let settings = settings.build().map_err(|e| failed(e.to_string()))?;
+        let zero = CscMatrix::zeros((n, n));
+        let mut solver = DefaultSolver::new(&zero, &cost, &matrix, &rows.bound, &cones, settings)
+            .map_err(|e| failed(format!("{e:?}")))?;
+        solver.solve();
+        use SolverStatus::{
+            AlmostDualInfeasible, AlmostPrimalInfeasible, AlmostSolved, DualInfeasible,
+            MaxIterations, PrimalInfeasible, Solved,
+        };
+        match solver.solution.status {
+            status @ (Solved | AlmostSolved) => {
+                let values = solver.solution.x;
+                Ok(Solution {
+                    objective: program.objective_at(&values),
+                    values,
+                    proven: status == Solved,
+                })
+            }
+            PrimalInfeasible | AlmostPrimalInfeasible => Err(SolveError::Infeasible),
+            DualInfeasible | AlmostDualInfeasible => Err(SolveError::Unbounded),
+            MaxIterations => Err(SolveError::Limit {
+                limit: self.limit.unwrap_or(200).into(),
+                unit: "iterations",
+            }),
+            other => Err(failed(format!("{other:?}"))),
+        }
+    }
+}

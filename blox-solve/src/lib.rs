@@ -1,0 +1,257 @@
+//! Linear and mixed-integer programs behind one small trait, for policies that
+//! decide by optimisation. Knows nothing of jobs and clusters.
+//!
+//! A [`Program`] is built variable by variable and row by row; a [`Solver`]
+//! solves it. [`Auto`] takes the interior-point method of `clarabel` for linear
+//! programs and branch and bound of `microlp` for those with integers; both
+//! are pure Rust, one thread, without a clock in any decision.
+//!
+//! **What is determined.** An optimum need not be unique. [`Solver::solve`] gives
+//! the solver's own choice: the same on every run, but that of another solver or
+//! version may differ. [`solve_with_tie_break`] gives an optimum that depends on
+//! the program alone: of all optimal solutions (to one part in 10⁹) the one with the
+//! least sum of values weighted `1`, `2`, `3`, ... in order of the variables.
+//!
+//! **Limits** count work, not seconds: nodes of the branch and bound, iterations of
+//! the interior-point method. The result under a limit is thus the same on
+//! every machine. A solver without such a count has none to offer.
+//!
+//! ```
+//! use blox_solve::{Auto, Program, Solver};
+//! let mut p = Program::maximise();
+//! let x = p.real(1.0, 0.0, f64::INFINITY);
+//! let y = p.integer(2.0, 0, 3);
+//! p.at_most(&[(x, 1.0), (y, 1.0)], 4.5);
+//! let solution = Auto::default().solve(&p)?;
+//! assert!((solution.objective - 7.5).abs() < 1e-6);
+//! assert_eq!(solution[y], 3.0);
+//! # Ok::<(), blox_solve::SolveError>(())
+//! ```
+
+#[cfg(feature = "microlp")]
+mod branch_and_bound;
+#[cfg(feature = "clarabel")]
+mod interior_point;
+mod program;
+
+#[cfg(feature = "microlp")]
+pub use branch_and_bound::BranchAndBound;
+#[cfg(feature = "clarabel")]
+pub use interior_point::InteriorPoint;
+pub use program::{Program, Relation, Var};
+
+use std::ops::Index;
+
+/// A solution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// The objective there.
+    pub objective: f64,
+    /// The value of each variable, in order; integers are whole numbers.
+    pub values: Vec<f64>,
+    /// Whether nothing better exists, as far as tolerances go; `false` where a
+    /// limit ended the search.
+    pub proven: bool,
+}
+
+impl Index<Var> for Solution {
+    type Output = f64;
+    fn index(&self, var: Var) -> &f64 {
+        &self.values[var.index()]
+    }
+}
+
+/// Why there is no solution.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SolveError {
+    /// No values satisfy all rows and bounds.
+    #[error("the program has no feasible solution")]
+    Infeasible,
+    /// The objective has no bound.
+    #[error("the program is unbounded: its objective improves for ever")]
+    Unbounded,
+    /// The limit came before any solution.
+    #[error("no solution was found within {limit} {unit}")]
+    Limit {
+        /// The limit.
+        limit: u64,
+        /// What it counts.
+        unit: &'static str,
+    },
+    /// The program is not one that this solver takes.
+    #[error("{solver} cannot solve this program: {why}")]
+    Unsuited {
+        /// The solver.
+        solver: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// The solver gave up.
+    #[error("{solver} failed: {why}")]
+    Failed {
+        /// The solver.
+        solver: &'static str,
+        /// How.
+        why: String,
+    },
+}
+
+/// Solves programs.
+pub trait Solver {
+    /// An optimal solution, or the best within the solver's limit.
+    ///
+    /// # Errors
+    /// There is none, or the solver cannot find it.
+    fn solve(&self, program: &Program) -> Result<Solution, SolveError>;
+}
+
+/// The default: interior point for linear programs, branch and bound for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Auto {
+    /// Nodes of the branch and bound, or iterations of the interior-point
+    /// method, after which it stops; `None` for the solvers' own.
+    pub limit: Option<u64>,
+}
+
+impl Solver for Auto {
+    fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
+        #[cfg(feature = "clarabel")]
+        if !program.has_integers() {
+            let limit = self.limit.map(|l| u32::try_from(l).unwrap_or(u32::MAX));
+            return InteriorPoint { limit }.solve(program);
+        }
+        #[cfg(feature = "microlp")]
+        return BranchAndBound { limit: self.limit }.solve(program);
+        #[cfg(not(feature = "microlp"))]
+        Err(SolveError::Unsuited {
+            solver: "this build",
+            why: format!(
+                "it is {} and no such solver is compiled in",
+                if program.has_integers() {
+                    "mixed-integer"
+                } else {
+                    "linear"
+                }
+            ),
+        })
+    }
+}
+
+/// The optimal solution that depends on the program alone: of all that are
+/// optimal to one part in 10⁹, the one with the least sum of values weighted
+/// `1`, `2`, `3`, ... in order of the variables. Solves the program twice.
+///
+/// # Errors
+/// As the solver's.
+pub fn solve_with_tie_break(
+    solver: &dyn Solver,
+    program: &Program,
+) -> Result<Solution, SolveError> {
+    let best = solver.solve(program)?;
+    if !best.proven {
+        return Ok(best);
+    }
+    let tied = program.among_optimal(best.objective);
+    match solver.solve(&tied) {
+        Ok(mut chosen) => {
+            chosen.objective = program.objective_at(&chosen.values);
+            Ok(chosen)
+        }
+        // The first optimum satisfies the row; a solver may miss it by rounding.
+        Err(SolveError::Infeasible | SolveError::Failed { .. }) => Ok(best),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(all(test, feature = "clarabel", feature = "microlp"))]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 1e-6 * b.abs().max(1.0)
+    }
+
+    /// min 2x + 3y with x + y >= 4, x - y = 1, x <= 9.
+    fn linear() -> (Program, Var, Var) {
+        let mut p = Program::minimise();
+        let x = p.real(2.0, 0.0, 9.0);
+        let y = p.real(3.0, 0.0, f64::INFINITY);
+        p.at_least(&[(x, 1.0), (y, 1.0)], 4.0);
+        p.equal(&[(x, 1.0), (y, -1.0)], 1.0);
+        (p, x, y)
+    }
+
+    #[test]
+    fn both_solvers_agree_on_a_linear_program() {
+        let (p, x, y) = linear();
+        let solvers: [&dyn Solver; 3] = [
+            &InteriorPoint::default(),
+            &BranchAndBound::default(),
+            &Auto::default(),
+        ];
+        for solver in solvers {
+            let s = solver.solve(&p).unwrap();
+            assert!(s.proven && close(s.objective, 9.5), "{s:?}");
+            assert!(close(s[x], 2.5) && close(s[y], 1.5), "{s:?}");
+        }
+    }
+
+    #[test]
+    fn a_knapsack_is_solved_in_whole_numbers() {
+        let mut p = Program::maximise();
+        let weights = [3.0, 4.0, 5.0, 9.0];
+        let values = [3.0, 4.0, 4.0, 10.0];
+        let vars: Vec<Var> = values.iter().map(|v| p.binary(*v)).collect();
+        let row: Vec<_> = vars.iter().copied().zip(weights).collect();
+        p.at_most(&row, 13.0);
+        let s = Auto::default().solve(&p).unwrap();
+        assert!(close(s.objective, 14.0));
+        assert_eq!(s.values, [0.0, 1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn what_cannot_be_solved_is_said() {
+        for integers in [false, true] {
+            let mut p = Program::minimise();
+            let x = if integers {
+                p.integer(1.0, 0, 9)
+            } else {
+                p.real(1.0, 0.0, 9.0)
+            };
+            p.at_least(&[(x, 1.0)], 10.0);
+            assert_eq!(Auto::default().solve(&p), Err(SolveError::Infeasible));
+        }
+        let mut p = Program::maximise();
+        p.real(1.0, 0.0, f64::INFINITY);
+        assert_eq!(Auto::default().solve(&p), Err(SolveError::Unbounded));
+        let mut p = Program::maximise();
+        p.integer(1.0, 0, 5);
+        assert!(matches!(
+            InteriorPoint::default().solve(&p),
+            Err(SolveError::Unsuited { .. })
+        ));
+    }
+
+    #[test]
+    fn the_tie_break_depends_on_the_program_alone() {
+        // One unit for any of three variables: the last gets nothing.
+        let mut p = Program::maximise();
+        let vars = [0; 3].map(|_| p.real(1.0, 0.0, 0.4));
+        p.at_most(&vars.map(|v| (v, 1.0)), 1.0);
+        for solver in [
+            &InteriorPoint::default() as &dyn Solver,
+            &BranchAndBound::default(),
+        ] {
+            let s = solve_with_tie_break(solver, &p).unwrap();
+            for (value, expected) in s.values.iter().zip([0.4, 0.4, 0.2]) {
+                assert!((value - expected).abs() < 1e-5, "{s:?}");
+            }
+        }
+        let mut p = Program::maximise();
+        let vars = [0; 3].map(|_| p.binary(1.0));
+        p.at_most(&vars.map(|v| (v, 1.0)), 2.0);
+        let s = solve_with_tie_break(&Auto::default(), &p).unwrap();
+        assert_eq!(s.values, [1.0, 1.0, 0.0]);
+    }
+}

@@ -1,0 +1,168 @@
+//! A program: an objective, variables with bounds, rows.
+
+/// A variable of a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Var(pub(crate) usize);
+
+impl Var {
+    /// Its place among the variables, from 0.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// How a row's sum relates to its right-hand side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// At most.
+    AtMost,
+    /// Equal.
+    Equal,
+    /// At least.
+    AtLeast,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Column {
+    pub cost: f64,
+    pub low: f64,
+    pub high: f64,
+    pub integer: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub terms: Vec<(Var, f64)>,
+    pub relation: Relation,
+    pub bound: f64,
+}
+
+/// A linear program, with integers where variables say so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    pub(crate) maximises: bool,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Program {
+    /// A program that maximises.
+    pub fn maximise() -> Self {
+        Program {
+            maximises: true,
+            columns: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// A program that minimises.
+    pub fn minimise() -> Self {
+        Program {
+            maximises: false,
+            ..Program::maximise()
+        }
+    }
+
+    /// A real variable with its weight in the objective and its bounds, which
+    /// may be infinite.
+    pub fn real(&mut self, weight: f64, low: f64, high: f64) -> Var {
+        self.column(Column {
+            cost: weight,
+            low,
+            high,
+            integer: false,
+        })
+    }
+
+    /// A whole number.
+    pub fn integer(&mut self, weight: f64, low: i32, high: i32) -> Var {
+        self.column(Column {
+            cost: weight,
+            low: low.into(),
+            high: high.into(),
+            integer: true,
+        })
+    }
+
+    /// 0 or 1.
+    pub fn binary(&mut self, weight: f64) -> Var {
+        self.integer(weight, 0, 1)
+    }
+
+    fn column(&mut self, column: Column) -> Var {
+        self.columns.push(column);
+        Var(self.columns.len() - 1)
+    }
+
+    /// A row. Terms of one variable add up.
+    pub fn row(&mut self, terms: &[(Var, f64)], relation: Relation, bound: f64) {
+        let mut sums: Vec<(Var, f64)> = Vec::with_capacity(terms.len());
+        for &(var, factor) in terms {
+            match sums.iter_mut().find(|(v, _)| *v == var) {
+                Some((_, sum)) => *sum += factor,
+                None => sums.push((var, factor)),
+            }
+        }
+        self.rows.push(Row {
+            terms: sums,
+            relation,
+            bound,
+        });
+    }
+
+    /// The sum is at most `bound`.
+    pub fn at_most(&mut self, terms: &[(Var, f64)], bound: f64) {
+        self.row(terms, Relation::AtMost, bound);
+    }
+
+    /// The sum is at least `bound`.
+    pub fn at_least(&mut self, terms: &[(Var, f64)], bound: f64) {
+        self.row(terms, Relation::AtLeast, bound);
+    }
+
+    /// The sum is `bound`.
+    pub fn equal(&mut self, terms: &[(Var, f64)], bound: f64) {
+        self.row(terms, Relation::Equal, bound);
+    }
+
+    /// How many variables it has.
+    pub fn variables(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Whether it has integers.
+    pub fn has_integers(&self) -> bool {
+        self.columns.iter().any(|c| c.integer)
+    }
+
+    /// The objective at some values.
+    pub fn objective_at(&self, values: &[f64]) -> f64 {
+        let each = self.columns.iter().zip(values).map(|(c, v)| c.cost * v);
+        each.sum()
+    }
+
+    /// The program that chooses among solutions that are as good as `best`.
+    pub(crate) fn among_optimal(&self, best: f64) -> Program {
+        let mut tied = self.clone();
+        tied.maximises = false;
+        let slack = 1e-9 * best.abs().max(1.0);
+        let terms: Vec<_> = self
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| c.cost != 0.0)
+            .map(|(i, c)| (Var(i), c.cost))
+            .collect();
+        if self.maximises {
+            tied.at_least(&terms, best - slack);
+        } else {
+            tied.at_most(&terms, best + slack);
+        }
+        let count = tied.columns.len().max(1) as f64;
+        for (i, column) in tied.columns.iter_mut().enumerate() {
+            // 1, 2, 3, ... scaled to stay near 1.
+            column.cost = (i + 1) as f64 / count;
+        }
+        tied
+    }
+}

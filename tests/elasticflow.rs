@@ -1,0 +1,163 @@
+//! Deadlines under ElasticFlow and its ablations.
+
+use blox::core::{
+    ClusterSpec, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, ServiceClass,
+    Time, Work,
+};
+use blox::schedulers as shipped;
+use blox::sim::overheads::FixedOverheads;
+use blox::sim::workload::Jobs;
+use blox::sim::{Report, Simulation};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const CASES: u64 = 300;
+
+/// A cluster, and elastic, rigid and best-effort jobs with tight and loose deadlines.
+fn case(seed: u64) -> (ClusterSpec, Vec<JobSpec>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let gpus = [1, 2, 4, 8][rng.random_range(0..4)];
+    let cluster = ClusterSpec::uniform(rng.random_range(1..5), gpus);
+    let mut at = 0.0;
+    let jobs = (0..rng.random_range(1..30))
+        .map(|_| {
+            at += [0.0, 1.0, 60.0, 137.5, 900.0][rng.random_range(0..5)];
+            job(&mut rng, at)
+        })
+        .collect();
+    (cluster, jobs)
+}
+
+fn job(rng: &mut ChaCha8Rng, at: f64) -> JobSpec {
+    let levels: Vec<u32> = [1, 2, 4, 8, 16][..rng.random_range(1..6)].to_vec();
+    let one = [0.1, 1.0, 2.5, 0.7][rng.random_range(0..4)];
+    // Ever less for each doubling, and at times nothing.
+    let mut rate = one;
+    let rates: Vec<f64> = levels
+        .iter()
+        .map(|_| {
+            let now = rate;
+            rate *= [2.0, 1.7, 1.2, 0.9][rng.random_range(0..4)];
+            now
+        })
+        .collect();
+    let asked = rng.random_range(0..levels.len());
+    let length = [30.0, 60.0, 599.0, 3600.0, 7321.3][rng.random_range(0..5)];
+    let mut job = JobSpec::new(Time::new(at), GpuCount(levels[asked]), Seconds::new(length));
+    job.work = Work {
+        iterations: length * rates[asked],
+        rate: rates[asked],
+    };
+    let within = length * [0.5, 1.0, 1.1, 2.0, 6.0][rng.random_range(0..5)];
+    let rigid = rng.random_bool(0.2);
+    let mut extras = Extras {
+        deadlines: vec![Deadline {
+            at: Time::new(at + within),
+            value: 1.0,
+        }],
+        ..Extras::default()
+    };
+    if !rigid {
+        extras.levels = levels.into_iter().map(GpuCount).collect();
+        extras.rates = rates;
+    }
+    if rng.random_bool(0.2) {
+        extras.class = ServiceClass::BestEffort;
+    }
+    job.with_extras(extras)
+}
+
+fn run(seed: u64, scheduler: Pipeline, overheads: FixedOverheads) -> Report {
+    let (cluster, jobs) = case(seed);
+    Simulation::new(cluster)
+        .overheads(overheads)
+        .run(scheduler, &mut Jobs::new(jobs))
+        .unwrap_or_else(|e| panic!("case {seed}: {e}"))
+}
+
+#[test]
+fn no_admitted_job_misses_its_deadline() {
+    let (mut met, mut declined) = (0, 0);
+    for seed in 0..CASES {
+        for scheduler in [shipped::elasticflow(), shipped::edf_admission()] {
+            let report = run(seed, scheduler, FixedOverheads::default());
+            for job in &report.jobs {
+                let fate = job.deadline_fate().map(|f| f.as_str());
+                assert_ne!(fate, Some("missed"), "case {seed}: {job:?}");
+                assert!(job.outcome.is_some(), "case {seed}: {job:?}");
+            }
+            let d = report.summary.deadlines.unwrap_or_default();
+            (met, declined) = (met + d.met, declined + d.declined);
+        }
+    }
+    assert!(
+        met > 1000 && declined > 500,
+        "{met} met, {declined} declined"
+    );
+}
+
+#[test]
+fn overheads_make_misses_and_they_are_counted() {
+    let overheads = FixedOverheads {
+        launch: Seconds::new(45.0),
+        restart: Seconds::new(45.0),
+        migration: Seconds::new(45.0),
+        ..FixedOverheads::default()
+    };
+    let mut missed = 0;
+    for seed in 0..50 {
+        let report = run(seed, shipped::elasticflow(), overheads);
+        missed += report.summary.deadlines.unwrap_or_default().missed;
+        assert!(
+            report.jobs.iter().all(|j| j.outcome.is_some()),
+            "case {seed}"
+        );
+    }
+    assert!(missed > 0);
+}
+
+#[test]
+fn elasticity_without_admission_meets_more_than_earliest_deadline_first() {
+    let met = |build: fn() -> Pipeline| -> u64 {
+        let reports = (0..100).map(|seed| run(seed, build(), FixedOverheads::default()));
+        reports
+            .map(|r| r.summary.deadlines.unwrap_or_default().met)
+            .sum()
+    };
+    let (elastic, greedy) = (met(shipped::ef), met(shipped::edf));
+    assert!(elastic > greedy, "{elastic} {greedy}");
+}
+
+#[test]
+fn a_job_is_grown_and_shrunk_to_what_deadlines_leave() {
+    let elastic = |at: f64, due: f64| {
+        let mut job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(600.0));
+        job = job.with_extras(Extras {
+            levels: [1, 2, 4].map(GpuCount).to_vec(),
+            rates: vec![1.0, 2.0, 4.0],
+            deadlines: vec![Deadline {
+                at: Time::new(due),
+                value: 1.0,
+            }],
+            ..Extras::default()
+        });
+        job
+    };
+    // Alone, the first has all four GPUs: 4 a second. At 60 s the second needs
+    // two GPUs to end by 360 s.
+    let jobs = vec![elastic(0.0, 1200.0), elastic(60.0, 360.0)];
+    let report = Simulation::new(ClusterSpec::uniform(1, 4))
+        .run(shipped::elasticflow(), &mut Jobs::new(jobs))
+        .unwrap();
+    let outcomes: Vec<_> = report.jobs.iter().map(|j| j.outcome).collect();
+    assert_eq!(outcomes, [Some(Outcome::Completed); 2]);
+    let ends: Vec<f64> = report
+        .jobs
+        .iter()
+        .filter_map(|j| j.finish)
+        .map(|t| t.secs())
+        .collect();
+    // 240 done by 60 s, then 2 a second each: 180 s more, and 240 s more for
+    // the second, which has 4 from then on.
+    assert_eq!(ends, [240.0, 300.0]);
+}
