@@ -12,7 +12,7 @@
 //! column maps (the first line is the map). `blox-sim/tests/readers.rs` tries
 //! the same on damaged inputs without any of this.
 
-use blox_sim::workload::{ReadOptions, Trace, Workload, WorkloadError, check_bytes};
+use blox_sim::workload::{ColumnMap, ReadOptions, Trace, Workload, WorkloadError, check_bytes};
 
 /// Reads bytes as a format that is said.
 pub fn known(format: &str, bytes: &[u8]) {
@@ -34,10 +34,10 @@ pub fn mapped(bytes: &[u8]) {
     let Ok(map) = std::str::from_utf8(&bytes[..end]) else {
         return;
     };
-    let columns = match map.parse() {
+    let columns = match map.parse::<ColumnMap>() {
         Ok(columns) => Some(columns),
         Err(e) => {
-            let _ = e.to_string();
+            assert!(!e.to_string().is_empty());
             return;
         }
     };

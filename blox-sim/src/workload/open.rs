@@ -258,7 +258,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
             .map(|name| name.trim().trim_matches('"'))
             .collect();
         let has_all = |names: &&[&str]| names.iter().all(|name| columns.contains(name));
-        format.telling_columns().iter().any(|names| has_all(names))
+        format.telling_columns().iter().any(has_all)
     });
     if let Some(format) = told {
         return Ok(format);

@@ -189,7 +189,9 @@ impl LogRows {
 struct Elements {
     text: Text,
     buffer: Vec<u8>,
-    line: u64,
+    /// The line that is read.
+    current: u64,
+    /// That on which the object begins.
     begins: u64,
     state: At,
 }
@@ -214,7 +216,7 @@ impl Elements {
         Elements {
             text,
             buffer: Vec::new(),
-            line: 1,
+            current: 1,
             begins: 1,
             state: At::Start,
         }
@@ -238,7 +240,7 @@ impl Elements {
                 (At::First | At::Comma, b']') => At::End,
                 (At::Comma, b',') => At::Element,
                 (At::First | At::Element, b'{') => {
-                    self.begins = self.line;
+                    self.begins = self.current;
                     self.state = At::Comma;
                     self.object()?;
                     return Ok(Some(self.begins));
@@ -287,13 +289,13 @@ impl Elements {
         };
         if let Some(byte) = byte {
             self.text.consume(1);
-            self.line += u64::from(byte == b'\n');
+            self.current += u64::from(byte == b'\n');
         }
         Ok(byte)
     }
 
     fn shape(&self, what: &'static str) -> Broken {
-        Broken::Shape(self.line, what)
+        Broken::Shape(self.current, what)
     }
 }
 
