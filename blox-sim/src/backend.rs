@@ -130,6 +130,18 @@ struct Timer {
     nth: u32,
 }
 
+/// Whether an event is about a launch that is over: a plan may change or stop a job
+/// and end it at once.
+fn is_over(event: &Event, view: View<'_>) -> bool {
+    let (job, attempt, phase) = match event {
+        Event::Started { job, attempt, .. } => (job, attempt, Phase::Starting),
+        Event::Stopped { job, attempt, .. } => (job, attempt, Phase::Stopping),
+        _ => return false,
+    };
+    let current = view.job(*job);
+    current.is_none_or(|j| j.attempt() != *attempt || j.phase() != phase)
+}
+
 /// Whole epochs in so much work, which may lie a rounding error below them.
 fn epochs(work: f64, epoch: f64) -> f64 {
     (work / epoch + 1e-9).floor()
@@ -569,7 +581,12 @@ impl Backend for Simulator<'_> {
         if self.watch.stop.load(Ordering::Relaxed) {
             return None;
         }
-        let event = self.now_events.pop_front()?;
+        let event = loop {
+            let event = self.now_events.pop_front()?;
+            if !is_over(&event, view) {
+                break event;
+            }
+        };
         self.note(self.now, &event, view);
         Some((self.now, event))
     }

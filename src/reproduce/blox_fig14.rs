@@ -83,10 +83,11 @@ impl Figure for BloxFig14 {
                 )
                 .published(1.0, "Blox (EuroSys 2024), figures 14 and 15, as read by others: equal to the best static composition"),
             );
-            findings.claims.push(Claim::new(
-                format!("the synthesizer is at or below the best static composition (candidates: {group})"),
-                jct(synthesizer) <= best,
-            ));
+            let near = jct(synthesizer) <= 1.02 * best;
+            let text = "the synthesizer is within 2 % of the best static composition";
+            findings
+                .claims
+                .push(Claim::new(format!("{text} (candidates: {group})"), near));
         }
         findings.pictures.push(Picture {
             name: "blox-fig14".to_owned(),

@@ -1,6 +1,6 @@
 //! The GPUs of a node that are linked best.
 
-use super::consolidated::Consolidated;
+use super::consolidated::{Consolidated, Split};
 use super::walk::{Rule, filled, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View};
 
@@ -10,8 +10,8 @@ use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View}
 /// with the highest [bandwidth](blox_core::NodeSpec::bandwidth_of); among equals on
 /// the node with the fewest free GPUs, then the set with the highest sum of
 /// bandwidths within, then the one that leaves the highest sum to others. So a job
-/// with one GPU does not break up a fast pair. Where no node has enough it spans
-/// nodes as [`Consolidated`] does, and where no node says how its GPUs are linked it
+/// with one GPU does not break up a fast pair. Where no node has enough it does
+/// as [`Consolidated`] does, and where no node says how its GPUs are linked it
 /// is [`Consolidated`].
 ///
 /// Sets are tried one by one up to 12 free GPUs on a node; beyond that they are grown
@@ -19,6 +19,15 @@ use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View}
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bandwidth {
     otherwise: Consolidated,
+}
+
+impl Bandwidth {
+    /// With an answer to jobs that fit on no single node.
+    pub fn new(split: Split) -> Self {
+        Bandwidth {
+            otherwise: Consolidated::new(split),
+        }
+    }
 }
 
 /// Free GPUs up to which all sets are tried.
