@@ -161,3 +161,90 @@ fn a_job_is_grown_and_shrunk_to_what_deadlines_leave() {
     // the second, which has 4 from then on.
     assert_eq!(ends, [240.0, 300.0]);
 }
+
+#[test]
+fn skipped_and_visited_rounds_are_equal() {
+    let builders: [fn() -> Pipeline; 7] = [
+        shipped::elasticflow,
+        shipped::ef,
+        shipped::edf,
+        shipped::edf_admission,
+        shipped::chronus,
+        shipped::themis,
+        shipped::gandiva,
+    ];
+    for seed in 0..84 {
+        let build = builders[seed as usize % builders.len()];
+        let (cluster, jobs) = case(seed);
+        let simulation = Simulation::new(cluster);
+        let [skipped, visited] = [false, true].map(|every| {
+            let simulation = simulation.clone().visiting_every_round(every);
+            simulation
+                .run(build(), &mut Jobs::new(jobs.clone()))
+                .unwrap_or_else(|e| panic!("case {seed}: {e}"))
+        });
+        assert_eq!(skipped.jobs, visited.jobs, "case {seed}");
+    }
+}
+
+/// Iterations, submission and deadline of a job that scales to 1, 2 and 4 GPUs.
+fn released_job(iterations: f64, at: f64, due: f64) -> JobSpec {
+    let mut job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(iterations));
+    job.extras = Some(Box::new(Extras {
+        levels: [1, 2, 4].map(GpuCount).to_vec(),
+        rates: vec![1.0, 1.8, 3.0],
+        deadlines: vec![Deadline {
+            at: Time::new(due),
+            value: 1.0,
+        }],
+        ..Extras::default()
+    }));
+    job
+}
+
+#[test]
+fn the_released_program_ends_jobs_when_it_had_planned() {
+    use blox::compat::elasticflow::{self as released, ByScheduler, Shape};
+    use blox::core::Part;
+    let shape = Shape {
+        switches: 1,
+        nodes_per_switch: 1,
+        gpus_per_node: 4,
+    };
+    let run = |jobs: Vec<JobSpec>| {
+        let submits: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
+        let mut scheduler = released::elasticflow(shape, 60.0, &submits);
+        let report = Simulation::new(ClusterSpec::uniform(1, 4))
+            .completion(ByScheduler)
+            .run_by(&mut scheduler, &mut Jobs::new(jobs), None)
+            .unwrap();
+        let saved = scheduler.save().unwrap();
+        // What is saved is all that there is.
+        let mut other = released::elasticflow(shape, 60.0, &submits);
+        other.restore(saved.clone()).unwrap();
+        assert_eq!(other.save().unwrap(), saved);
+        let ends = released::planned_ends(&saved["scheduling"]).unwrap();
+        let ends: Vec<_> = ends
+            .iter()
+            .map(|e| (e.job, e.at, e.exact, e.late))
+            .collect();
+        (report, ends)
+    };
+    // Four GPUs do 300 iterations in 100 s, two slots, and 8 s for a new group of four.
+    let (_, ends) = run(vec![released_job(300.0, 0.0, 240.0)]);
+    assert_eq!(ends, [(0, 128.0, 100.0, false)]);
+    // A job that comes in within the slot is seen at its end, when 156 iterations
+    // are done; both then get two GPUs.
+    let (report, ends) = run(vec![
+        released_job(300.0, 0.0, 240.0),
+        released_job(120.0, 30.0, 300.0),
+    ]);
+    assert_eq!(ends, [(0, 186.0, 140.0, false), (1, 186.0, 127.0, false)]);
+    assert_eq!(report.jobs[1].first_start, Some(Time::new(60.0)));
+    // One that could not end in time is turned away.
+    let (report, _) = run(vec![
+        released_job(300.0, 0.0, 240.0),
+        released_job(5000.0, 30.0, 300.0),
+    ]);
+    assert_eq!(report.jobs[1].outcome, Some(Outcome::Rejected));
+}

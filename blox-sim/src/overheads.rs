@@ -1,6 +1,7 @@
 //! What a change from one assignment to another costs.
 
 use blox_core::{Assignment, JobRef, Part, Seconds, View};
+use std::collections::BTreeSet;
 
 /// Time lost in launching, stopping and changing jobs. GPUs are held meanwhile;
 /// no work is done.
@@ -87,5 +88,106 @@ impl Overheads for FixedOverheads {
 
     fn is_free(&self) -> bool {
         *self == FixedOverheads::default()
+    }
+}
+
+/// Costs that depend on what was used before (ElasticFlow, ASPLOS 2023, section
+/// 5): workers that form a group of GPUs for the first time set up its
+/// communication, which takes longer the larger the group is; a group that any
+/// job formed before is kept ready.
+///
+/// A job that starts or changes loses `switch`, and on a set of GPUs that no job
+/// used before also `per_doubling` once and for every doubling of its size.
+#[derive(Clone, Debug, Default)]
+pub struct GroupOverheads {
+    switch: Seconds,
+    per_doubling: Seconds,
+    /// The sets of GPUs used so far, each ascending.
+    used: BTreeSet<Vec<u32>>,
+}
+
+impl GroupOverheads {
+    /// With what every change costs, and what a new group costs for each
+    /// doubling of its size; negative counts as 0.
+    pub fn new(switch: Seconds, per_doubling: Seconds) -> Self {
+        GroupOverheads {
+            switch: switch.max(Seconds::ZERO),
+            per_doubling: per_doubling.max(Seconds::ZERO),
+            used: BTreeSet::new(),
+        }
+    }
+
+    /// What ElasticFlow's simulations charge: 2 s, and 2 s a doubling.
+    pub fn elasticflow() -> Self {
+        GroupOverheads::new(Seconds::new(2.0), Seconds::new(2.0))
+    }
+
+    fn form(&mut self, now: &Assignment) -> Seconds {
+        let mut group: Vec<u32> = now.gpus.iter().map(|g| g.0).collect();
+        group.sort_unstable();
+        if !self.used.insert(group) {
+            return self.switch;
+        }
+        let size = now.gpus.len().max(1) as f64;
+        self.switch + self.per_doubling * (1.0 + libm::log2(size))
+    }
+}
+
+impl Part for GroupOverheads {
+    fn save(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(&self.used).ok()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), blox_core::RestoreError> {
+        self.used = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl Overheads for GroupOverheads {
+    fn start(
+        &mut self,
+        _: View<'_>,
+        _: &JobRef<'_>,
+        _: Option<&Assignment>,
+        now: &Assignment,
+    ) -> Seconds {
+        self.form(now)
+    }
+
+    fn stop(&mut self, _: View<'_>, _: &JobRef<'_>) -> Seconds {
+        Seconds::ZERO
+    }
+
+    fn change(
+        &mut self,
+        _: View<'_>,
+        _: &JobRef<'_>,
+        before: &Assignment,
+        now: &Assignment,
+    ) -> Seconds {
+        if before.same_gpus(now) && before.config == now.config {
+            // CPUs and memory are granted anew without a restart.
+            return Seconds::ZERO;
+        }
+        self.form(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{GpuId, GpuList};
+
+    #[test]
+    fn a_group_is_set_up_once_whoever_uses_it() {
+        let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|g| GpuId(*g)).collect::<GpuList>());
+        let mut o = GroupOverheads::elasticflow();
+        assert_eq!(o.form(&on(&[0, 1, 2, 3])), Seconds::new(8.0));
+        assert_eq!(o.form(&on(&[3, 2, 1, 0])), Seconds::new(2.0));
+        assert_eq!(o.form(&on(&[0])), Seconds::new(4.0));
+        let mut other = GroupOverheads::elasticflow();
+        other.restore(o.save().unwrap()).unwrap();
+        assert_eq!(other.form(&on(&[0])), Seconds::new(2.0));
     }
 }

@@ -235,14 +235,9 @@ pub(super) fn fill(
         }
         let stop = until.map_or(next, |u| next.min(u));
         let work = (stop - start) * rate;
-        if stop == f64::MAX
-            || is_enough(work, rest)
-            || (work >= rest && stop < next.min(until.unwrap_or(f64::MAX)))
-        {
-            let end = grid
-                .ceil(start + rest / rate)
-                .max(grid.after(start))
-                .min(stop);
+        if stop == f64::MAX || is_enough(work, rest) {
+            let end = grid.ceil(start + rest / rate).max(grid.after(start));
+            let end = end.min(stop);
             // Rounding must not end a plan before its work.
             let short = (end - start) * rate < rest;
             plan.end = if short && end < stop {
@@ -252,11 +247,8 @@ pub(super) fn fill(
             };
             return Some(plan);
         }
-        rest = (rest - work).max(0.0);
-        if rest == 0.0 {
-            plan.end = stop;
-            return Some(plan);
-        }
+        // What is enough only by rounding leaves a rest for another slot.
+        rest = (rest - work).max(rest * 1e-12);
     }
     None
 }
