@@ -5,6 +5,7 @@
 //! - [`schedulers`]: every published scheduler that ships, as a composition.
 //! - [`compat`]: compositions that do exactly what published programs do.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
+//! - [`plot`]: charts of results.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
 //! ```
@@ -22,6 +23,7 @@
 #![warn(missing_docs)]
 
 pub use blox_core as core;
+pub use blox_plot as plot;
 pub use blox_policies as policies;
 pub use blox_sim as sim;
 

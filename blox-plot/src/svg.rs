@@ -1,0 +1,204 @@
+//! Writing SVG: a page of elements, numbers that are short, text that is escaped.
+
+use std::fmt::{self, Display, Write};
+
+pub(crate) const FONT: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
+
+/// A page in the making.
+pub(crate) struct Page {
+    out: String,
+}
+
+/// Where text stands against its point.
+#[derive(Clone, Copy)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Page {
+    /// With a background and what readers of the screen are told.
+    pub fn new(width: f64, height: f64, title: &str) -> Self {
+        let mut page = Page { out: String::new() };
+        let (w, h) = (Num(width), Num(height));
+        page.put(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
+             font-family=\"{FONT}\" font-size=\"12\" role=\"img\" aria-label=\"{}\">\n\
+             <title>{}</title>\n<rect class=\"bg\" width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n",
+            Escaped(title),
+            Escaped(title)
+        ));
+        page
+    }
+
+    /// Writes markup as it is.
+    pub fn put(&mut self, what: fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = self.out.write_fmt(what);
+    }
+
+    /// Text in the main colour; `size` in pixels.
+    pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
+        self.label(x, y, anchor, size, "ink", "#1a1a1a", text);
+    }
+
+    /// Text that matters less.
+    pub fn soft_text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
+        self.label(x, y, anchor, size, "soft", "#5a5a5a", text);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "attributes of one element")]
+    fn label(
+        &mut self,
+        x: f64,
+        y: f64,
+        anchor: Anchor,
+        size: f64,
+        class: &str,
+        fill: &str,
+        text: &str,
+    ) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => " text-anchor=\"middle\"",
+            Anchor::End => " text-anchor=\"end\"",
+        };
+        let size = Num(size);
+        self.put(format_args!(
+            "<text class=\"{class}\" x=\"{}\" y=\"{}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{}</text>\n",
+            Num(x),
+            Num(y),
+            Escaped(text)
+        ));
+    }
+
+    /// Text that runs upwards, centred on its point.
+    pub fn upward_text(&mut self, x: f64, y: f64, text: &str) {
+        let (x, y) = (Num(x), Num(y));
+        self.put(format_args!(
+            "<text class=\"ink\" x=\"{x}\" y=\"{y}\" fill=\"#1a1a1a\" text-anchor=\"middle\" \
+             transform=\"rotate(-90 {x} {y})\">{}</text>\n",
+            Escaped(text)
+        ));
+    }
+
+    /// A thin line of the grid.
+    pub fn grid_line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64) {
+        self.stroke("grid", "#dddddd", x1, y1, x2, y2);
+    }
+
+    /// A line of an axis.
+    pub fn axis_line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64) {
+        self.stroke("ink-line", "#1a1a1a", x1, y1, x2, y2);
+    }
+
+    fn stroke(&mut self, class: &str, colour: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
+        let (x1, y1, x2, y2) = (Num(x1), Num(y1), Num(x2), Num(y2));
+        self.put(format_args!(
+            "<path class=\"{class}\" d=\"M{x1} {y1}L{x2} {y2}\" stroke=\"{colour}\" fill=\"none\"/>\n"
+        ));
+    }
+
+    /// The whole picture.
+    pub fn finish(mut self) -> String {
+        self.out.push_str("</svg>\n");
+        self.out
+    }
+}
+
+/// A number with at most two places.
+pub(crate) struct Num(pub f64);
+
+impl Display for Num {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hundredths = (self.0 * 100.0).round() as i64;
+        let (sign, n) = (
+            if hundredths < 0 { "-" } else { "" },
+            hundredths.unsigned_abs(),
+        );
+        match (n / 100, n % 100) {
+            (whole, 0) => write!(f, "{sign}{whole}"),
+            (whole, part) if part.is_multiple_of(10) => write!(f, "{sign}{whole}.{}", part / 10),
+            (whole, part) => write!(f, "{sign}{whole}.{part:02}"),
+        }
+    }
+}
+
+/// Text as XML has it.
+pub(crate) struct Escaped<'a>(pub &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                // XML knows no other control characters.
+                c if c.is_control() => f.write_char(' ')?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// About how wide a text is, in pixels: enough to leave room for it.
+pub(crate) fn width_of(text: &str, size: f64) -> f64 {
+    let em: f64 = text
+        .chars()
+        .map(|c| match c {
+            'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '|' | '\'' | '!' => 0.32,
+            'f' | 'r' | 't' | ' ' | '(' | ')' | '[' | ']' | '-' | '/' | 'I' => 0.41,
+            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.95,
+            'A'..='Z' => 0.7,
+            _ => 0.63,
+        })
+        .sum();
+    em * size
+}
+
+/// A text that is no wider than `room`, cut with an ellipsis if need be.
+pub(crate) fn fitted(text: &str, size: f64, room: f64) -> String {
+    if width_of(text, size) <= room {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    for c in text.chars() {
+        short.push(c);
+        if width_of(&short, size) + size > room {
+            short.pop();
+            break;
+        }
+    }
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let text = |v: f64| Num(v).to_string();
+        assert_eq!(text(3.0), "3");
+        assert_eq!(text(3.456), "3.46");
+        assert_eq!(text(3.5), "3.5");
+        assert_eq!(text(-0.05), "-0.05");
+        assert_eq!(text(-0.001), "0");
+    }
+
+    #[test]
+    fn text_is_escaped_and_cut() {
+        assert_eq!(
+            Escaped("a<b & \"c\"\n").to_string(),
+            "a&lt;b &amp; &quot;c&quot; "
+        );
+        assert_eq!(fitted("las", 12.0, 100.0), "las");
+        let cut = fitted("las{guard_h=500,gpu_time=true}", 12.0, 100.0);
+        assert!(cut.ends_with('…') && width_of(&cut, 12.0) <= 102.0, "{cut}");
+    }
+}
