@@ -157,6 +157,7 @@ impl Axis {
             ticks,
             label,
             unit: self.unit,
+            unit_size: unit,
         }
     }
 
@@ -204,6 +205,7 @@ impl Axis {
             ticks,
             label: format!("{} (log scale)", self.label),
             unit: self.unit,
+            unit_size: 1.0,
         }
     }
 }
@@ -219,12 +221,17 @@ pub(crate) struct Scale {
     /// With its unit.
     pub label: String,
     unit: Unit,
+    /// What the names of the ticks count.
+    unit_size: f64,
 }
 
 impl Scale {
-    /// A value with its unit.
+    /// A value in the unit of the ticks.
     pub fn value_name(&self, value: f64) -> String {
-        self.unit.name(value)
+        match self.unit {
+            Unit::Seconds if !self.log => short(value / self.unit_size),
+            unit => unit.name(value),
+        }
     }
 
     /// Where a value lies, from 0 to 1.

@@ -76,9 +76,12 @@ impl Gantt {
         let rows = self.rows();
         let rects: usize = self.bars.iter().map(|b| b.gpus.len()).sum();
         let shaded = rects > BARS || rows > ROWS;
+        let end = self.bars.iter().map(|b| b.end_s).fold(0.0, f64::max);
+        let end = if end > 0.0 { end } else { 1.0 };
         let x = Axis::seconds("time")
             .from(0.0)
-            .fit(self.bars.iter().map(|b| b.end_s), 8);
+            .to(end)
+            .fit(std::iter::empty(), 8);
         let left = 16.0 + width_of("node 0000", 10.0) + 8.0;
         let width = left + WIDTH + 24.0;
         // GPUs that share a row of shades.

@@ -5,7 +5,9 @@ use crate::completion::{AtRoundEnd, CompletionRule, Exact};
 use crate::execution::{ExecutionModel, FixedRate};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
-use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary};
+use crate::results::{
+    JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, Summary, TimelineRow,
+};
 use crate::workload::Workload;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
@@ -43,6 +45,8 @@ pub struct Simulation {
     script: Vec<(Time, Event)>,
     measure: Measure,
     keep_rounds: bool,
+    keep_timeline: bool,
+    assignments: Option<SharedSink>,
     explain: Option<JobId>,
     visit_every_round: bool,
     watch: Arc<Watch>,
@@ -57,6 +61,8 @@ pub struct Report {
     pub summary: Summary,
     /// A row a visited decision, if asked for.
     pub rounds: Vec<RoundRow>,
+    /// How busy the cluster was over time, if asked for.
+    pub timeline: Vec<TimelineRow>,
     /// The explained job's story, if asked for.
     pub story: Vec<Moment>,
     /// What the core counted.
@@ -81,6 +87,8 @@ impl Simulation {
             script: Vec::new(),
             measure: Measure::All,
             keep_rounds: false,
+            keep_timeline: false,
+            assignments: None,
             explain: None,
             visit_every_round: false,
             watch: Arc::default(),
@@ -135,6 +143,39 @@ impl Simulation {
     #[must_use]
     pub fn keep_rounds(mut self, yes: bool) -> Self {
         self.keep_rounds = yes;
+        self
+    }
+
+    /// Keeps how busy the cluster was and how long the queue, at most 2048 rows.
+    #[must_use]
+    pub fn keep_timeline(mut self, yes: bool) -> Self {
+        self.keep_timeline = yes;
+        self
+    }
+
+    /// Hands over every assignment when it ends: who held which GPUs when.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
+    /// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+    /// use blox_sim::{Simulation, results::AssignmentRow, workload::Jobs};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// # let fifo = Composition::new("fifo")
+    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+    /// #     .placement(FirstFit).build();
+    /// let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+    /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(400.0))]);
+    /// Simulation::new(ClusterSpec::uniform(1, 4))
+    ///     .assignments_to(Some(rows.clone()))
+    ///     .run(fifo, &mut jobs)?;
+    /// let rows = rows.lock().unwrap();
+    /// assert_eq!((rows[0].ranges(), rows[0].end.secs()), (vec![(0, 1)], 600.0));
+    /// # Ok::<(), blox_sim::SimError>(())
+    /// ```
+    #[must_use]
+    pub fn assignments_to(mut self, sink: Option<SharedSink>) -> Self {
+        self.assignments = sink;
         self
     }
 
@@ -204,6 +245,9 @@ impl Simulation {
         let mut core = Core::new(state, cadence)
             .visiting_every_round(self.visit_every_round)
             .with_collector(Box::new(recorder));
+        if self.keep_timeline || self.assignments.is_some() {
+            core = core.with_collector(Box::new(Occupancy::new(self.assignments.clone())));
+        }
         if let Some(journal) = journal {
             core = core.with_journal(journal);
         }
@@ -225,14 +269,16 @@ impl Simulation {
     }
 
     fn report(&self, name: &str, mut core: Core, ended: Ended, period: Option<f64>) -> Report {
-        let mut recorder = core
-            .take_collectors()
-            .into_iter()
-            .find_map(|c| (c as Box<dyn std::any::Any>).downcast::<Recorder>().ok())
-            .map_or_else(
-                || Recorder::new(self.measure, false, None, Arc::default()),
-                |r| *r,
-            );
+        let (mut recorder, mut occupancy) = (None, None);
+        for collector in core.take_collectors() {
+            let collector = collector as Box<dyn std::any::Any>;
+            match collector.downcast::<Recorder>() {
+                Ok(it) => recorder = Some(*it),
+                Err(other) => occupancy = other.downcast::<Occupancy>().ok().or(occupancy),
+            }
+        }
+        let mut recorder =
+            recorder.unwrap_or_else(|| Recorder::new(self.measure, false, None, Arc::default()));
         let state = core.state();
         for id in 0..state.next_job_id().0 {
             if let Some(job) = state.job(JobId(id)) {
@@ -267,6 +313,10 @@ impl Simulation {
             jobs: recorder.jobs,
             summary,
             rounds: recorder.rounds,
+            timeline: match occupancy.map(|o| o.finish(end)) {
+                Some(timeline) if self.keep_timeline => timeline.rows(end.secs()),
+                _ => Vec::new(),
+            },
             story: recorder.story,
             counters,
             ended,

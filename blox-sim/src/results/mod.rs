@@ -1,12 +1,17 @@
 //! What came of a simulation: a row a job, a summary, files.
 
+mod assignments;
 mod recorder;
 mod summary;
+mod timeline;
 mod write;
 
+pub(crate) use assignments::Occupancy;
+pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Summary};
-pub use write::{WriteError, write_jobs, write_rounds};
+pub use timeline::TimelineRow;
+pub use write::{AssignmentWriter, WriteError, write_jobs, write_rounds, write_timeline};
 
 use blox_core::{JobId, Name, Outcome, Seconds, Time};
 use serde::Serialize;
