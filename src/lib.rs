@@ -5,7 +5,7 @@
 //! - [`schedulers`]: every published scheduler that ships, as a composition.
 //! - [`compat`]: compositions that do exactly what published programs do.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
-//! - [`plot`]: charts of results.
+//! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
 //! ```
@@ -30,6 +30,7 @@ pub use blox_sim as sim;
 pub mod cli;
 pub mod compat;
 mod registry;
+pub mod results;
 pub mod schedulers;
 pub mod verify;
 

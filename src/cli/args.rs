@@ -13,6 +13,7 @@ use std::path::PathBuf;
     after_help = "Examples:
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox simulate --scheduler las --trace jobs.csv --cluster 16x8
+  blox compare fifo las --output-dir results && blox report results
   blox policies"
 )]
 pub(super) struct Cli {
@@ -34,7 +35,7 @@ pub(super) enum Command {
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
   blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
-      --jobs 2000 --cluster 8x4 --output-dir results")]
+      --jobs 2000 --cluster 8x4 --output-dir results --plots")]
     Compare(CompareArgs),
     /// List schedulers, policies and their parameters
     #[command(after_help = "Examples:
@@ -46,6 +47,20 @@ pub(super) enum Command {
   blox verify golden/blox
   blox verify golden/blox/las_L7_t1000 --system blox --all")]
     Verify(VerifyArgs),
+    /// Draw the pictures of result folders
+    #[command(after_help = "Examples:
+  blox plot results
+  blox plot monday tuesday --output-dir pictures
+  blox plot results --only jct-cdf --only utilisation --png
+
+Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
+(simulated with --assignments or --plots), load-jct (of a sweep).")]
+    Plot(PlotArgs),
+    /// Make one self-contained HTML page of result folders
+    #[command(after_help = "Examples:
+  blox report results
+  blox report monday tuesday --output week.html")]
+    Report(ReportArgs),
 }
 
 #[derive(Args)]
@@ -82,6 +97,32 @@ pub(super) struct VerifyArgs {
     /// Show every difference, not only the first 20 of a case
     #[arg(long)]
     pub all: bool,
+}
+
+#[derive(Args)]
+pub(super) struct PlotArgs {
+    /// Folders that simulate, compare or sweep wrote with --output-dir
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// Where to draw [default: DIR/plots, if there is one DIR]
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Only the picture of this name; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// PNG beside SVG (in builds with the feature `png`)
+    #[arg(long)]
+    pub png: bool,
+}
+
+#[derive(Args)]
+pub(super) struct ReportArgs {
+    /// Folders that simulate or compare wrote with --output-dir
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// The page [default: DIR/report.html, if there is one DIR]
+    #[arg(long, short, value_name = "FILE.html")]
+    pub output: Option<PathBuf>,
 }
 
 /// Everything that a simulation can be told. The keys of a configuration file
@@ -218,7 +259,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "A..B", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<String>,
-    /// Write jobs.csv and summary.json a scheduler, and manifest.json, below this folder
+    /// Write jobs.csv, timeline.csv and summary.json a scheduler, and manifest.json, below this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_dir: Option<PathBuf>,
@@ -230,6 +271,14 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rounds: bool,
+    /// Also write assignments.csv: who held which GPUs when
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub assignments: bool,
+    /// Draw pictures of the results into the output folder, Gantt charts included
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plots: bool,
     /// Tell the story of one job, by its number from 0 or its name in the trace
     #[arg(long, value_name = "JOB", help_heading = "Results")]
     #[serde(

@@ -106,7 +106,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
             gpu_mix jobs seed cluster admission placement cluster_manager round on_event
             completion launch_s checkpoint_s restart_s migration_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal config;
-        flags: visit_every_round force rounds json quiet);
+        flags: visit_every_round force rounds assignments plots json quiet);
     Ok(Given {
         options,
         schedulers: Vec::new(),

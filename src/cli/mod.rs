@@ -15,8 +15,10 @@
 mod args;
 mod config;
 mod output;
+mod plot;
 mod policies;
 mod progress;
+mod report;
 mod resolve;
 mod run;
 mod table;
@@ -118,6 +120,8 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         }
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+        Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
+        Some(Ok(Command::Report(a))) => report::run(&a, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;

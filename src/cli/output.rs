@@ -3,9 +3,11 @@
 use super::Failure;
 use super::resolve::Experiment;
 use super::run::Run;
-use blox_core::JobId;
 use blox_core::journal::{Entry, Journal, JsonLines};
-use blox_sim::results::{Summary, write_jobs, write_rounds};
+use blox_core::{ClusterSpec, JobId, NodeSpec};
+use blox_sim::results::{
+    AssignmentWriter, SharedSink, Summary, write_jobs, write_rounds, write_timeline,
+};
 use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -45,21 +47,69 @@ pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// A file is there whole or not at all.
-fn write_whole<E: std::fmt::Display>(
+pub(super) fn write_whole<E: std::fmt::Display>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), Failure> {
     let cannot = |e: &dyn std::fmt::Display| {
         Failure::new(format!("{}: cannot be written: {e}", path.display()))
     };
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
+    let part = part_of(path);
     let mut out = BufWriter::new(File::create(&part).map_err(|e| cannot(&e))?);
     write(&mut out).map_err(|e| cannot(&e))?;
     out.flush().map_err(|e| cannot(&e))?;
     drop(out);
     std::fs::rename(&part, path).map_err(|e| cannot(&e))
+}
+
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+/// `assignments.csv` while a simulation fills it.
+pub(super) struct Assignments {
+    path: PathBuf,
+    writer: Arc<Mutex<AssignmentWriter<BufWriter<File>>>>,
+}
+
+impl Assignments {
+    /// `None` if nobody asked for it.
+    pub fn create(experiment: &Experiment<'_>, i: usize) -> Result<Option<Self>, Failure> {
+        let o = &experiment.options;
+        let Some(dir) = &o.output_dir else {
+            return Ok(None);
+        };
+        if !o.assignments && !o.plots {
+            return Ok(None);
+        }
+        let dir = dir.join(&experiment.contestants[i].folder);
+        let path = dir.join("assignments.csv");
+        let cannot =
+            |e: io::Error| Failure::new(format!("{}: cannot be written: {e}", path.display()));
+        std::fs::create_dir_all(&dir).map_err(cannot)?;
+        let file = File::create(part_of(&path)).map_err(cannot)?;
+        let writer = AssignmentWriter::new(BufWriter::new(file));
+        Ok(Some(Assignments {
+            path,
+            writer: Arc::new(Mutex::new(writer)),
+        }))
+    }
+
+    pub fn sink(&self) -> SharedSink {
+        self.writer.clone()
+    }
+
+    /// All of it is written.
+    pub fn close(self) -> Result<(), Failure> {
+        let cannot = |e: &dyn std::fmt::Display| {
+            Failure::new(format!("{}: cannot be written: {e}", self.path.display()))
+        };
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.finish().map_err(|e| cannot(&e))?;
+        std::fs::rename(part_of(&self.path), &self.path).map_err(|e| cannot(&e))
+    }
 }
 
 /// `summary.json`, and an element of what `--json` prints.
@@ -119,6 +169,9 @@ pub(super) fn write_run(
         .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", dir.display())))?;
     write_whole(&dir.join("jobs.csv"), |out| {
         write_jobs(out, &run.report.jobs)
+    })?;
+    write_whole(&dir.join("timeline.csv"), |out| {
+        write_timeline(out, &run.report.timeline)
     })?;
     if experiment.options.rounds {
         write_whole(&dir.join("rounds.csv"), |out| {
@@ -181,10 +234,22 @@ pub(super) fn write_manifest(
         "workload": runs.first().map(|r| &r.workload),
         "nodes": experiment.cluster.nodes.len(),
         "gpus": experiment.cluster.total_gpus(),
+        "cluster": cluster(&experiment.cluster),
         "schedulers": schedulers,
         "notices": super::table::notices(experiment, runs),
     });
     write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+}
+
+/// Nodes in order of registration, a row for neighbours that are alike.
+fn cluster(spec: &ClusterSpec) -> Vec<Value> {
+    let alike = |a: &NodeSpec, b: &NodeSpec| a.gpus == b.gpus && a.gpu_type == b.gpu_type;
+    let kinds = spec.nodes.chunk_by(alike);
+    kinds
+        .map(|nodes| {
+            json!({ "nodes": nodes.len(), "gpus": nodes[0].gpus, "gpu_type": nodes[0].gpu_type })
+        })
+        .collect()
 }
 
 /// Without where the results go, which changes nothing about them.

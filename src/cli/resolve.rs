@@ -282,6 +282,7 @@ impl<'r> Experiment<'r> {
             .faults(self.world.faults)
             .measure(self.measure)
             .keep_rounds(self.options.rounds)
+            .keep_timeline(self.options.output_dir.is_some())
             .visiting_every_round(self.options.visit_every_round);
         if self.world.exact_ends {
             simulation = simulation.completion(Exact);

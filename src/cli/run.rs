@@ -5,7 +5,7 @@ use super::config::Given;
 use super::output::{self, SharedJournal};
 use super::progress::Progress;
 use super::resolve::Experiment;
-use super::{Failure, INTERRUPTED, OK, Terminal, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::Registry;
@@ -36,8 +36,15 @@ pub(super) fn simulate(
     let experiment = Experiment::of(given, registry)?;
     let explained = experiment.explained()?.map(JobId);
     let o = &experiment.options;
-    if let Some(dir) = &o.output_dir {
-        output::prepare(dir, o.force)?;
+    match &o.output_dir {
+        Some(dir) => output::prepare(dir, o.force)?,
+        None if o.plots || o.assignments => {
+            let what = if o.plots { "plots" } else { "assignments" };
+            return Err(Failure::new(format!(
+                "--{what} has nowhere to write, expected --output-dir DIR with it"
+            )));
+        }
+        None => {}
     }
     let journals = output::open_journals(&experiment)?;
     #[allow(
@@ -59,6 +66,9 @@ pub(super) fn simulate(
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
     if let Some(dir) = &o.output_dir {
         output::write_manifest(dir, &experiment, &done, args, interrupted)?;
+        if o.plots {
+            plot::draw(&[dir.clone()], &dir.join("plots"), &[], false)?;
+        }
     }
     let text = if o.json {
         output::json(&experiment, &done, explained)?
@@ -186,8 +196,10 @@ fn run_one(
     let journal = journal
         .as_ref()
         .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
+    let assignments = output::Assignments::create(experiment, i)?;
     let report = experiment
         .simulation(i)
+        .assignments_to(assignments.as_ref().map(output::Assignments::sink))
         .explain(explained)
         .watched_by(Arc::clone(watch))
         .run_journaled(scheduler, &mut workload, journal)
@@ -201,6 +213,9 @@ fn run_one(
     if let Some(dir) = &experiment.options.output_dir {
         // As soon as it is there: a long comparison may be cut short.
         output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
+    }
+    if let Some(assignments) = assignments {
+        assignments.close()?;
     }
     Ok(run)
 }
