@@ -66,37 +66,52 @@ pub async fn drive<B: Backend>(
     backend: &mut B,
 ) -> Result<(), B::Error> {
     let mut commands = Vec::new();
-    loop {
-        let decided = match backend.next(core.due(), core.view()).await? {
-            Input::Event(at, event) => {
-                if let Err(error) = core.event(at, &event, policy) {
-                    backend.refused(at, &event, error)?;
-                }
+    while turn(core, policy, backend, &mut commands).await? {}
+    Ok(())
+}
+
+/// One turn of [`drive`]: one input, and what follows from it. `false` once the
+/// backend has ended. `commands` is memory between turns, empty at first.
+///
+/// # Errors
+/// What the backend says.
+#[inline]
+pub async fn turn<B: Backend>(
+    core: &mut Core,
+    policy: &mut dyn Decide,
+    backend: &mut B,
+    commands: &mut Vec<Command>,
+) -> Result<bool, B::Error> {
+    let decided = match backend.next(core.due(), core.view()).await? {
+        Input::Event(at, event) => {
+            if let Err(error) = core.event(at, &event, policy) {
+                backend.refused(at, &event, error)?;
+            }
+            None
+        }
+        Input::Due(at) => {
+            if backend.ask(at, core.view()).await? {
+                Some((at, core.decide(at, policy)))
+            } else {
+                core.asked();
                 None
             }
-            Input::Due(at) => {
-                if backend.ask(at, core.view()).await? {
-                    Some((at, core.decide(at, policy)))
-                } else {
-                    core.asked();
-                    None
-                }
-            }
-            Input::Answer(at, decision, outlook) => {
-                Some((at, core.answer(at, *decision, outlook, policy)))
-            }
-            Input::PolicyFailed(at, error) => Some((at, core.policy_failed(at, *error))),
-            Input::End => return Ok(()),
-        };
-        if let Some((at, Decided::Failed(error))) = decided {
-            backend.lost_turn(at, error)?;
         }
-        core.take_commands(&mut commands);
-        if !commands.is_empty() {
-            backend.carry_out(core.view(), &commands).await?;
-            commands.clear();
+        Input::Answer(at, decision, outlook) => {
+            Some((at, core.answer(at, *decision, outlook, policy)))
         }
+        Input::PolicyFailed(at, error) => Some((at, core.policy_failed(at, *error))),
+        Input::End => return Ok(false),
+    };
+    if let Some((at, Decided::Failed(error))) = decided {
+        backend.lost_turn(at, error)?;
     }
+    core.take_commands(commands);
+    if !commands.is_empty() {
+        backend.carry_out(core.view(), commands).await?;
+        commands.clear();
+    }
+    Ok(true)
 }
 
 /// Runs a future that never waits, such as [`drive`] over a simulator, to its

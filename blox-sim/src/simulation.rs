@@ -12,7 +12,7 @@ use crate::workload::Workload;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
-use blox_core::{ClusterSpec, Event, JobId, Pipeline, State, Time};
+use blox_core::{ClusterSpec, Decide, Event, JobId, Pipeline, State, Time};
 use std::sync::Arc;
 
 /// A simulation: a cluster, a scheduler, and how the world behaves.
@@ -71,6 +71,15 @@ pub struct Report {
     pub ended: Ended,
     /// When it ended.
     pub end: Time,
+}
+
+/// A run before, during or after its turns.
+pub(crate) struct Parts<'w> {
+    pub core: Core,
+    pub scheduler: Pipeline,
+    pub backend: Simulator<'w>,
+    /// Length of a round, where there are rounds.
+    pub period: Option<f64>,
 }
 
 impl Simulation {
@@ -219,10 +228,26 @@ impl Simulation {
     /// The workload cannot be read, or the policy errs.
     pub fn run_journaled(
         &self,
-        mut scheduler: Pipeline,
+        scheduler: Pipeline,
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
+        let mut parts = self.start(scheduler, workload, journal)?;
+        run_ready(drive(
+            &mut parts.core,
+            &mut parts.scheduler,
+            &mut parts.backend,
+        ))?;
+        Ok(self.report(parts))
+    }
+
+    /// Everything that a run needs, before its first turn.
+    pub(crate) fn start<'w>(
+        &self,
+        scheduler: Pipeline,
+        workload: &'w mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
         let cadence = scheduler.cadence();
         let period = cadence.period();
@@ -251,7 +276,7 @@ impl Simulation {
         if let Some(journal) = journal {
             core = core.with_journal(journal);
         }
-        let mut backend = Simulator::new(
+        let backend = Simulator::new(
             workload,
             self.execution.clone(),
             self.overheads.clone(),
@@ -262,13 +287,22 @@ impl Simulation {
             self.cluster.nodes.len(),
         )?
         .with_script(self.script.clone());
-        run_ready(drive(&mut core, &mut scheduler, &mut backend))?;
-        let ended = backend.ended;
-        let name = blox_core::Decide::name(&scheduler).to_owned();
-        Ok(self.report(&name, core, ended, period.map(|p| p.secs())))
+        Ok(Parts {
+            core,
+            scheduler,
+            backend,
+            period: period.map(|p| p.secs()),
+        })
     }
 
-    fn report(&self, name: &str, mut core: Core, ended: Ended, period: Option<f64>) -> Report {
+    pub(crate) fn report(&self, parts: Parts<'_>) -> Report {
+        let Parts {
+            mut core,
+            scheduler,
+            backend,
+            period,
+        } = parts;
+        let (name, ended) = (scheduler.name(), backend.ended);
         let (mut recorder, mut occupancy) = (None, None);
         for collector in core.take_collectors() {
             let collector = collector as Box<dyn std::any::Any>;

@@ -61,6 +61,13 @@ Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-lengt
   blox report results
   blox report monday tuesday --output week.html")]
     Report(ReportArgs),
+    /// Walk through a simulation decision by decision
+    ///
+    /// Commands come from standard input, one a line; `help` lists them.
+    #[command(after_help = "Examples:
+  blox step --scheduler las --trace jobs.csv --cluster 2x4
+  printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
+    Step(SimulateArgs),
 }
 
 #[derive(Args)]

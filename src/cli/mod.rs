@@ -21,6 +21,7 @@ mod progress;
 mod report;
 mod resolve;
 mod run;
+mod step;
 mod table;
 mod verify;
 
@@ -29,7 +30,7 @@ use blox_core::registry::Registry;
 use clap::Parser;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Why a command could not do what it was told.
@@ -62,8 +63,11 @@ const DIFFERS: i32 = 1;
 const BAD_INPUT: i32 = 2;
 const INTERRUPTED: i32 = 130;
 
-/// Where a command's output goes.
+/// Where a command's output goes, and commands of `step` come from.
 struct Terminal<'a> {
+    input: &'a mut dyn BufRead,
+    /// Whether somebody types, and wants to be asked.
+    prompts: bool,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
     /// Whether this is a whole process with a user before it: it may show
@@ -75,7 +79,10 @@ struct Terminal<'a> {
 pub fn run(registry: Registry) -> ExitCode {
     // No lock: the progress bar shares standard error.
     let (mut out, mut err) = (io::stdout(), io::stderr());
+    let prompts = io::stdin().is_terminal();
     let mut terminal = Terminal {
+        input: &mut io::stdin().lock(),
+        prompts,
         out: &mut out,
         err: &mut err,
         interactive: true,
@@ -100,6 +107,8 @@ pub fn run_with<A: Into<OsString>>(
     stderr: &mut dyn Write,
 ) -> i32 {
     let mut terminal = Terminal {
+        input: &mut io::empty(),
+        prompts: false,
         out: stdout,
         err: stderr,
         interactive: false,
@@ -120,6 +129,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         }
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+        Some(Ok(Command::Step(a))) => step::run(registry, config::simulate(a)?, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
     });
