@@ -68,6 +68,19 @@ Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-lengt
   blox step --scheduler las --trace jobs.csv --cluster 2x4
   printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
     Step(SimulateArgs),
+    /// Begin a crate with a scheduling policy of your own
+    ///
+    /// It builds, passes its tests, and its program has every subcommand of this one.
+    #[command(after_help = "Examples:
+  blox new my-policy
+  blox new 'somewhere else/my policy' --name my-policy")]
+    New(NewArgs),
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:
+  blox completions bash > ~/.local/share/bash-completion/completions/blox
+  blox completions zsh > ~/.zfunc/_blox
+  blox completions fish > ~/.config/fish/completions/blox.fish")]
+    Completions(CompletionsArgs),
 }
 
 #[derive(Args)]
@@ -104,6 +117,22 @@ pub(super) struct VerifyArgs {
     /// Show every difference, not only the first 20 of a case
     #[arg(long)]
     pub all: bool,
+}
+
+#[derive(Args)]
+pub(super) struct NewArgs {
+    /// The folder to make
+    pub path: PathBuf,
+    /// Name of the crate and the scheduler [default: the folder's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Args)]

@@ -14,6 +14,7 @@
 
 mod args;
 mod config;
+mod new;
 mod output;
 mod plot;
 mod policies;
@@ -27,7 +28,7 @@ mod verify;
 
 use args::{Cli, Command};
 use blox_core::registry::Registry;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -129,6 +130,8 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         }
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+        Some(Ok(Command::New(a))) => new::run(&a, terminal),
+        Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
         Some(Ok(Command::Step(a))) => step::run(registry, config::simulate(a)?, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
@@ -146,6 +149,13 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             BAD_INPUT
         }
     }
+}
+
+fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "blox", &mut script);
+    terminal.out.write_all(&script)?;
+    Ok(OK)
 }
 
 /// `None` after help or version was shown, a code after wrong usage was.

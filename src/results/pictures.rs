@@ -80,12 +80,6 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
             });
         }
     };
-    let title = "Average job completion time";
-    draw(
-        "avg-jct",
-        title,
-        (all.len() > 1).then(|| averages(title, &about, all)),
-    );
     let title = "Job completion time (JCT)";
     let axis = Axis::seconds("JCT: submission until the end").log();
     let values = |c: &Contestant<'_>| c.run.measured().filter_map(|j| j.jct_s).collect();
@@ -130,6 +124,12 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
         title,
         over_time(title, axis, all, |r| (r.queued_jobs, 1.0)),
     );
+    let title = "Average job completion time";
+    draw(
+        "avg-jct",
+        title,
+        (all.len() > 1).then(|| averages(title, &about, all)),
+    );
     list
 }
 
@@ -144,8 +144,8 @@ fn about(all: &[Contestant<'_>]) -> String {
         counts.iter().max().unwrap_or(&0),
     );
     let jobs = match least == most {
-        true => format!("{least} measured jobs"),
-        false => format!("{least} to {most} measured jobs"),
+        true => format!("{} measured jobs", whole(*least)),
+        false => format!("{} to {} measured jobs", whole(*least), whole(*most)),
     };
     // Of several folders, only what they share.
     let same = |what: fn(&Folder) -> String| {
@@ -156,6 +156,19 @@ fn about(all: &[Contestant<'_>]) -> String {
     let gpus = same(|f| format!("{} GPUs", f.gpus()));
     let parts: Vec<String> = [Some(jobs), workload, gpus].into_iter().flatten().collect();
     parts.join("; ")
+}
+
+/// With a comma between thousands.
+pub(super) fn whole(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, d) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(d);
+    }
+    out
 }
 
 fn averages(title: &str, about: &str, all: &[Contestant<'_>]) -> String {
@@ -233,7 +246,9 @@ fn over_time(
     if panels {
         subtitle.push_str("; in grey the other schedulers");
     }
-    let chart = Chart::new(title, Axis::seconds("time").from(0.0), axis).subtitle(subtitle);
+    let end = all.iter().map(|c| c.run.end_s()).fold(1.0, f64::max);
+    let time = Axis::seconds("time").from(0.0).to(end);
+    let chart = Chart::new(title, time, axis).subtitle(subtitle);
     Some(chart.with_all(series).in_panels(panels).svg())
 }
 
@@ -275,5 +290,9 @@ mod tests {
         assert_eq!(span(3.0), "3 s");
         assert_eq!(span(300.0), "5.0 minutes");
         assert_eq!(span(27_000.0), "7.5 hours");
+        assert_eq!(
+            (whole(999), whole(1_234_567)),
+            ("999".into(), "1,234,567".into())
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What the page's script works on: jobs and GPUs over time, as columns.
 
 use crate::results::folder::{FolderError, JobRow, RunResults};
-use crate::results::pictures::Contestant;
+use crate::results::pictures::{Contestant, whole};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -83,29 +83,31 @@ pub(super) fn of(all: &[Contestant<'_>]) -> Result<(String, String), FolderError
     let mut words = Words::default();
     let mut rules = Vec::new();
     let mut runs = Vec::new();
-    let with_bars = all
-        .iter()
-        .filter(|c| c.run.has_assignments())
-        .count()
-        .max(1);
+    let mut rects = Vec::new();
     for c in all {
+        rects.push(match c.run.has_assignments() {
+            true => Some(read_rects(c.run)?),
+            false => None,
+        });
+    }
+    let counts: Vec<usize> = rects.iter().flatten().map(Vec::len).collect();
+    let most = fair_part(&counts, BARS);
+    for (c, rects) in all.iter().zip(rects) {
         let chosen = sample(&c.run.jobs, JOBS / all.len().max(1));
         rules.push((c.run.jobs.len(), chosen.len()));
         runs.push(Run {
             name: &c.name,
             jobs: columns(&chosen, &mut words),
-            spans: match c.run.has_assignments() {
-                true => Some(spans(c.run, c.folder.node_gpus(), BARS / with_bars)?),
-                false => None,
-            },
+            spans: rects.map(|r| spans(r, c.folder.node_gpus(), most)),
         });
     }
     let rule = match rules.iter().any(|(all, kept)| kept < all) {
         false => "All jobs.".to_owned(),
         true => format!(
             "Of more than {} jobs a scheduler, an even sample by number and the {LONGEST} with the longest JCT: \
-             the page holds at most {JOBS} rows in all. Figures and pictures are of all jobs.",
-            JOBS / all.len().max(1)
+             the page holds at most {} rows in all. Figures and pictures are of all jobs.",
+            whole(JOBS / all.len().max(1)),
+            whole(JOBS)
         ),
     };
     let data = Data {
@@ -159,9 +161,9 @@ fn columns<'a>(jobs: &[&'a JobRow], words: &mut Words<'a>) -> Jobs<'a> {
     let named = jobs.iter().any(|j| j.name.is_some());
     let all = |f: fn(&JobRow) -> f64| jobs.iter().map(|j| Number(f(j))).collect();
     let some = |f: fn(&JobRow) -> Option<f64>| jobs.iter().map(|j| f(j).map(Number)).collect();
-    let whole = |f: fn(&JobRow) -> u32| jobs.iter().map(|j| f(j)).collect();
+    let count = |f: fn(&JobRow) -> u32| jobs.iter().map(|j| f(j)).collect();
     Jobs {
-        job: whole(|j| j.job),
+        job: count(|j| j.job),
         name: named.then(|| {
             jobs.iter()
                 .map(|j| j.name.as_deref().unwrap_or(""))
@@ -172,10 +174,10 @@ fn columns<'a>(jobs: &[&'a JobRow], words: &mut Words<'a>) -> Jobs<'a> {
         finish: some(|j| j.finish_s),
         jct: some(|j| j.jct_s),
         queueing: some(JobRow::queueing_s),
-        gpus: whole(|j| j.gpus),
+        gpus: count(|j| j.gpus),
         duration: all(|j| j.duration_s),
-        preemptions: whole(|j| j.preemptions),
-        launches: whole(|j| j.launches),
+        preemptions: count(|j| j.preemptions),
+        launches: count(|j| j.launches),
         outcome: jobs.iter().map(|j| words.number(&j.outcome)).collect(),
         reason: jobs
             .iter()
@@ -201,7 +203,23 @@ impl Rect {
     }
 }
 
-fn spans(run: &RunResults, nodes: Vec<u32>, most: usize) -> Result<Spans, FolderError> {
+/// The most that each may have so that all together have at most `total`; those
+/// with less leave the rest to the others.
+fn fair_part(counts: &[usize], total: usize) -> usize {
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable();
+    let mut left = total;
+    for (i, count) in sorted.iter().enumerate() {
+        let part = left / (sorted.len() - i);
+        if *count > part {
+            return part;
+        }
+        left -= count;
+    }
+    total
+}
+
+fn read_rects(run: &RunResults) -> Result<Vec<Rect>, FolderError> {
     let mut rects: Vec<Rect> = Vec::new();
     run.each_assignment(|a| {
         rects.extend(a.gpus.iter().map(|(first, last)| Rect {
@@ -212,6 +230,10 @@ fn spans(run: &RunResults, nodes: Vec<u32>, most: usize) -> Result<Spans, Folder
             end: a.end_s.max(a.start_s),
         }));
     })?;
+    Ok(rects)
+}
+
+fn spans(mut rects: Vec<Rect>, nodes: Vec<u32>, most: usize) -> Spans {
     let named = rects.iter().map(|r| r.first + r.count).max().unwrap_or(0);
     let rows = named.max(nodes.iter().sum()).max(1);
     let end = rects.iter().map(|r| r.end).fold(0.0, f64::max);
@@ -225,12 +247,14 @@ fn spans(run: &RunResults, nodes: Vec<u32>, most: usize) -> Result<Spans, Folder
         rects.sort_by(|a, b| b.gpu_seconds().total_cmp(&a.gpu_seconds()));
         rects.truncate(most);
         rule = format!(
-            "Of {total} bars, the {most} with the most GPU time are here; the grey behind them shows all: \
-             the denser, the busier the GPUs."
+            "Of {} bars, the {} with the most GPU time are here; the grey behind them shows all: \
+             the denser, the busier the GPUs.",
+            whole(total),
+            whole(most)
         );
     }
     rects.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.first.cmp(&b.first)));
-    Ok(Spans {
+    Spans {
         job: rects.iter().map(|r| r.job).collect(),
         first: rects.iter().map(|r| r.first).collect(),
         count: rects.iter().map(|r| r.count).collect(),
@@ -242,7 +266,7 @@ fn spans(run: &RunResults, nodes: Vec<u32>, most: usize) -> Result<Spans, Folder
         shades,
         per_row,
         rule,
-    })
+    }
 }
 
 /// How busy GPUs were, a digit from 0 to 9 a cell.
@@ -301,6 +325,14 @@ mod tests {
         let few = sample(&jobs, 1000);
         assert!(few.len() <= 1000 && few.len() > 900, "{}", few.len());
         assert!(few.iter().any(|j| j.job == 7777));
+    }
+
+    #[test]
+    fn what_one_does_not_need_is_for_the_others() {
+        assert_eq!(fair_part(&[10, 100, 100], 150), 70);
+        assert_eq!(fair_part(&[10, 20], 150), 150);
+        assert_eq!(fair_part(&[], 150), 150);
+        assert_eq!(fair_part(&[100, 100], 150), 75);
     }
 
     #[test]

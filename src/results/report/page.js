@@ -176,7 +176,8 @@ function drawGantt() {
   for (let t = Math.ceil(gantt.from / unit) * unit; t <= gantt.to; t += unit) {
     const x = Math.round(p.x(t)) + 0.5;
     g.beginPath(); g.moveTo(x, 0); g.lineTo(x, p.h + 4); g.stroke();
-    g.fillText(moment(t, unit), x, p.h + 17);
+    const name = moment(t, unit), half = g.measureText(name).width / 2;
+    g.fillText(name, Math.min(x, LEFT + p.w - half), p.h + 17);
   }
   g.save();
   g.beginPath(); g.rect(LEFT, 0, p.w, p.h); g.clip();
@@ -261,16 +262,17 @@ function under(event) {
   }
   return -1;
 }
+const counted = (n, what) => `${whole.format(n)} ${what}${n === 1 ? "" : "s"}`;
 function story(i) {
   const run = data.runs[gantt.run], s = run.spans, r = run.jobs, job = s.job[i];
   const lines = [`job ${job}`];
   const at = r.job.indexOf(job);
   if (at >= 0) {
     if (r.name && r.name[at] !== String(job)) lines[0] += `, ${r.name[at]}`;
-    lines.push(`${r.gpus[at]} GPUs for ${duration(r.duration[at])}, submitted at ${duration(r.submit[at])}`);
+    lines.push(`${counted(r.gpus[at], "GPU")} for ${duration(r.duration[at])}, submitted at ${duration(r.submit[at])}`);
     if (r.jct[at] !== null) lines.push(`JCT ${duration(r.jct[at])}, of that queueing ${duration(r.queueing[at])}`);
     else lines.push(data.words[r.outcome[at]]);
-    lines.push(`preempted ${r.preemptions[at]} times, launched ${r.launches[at]} times`);
+    lines.push(`preempted ${counted(r.preemptions[at], "time")}, launched ${counted(r.launches[at], "time")}`);
   }
   lines.push(`here: ${tenth.format(s.start[i])} s to ${tenth.format(s.start[i] + s.length[i])} s (${duration(s.length[i])})`);
   return lines.join("\n");
