@@ -2,6 +2,7 @@
 //! schedulers, run them in a simulator, and run the same compiled policies on a
 //! real GPU cluster.
 //!
+//! - [`guide`]: a policy from nothing, in ten minutes.
 //! - [`schedulers`]: every published scheduler that ships, as a composition.
 //! - [`compat`]: compositions that do exactly what published programs do.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
@@ -29,6 +30,7 @@ pub use blox_sim as sim;
 
 pub mod cli;
 pub mod compat;
+pub mod guide;
 mod registry;
 pub mod results;
 pub mod schedulers;

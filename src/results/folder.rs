@@ -1,5 +1,6 @@
 //! Reading what `simulate` and `compare` wrote.
 
+use super::sweep;
 use super::table::Table;
 use blox_sim::results::TimelineRow;
 use serde_json::Value;
@@ -126,7 +127,7 @@ pub struct RunResults {
 pub struct Folder {
     /// Where it lies.
     pub path: PathBuf,
-    /// What `manifest.json` says.
+    /// What `manifest.json` says; null for the folder of a sweep, which has rows alone.
     pub manifest: Value,
     /// Its schedulers, in the order of the command line.
     pub runs: Vec<RunResults>,
@@ -138,14 +139,19 @@ impl Folder {
     /// # Errors
     /// It is no result folder, or a file in it cannot be read.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let missing = |what| FolderError::NotAResult {
+            path: path.to_owned(),
+            what,
+        };
         let file = path.join("manifest.json");
-        if !file.is_file() {
-            return Err(FolderError::NotAResult {
-                path: path.to_owned(),
-                what: "manifest.json",
-            });
+        let is_sweep = path.join(sweep::TABLE).is_file();
+        if !file.is_file() && !is_sweep {
+            return Err(missing("manifest.json"));
         }
-        let manifest = json(&file)?;
+        let manifest = match file.is_file() {
+            true => json(&file)?,
+            false => Value::Null,
+        };
         let mut runs = Vec::new();
         for entry in manifest["schedulers"].as_array().into_iter().flatten() {
             let (Some(name), Some(folder)) = (entry["name"].as_str(), entry["folder"].as_str())
@@ -153,6 +159,9 @@ impl Folder {
                 continue;
             };
             runs.push(RunResults::read(path, name, folder)?);
+        }
+        if runs.is_empty() && !is_sweep {
+            return Err(missing("scheduler in manifest.json"));
         }
         Ok(Folder {
             path: path.to_owned(),

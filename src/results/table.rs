@@ -51,6 +51,14 @@ impl Table {
         self.header.iter().position(|h| h == name).map(ColumnAt)
     }
 
+    /// All columns in order.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, ColumnAt)> {
+        self.header
+            .iter()
+            .enumerate()
+            .map(|(i, h)| (h, ColumnAt(i)))
+    }
+
     /// Goes to the next row; false at the end.
     pub fn advance(&mut self) -> Result<bool, FolderError> {
         self.csv

@@ -11,8 +11,7 @@ use blox_sim::stepping::{Step, Stepper};
 use blox_sim::workload::{Limited, Workload};
 use std::collections::BTreeMap;
 
-const HELP: &str = "\
-  next [N]      the next decision, or the next N (an empty line: next)
+const HELP: &str = "  next [N]      the next decision, or the next N (an empty line: next)
   until T       the first decision from T on: 3600, 90m, 10h, 2d
   until job J   the next decision in which something happens to job J
   finish J      until job J has ended
@@ -161,6 +160,8 @@ fn time(text: &str) -> Option<Time> {
 struct Round {
     number: u64,
     at: Time,
+    /// When the decision before it was.
+    before: Option<Time>,
     events: Vec<(Time, Event)>,
 }
 
@@ -220,10 +221,10 @@ impl Walk<'_> {
     fn job(&self, job: JobId) -> String {
         match self.ended.get(&job) {
             Some(gone) => format!(
-                "job {job} ended at {} s: {}, {} s after it was submitted\n",
-                gone.at,
+                "job {job} ended at {}: {}, {} after it was submitted\n",
+                show::s(gone.at.secs()),
                 gone.outcome.as_str(),
-                gone.at - gone.submit
+                show::s((gone.at - gone.submit).secs())
             ),
             None => show::job(self.view(), job),
         }
@@ -238,6 +239,8 @@ impl Walk<'_> {
         loop {
             match self.stepper.step().map_err(Failure::new)? {
                 Step::Decision(at) => {
+                    let first = self.round.number == 0;
+                    self.round.before = (!first).then_some(self.round.at);
                     self.round.number += 1;
                     self.round.at = at;
                     return Ok(true);
@@ -314,9 +317,10 @@ impl Walk<'_> {
         let jct: Vec<f64> = done.map(|g| (g.at - g.submit).secs()).collect();
         let average = jct.iter().sum::<f64>() / jct.len().max(1) as f64;
         format!(
-            "the simulation has ended: the last job at {} s; {} jobs completed, average JCT {average:.1} s\n",
-            last.unwrap_or(Time::ZERO),
-            jct.len()
+            "the simulation has ended: the last job at {}; {} completed, average JCT {}\n",
+            show::s(last.unwrap_or(Time::ZERO).secs()),
+            show::counted(jct.len(), "job"),
+            show::s(average)
         )
     }
 }

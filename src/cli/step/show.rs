@@ -7,21 +7,34 @@ use std::fmt::Write;
 /// Items of one kind that a decision shows.
 const ITEMS: usize = 8;
 
+/// Seconds with a place where there is one to say.
+pub(super) fn s(seconds: f64) -> String {
+    match (seconds * 10.0).round() / 10.0 {
+        whole if whole.fract() == 0.0 => format!("{whole:.0} s"),
+        tenths => format!("{tenths:.1} s"),
+    }
+}
+
+/// A number of things.
+pub(super) fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A decision: what happened before it, what it decided, what is now.
 pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
-    let mut text = format!("decision {} at {} s\n", round.number, round.at);
+    let mut text = format!("decision {} at {}\n", round.number, s(round.at.secs()));
     let mut came = Vec::new();
     let mut ended = Vec::new();
     let mut other = Vec::new();
     for (at, event) in &round.events {
         match event {
             Event::Submitted { job, spec } => came.push(format!(
-                "job {job} ({} GPUs, {} s)",
-                spec.gpus,
-                spec.duration()
+                "job {job} ({}, {})",
+                counted(spec.gpus.get() as usize, "GPU"),
+                s(spec.duration().secs())
             )),
             Event::Ended { job, outcome } => ended.push(format!("job {job} {}", outcome.as_str())),
-            event => other.extend(happening(*at, event, round)),
+            event => other.extend(happening(*at, event, round.before)),
         }
     }
     let (mut stops, mut places) = (Vec::new(), Vec::new());
@@ -55,8 +68,8 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     let c = view.cluster();
     let _ = writeln!(
         text,
-        "  now      {} jobs with GPUs, {} waiting, {} held back; {} of {} GPUs free",
-        view.placed_count(),
+        "  now      {} with GPUs, {} waiting, {} held back; {} of {} GPUs free",
+        counted(view.placed_count() as usize, "job"),
         view.waiting_count(),
         view.deferred_count(),
         c.free_gpus(),
@@ -65,15 +78,18 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     text
 }
 
-/// Anything but comings and ends. What follows from the last plan at once is no news.
-fn happening(at: Time, event: &Event, round: &Round) -> Option<String> {
+/// Anything but comings and ends. What followed from the last decision at once
+/// is no news.
+fn happening(at: Time, event: &Event, before: Option<Time>) -> Option<String> {
+    let when = s(at.secs());
+    let late = before.is_some_and(|before| at > before);
     let text = match event {
-        Event::Started { job, .. } if at < round.at => format!("job {job} runs since {at} s"),
-        Event::Stopped { job, .. } if at < round.at => format!("job {job} left at {at} s"),
-        Event::Crashed { job, why, .. } => format!("job {job} crashed at {at} s: {why}"),
+        Event::Started { job, .. } if late => format!("job {job} runs since {when}"),
+        Event::Stopped { job, .. } if late => format!("job {job} left at {when}"),
+        Event::Crashed { job, why, .. } => format!("job {job} crashed at {when}: {why}"),
         Event::LaunchFailed { job, why, .. } => format!("launch of job {job} failed: {why}"),
-        Event::NodeLost { node } => format!("node {node} lost at {at} s"),
-        Event::NodeReturned { node } => format!("node {node} back at {at} s"),
+        Event::NodeLost { node } => format!("node {node} lost at {when}"),
+        Event::NodeReturned { node } => format!("node {node} back at {when}"),
         _ => return None,
     };
     Some(text)
@@ -115,15 +131,15 @@ fn why_waiting(plan: &Plan, job: &JobRef<'_>) -> String {
 pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
     let mut jobs: Vec<JobRef<'_>> = view.waiting().chain(view.deferred()).collect();
     jobs.sort_by_key(JobRef::id);
-    let mut text = format!("{} jobs wait\n", jobs.len());
+    let mut text = format!("{} without GPUs\n", counted(jobs.len(), "job"));
     for job in jobs.iter().take(most) {
         let _ = writeln!(
             text,
-            "  job {}: {} GPUs, in for {} s, ran {} s: {}",
+            "  job {}: {}, in for {}, ran {}: {}",
             job.id(),
-            job.gpus(),
-            job.age(),
-            job.attained_time(),
+            counted(job.gpus().get() as usize, "GPU"),
+            s(job.age().secs()),
+            s(job.attained_time().secs()),
             why_waiting(plan, job)
         );
     }
@@ -132,17 +148,20 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
 }
 
 pub(super) fn running(view: View<'_>, most: usize) -> String {
-    let mut text = format!("{} jobs have GPUs\n", view.placed_count());
+    let mut text = format!(
+        "{} with GPUs\n",
+        counted(view.placed_count() as usize, "job")
+    );
     for job in view.placed().take(most) {
         let list = job.held().or(job.assignment());
         let _ = writeln!(
             text,
-            "  job {}: {} on {}, ran {} of {} s",
+            "  job {}: {} on {}, ran {} of {}",
             job.id(),
             job.phase(),
             list.map_or(String::new(), |a| gpus(view, &a.gpus)),
-            job.attained_time(),
-            job.spec().duration()
+            s(job.attained_time().secs()),
+            s(job.spec().duration().secs())
         );
     }
     more(&mut text, view.placed_count() as usize, most, "running");
@@ -195,14 +214,17 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
     }
     let _ = writeln!(
         text,
-        ": {}\n  asks for {} GPUs for {} s, submitted at {} s\n  ran {} s in {} launches, preempted {} times",
+        ": {}\n  asks for {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
         job.phase(),
-        job.gpus(),
-        job.spec().duration(),
-        job.submit(),
-        job.attained_time(),
-        job.attempt(),
-        job.preemptions()
+        counted(job.gpus().get() as usize, "GPU"),
+        s(job.spec().duration().secs()),
+        s(job.submit().secs()),
+        s(job.attained_time().secs()),
+        match job.attempt() {
+            1 => "1 launch".to_owned(),
+            n => format!("{n} launches"),
+        },
+        counted(job.preemptions() as usize, "time")
     );
     if let Some(a) = job.held().or(job.assignment()) {
         let _ = writeln!(text, "  on {}", gpus(view, &a.gpus));

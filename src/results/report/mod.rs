@@ -80,7 +80,7 @@ impl std::fmt::Display for Text<'_> {
 /// Where the results come from, and what the reader must know first.
 fn about(folders: &[Folder]) -> String {
     let mut html = String::new();
-    for folder in folders {
+    for folder in folders.iter().filter(|f| !f.manifest.is_null()) {
         let m = &folder.manifest;
         let text = |key: &str| m[key].as_str().unwrap_or("").to_owned();
         let command: Vec<&str> = m["command_line"]
