@@ -157,7 +157,6 @@ impl Axis {
             ticks,
             label,
             unit: self.unit,
-            unit_size: unit,
         }
     }
 
@@ -205,7 +204,6 @@ impl Axis {
             ticks,
             label: format!("{} (log scale)", self.label),
             unit: self.unit,
-            unit_size: 1.0,
         }
     }
 }
@@ -221,17 +219,12 @@ pub(crate) struct Scale {
     /// With its unit.
     pub label: String,
     unit: Unit,
-    /// What the names of the ticks count.
-    unit_size: f64,
 }
 
 impl Scale {
-    /// A value in the unit of the ticks.
+    /// A value with its unit.
     pub fn value_name(&self, value: f64) -> String {
-        match self.unit {
-            Unit::Seconds if !self.log => short(value / self.unit_size),
-            unit => unit.name(value),
-        }
+        self.unit.name(value)
     }
 
     /// Where a value lies, from 0 to 1.
