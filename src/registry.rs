@@ -1,14 +1,24 @@
 //! Everything that ships, by name.
 
+use crate::schedulers::{ElasticFlowParams, JobOrder};
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
+use blox_core::perf::SkewTable;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Pipeline, PlacementPolicy, SchedulingPolicy, Seconds};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
-use blox_policies::placement::{Blocked, Consolidated, EasyBackfill, FirstFree, Rule, Split, Walk};
-use blox_policies::scheduling::{Fifo, Las, Service, Sjf, Srtf, StarvationGuard};
+use blox_policies::compat::tiresias::DlasQueues;
+use blox_policies::placement::{
+    Allocation, Balanced, Blocked, Buddy, Consolidated, EasyBackfill, FirstFree, Profiled, Random,
+    Rule, Split, Synergy, TensorSkew, Walk,
+};
+use blox_policies::scheduling::{
+    Drf, Fifo, FinishTimeFairness, Las, Service, ServiceHistory, Sjf, Srsf, Srtf, StarvationGuard,
+    Tetris, TwoDas,
+};
+use blox_sim::compat::tiresias::read_samples;
 
 const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
     ParamDoc {
@@ -35,11 +45,28 @@ const GUARD: ParamDoc = param(
     "1000",
     "hours of waiting after which a job comes before all others",
 );
+const ALLOCATION: ParamDoc = param(
+    "allocation",
+    "tune",
+    "CPUs and memory: tune (by need), proportional, greedy (all or nothing)",
+);
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+);
+const WHERE: ParamDoc = param(
+    "placement",
+    "consolidated",
+    "on which GPUs: consolidated, first-free",
+);
 const SPLIT: ParamDoc = param(
     "split",
     "span",
     "a job that fits on no single node: span, whole-nodes, never",
 );
+
+const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
 
 /// All schedulers, policies and placements that ship. Add your own to it and
 /// hand it to the command line.
@@ -51,6 +78,7 @@ pub fn registry() -> Registry {
 }
 
 fn schedulers(r: &mut Registry) {
+    tiresias(r);
     let s = &mut r.schedulers;
     s.add("fifo", "first in, first out", &[BACKFILL], |p, _| {
         backfilled(schedulers::fifo(), p, Oracle, true)
@@ -95,6 +123,28 @@ fn schedulers(r: &mut Registry) {
             backfilled(schedulers::las_with(params), p, Oracle, false)
         },
     );
+    elastic(r);
+    let s = &mut r.schedulers;
+    s.add(
+        "synergy",
+        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        &[ALLOCATION, ORDER, WHERE, GUARD],
+        |p, _| {
+            Ok(schedulers::synergy_with(schedulers::SynergyParams {
+                allocation: allocation(p)?,
+                order: job_order(p)?,
+                placement: match p.choice(
+                    "placement",
+                    "consolidated",
+                    &["consolidated", "first-free"],
+                )? {
+                    "first-free" => schedulers::Where::FirstFree,
+                    _ => schedulers::Where::Consolidated,
+                },
+                guard: p.hours("guard_h", 1000.0)?,
+            }))
+        },
+    );
     s.add(
         "blox-fifo",
         "Fifo as Blox's released program has it",
@@ -124,6 +174,146 @@ fn schedulers(r: &mut Registry) {
         "Optimus as Blox's released program has it: its Srtf on jobs sped up by a table of loads",
         &[],
         |_, _| Ok(compat::blox::optimus()),
+    );
+}
+
+const THRESHOLDS: ParamDoc = param(
+    "thresholds",
+    "3250",
+    "GPU-seconds between the queues, such as 3250/7200",
+);
+const PROMOTE: ParamDoc = param(
+    "promote",
+    "none",
+    "a job that waited so many times as long as it ran returns to the first queue",
+);
+const HISTORY: ParamDoc = param(
+    "history",
+    "none",
+    "a file of past GPU-seconds, column `duration`: 2D-Gittins instead of 2D-LAS",
+);
+const PACK_LIMIT: ParamDoc = param(
+    "pack_limit",
+    "0.3",
+    "share of a model's largest tensor above which its jobs are consolidated",
+);
+
+fn tiresias(r: &mut Registry) {
+    r.schedulers.add(
+        "tiresias",
+        "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
+        &[THRESHOLDS, PROMOTE, HISTORY, PACK_LIMIT],
+        |p, _| {
+            schedulers::tiresias_with(schedulers::TiresiasParams {
+                thresholds: thresholds(p)?,
+                promote: promote(p)?,
+                history: history(p)?,
+                skew: skew(p)?,
+            })
+        },
+    );
+    r.schedulers.add(
+        "tiresias-dlas-gpu",
+        "dlas-gpu as Tiresias' released simulator has it, decided at events",
+        &[
+            param("thresholds", "3250/7200", "GPU-seconds between the queues"),
+            PROMOTE,
+        ],
+        |p, _| {
+            let limits = match p.names().any(|n| n == "thresholds") {
+                true => thresholds(p)?.iter().map(|t| t.secs()).collect(),
+                false => DlasQueues::LIMITS.to_vec(),
+            };
+            let mut policy = DlasQueues::new(limits, true);
+            if let Some(knob) = promote(p)? {
+                policy = policy.promoting(knob);
+            }
+            Ok(compat::tiresias::counted("dlas-gpu", policy))
+        },
+    );
+    r.scheduling.add(
+        "2das",
+        "queues by attained GPU-seconds, preemptive: 2D-LAS or 2D-Gittins",
+        &[THRESHOLDS, PROMOTE, HISTORY],
+        |p, _| {
+            let thresholds = thresholds(p)?;
+            let policy = match history(p)? {
+                Some(history) => TwoDas::gittins(&thresholds, history)?,
+                None => TwoDas::las(&thresholds)?,
+            };
+            Ok(Box::new(policy.promoting(promote(p)?)?))
+        },
+    );
+    r.placement.add(
+        "profiled",
+        "jobs of skewed models consolidated on whole nodes, others on what is left over",
+        &[PACK_LIMIT, NO_EASY],
+        |p, _| walk(Profiled::by(skew(p)?), p, Oracle, false),
+    );
+    r.placement.add(
+        "balanced",
+        "each GPU where most are free",
+        &[NO_EASY],
+        |p, _| walk(Balanced, p, Oracle, false),
+    );
+    r.placement.add(
+        "random",
+        "any free GPUs, by chance",
+        &[NO_EASY],
+        |p, seed| walk(Random::new(seed), p, Oracle, false),
+    );
+}
+
+/// Deadlines, leases and slices, with rounds of their own.
+fn elastic(r: &mut Registry) {
+    let s = &mut r.schedulers;
+    s.add(
+        "elasticflow",
+        "deadlines guaranteed at admission, GPU counts that follow",
+        &[
+            SLOT,
+            param(
+                "expand",
+                "true",
+                "left-over GPUs go to jobs that need no more",
+            ),
+        ],
+        |p, _| {
+            Ok(schedulers::elasticflow_with(ElasticFlowParams {
+                slot: seconds(p, "slot_s", 60.0)?,
+                expand: p.bool("expand", true)?,
+            }))
+        },
+    );
+    s.add(
+        "ef",
+        "elasticflow without admission control",
+        &[SLOT],
+        |p, _| Ok(schedulers::ef_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf",
+        "earliest deadline first, on all GPUs that a job can use",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf-admission",
+        "earliest deadline first, only jobs that can end in time",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_admission_with(seconds(p, "slot_s", 60.0)?)),
+    );
+    s.add(
+        "gandiva",
+        "time slices in turn",
+        &[param("slice_s", "60", "seconds of a slice and round")],
+        |p, _| Ok(schedulers::gandiva_with(seconds(p, "slice_s", 60.0)?)),
+    );
+    s.add(
+        "themis",
+        "finish-time fairness with leases",
+        &[param("lease_s", "240", "seconds of a lease and round")],
+        |p, _| Ok(schedulers::themis_with(seconds(p, "lease_s", 240.0)?)),
     );
 }
 
@@ -215,6 +405,41 @@ fn parts(r: &mut Registry) {
             )))
         },
     );
+    s.add(
+        "srsf",
+        "in order of remaining GPU time, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Srsf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Srsf::default())),
+        },
+    );
+    s.add(
+        "ftf",
+        "in order of finish-time fairness, the most slowed down first, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => {
+                Ok(Box::new(FinishTimeFairness::with(UserEstimate)) as Box<dyn SchedulingPolicy>)
+            }
+            _ => Ok(Box::new(FinishTimeFairness::default())),
+        },
+    );
+    s.add(
+        "drf",
+        "in order of the dominant share of what jobs ask for, preemptive",
+        &[],
+        |_, _| Ok(Box::new(Drf)),
+    );
+    s.add(
+        "tetris",
+        "in order of remaining time on all resources, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Tetris::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Tetris::default())),
+        },
+    );
     let s = &mut r.placement;
     s.add(
         "first-free",
@@ -227,6 +452,21 @@ fn parts(r: &mut Registry) {
         "exact fit, best fit, else as few nodes as possible",
         &[SPLIT, BACKFILL],
         |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+    );
+    s.add(
+        "synergy",
+        "GPUs, CPUs and memory together, each round from an empty cluster; consolidated",
+        &[ALLOCATION, SPLIT],
+        |p, _| {
+            let rule = Synergy::new(Consolidated::new(split(p)?));
+            Ok(Box::new(rule.with(allocation(p)?)))
+        },
+    );
+    s.add(
+        "buddy",
+        "powers of two on a node or whole nodes, with migration",
+        &[],
+        |_, _| Ok(Box::new(Buddy)),
     );
     s.add(
         "blox-scattered",
@@ -275,6 +515,41 @@ fn service(p: &Params) -> Result<Service, RegistryError> {
     })
 }
 
+fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
+    let words = ["tune", "proportional", "greedy"];
+    Ok(match p.choice("allocation", "tune", &words)? {
+        "proportional" => Allocation::Proportional,
+        "greedy" => Allocation::Greedy,
+        _ => Allocation::Tune,
+    })
+}
+
+fn job_order(p: &Params) -> Result<JobOrder, RegistryError> {
+    let words = ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"];
+    Ok(match p.choice("order", "fifo", &words)? {
+        "srtf" => JobOrder::Srtf,
+        "las" => JobOrder::Las,
+        "ftf" => JobOrder::Ftf,
+        "drf" => JobOrder::Drf,
+        "tetris" => JobOrder::Tetris,
+        "srsf" => JobOrder::Srsf,
+        _ => JobOrder::Fifo,
+    })
+}
+
+/// A number of seconds above 0.
+fn seconds(p: &Params, name: &'static str, default: f64) -> Result<Seconds, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found > 0.0 {
+        return Ok(Seconds::new(found));
+    }
+    Err(RegistryError::BadValue {
+        param: name.into(),
+        found: found.to_string(),
+        expected: "a number of seconds above 0".into(),
+    })
+}
+
 fn split(p: &Params) -> Result<Split, RegistryError> {
     Ok(
         match p.choice("split", "span", &["span", "whole-nodes", "never"])? {
@@ -283,4 +558,61 @@ fn split(p: &Params) -> Result<Split, RegistryError> {
             _ => Split::Span,
         },
     )
+}
+
+fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
+    // One is a number, several are a text.
+    if let Ok(one) = p.f64("thresholds", 3250.0) {
+        return Ok(vec![Seconds::new(one)]);
+    }
+    let text = p.text("thresholds", "")?;
+    let numbers = text.split('/').map(|t| t.trim().parse::<f64>());
+    let numbers: Result<Vec<f64>, _> = numbers.collect();
+    let numbers = numbers.ok().filter(|n| n.iter().all(|t| t.is_finite()));
+    let numbers = numbers.ok_or_else(|| RegistryError::BadValue {
+        param: "thresholds".into(),
+        found: text,
+        expected: "ascending numbers of GPU-seconds with / between them".into(),
+    })?;
+    Ok(numbers.into_iter().map(Seconds::new).collect())
+}
+
+fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
+    match p.text("promote", "none") {
+        Ok(word) if word == "none" => Ok(None),
+        Ok(found) => Err(RegistryError::BadValue {
+            param: "promote".into(),
+            found,
+            expected: "a number above 0, or none".into(),
+        }),
+        Err(_) => p.f64("promote", 0.0).map(Some),
+    }
+}
+
+fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
+    let path = p.text("history", "none")?;
+    if path == "none" {
+        return Ok(None);
+    }
+    let wrong = |why: String| RegistryError::BadValue {
+        param: "history".into(),
+        found: path.clone(),
+        expected: format!("a file of past GPU-seconds ({why})"),
+    };
+    let samples = read_samples(&path).map_err(|e| wrong(e.to_string()))?;
+    let samples = samples.into_iter().map(|s| Seconds::new(f64::from(s)));
+    let history = ServiceHistory::of(samples);
+    history.map(Some).ok_or_else(|| wrong("no samples".into()))
+}
+
+fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
+    let limit = p.f64("pack_limit", TensorSkew::LIMIT)?;
+    if !(0.0..=1.0).contains(&limit) {
+        return Err(RegistryError::BadValue {
+            param: "pack_limit".into(),
+            found: limit.to_string(),
+            expected: "a number from 0 to 1".into(),
+        });
+    }
+    Ok(TensorSkew::new(SkewTable::image_models(), limit))
 }

@@ -181,7 +181,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     fs::write(d.join("cluster.toml"), "[[node]]\ngpus = 65\n").unwrap();
     fs::create_dir(d.join("full")).unwrap();
     fs::write(d.join("full/x"), "").unwrap();
-    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, sjf, srtf";
+    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, fifo, las, sjf, srtf, synergy, tiresias, tiresias-dlas-gpu";
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
                    or times such as 10h..2d (s, m, h, d)";
     let optimus = "expected a whole number from 1 to 9: the scheduler `blox-optimus` \
@@ -214,7 +214,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ("compare las las", "scheduler `las` is named twice"),
         (
             "simulate -s las --placement x",
-            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free",
+            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free, synergy",
         ),
         (
             "simulate -s las --admission load{threshold=x}",
@@ -235,11 +235,11 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs, tiresias, synergy",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
-            "--durations has no meaning with a trace, only with --workload poisson",
+            "--durations has no meaning with a trace, only with --workload poisson, bursty or diurnal",
         ),
         (
             "simulate -s las --trace jobs.csv --workload blox",
@@ -247,7 +247,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload x",
-            "--workload is `x`, expected blox or poisson",
+            "--workload is `x`, expected blox, poisson, bursty, diurnal",
         ),
         (
             "simulate -s las --workload poisson",
@@ -259,7 +259,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload poisson --load 1 --jobs 9 --durations gamma:1",
-            "--durations is `gamma:1`, expected blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S",
+            "--durations is `gamma:1`, expected blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, trace:FILE or file:FILE",
         ),
         (
             "simulate -s las --load 0",
@@ -318,6 +318,26 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             &format!("--load is `2.5`, {optimus}"),
         ),
         (
+            "simulate -s las --workload poisson --load 1 --jobs 9 --burst-h 1",
+            "--burst-h has no meaning with --workload poisson, only with --workload bursty",
+        ),
+        (
+            "simulate -s las --workload bursty --load 1 --jobs 9 --burst-factor 0.5",
+            "--burst-factor is `0.5`, expected a number, at least 1",
+        ),
+        (
+            "simulate -s las --workload diurnal --load 1 --jobs 9 --diurnal sine:2,3",
+            "--diurnal is `sine:2,3`, expected sine:AMPLITUDE,PEAK_H with an amplitude from 0 to 1, or hours: and 24 weights",
+        ),
+        (
+            "simulate -s las --workload poisson --load 1 --jobs 9 --users ada",
+            "--users is `ada`, expected NAME:WEIGHT joined by commas, such as a:70,b:30",
+        ),
+        (
+            "simulate -s las --workload poisson --load 1 --jobs 9 --durations file:none.txt",
+            "--durations: none.txt: no such file",
+        ),
+        (
             "simulate -s las --explain nobody",
             "--explain is `nobody`, expected the number of a job, from 0, or its name in the trace",
         ),
@@ -343,7 +363,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "policies nope",
-            "nothing is called `nope`; known: accept-all, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, fifo, first-free, las, load, quarantine, quota, sjf, srtf, static",
+            "nothing is called `nope`; known: 2das, accept-all, balanced, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, consolidated, drf, fifo, first-free, ftf, las, load, profiled, quarantine, quota, random, sjf, srsf, srtf, static, synergy, tetris, tiresias, tiresias-dlas-gpu",
         ),
         (
             "verify none",
@@ -355,7 +375,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "verify folder --system x",
-            "unknown system `x`; known: blox",
+            "unknown system `x`; known: blox, synergy, tiresias",
         ),
     ] {
         let seen = at(d, line.split(' '));
@@ -382,6 +402,7 @@ fn help_ends_with_examples() {
         "--help",
         "simulate --help",
         "compare --help",
+        "sweep --help",
         "policies --help",
         "verify --help",
     ] {
@@ -667,6 +688,126 @@ fn a_case_is_equal_or_shows_what_differs() {
          nor an inputs/ above\n0 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(1));
+}
+
+/// Two jobs too many for two GPUs, and a third.
+const TIRESIAS_TRACE: &str = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n\
+    0,2,0,1,vgg16,3000,100\n1,1,100,1,vgg16,200,1600\n2,1,1700,1,resnet50,100,0\n";
+const TIRESIAS_CLUSTER: &str =
+    "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n1,1,2,16,64\n";
+
+#[test]
+fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    fs::create_dir_all(dir.path().join("case/input")).unwrap();
+    write("case/input/t.csv", TIRESIAS_TRACE);
+    write("case/input/c.csv", TIRESIAS_CLUSTER);
+    let summary = |schedule: &str, scheme: &str, rc: u32| {
+        write(
+            "case/summary.json",
+            &format!(
+                r#"{{"rc": {rc}, "cmd": "run_sim.py --cluster_spec=c.csv --scheme={scheme} --trace_file=t.csv --schedule={schedule}"}}"#
+            ),
+        );
+    };
+    let header = "time,job_id,num_gpu,submit_time,start_time,end_time,executed_time,JCT,duration,\
+                  pending_time,preempt,resume,promote\n";
+    let expected = |rows: &str| write("case/expected.csv", &format!("{header}{rows}"));
+    let verify = || at(dir.path(), ["verify", "case"]);
+    // The first job reaches 3,250 GPU-seconds at 1,625 s, and is stopped at the
+    // moment that the original reckons: 100 + (3250 - 100) / 2.
+    summary("dlas-gpu", "yarn", 0);
+    expected(
+        "1800,2,1,1700,1700,1800,100,100,100,0,0,1,0\n\
+         1875,1,1,100,1675,1875,200,1775,200,1575,0,1,0\n\
+         3200,0,2,0,0,3200,3200,3200,3000,200,1,2,0\n",
+    );
+    let seen = verify();
+    assert_eq!(
+        seen.out,
+        "equal  case  3 jobs, 37 values\n1 of 1 cases equal\n"
+    );
+    assert_eq!(seen.code, Some(0));
+    // Another schedule is another result, and other columns count.
+    summary("fifo", "count", 0);
+    let seen = verify();
+    assert_eq!(seen.code, Some(1));
+    assert!(
+        seen.out
+            .contains("  job 1: start_time expected 1675, found 3000\n"),
+        "{}",
+        seen.out
+    );
+    expected(
+        "3000,0,2,0,0,3000,3000,3000,3000,0,0,0,0\n\
+         3100,2,1,1700,3000,3100,100,1400,100,1300,0,0,0\n\
+         3200,1,1,100,3000,3200,200,3100,200,2900,0,0,0\n",
+    );
+    assert_eq!(verify().code, Some(0), "{}", verify().out);
+    // Where the original crashed it is said what ours does.
+    summary("fifo", "random", 1);
+    expected("");
+    assert_eq!(
+        verify().out,
+        "equal  case  0 jobs, 1 values\n  \
+         note: the original crashed after 0 of 3 jobs, ours ends 3\n1 of 1 cases equal\n"
+    );
+    summary("fifo", "balance", 0);
+    assert_eq!(
+        verify().out,
+        "equal  case  0 jobs, 1 values\n  \
+         note: the original leaves 3 of 3 jobs unfinished, so does ours\n1 of 1 cases equal\n"
+    );
+    summary("shortest-expected", "count", 0);
+    assert_eq!(
+        verify().out,
+        "ERROR  case: the input `yarn-gput1000.csv` is in neither the case, its input/, \
+         nor an inputs/ above\n0 of 1 cases equal\n"
+    );
+    write("case/summary.json", "{}");
+    assert_eq!(
+        verify().out,
+        "ERROR  case/summary.json: `schedule` is missing, expected it or a command with \
+         --schedule=\n0 of 1 cases equal\n"
+    );
+}
+
+#[test]
+fn files_of_tiresias_are_traces_and_clusters() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("t.csv"), TIRESIAS_TRACE).unwrap();
+    fs::write(dir.path().join("c.csv"), TIRESIAS_CLUSTER).unwrap();
+    let line = "simulate -s tiresias-dlas-gpu --trace t.csv --cluster c.csv";
+    let seen = at(dir.path(), line.split(' '));
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    for part in ["1 nodes, 2 GPUs", "t.csv (tiresias, 3 jobs)"] {
+        assert!(seen.out.contains(part), "{part}\n{}", seen.out);
+    }
+    for (name, sentence) in [
+        (
+            "tiresias{promote=often}",
+            "parameter `promote` is `often`, expected a number above 0, or none",
+        ),
+        (
+            "tiresias{thresholds=7200/3250}",
+            "parameter `thresholds` is `[7200.0, 3250.0]`, expected ascending numbers of \
+             GPU-seconds above 0",
+        ),
+        (
+            "tiresias{pack_limit=2}",
+            "parameter `pack_limit` is `2`, expected a number from 0 to 1",
+        ),
+        (
+            "tiresias{history=gone.csv}",
+            "parameter `history` is `gone.csv`, expected a file of past GPU-seconds \
+             (gone.csv: no such file)",
+        ),
+    ] {
+        let seen = at(dir.path(), ["simulate", "-s", name, "--trace", "t.csv"]);
+        assert_eq!(seen.err, format!("error: {sentence}\n"), "{name}");
+        assert_eq!(seen.code, Some(2), "{name}");
+    }
 }
 
 #[cfg(unix)]

@@ -24,7 +24,8 @@ fn every_registered_scheduler_conforms() {
     for (name, _) in registry.schedulers.iter() {
         let mut suite = conformance(|seed| build(&registry, name, seed)).cases(48);
         // The released program's placement can block on a job for ever.
-        if name.starts_with("blox-") {
+        // Tiresias passes over who does not fit.
+        if name.starts_with("blox-") || name.starts_with("tiresias") {
             suite = suite.may_starve();
         }
         let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
@@ -40,4 +41,17 @@ fn the_example_that_newcomers_copy_conforms() {
     conformance(|seed| build(&registry, "two-queues{short_h=0.1}", seed))
         .check()
         .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn synergy_conforms_with_every_order_and_allocation() {
+    let registry = blox::registry();
+    for order in ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"] {
+        for allocation in ["proportional", "greedy", "tune"] {
+            let name = format!("synergy{{order={order},allocation={allocation}}}");
+            let suite = conformance(|seed| build(&registry, &name, seed)).cases(8);
+            let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.placements > 0, "{name}");
+        }
+    }
 }

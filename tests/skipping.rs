@@ -93,6 +93,8 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
         "blox-fifo",
         "blox-las",
         "blox-srtf",
+        "tiresias",
+        "tiresias{thresholds=600/40000,promote=2}",
     ];
     let (mut skipped, mut visited) = (0, 0);
     for seed in 0..CASES {

@@ -376,7 +376,7 @@ impl Decide for Pipeline {
         self.requests.end_walk(view);
         draft.finish_into(out);
         match result {
-            Ok(()) => Ok(outlook),
+            Ok(placed) => Ok(outlook.and(placed)),
             Err(error) => Err(DecideError::Draft {
                 policy: self.name.clone(),
                 error,
@@ -390,12 +390,13 @@ fn place(
     placement: &mut dyn PlacementPolicy,
     view: View<'_>,
     draft: &mut Draft<'_>,
-) -> Result<(), DraftError> {
+) -> Result<Outlook, DraftError> {
     if requests.unlisted() == Unlisted::Preempt {
         for job in requests.unlisted_jobs(view) {
             draft.release(job, Reason::Unlisted)?;
         }
     }
     requests.start_walk();
-    placement.place(requests, draft)
+    placement.place(requests, draft)?;
+    Ok(placement.outlook())
 }

@@ -115,6 +115,13 @@ pub trait PlacementPolicy: Part {
     /// The policy asked the draft for something impossible: its own error.
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError>;
 
+    /// How long what it just did stays right if nothing happens and the requests
+    /// stay as they are. A policy that leaves placed jobs where they are, or
+    /// finds the same place for the same jobs, need not say anything.
+    fn outlook(&self) -> Outlook {
+        Outlook::Stable
+    }
+
     /// Whether this rule could place the job on the empty cluster, all nodes in
     /// view up. Jobs that it could not are turned away when they come in,
     /// instead of waiting for ever.

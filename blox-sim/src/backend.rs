@@ -8,8 +8,8 @@ use crate::workload::{Workload, WorkloadError};
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Input};
 use blox_core::{
-    Assignment, DecideError, Event, EventError, JobId, JobSpec, NodeAction, NodeId, NodeStatus,
-    Outcome, Phase, Reason, Seconds, Time, View,
+    Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
+    NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -242,7 +242,7 @@ impl<'w> Simulator<'w> {
         self.next_id = view.state().next_job_id().0;
         for job in view.placed() {
             match job.phase() {
-                Phase::Running => self.expect_end(job.id(), view),
+                Phase::Running => self.expect_end(&job, view.now()),
                 // What is in between arrives at once.
                 Phase::Starting if job.held().is_some() => {
                     self.begin(view, job.id(), job.attempt())
@@ -271,24 +271,25 @@ impl<'w> Simulator<'w> {
     }
 
     /// The job runs from now on: when will its end be seen?
-    fn expect_end(&mut self, id: JobId, view: View<'_>) {
-        let Some(job) = view.job(id) else { return };
+    fn expect_end(&mut self, job: &JobRef<'_>, now: Time) {
         let rate = job.rate();
         if rate > 0.0 {
-            let at = self
-                .completion
-                .seen(view.now(), job.work_left(), rate)
-                .max(view.now());
-            self.timer(at, Kind::End, id.0, job.attempt());
+            let at = self.completion.seen(now, job.work_left(), rate).max(now);
+            self.timer(at, Kind::End, job.id().0, job.attempt());
         }
     }
 
     fn begin(&mut self, view: View<'_>, id: JobId, attempt: u32) {
-        let Some(job) = view.job(id) else { return };
+        if let Some(job) = view.job(id) {
+            self.begun(view, &job, attempt);
+        }
+    }
+
+    fn begun(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
         let Some(held) = job.held() else { return };
-        let rate = self.execution.rate(view, &job, held);
+        let rate = self.execution.rate(view, job, held);
         self.now_events.push_back(Event::Started {
-            job: id,
+            job: job.id(),
             attempt,
             rate,
         });
@@ -424,19 +425,26 @@ impl<'w> Simulator<'w> {
     fn follow_up(&mut self, view: View<'_>) {
         match std::mem::take(&mut self.after) {
             After::Nothing => {}
-            After::Started(job, attempt) => {
-                self.moved_ends.remove(&job);
-                self.expect_end(job, view);
-                if let Some(runs) = self.faults.job_runs(job, attempt) {
-                    self.timer(view.now() + runs, Kind::Crash, job.0, attempt);
+            After::Started(id, attempt) => {
+                if !self.moved_ends.is_empty() {
+                    self.moved_ends.remove(&id);
                 }
-                let partner = view.job(job).and_then(|j| j.assignment()?.partner);
-                self.refresh_partner(view, partner);
+                let Some(job) = view.job(id) else { return };
+                self.expect_end(&job, view.now());
+                if let Some(runs) = self.faults.job_runs(id, attempt) {
+                    self.timer(view.now() + runs, Kind::Crash, id.0, attempt);
+                }
+                let partner = job.assignment().and_then(|a| a.partner);
+                if partner.is_some() {
+                    self.refresh_partner(view, partner);
+                }
             }
             After::NewRate(job) => {
                 self.moved_ends.remove(&job);
                 let before = self.timers.len();
-                self.expect_end(job, view);
+                if let Some(job) = view.job(job) {
+                    self.expect_end(&job, view.now());
+                }
                 // The earlier timer is still in the heap, for the same launch.
                 let at = (self.timers.len() > before).then_some(self.last_end);
                 self.moved_ends
@@ -463,8 +471,13 @@ impl<'w> Simulator<'w> {
 
     /// Hands an event to the core, and remembers what has to follow.
     fn emit(&mut self, at: Time, event: Event, view: View<'_>) -> Input {
+        self.note(at, &event, view);
+        Input::Event(at, event)
+    }
+
+    fn note(&mut self, at: Time, event: &Event, view: View<'_>) {
         let partner = |job: JobId| view.job(job).and_then(|j| j.assignment()?.partner);
-        self.after = match &event {
+        self.after = match event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
             Event::Progress { job, .. } => After::NewRate(*job),
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
@@ -480,7 +493,6 @@ impl<'w> Simulator<'w> {
             _ => After::Nothing,
         };
         self.now = at;
-        Input::Event(at, event)
     }
 
     fn tidy(&mut self, view: View<'_>) {
@@ -498,14 +510,23 @@ impl<'w> Simulator<'w> {
 impl Backend for Simulator<'_> {
     type Error = SimError;
 
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
+    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
         self.follow_up(view);
+        if self.watch.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let event = self.now_events.pop_front()?;
+        self.note(self.now, &event, view);
+        Some((self.now, event))
+    }
+
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
+        if let Some((at, event)) = self.ready(view) {
+            return Ok(Input::Event(at, event));
+        }
         if self.watch.stop.load(Ordering::Relaxed) {
             self.ended = Ended::Interrupted;
             return Ok(Input::End);
-        }
-        if let Some(event) = self.now_events.pop_front() {
-            return Ok(self.emit(self.now, event, view));
         }
         loop {
             let timer = self.timers.peek().map(|Reverse(t)| *t);
@@ -624,14 +645,19 @@ impl Simulator<'_> {
         }
         let takes = match old {
             Some(old) => self.overheads.change(view, &job, old, held),
-            None => self
-                .overheads
-                .start(view, &job, self.history.get(&id), held),
+            None => {
+                let before = if self.keeps_history {
+                    self.history.get(&id)
+                } else {
+                    None
+                };
+                self.overheads.start(view, &job, before, held)
+            }
         };
         if takes > Seconds::ZERO {
             self.timer(view.now() + takes, Kind::Started, id.0, attempt);
         } else {
-            self.begin(view, id, attempt);
+            self.begun(view, &job, attempt);
         }
     }
 

@@ -18,6 +18,11 @@
 //! labels = { owner = "lab" }
 //! links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]  # nv-link, pcie, socket
 //! ```
+//!
+//! A file whose name ends with `.csv` is a cluster of Tiresias' simulator: see
+//! [`tiresias`](crate::compat::tiresias).
+//! A file whose name ends with `.ini` is one of Synergy's, see
+//! [`parse_cluster`](crate::compat::synergy::parse_cluster).
 
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use serde::Deserialize;
@@ -25,7 +30,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A cluster from its shorthand or from the path of a TOML file, as the
+/// A cluster from its shorthand or from the path of a TOML or INI file, as the
 /// [module](self) describes them. A file whose name is a shorthand needs a
 /// path, such as `./32x4`.
 ///
@@ -43,17 +48,28 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         Err(error) => error,
     };
     let path = Path::new(arg);
-    let meant_as_path = arg.contains(['/', '\\']) || arg.ends_with(".toml") || path.exists();
+    let table = arg.ends_with(".csv");
+    let meant_as_path =
+        arg.contains(['/', '\\']) || table || arg.ends_with(".toml") || path.exists();
     if !meant_as_path {
         return Err(match error {
             ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
             error => ClusterFileError::Spec(error),
         });
     }
+    if table {
+        return Ok(crate::compat::tiresias::read_cluster(path)?);
+    }
     let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
         path: path.to_owned(),
         source,
     })?;
+    if path
+        .extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("ini"))
+    {
+        return crate::compat::synergy::parse_cluster(&text, path);
+    }
     parse_cluster(&text, path)
 }
 
@@ -147,6 +163,9 @@ pub enum ClusterFileError {
     /// A shorthand that is no cluster.
     #[error(transparent)]
     Spec(ClusterSpecError),
+    /// A table that cannot be read, or describes no cluster.
+    #[error(transparent)]
+    Table(#[from] crate::workload::WorkloadError),
     /// The file cannot be read.
     #[error("{}: the cluster file cannot be read: {source}", path.display())]
     Read {
@@ -191,7 +210,7 @@ pub enum ClusterFileError {
     },
 }
 
-const MAX_NODES: usize = 1_000_000;
+pub(crate) const MAX_NODES: usize = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

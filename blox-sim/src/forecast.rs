@@ -2,7 +2,7 @@
 
 use crate::backend::{Measure, Simulator, Watch};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, FixedRate};
+use crate::execution::{ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::workload::Jobs;
@@ -27,7 +27,7 @@ impl LookAhead {
     pub fn new(cadence: impl Cadence + 'static) -> Self {
         LookAhead {
             cadence: Box::new(cadence),
-            execution: Box::new(FixedRate),
+            execution: as_specified(),
             overheads: Box::new(FixedOverheads::default()),
         }
     }

@@ -2,11 +2,12 @@
 
 use crate::backend::{Ended, Measure, SimError, Simulator, Watch};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, FixedRate};
+use crate::execution::{ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::results::{
-    JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, Summary, TimelineRow,
+    JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, Summary, TimelineRow, WaitRow,
+    Waits,
 };
 use crate::workload::Workload;
 use blox_core::core::{Core, Counters};
@@ -47,6 +48,7 @@ pub struct Simulation {
     keep_rounds: bool,
     keep_timeline: bool,
     assignments: Option<SharedSink>,
+    keep_waits: bool,
     explain: Option<JobId>,
     visit_every_round: bool,
     watch: Arc<Watch>,
@@ -63,6 +65,8 @@ pub struct Report {
     pub rounds: Vec<RoundRow>,
     /// How busy the cluster was over time, if asked for.
     pub timeline: Vec<TimelineRow>,
+    /// Why measured jobs waited, if asked for: the longest wait first.
+    pub waits: Vec<WaitRow>,
     /// The explained job's story, if asked for.
     pub story: Vec<Moment>,
     /// What the core counted.
@@ -76,20 +80,19 @@ pub struct Report {
 /// A run before, during or after its turns.
 pub(crate) struct Parts<'w> {
     pub core: Core,
-    pub scheduler: Pipeline,
     pub backend: Simulator<'w>,
     /// Length of a round, where there are rounds.
     pub period: Option<f64>,
 }
 
 impl Simulation {
-    /// On this cluster: jobs run at their own rate, changes cost nothing,
-    /// nothing breaks, and the end of a job is seen at the end of the round if
+    /// On this cluster: jobs run as fast as they say (see [`as_specified`]), changes
+    /// cost nothing, nothing breaks, and the end of a job is seen at the end of the round if
     /// the scheduler has rounds, at once if it has not.
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {
             cluster,
-            execution: Box::new(FixedRate),
+            execution: as_specified(),
             overheads: Box::new(FixedOverheads::default()),
             completion: None,
             faults: Faults::default(),
@@ -98,6 +101,7 @@ impl Simulation {
             keep_rounds: false,
             keep_timeline: false,
             assignments: None,
+            keep_waits: false,
             explain: None,
             visit_every_round: false,
             watch: Arc::default(),
@@ -188,6 +192,13 @@ impl Simulation {
         self
     }
 
+    /// Counts why measured jobs waited, and how long.
+    #[must_use]
+    pub fn keep_waits(mut self, yes: bool) -> Self {
+        self.keep_waits = yes;
+        self
+    }
+
     /// Tells the story of one job.
     #[must_use]
     pub fn explain(mut self, job: Option<JobId>) -> Self {
@@ -228,23 +239,33 @@ impl Simulation {
     /// The workload cannot be read, or the policy errs.
     pub fn run_journaled(
         &self,
-        scheduler: Pipeline,
+        mut scheduler: Pipeline,
+        workload: &mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Report, SimError> {
+        self.run_by(&mut scheduler, workload, journal)
+    }
+
+    /// Runs a scheduler on a workload and leaves it as it is then, with what it
+    /// remembers.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or the policy errs.
+    pub fn run_by(
+        &self,
+        scheduler: &mut Pipeline,
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
         let mut parts = self.start(scheduler, workload, journal)?;
-        run_ready(drive(
-            &mut parts.core,
-            &mut parts.scheduler,
-            &mut parts.backend,
-        ))?;
-        Ok(self.report(parts))
+        run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
+        Ok(self.report(scheduler.name(), parts))
     }
 
-    /// Everything that a run needs, before its first turn.
+    /// Everything that a run of this scheduler needs, before its first turn.
     pub(crate) fn start<'w>(
         &self,
-        scheduler: Pipeline,
+        scheduler: &Pipeline,
         workload: &'w mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Parts<'w>, SimError> {
@@ -273,6 +294,9 @@ impl Simulation {
         if self.keep_timeline || self.assignments.is_some() {
             core = core.with_collector(Box::new(Occupancy::new(self.assignments.clone())));
         }
+        if self.keep_waits {
+            core = core.with_collector(Box::new(Waits::new(self.measure)));
+        }
         if let Some(journal) = journal {
             core = core.with_journal(journal);
         }
@@ -289,30 +313,35 @@ impl Simulation {
         .with_script(self.script.clone());
         Ok(Parts {
             core,
-            scheduler,
             backend,
             period: period.map(|p| p.secs()),
         })
     }
 
-    pub(crate) fn report(&self, parts: Parts<'_>) -> Report {
+    pub(crate) fn report(&self, name: &str, parts: Parts<'_>) -> Report {
         let Parts {
             mut core,
-            scheduler,
             backend,
             period,
         } = parts;
-        let (name, ended) = (scheduler.name(), backend.ended);
-        let (mut recorder, mut occupancy) = (None, None);
+        let ended = backend.ended;
+        let mut recorder = Recorder::new(self.measure, false, None, Arc::default());
+        let mut waits = Waits::new(self.measure);
+        let mut occupancy = None;
         for collector in core.take_collectors() {
-            let collector = collector as Box<dyn std::any::Any>;
-            match collector.downcast::<Recorder>() {
-                Ok(it) => recorder = Some(*it),
+            let collector: Box<dyn std::any::Any> = collector;
+            let other = match collector.downcast::<Recorder>() {
+                Ok(it) => {
+                    recorder = *it;
+                    continue;
+                }
+                Err(other) => other,
+            };
+            match other.downcast::<Waits>() {
+                Ok(it) => waits = *it,
                 Err(other) => occupancy = other.downcast::<Occupancy>().ok().or(occupancy),
             }
         }
-        let mut recorder =
-            recorder.unwrap_or_else(|| Recorder::new(self.measure, false, None, Arc::default()));
         let state = core.state();
         for id in 0..state.next_job_id().0 {
             if let Some(job) = state.job(JobId(id)) {
@@ -347,6 +376,7 @@ impl Simulation {
             jobs: recorder.jobs,
             summary,
             rounds: recorder.rounds,
+            waits: waits.rows(end),
             timeline: match occupancy.map(|o| o.finish(end)) {
                 Some(timeline) if self.keep_timeline => timeline.rows(end.secs()),
                 _ => Vec::new(),
@@ -421,6 +451,40 @@ mod tests {
         assert_eq!(finishes(&report), [Some(450.0), Some(900.0)]);
         assert_eq!(report.jobs[0].outcome, Some(Outcome::Cancelled));
         assert_eq!(report.summary.failed, 1);
+    }
+
+    #[test]
+    fn all_of_the_time_that_is_not_run_has_a_reason() {
+        let specs = vec![job(0.0, 700.0), job(10.0, 400.0), job(310.0, 100.0)];
+        let run = |visit| {
+            Simulation::new(ClusterSpec::uniform(1, 1))
+                .overheads(FixedOverheads {
+                    launch: Seconds::new(20.0),
+                    ..FixedOverheads::default()
+                })
+                .keep_waits(true)
+                .visiting_every_round(visit)
+                .run(fifo(), &mut Jobs::new(specs.clone()))
+                .unwrap()
+        };
+        let report = run(false);
+        let waits: Vec<_> = report
+            .waits
+            .iter()
+            .map(|w| (w.reason, w.jobs, w.total.secs()))
+            .collect();
+        let queued: f64 = report
+            .jobs
+            .iter()
+            .map(|j| j.queueing().unwrap().secs())
+            .sum();
+        assert_eq!(waits.iter().map(|w| w.2).sum::<f64>(), queued);
+        // The first runs from 20 to 720 s, seen at 900 s; the second from 920 to
+        // 1320 s, seen at 1500 s. Until the first round after they come nothing
+        // is decided about the others: 290 s each.
+        assert!(waits.contains(&("not yet decided", 2, 580.0)), "{waits:?}");
+        assert!(waits.contains(&("launching", 3, 60.0)), "{waits:?}");
+        assert_eq!(run(true).waits, report.waits);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::simulation::{Parts, Report, Simulation};
 use crate::workload::Workload;
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Input, run_ready, turn};
-use blox_core::{DecideError, Event, EventError, Pipeline, Plan, Time, View};
+use blox_core::{Decide, DecideError, Event, EventError, Pipeline, Plan, Time, View};
 
 /// What happened in a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +39,7 @@ pub enum Step {
 /// ```
 pub struct Stepper<'w> {
     simulation: Simulation,
+    scheduler: Pipeline,
     parts: Parts<'w>,
     commands: Vec<Command>,
     over: bool,
@@ -55,8 +56,9 @@ impl<'w> Stepper<'w> {
         workload: &'w mut dyn Workload,
     ) -> Result<Self, SimError> {
         Ok(Stepper {
-            parts: simulation.start(scheduler, workload, None)?,
+            parts: simulation.start(&scheduler, workload, None)?,
             simulation: simulation.clone(),
+            scheduler,
             commands: Vec::new(),
             over: false,
         })
@@ -76,7 +78,7 @@ impl<'w> Stepper<'w> {
         };
         let goes_on = run_ready(turn(
             &mut self.parts.core,
-            &mut self.parts.scheduler,
+            &mut self.scheduler,
             &mut watched,
             &mut self.commands,
         ))?;
@@ -97,7 +99,7 @@ impl<'w> Stepper<'w> {
 
     /// What has come of it so far. Jobs that have not ended are unfinished.
     pub fn report(self) -> Report {
-        self.simulation.report(self.parts)
+        self.simulation.report(self.scheduler.name(), self.parts)
     }
 }
 
@@ -109,6 +111,12 @@ struct Watched<'a, 'w> {
 
 impl Backend for Watched<'_, '_> {
     type Error = SimError;
+
+    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
+        let (at, event) = self.simulator.ready(view)?;
+        self.seen = Step::Event(at, event.clone());
+        Some((at, event))
+    }
 
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
         let input = self.simulator.next(due, view).await?;

@@ -2,6 +2,8 @@
 
 use clap::{Args, Parser, Subcommand};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -13,6 +15,7 @@ use std::path::PathBuf;
     after_help = "Examples:
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox simulate --scheduler las --trace jobs.csv --cluster 16x8
+  blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --output-dir results
   blox compare fifo las --output-dir results && blox report results
   blox policies"
 )]
@@ -35,8 +38,22 @@ pub(super) enum Command {
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
   blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
-      --jobs 2000 --cluster 8x4 --output-dir results --plots")]
+      --jobs 2000 --cluster 8x4 --output-dir results --plots
+  blox compare fifo las 'las{guard_h=100}' --workload poisson --load 8 --jobs 2000 \\
+      --seeds 0..9 --baseline fifo --output-format markdown")]
     Compare(CompareArgs),
+    /// Run schedulers over loads, seeds and any other options, on all cores
+    #[command(
+        after_help = "Every combination is a run of its own. A sweep with --output-dir that is cut short
+goes on where it was when it is started again with the same settings.
+
+Examples:
+  blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --workload poisson --jobs 2000 \\
+      --output-dir results
+  blox sweep 'las{guard_h=100|500|1000}' --load 8 --vary 'cluster=32x4|16x8' --output-format csv
+  blox sweep sweep.toml --threads 4"
+    )]
+    Sweep(SweepArgs),
     /// List schedulers, policies and their parameters
     #[command(after_help = "Examples:
   blox policies
@@ -97,6 +114,39 @@ pub(super) struct CompareArgs {
     /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE,...}'; the first is the baseline
     #[arg(value_name = "SCHEDULER")]
     pub schedulers: Vec<String>,
+    /// Repeat with each of these seeds, such as 0..9 or 1,2,5, and give intervals
+    #[arg(long, value_name = "SEEDS")]
+    pub seeds: Option<String>,
+    /// The scheduler that the others are compared with, job by job [default: the first]
+    #[arg(long, value_name = "SCHEDULER")]
+    pub baseline: Option<String>,
+    /// Simulations at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct SweepArgs {
+    /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE|VALUE,...}', or a TOML file
+    ///
+    /// The keys of the file are the long names of these options, and
+    /// `schedulers = [...]` and a table `[vary]`. The command line wins.
+    #[arg(value_name = "SCHEDULER|FILE.toml")]
+    pub schedulers: Vec<String>,
+    /// Jobs an hour, such as 1..9, 4..8:0.5 (in steps) or 2,4,8
+    #[arg(long, value_name = "LOADS")]
+    pub loads: Option<String>,
+    /// Seeds, such as 0..9 or 1,2,5
+    #[arg(long, value_name = "SEEDS")]
+    pub seeds: Option<String>,
+    /// Any other option, by its long name; may be given more than once
+    #[arg(long, value_name = "OPTION=VALUE|VALUE")]
+    pub vary: Vec<String>,
+    /// Simulations at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
     #[command(flatten)]
     pub options: Options,
 }
@@ -176,34 +226,87 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedulers: Option<Vec<String>>,
 
+    /// Seeds of `compare` and `sweep`.
+    #[arg(skip)]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "text_or_list"
+    )]
+    pub seeds: Option<String>,
+    /// Loads of `sweep`.
+    #[arg(skip)]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "text_or_list"
+    )]
+    pub loads: Option<String>,
+    /// Other options that `sweep` varies.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub vary: BTreeMap<String, Vec<Value>>,
+    /// Whom `compare` compares with.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+
     /// Workload file, plain or gzip
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// Its format: csv, jsonl, philly, blox-jobs [default: told from the file]
+    /// Its format: csv, jsonl, philly, blox-jobs, tiresias, synergy [default: told from the file]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Without a file: blox (Blox's published jobs) or poisson [default: blox]
+    /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// Jobs an hour [default: 8 for blox]
+    /// Jobs an hour; of bursty between bursts [default: 8 for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// poisson: mean demand as a fraction of the cluster's GPUs, instead of --load
+    /// The demand of so many jobs as a fraction of the cluster's GPUs, instead of --load
     #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_of_capacity: Option<f64>,
-    /// poisson: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S [default: blox]
+    /// Of made-up jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S,
+    /// fixed:S, trace:FILE (of its jobs) or file:FILE (a number a line) [default: blox]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durations: Option<String>,
-    /// poisson: GPU counts with weights, such as 1:70,2:10,8:20 [default: 1:1]
+    /// Of made-up jobs: GPU counts with weights, such as 1:70,2:10,8:20 [default: 1:1]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mix: Option<String>,
+    /// Of made-up jobs: models with weights, such as resnet50:70,bert:30 [default: none]
+    #[arg(long, value_name = "MIX", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub models: Option<String>,
+    /// Of made-up jobs: users with weights, such as ada:70,bob:30 [default: none]
+    #[arg(long, value_name = "MIX", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<String>,
+    /// bursty: hours between bursts, the first of the workload among them [default: 4]
+    #[arg(long, value_name = "H", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_h: Option<f64>,
+    /// bursty: hours that a burst lasts [default: 2]
+    #[arg(long, value_name = "H", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_h: Option<f64>,
+    /// bursty: load in a burst as a multiple of that between bursts [default: 5]
+    #[arg(long, value_name = "FACTOR", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_factor: Option<f64>,
+    /// bursty: a law for the jobs that bursts add [default: that of --durations]
+    #[arg(long, value_name = "LAW", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_durations: Option<String>,
+    /// diurnal: sine:AMPLITUDE,PEAK_H or hours:W0,...,W23, weights of the hours from midnight
+    /// [default: sine:0.5,15]
+    #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diurnal: Option<String>,
     /// Only the first N jobs
     ///
     /// With --measure, an endless workload ends by itself after ten times the
@@ -315,6 +418,10 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plots: bool,
+    /// Count why measured jobs waited, and for how long
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub why: bool,
     /// Tell the story of one job, by its number from 0 or its name in the trace
     #[arg(long, value_name = "JOB", help_heading = "Results")]
     #[serde(
@@ -326,7 +433,11 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<PathBuf>,
-    /// JSON instead of a table on standard output
+    /// What goes to standard output: table, markdown, csv or json [default: table]
+    #[arg(long, value_name = "FORMAT", help_heading = "Results")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_format: Option<String>,
+    /// The same as --output-format json
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub json: bool,
@@ -339,6 +450,25 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE.toml")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
+}
+
+/// `seeds = [1, 2]` and `seeds = 1` are as good as `seeds = "1,2"` and `seeds = "1"`.
+fn text_or_list<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(serde_json::Number),
+        List(Vec<serde_json::Number>),
+        Text(String),
+    }
+    Ok(Some(match Either::deserialize(d)? {
+        Either::Number(n) => n.to_string(),
+        Either::List(list) => {
+            let list: Vec<String> = list.iter().map(|n| n.to_string()).collect();
+            list.join(",")
+        }
+        Either::Text(t) => t,
+    }))
 }
 
 /// `explain = 42` is as good as `explain = "42"`.

@@ -1,17 +1,22 @@
 //! The command line and the configuration file as one.
 
 use super::Failure;
-use super::args::{CompareArgs, Options, SimulateArgs};
+use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
+use super::generated;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What was asked for, and where each part of it stands.
+#[derive(Clone)]
 pub(super) struct Given {
     pub options: Options,
     /// The schedulers by name, at least one.
     pub schedulers: Vec<String>,
     /// Whether it is a comparison.
     pub compares: bool,
+    /// How many simulations run at a time, if it was said.
+    pub threads: Option<usize>,
     on_command_line: BTreeSet<String>,
     file: Option<PathBuf>,
 }
@@ -25,6 +30,53 @@ impl Given {
             }
             _ => format!("--{key}"),
         }
+    }
+
+    /// A value that makes no sense.
+    pub fn wrong(&self, key: &str, found: impl std::fmt::Display, expected: &str) -> Failure {
+        Failure::new(format!(
+            "{} is `{found}`, expected {expected}",
+            self.name(key)
+        ))
+    }
+
+    /// What is wrong with what a key names.
+    pub fn because(&self, key: &str, why: impl std::fmt::Display) -> Failure {
+        Failure::new(format!("{}: {why}", self.name(key)))
+    }
+
+    fn name_schedulers(&mut self, on_command_line: Vec<String>) -> Result<(), Failure> {
+        self.schedulers = if on_command_line.is_empty() {
+            self.options.schedulers.clone().unwrap_or_default()
+        } else {
+            on_command_line
+        };
+        if self.schedulers.is_empty() {
+            return Err(Failure::new(
+                "no scheduler, expected names such as fifo srtf las; `blox policies` lists them",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses keys that would be ignored.
+    fn refuse(&self, keys: &[&str], command: &str) -> Result<(), Failure> {
+        let o = &self.options;
+        for key in keys {
+            let is_given = match *key {
+                "seeds" => o.seeds.is_some(),
+                "loads" => o.loads.is_some(),
+                "vary" => !o.vary.is_empty(),
+                _ => o.baseline.is_some(),
+            };
+            if is_given {
+                return Err(Failure::new(format!(
+                    "{} has no meaning with `blox {command}`",
+                    self.name(key)
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The configuration file.
@@ -46,23 +98,70 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
         ));
     };
     given.schedulers = vec![scheduler];
+    given.refuse(&["seeds", "loads", "vary", "baseline"], "simulate")?;
     Ok(given)
 }
 
 pub(super) fn compare(args: CompareArgs) -> Result<Given, Failure> {
-    let mut given = merge(args.options)?;
+    let mut options = args.options;
+    options.seeds = args.seeds;
+    options.baseline = args.baseline;
+    let mut given = merge(options)?;
     given.compares = true;
-    given.schedulers = if args.schedulers.is_empty() {
-        given.options.schedulers.clone().unwrap_or_default()
-    } else {
-        args.schedulers
-    };
-    if given.schedulers.is_empty() {
-        return Err(Failure::new(
-            "no scheduler, expected names such as fifo srtf las; `blox policies` lists them",
-        ));
-    }
+    given.threads = threads(args.threads)?;
+    given.name_schedulers(args.schedulers)?;
+    given.refuse(&["loads", "vary"], "compare")?;
     Ok(given)
+}
+
+pub(super) fn sweep(args: SweepArgs) -> Result<Given, Failure> {
+    let mut options = args.options;
+    let (files, schedulers): (Vec<String>, Vec<String>) = args
+        .schedulers
+        .into_iter()
+        .partition(|s| s.ends_with(".toml"));
+    match (files.as_slice(), &options.config) {
+        ([], _) => {}
+        ([file], None) => options.config = Some(PathBuf::from(file)),
+        _ => {
+            return Err(Failure::new(
+                "more than one TOML file is given, expected one",
+            ));
+        }
+    }
+    options.seeds = args.seeds;
+    options.loads = args.loads;
+    for text in &args.vary {
+        let Some((key, values)) = text.split_once('=') else {
+            return Err(Failure::new(format!(
+                "--vary is `{text}`, expected OPTION=VALUE|VALUE"
+            )));
+        };
+        let values = values.split('|').map(|v| {
+            let v = v.trim();
+            serde_json::from_str(v)
+                .ok()
+                .filter(|v: &Value| v.is_number() || v.is_boolean())
+                .unwrap_or_else(|| Value::String(v.to_owned()))
+        });
+        let key = key.trim().trim_start_matches("--").to_owned();
+        if options.vary.insert(key.clone(), values.collect()).is_some() {
+            return Err(Failure::new(format!("--vary {key} is given twice")));
+        }
+    }
+    let mut given = merge(options)?;
+    given.compares = true;
+    given.threads = threads(args.threads)?;
+    given.name_schedulers(schedulers)?;
+    given.refuse(&["baseline"], "sweep")?;
+    Ok(given)
+}
+
+fn threads(given: Option<usize>) -> Result<Option<usize>, Failure> {
+    match given {
+        Some(0) => Err(Failure::new("--threads is `0`, expected at least 1")),
+        given => Ok(given),
+    }
 }
 
 macro_rules! first_given {
@@ -70,6 +169,7 @@ macro_rules! first_given {
         Options {
             $($o: $cli.$o.or($file.$o),)*
             $($f: $cli.$f || $file.$f,)*
+            vary: Default::default(),
         }
     };
 }
@@ -84,6 +184,17 @@ fn merge(cli: Options) -> Result<Given, Failure> {
         Ok(serde_json::Value::Object(keys)) => keys.into_iter().map(|(key, _)| key).collect(),
         _ => BTreeSet::new(),
     };
+    for (options, is_file) in [(&cli, false), (&file, true)] {
+        if let Some(key) = fixed_and_varied(options) {
+            let name = match (&path, is_file) {
+                (Some(path), true) => format!("{}: {key} and vary {key}", path.display()),
+                _ => format!("--{key} and --vary {key}"),
+            };
+            return Err(Failure::new(format!(
+                "{name} are both given, expected one of them"
+            )));
+        }
+    }
     // Two ways to say one thing: the command line's way counts.
     let mut file = file;
     if cli.trace.is_some() || cli.workload.is_some() {
@@ -101,19 +212,43 @@ fn merge(cli: Options) -> Result<Given, Failure> {
         file.round = None;
         file.on_event = None;
     }
-    let options = first_given!(cli, file;
-        options: scheduler schedulers trace format workload load load_of_capacity durations
-            gpu_mix jobs seed cluster admission placement cluster_manager round on_event
+    if cli.seed.is_some() || cli.seeds.is_some() {
+        file.seed = None;
+        file.seeds = None;
+    }
+    if cli.loads.is_some() {
+        file.loads = None;
+        file.load = None;
+        file.load_of_capacity = None;
+    }
+    if cli.load.is_some() || cli.load_of_capacity.is_some() {
+        file.loads = None;
+    }
+    // What is varied by the command line is not fixed, or varied, by the file.
+    let mut vary = file.vary.clone();
+    vary.extend(cli.vary.clone());
+    let mut options = first_given!(cli, file;
+        options: seeds loads baseline scheduler schedulers trace format workload load load_of_capacity durations
+            gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster admission placement cluster_manager round on_event
             completion launch_s checkpoint_s restart_s migration_s node_mtbf_h node_mttr_h
-            job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal config;
-        flags: visit_every_round force rounds assignments plots json quiet);
+            job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
+        flags: visit_every_round force rounds assignments plots why json quiet);
+    options.vary = vary;
     Ok(Given {
         options,
         schedulers: Vec::new(),
         compares: false,
+        threads: None,
         on_command_line,
         file: path,
     })
+}
+
+fn fixed_and_varied(options: &Options) -> Option<&String> {
+    let Ok(Value::Object(fixed)) = serde_json::to_value(options) else {
+        return None;
+    };
+    options.vary.keys().find(|key| fixed.contains_key(*key))
 }
 
 fn read(path: &Path) -> Result<Options, Failure> {
@@ -147,10 +282,27 @@ fn read(path: &Path) -> Result<Options, Failure> {
     for path in paths.into_iter().flatten() {
         *path = base.join(&*path);
     }
-    if let Some(cluster) = &mut options.cluster
-        && (cluster.ends_with(".toml") || cluster.contains('/'))
-    {
-        *cluster = base.join(&*cluster).to_string_lossy().into_owned();
+    let based = |key: &str, text: &str| match key {
+        "durations" | "burst-durations" => generated::based(text, base),
+        "cluster" if !(text.ends_with(".toml") || text.contains('/')) => None,
+        "trace" | "cluster" => Some(base.join(text).to_string_lossy().into_owned()),
+        _ => None,
+    };
+    for (key, option) in [
+        ("durations", &mut options.durations),
+        ("burst-durations", &mut options.burst_durations),
+        ("cluster", &mut options.cluster),
+    ] {
+        if let Some(text) = option.as_deref().and_then(|t| based(key, t)) {
+            *option = Some(text);
+        }
+    }
+    for (key, values) in &mut options.vary {
+        for value in values {
+            if let Some(text) = value.as_str().and_then(|t| based(key, t)) {
+                *value = Value::String(text);
+            }
+        }
     }
     Ok(options)
 }

@@ -14,15 +14,20 @@
 
 mod args;
 mod config;
+mod generated;
+mod grid;
 mod new;
 mod output;
 mod plot;
 mod policies;
+mod pool;
 mod progress;
 mod report;
 mod resolve;
 mod run;
+mod seeds;
 mod step;
+mod sweep;
 mod table;
 mod verify;
 
@@ -126,8 +131,13 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             run::simulate(registry, config::simulate(a)?, &args, terminal)
         }
         Some(Ok(Command::Compare(a))) => {
-            run::simulate(registry, config::compare(a)?, &args, terminal)
+            let given = config::compare(a)?;
+            match given.options.seeds {
+                Some(_) => seeds::compare(registry, given, terminal),
+                None => run::simulate(registry, given, &args, terminal),
+            }
         }
+        Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
         Some(Ok(Command::New(a))) => new::run(&a, terminal),

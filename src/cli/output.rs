@@ -1,12 +1,15 @@
 //! Result folders, JSON and journals.
 
 use super::Failure;
-use super::resolve::Experiment;
+use super::args::Options;
+use super::config::Given;
+use super::resolve::{Experiment, Input};
 use super::run::Run;
 use blox_core::journal::{Entry, Journal, JsonLines};
 use blox_core::{ClusterSpec, JobId, NodeSpec};
 use blox_sim::results::{
-    AssignmentWriter, SharedSink, Summary, write_jobs, write_rounds, write_timeline,
+    AssignmentWriter, COLUMNS, SharedSink, Summary, WaitRow, statistics::Paired, write_jobs,
+    write_rounds, write_timeline,
 };
 use blox_sim::{Ended, Report};
 use serde::Serialize;
@@ -18,7 +21,35 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const MANIFEST: &str = "manifest.json";
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// What goes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputFormat {
+    Table,
+    Markdown,
+    Csv,
+    Json,
+}
+
+impl OutputFormat {
+    pub fn of(given: &Given) -> Result<Self, Failure> {
+        let o = &given.options;
+        match o.output_format.as_deref() {
+            None if o.json => Ok(OutputFormat::Json),
+            None | Some("table") => Ok(OutputFormat::Table),
+            Some("markdown") => Ok(OutputFormat::Markdown),
+            Some("csv") => Ok(OutputFormat::Csv),
+            Some("json") => Ok(OutputFormat::Json),
+            Some(other) => Err(given.wrong("output-format", other, "table, markdown, csv or json")),
+        }
+    }
+
+    /// Whether it is for programs, so that notes go to standard error.
+    pub fn is_data(self) -> bool {
+        matches!(self, OutputFormat::Csv | OutputFormat::Json)
+    }
+}
 
 /// Makes sure that results can be written, before anything is simulated.
 pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
@@ -47,12 +78,17 @@ pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// A file is there whole or not at all.
-pub(super) fn write_whole<E: std::fmt::Display>(
+pub(super) fn write_whole<E: std::error::Error + 'static>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), Failure> {
-    let cannot = |e: &dyn std::fmt::Display| {
-        Failure::new(format!("{}: cannot be written: {e}", path.display()))
+    let cannot = |e: &(dyn std::error::Error + 'static)| {
+        // What the operating system said is at the bottom.
+        let mut cause = e;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        Failure::new(format!("{}: cannot be written: {cause}", path.display()))
     };
     let part = part_of(path);
     let mut out = BufWriter::new(File::create(&part).map_err(|e| cannot(&e))?);
@@ -122,11 +158,15 @@ struct Figures<'a> {
     /// Why jobs were rejected, counted by kind of reason; measured jobs only, as all counts.
     rejected_reasons: BTreeMap<&'static str, u64>,
     unfinished_reasons: BTreeMap<&'static str, u64>,
+    /// Why measured jobs waited, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits: Option<&'a [WaitRow]>,
 }
 
 impl<'a> Figures<'a> {
-    fn of(report: &'a Report) -> Self {
+    fn of(report: &'a Report, experiment: &Experiment<'_>) -> Self {
         Figures {
+            waits: experiment.options.why.then_some(&report.waits),
             summary: &report.summary,
             ended: ended(report.ended),
             end_s: report.end.secs(),
@@ -136,7 +176,7 @@ impl<'a> Figures<'a> {
     }
 }
 
-fn ended(ended: Ended) -> &'static str {
+pub(super) fn ended(ended: Ended) -> &'static str {
     match ended {
         Ended::Finished => "finished",
         Ended::Standstill => "standstill",
@@ -170,20 +210,22 @@ pub(super) fn write_run(
     write_whole(&dir.join("jobs.csv"), |out| {
         write_jobs(out, &run.report.jobs)
     })?;
-    write_whole(&dir.join("timeline.csv"), |out| {
-        write_timeline(out, &run.report.timeline)
-    })?;
+    if !run.report.timeline.is_empty() {
+        write_whole(&dir.join("timeline.csv"), |out| {
+            write_timeline(out, &run.report.timeline)
+        })?;
+    }
     if experiment.options.rounds {
         write_whole(&dir.join("rounds.csv"), |out| {
             write_rounds(out, &run.report.rounds)
         })?;
     }
     write_whole(&dir.join("summary.json"), |out| {
-        pretty(out, &Figures::of(&run.report))
+        pretty(out, &Figures::of(&run.report, experiment))
     })
 }
 
-fn pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+pub(super) fn pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     out.write_all(b"\n")
 }
@@ -197,12 +239,6 @@ pub(super) fn write_manifest(
     args: &[OsString],
     interrupted: bool,
 ) -> Result<(), Failure> {
-    let mut configuration = experiment.options.clone();
-    configuration.output_dir = None;
-    configuration.journal = None;
-    configuration.force = false;
-    configuration.quiet = false;
-    configuration.json = false;
     let folder = |name: &str| {
         let c = experiment.contestants.iter().find(|c| c.label == name);
         c.map(|c| c.folder.as_str())
@@ -219,18 +255,13 @@ pub(super) fn write_manifest(
             })
         })
         .collect();
-    let inputs: Vec<Value> = experiment
-        .inputs
-        .iter()
-        .map(|i| json!({ "path": i.path.display().to_string(), "sha256": i.sha256 }))
-        .collect();
     let manifest = json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
         "status": if interrupted { "interrupted" } else { "complete" },
         "command_line": command_line(args),
-        "configuration": configuration,
+        "configuration": configuration(&experiment.options),
         "seed": experiment.seed,
-        "inputs": inputs,
+        "inputs": inputs(&experiment.inputs),
         "workload": runs.first().map(|r| &r.workload),
         "nodes": experiment.cluster.nodes.len(),
         "gpus": experiment.cluster.total_gpus(),
@@ -252,8 +283,28 @@ fn cluster(spec: &ClusterSpec) -> Vec<Value> {
         .collect()
 }
 
-/// Without where the results go, which changes nothing about them.
-fn command_line(args: &[OsString]) -> Vec<String> {
+/// The options that results depend on.
+pub(super) fn configuration(options: &Options) -> Options {
+    Options {
+        output_dir: None,
+        journal: None,
+        force: false,
+        quiet: false,
+        json: false,
+        output_format: None,
+        ..options.clone()
+    }
+}
+
+pub(super) fn inputs(inputs: &[Input]) -> Vec<Value> {
+    let one = |i: &Input| json!({ "path": i.path.display().to_string(), "sha256": i.sha256 });
+    inputs.iter().map(one).collect()
+}
+
+const LEFT_OUT: [&str; 4] = ["--output-dir", "--journal", "--threads", "--output-format"];
+
+/// Without where the results go and how they are made, which changes nothing about them.
+pub(super) fn command_line(args: &[OsString]) -> Vec<String> {
     let mut kept = vec!["blox".to_owned()];
     let mut args = args
         .iter()
@@ -261,46 +312,94 @@ fn command_line(args: &[OsString]) -> Vec<String> {
         .map(|a| a.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--output-dir" | "--journal" => drop(args.next()),
-            "--force" | "--quiet" | "-q" => {}
-            a if a.starts_with("--output-dir=") || a.starts_with("--journal=") => {}
+            a if LEFT_OUT.contains(&a) => drop(args.next()),
+            "--force" | "--quiet" | "-q" | "--json" => {}
+            a if a
+                .split_once('=')
+                .is_some_and(|(a, _)| LEFT_OUT.contains(&a)) => {}
             _ => kept.push(arg),
         }
     }
     kept
 }
 
-/// What `--json` prints: an object for `simulate`, a list of them for `compare`.
+/// `summary.json` as a value.
+pub(super) fn figures(run: &Run, experiment: &Experiment<'_>) -> Result<Value, Failure> {
+    serde_json::to_value(Figures::of(&run.report, experiment)).map_err(Failure::new)
+}
+
+/// What `--output-format json` prints: an object for `simulate`, a list of them for `compare`.
 pub(super) fn json(
     experiment: &Experiment<'_>,
     runs: &[&Run],
     explained: Option<JobId>,
 ) -> Result<String, Failure> {
-    let base = runs.first().map(|r| r.report.summary.avg_jct_s);
-    let mut list = Vec::new();
-    for run in runs {
-        let mut value = serde_json::to_value(Figures::of(&run.report)).map_err(Failure::new)?;
-        if let Value::Object(fields) = &mut value {
-            if experiment.compares
-                && let Some(base) = base.filter(|b| *b > 0.0)
-            {
-                let relative = run.report.summary.avg_jct_s / base;
-                fields.insert("relative_avg_jct".to_owned(), json!(relative));
-            }
-            if explained.is_some() {
-                fields.insert("story".to_owned(), json!(run.report.story));
-            }
+    let mut list = compared(experiment, runs)?;
+    if explained.is_some() {
+        for (row, run) in list.iter_mut().zip(runs) {
+            row.insert("story".to_owned(), json!(run.report.story));
         }
-        list.push(value);
     }
-    let value = match (experiment.compares, list.pop()) {
-        (false, Some(one)) => one,
+    match (experiment.compares, list.pop()) {
+        (false, Some(one)) => pretty_text(&one),
         (_, last) => {
             list.extend(last);
-            Value::Array(list)
+            pretty_text(&list)
         }
-    };
-    let mut text = serde_json::to_string_pretty(&value).map_err(Failure::new)?;
+    }
+}
+
+/// What `--output-format csv` prints: a row a scheduler.
+pub(super) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String, Failure> {
+    let mut rows = compared(experiment, runs)?;
+    let mut head: Vec<String> = COLUMNS.iter().map(|c| c.name.to_owned()).collect();
+    head.extend(["ended".to_owned(), "end_s".to_owned()]);
+    if experiment.compares {
+        head.push("relative_avg_jct".to_owned());
+        // Flat: the columns of what is paired.
+        for row in &mut rows {
+            if let Some(Value::Object(paired)) = row.remove("paired") {
+                for (key, value) in paired {
+                    row.insert(format!("paired_{key}"), value);
+                }
+            }
+        }
+        let paired = serde_json::to_value(Paired::default()).map_err(Failure::new)?;
+        let keys = paired.as_object().into_iter().flat_map(|p| p.keys());
+        head.extend(keys.map(|k| format!("paired_{k}")));
+    }
+    super::grid::csv(&head, &rows)
+}
+
+/// The figures of each run, with how it compares to the baseline.
+fn compared(
+    experiment: &Experiment<'_>,
+    runs: &[&Run],
+) -> Result<Vec<serde_json::Map<String, Value>>, Failure> {
+    let base = super::table::base(experiment, runs);
+    let mut list = Vec::new();
+    for run in runs {
+        let Value::Object(mut fields) = figures(run, experiment)? else {
+            continue;
+        };
+        if let (true, Some(base)) = (experiment.compares, base) {
+            let (s, b) = (&run.report.summary, &base.report.summary);
+            if b.avg_jct_s > 0.0 {
+                let relative = s.avg_jct_s / b.avg_jct_s;
+                fields.insert("relative_avg_jct".to_owned(), json!(relative));
+            }
+            if s.scheduler != b.scheduler {
+                let paired = Paired::of(&base.report.jobs, &run.report.jobs);
+                fields.insert("paired".to_owned(), json!(paired));
+            }
+        }
+        list.push(fields);
+    }
+    Ok(list)
+}
+
+pub(super) fn pretty_text(value: &impl Serialize) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
     text.push('\n');
     Ok(text)
 }
@@ -384,6 +483,9 @@ mod tests {
             "a b",
             "--force",
             "--journal=j",
+            "--threads=2",
+            "--output-format",
+            "csv",
             "--seed",
             "2",
         ];

@@ -1,17 +1,31 @@
-//! A progress bar a scheduler, and Ctrl-C.
+//! Progress bars, and Ctrl-C.
 
 use super::INTERRUPTED;
-use super::resolve::Experiment;
 use blox_sim::Watch;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 static CTRL_C: AtomicBool = AtomicBool::new(false);
+
+/// What is shown while simulations run.
+pub(super) enum Shows {
+    Nothing,
+    /// A bar a simulation: its name, and the jobs that there will be.
+    Jobs {
+        labels: Vec<String>,
+        total: Option<u64>,
+    },
+    /// One bar for all: how many of them have been done, how many there are.
+    Runs {
+        done: Arc<AtomicU64>,
+        total: u64,
+    },
+}
 
 /// Watches simulations until it is finished.
 pub(super) struct Progress {
@@ -20,18 +34,15 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Only a whole process shows progress and takes Ctrl-C.
-    pub fn start(experiment: &Experiment<'_>, watches: &[Arc<Watch>], interactive: bool) -> Self {
+    pub fn start(shows: Shows, watches: &[Arc<Watch>], interactive: bool) -> Self {
         if !interactive {
             return Progress { end: None };
         }
         take_ctrl_c();
-        let shows = !experiment.options.quiet && std::io::stderr().is_terminal();
-        let labels: Vec<String> = experiment
-            .contestants
-            .iter()
-            .map(|c| c.label.clone())
-            .collect();
-        let total = experiment.expected_jobs;
+        let shows = match std::io::stderr().is_terminal() {
+            true => shows,
+            false => Shows::Nothing,
+        };
         let watches = watches.to_vec();
         let (sender, end) = channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -45,10 +56,20 @@ impl Progress {
                 }
                 ticks += 1;
                 // What is over at once needs no bar.
-                if shows && ticks >= 10 {
-                    let bars = bars.get_or_insert_with(|| make_bars(&labels, total));
-                    for (bar, watch) in bars.iter().zip(&watches) {
-                        update(bar, watch);
+                if ticks >= 10 {
+                    let bars = bars.get_or_insert_with(|| make_bars(&shows));
+                    match &shows {
+                        Shows::Nothing => {}
+                        Shows::Jobs { .. } => {
+                            for (bar, watch) in bars.iter().zip(&watches) {
+                                update(bar, watch);
+                            }
+                        }
+                        Shows::Runs { done, .. } => {
+                            for bar in bars.iter() {
+                                bar.set_position(done.load(Ordering::Relaxed));
+                            }
+                        }
                     }
                 }
             }
@@ -70,7 +91,8 @@ impl Progress {
     }
 }
 
-/// The first Ctrl-C asks for the results so far, the second ends the process.
+/// The first Ctrl-C, or the first request to terminate, asks for the results so
+/// far, the second ends the process.
 fn take_ctrl_c() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -83,16 +105,23 @@ fn take_ctrl_c() {
     });
 }
 
-fn make_bars(labels: &[String], total: Option<u64>) -> Vec<ProgressBar> {
+fn make_bars(shows: &Shows) -> Vec<ProgressBar> {
+    let (labels, total) = match shows {
+        Shows::Nothing => return Vec::new(),
+        Shows::Jobs { labels, total } => (labels, *total),
+        Shows::Runs { total, .. } => {
+            let template = "[{bar:30}] {human_pos} of {human_len} runs, {eta} left";
+            let bar = ProgressBar::new(*total).with_style(style(template));
+            return vec![bar];
+        }
+    };
     let width = labels.iter().map(String::len).max().unwrap_or(0);
     let all = MultiProgress::new();
     let template = match total {
         Some(_) => "{prefix} [{bar:30}] {human_pos} of {human_len} jobs ended, {msg}",
         None => "{prefix} {spinner} {human_pos} jobs ended, {msg}",
     };
-    let style = ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("=> ");
+    let style = style(template);
     labels
         .iter()
         .map(|label| {
@@ -105,6 +134,12 @@ fn make_bars(labels: &[String], total: Option<u64>) -> Vec<ProgressBar> {
             bar
         })
         .collect()
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
 }
 
 fn update(bar: &ProgressBar, watch: &Watch) {

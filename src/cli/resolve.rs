@@ -4,6 +4,8 @@
 use super::Failure;
 use super::args::Options;
 use super::config::Given;
+use super::generated;
+use super::output::OutputFormat;
 use crate::compat::blox::OptimusSpeed;
 use blox_core::registry::{Named, Registry, RegistryError};
 use blox_core::{ClusterSpec, Composition, OnEvent, Pipeline, Rounds, Seconds, Time};
@@ -12,9 +14,10 @@ use blox_sim::compat::blox_workload::BloxWorkload;
 use blox_sim::completion::Exact;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::FixedOverheads;
-use blox_sim::workload::generate::{DurationLaw, GpuShare, Load, Poisson, PoissonSpec};
+use blox_sim::workload::generate::{Generator, GeneratorSpec};
 use blox_sim::workload::{Format, Limited, Workload, fingerprint, open};
 use blox_sim::{Measure, Simulation, cluster_file};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Jobs an hour and measured jobs of Blox's published comparison.
@@ -33,7 +36,7 @@ pub(super) struct Contestant {
     pub label: String,
     /// Its name in paths.
     pub folder: String,
-    named: Named,
+    pub named: Named,
 }
 
 /// Everything that is to be run, checked.
@@ -41,6 +44,10 @@ pub(super) struct Experiment<'r> {
     pub registry: &'r Registry,
     pub options: Options,
     pub compares: bool,
+    /// Which contestant the others are compared with.
+    pub baseline: usize,
+    pub threads: Option<usize>,
+    pub format: OutputFormat,
     pub contestants: Vec<Contestant>,
     pub cluster: ClusterSpec,
     pub cluster_text: String,
@@ -83,13 +90,32 @@ struct Overrides {
 enum Source {
     Trace(PathBuf, Option<Format>),
     Blox(f64),
-    Poisson(PoissonSpec),
+    Generated(&'static str, Box<GeneratorSpec>),
+}
+
+/// What was found out about files, so that the experiments of a sweep need not
+/// find it out again.
+#[derive(Default)]
+pub(super) struct Known {
+    hashes: BTreeMap<PathBuf, String>,
+    jobs: BTreeMap<(PathBuf, Option<String>), u64>,
 }
 
 impl<'r> Experiment<'r> {
     pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
+        Self::knowing(given, registry, &mut Known::default())
+    }
+
+    /// As [`Experiment::of`], for one of many.
+    pub fn knowing(
+        given: Given,
+        registry: &'r Registry,
+        known: &mut Known,
+    ) -> Result<Self, Failure> {
         let o = &given.options;
         let contestants = contestants(&given.schedulers)?;
+        let baseline = baseline(&given, &contestants)?;
+        let format = OutputFormat::of(&given)?;
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
         let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
             cluster_file::ClusterFileError::Shorthand(_)
@@ -123,11 +149,14 @@ impl<'r> Experiment<'r> {
             placement: named("placement", &o.placement)?,
             cluster: named("cluster-manager", &o.cluster_manager)?,
         };
-        let inputs = inputs(&given, &source, &cluster_text)?;
+        let inputs = inputs(&given, &source, &cluster_text, known)?;
         let world = world(&given, cadence, seed)?;
         let mut experiment = Experiment {
             registry,
             compares: given.compares,
+            baseline,
+            threads: given.threads,
+            format,
             contestants,
             cluster,
             cluster_text,
@@ -154,7 +183,7 @@ impl<'r> Experiment<'r> {
             }
         }
         // Opened once now, so that a bad line is found before anything runs.
-        let of_file = experiment.check_workload()?;
+        let of_file = experiment.check_workload(known)?;
         let by_measure = match measure {
             Measure::Ids(_, last) => Some(u64::from(last) + 1),
             _ => None,
@@ -179,9 +208,9 @@ impl<'r> Experiment<'r> {
                 o.workload = Some("blox".to_owned());
                 o.load = Some(*load);
             }
-            Source::Poisson(_) => {
-                o.workload = Some("poisson".to_owned());
-                o.durations.get_or_insert_with(|| "blox".to_owned());
+            Source::Generated(kind, _) => {
+                o.workload = Some((*kind).to_owned());
+                generated::fill_in(kind, o);
             }
         }
         if let (None, Measure::Ids(a, b)) = (&o.measure, self.measure) {
@@ -198,7 +227,9 @@ impl<'r> Experiment<'r> {
                     .map_err(Failure::new)?
                     .with_seed(self.seed),
             ),
-            Source::Poisson(spec) => Box::new(Poisson::new(spec.clone()).map_err(Failure::new)?),
+            Source::Generated(_, spec) => {
+                Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
+            }
         };
         Ok(match self.options.jobs {
             Some(n) => Box::new(Limited::new(jobs, n)),
@@ -207,11 +238,18 @@ impl<'r> Experiment<'r> {
     }
 
     /// How many jobs a file has.
-    fn check_workload(&self) -> Result<Option<u64>, Failure> {
+    fn check_workload(&self, known: &mut Known) -> Result<Option<u64>, Failure> {
         match &self.source {
-            Source::Trace(path, format) => blox_sim::workload::open::open_file(path, *format)
-                .map(|w| Some(w.len()))
-                .map_err(Failure::new),
+            Source::Trace(path, format) => {
+                let key = (path.clone(), format.map(|f| f.to_string()));
+                if let Some(jobs) = known.jobs.get(&key) {
+                    return Ok(Some(*jobs));
+                }
+                let file = blox_sim::workload::open::open_file(path, *format);
+                let jobs = file.map_err(Failure::new)?.len();
+                known.jobs.insert(key, jobs);
+                Ok(Some(jobs))
+            }
             _ => self.workload().map(|_| None),
         }
     }
@@ -283,6 +321,7 @@ impl<'r> Experiment<'r> {
             .measure(self.measure)
             .keep_rounds(self.options.rounds)
             .keep_timeline(self.options.output_dir.is_some())
+            .keep_waits(self.options.why)
             .visiting_every_round(self.options.visit_every_round);
         if self.world.exact_ends {
             simulation = simulation.completion(Exact);
@@ -354,11 +393,19 @@ fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {
     Ok(list)
 }
 
-fn wrong(given: &Given, key: &str, found: impl std::fmt::Display, expected: &str) -> Failure {
-    Failure::new(format!(
-        "{} is `{found}`, expected {expected}",
-        given.name(key)
-    ))
+fn baseline(given: &Given, contestants: &[Contestant]) -> Result<usize, Failure> {
+    let Some(text) = &given.options.baseline else {
+        return Ok(0);
+    };
+    let label = text.parse::<Named>().map(|n| n.to_string());
+    let found = contestants
+        .iter()
+        .position(|c| Ok(&c.label) == label.as_ref());
+    found.ok_or_else(|| {
+        let known: Vec<&str> = contestants.iter().map(|c| c.label.as_str()).collect();
+        let expected = format!("one of the schedulers: {}", known.join(", "));
+        given.wrong("baseline", text, &expected)
+    })
 }
 
 fn source(
@@ -378,35 +425,51 @@ fn source(
     let kind = match (&o.trace, o.workload.as_deref()) {
         (Some(_), _) => "trace",
         (None, None) => "blox",
-        (None, Some(kind @ ("blox" | "poisson"))) => kind,
-        (None, Some(other)) => return Err(wrong(given, "workload", other, "blox or poisson")),
+        (None, Some("blox")) => "blox",
+        (None, Some(other)) => match generated::KINDS.iter().find(|k| **k == other) {
+            Some(kind) => kind,
+            None => {
+                let expected = format!("blox, {}", generated::KINDS.join(", "));
+                return Err(given.wrong("workload", other, &expected));
+            }
+        },
     };
     // An option that would be silently ignored is a misunderstanding.
+    let made = generated::KINDS.contains(&kind);
+    let making = "--workload poisson, bursty or diurnal";
+    let bursts = (kind == "bursty", "--workload bursty");
     let only_with = [
         ("format", o.format.is_some(), kind == "trace", "--trace"),
         (
             "load",
             o.load.is_some(),
             kind != "trace" || wants_optimus,
-            "--workload blox or poisson",
+            "--workload",
         ),
         (
             "load-of-capacity",
             o.load_of_capacity.is_some(),
-            kind == "poisson",
-            "--workload poisson",
+            made,
+            making,
+        ),
+        ("durations", o.durations.is_some(), made, making),
+        ("gpu-mix", o.gpu_mix.is_some(), made, making),
+        ("models", o.models.is_some(), made, making),
+        ("users", o.users.is_some(), made, making),
+        ("quiet-h", o.quiet_h.is_some(), bursts.0, bursts.1),
+        ("burst-h", o.burst_h.is_some(), bursts.0, bursts.1),
+        ("burst-factor", o.burst_factor.is_some(), bursts.0, bursts.1),
+        (
+            "burst-durations",
+            o.burst_durations.is_some(),
+            bursts.0,
+            bursts.1,
         ),
         (
-            "durations",
-            o.durations.is_some(),
-            kind == "poisson",
-            "--workload poisson",
-        ),
-        (
-            "gpu-mix",
-            o.gpu_mix.is_some(),
-            kind == "poisson",
-            "--workload poisson",
+            "diurnal",
+            o.diurnal.is_some(),
+            kind == "diurnal",
+            "--workload diurnal",
         ),
     ];
     for (key, is_given, fits, expected) in only_with {
@@ -425,12 +488,7 @@ fn source(
     if let Some(load) = o.load
         && !(load.is_finite() && load > 0.0)
     {
-        return Err(wrong(
-            given,
-            "load",
-            load,
-            "a number of jobs an hour above 0",
-        ));
+        return Err(given.wrong("load", load, "a number of jobs an hour above 0"));
     }
     match (kind, &o.trace) {
         ("trace", Some(path)) => {
@@ -442,90 +500,10 @@ fn source(
                 .map_err(|e| Failure::new(format!("{}: {e}", given.name("format"))))?;
             Ok(Source::Trace(path.clone(), format))
         }
-        ("poisson", _) => poisson(given, cluster, seed).map(Source::Poisson),
+        (kind, _) if made => generated::spec(kind, given, cluster, seed)
+            .map(|spec| Source::Generated(kind, Box::new(spec))),
         _ => Ok(Source::Blox(o.load.unwrap_or(BLOX_LOAD))),
     }
-}
-
-fn poisson(given: &Given, cluster: &ClusterSpec, seed: u64) -> Result<PoissonSpec, Failure> {
-    let o = &given.options;
-    let load = match (o.load, o.load_of_capacity) {
-        (Some(load), None) => Load::PerHour(load),
-        (None, Some(fraction)) if fraction.is_finite() && fraction > 0.0 => Load::OfCapacity {
-            fraction,
-            gpus: u32::try_from(cluster.total_gpus()).unwrap_or(u32::MAX),
-        },
-        (None, Some(fraction)) => {
-            return Err(wrong(
-                given,
-                "load-of-capacity",
-                fraction,
-                "a fraction above 0",
-            ));
-        }
-        (None, None) => {
-            return Err(Failure::new(
-                "--workload poisson needs --load JOBS an hour or --load-of-capacity FRACTION",
-            ));
-        }
-        (Some(_), Some(_)) => {
-            return Err(Failure::new(format!(
-                "{} and {} are both given, expected one of them",
-                given.name("load"),
-                given.name("load-of-capacity")
-            )));
-        }
-    };
-    let mut spec = PoissonSpec::new(load, DurationLaw::BloxLaw);
-    if let Some(text) = &o.durations {
-        let expected = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA or fixed:S";
-        spec.durations =
-            durations(text).ok_or_else(|| wrong(given, "durations", text, expected))?;
-    }
-    if let Some(text) = &o.gpu_mix {
-        let expected = "GPUS:WEIGHT joined by commas, such as 1:70,2:10,8:20";
-        spec.gpus = gpu_mix(text).ok_or_else(|| wrong(given, "gpu-mix", text, expected))?;
-    }
-    spec.seed = seed;
-    Ok(spec)
-}
-
-fn durations(text: &str) -> Option<DurationLaw> {
-    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let seconds = |t: &str| positive(t).and_then(Seconds::try_new);
-    match name {
-        "blox" if rest.is_empty() => Some(DurationLaw::BloxLaw),
-        "exponential" => seconds(rest).map(|mean| DurationLaw::Exponential { mean }),
-        "fixed" => seconds(rest).map(DurationLaw::Fixed),
-        "lognormal" => {
-            let (median, sigma) = rest.split_once(',')?;
-            let sigma: f64 = sigma.trim().parse().ok()?;
-            (0.0..=10.0).contains(&sigma).then_some(())?;
-            Some(DurationLaw::LogNormal {
-                median: seconds(median)?,
-                sigma,
-            })
-        }
-        _ => None,
-    }
-}
-
-fn gpu_mix(text: &str) -> Option<Vec<GpuShare>> {
-    text.split(',')
-        .map(|part| {
-            let (gpus, weight) = part.split_once(':')?;
-            let gpus: u32 = gpus.trim().parse().ok().filter(|n| *n > 0)?;
-            Some(GpuShare {
-                gpus,
-                weight: positive(weight)?,
-            })
-        })
-        .collect()
-}
-
-fn positive(text: &str) -> Option<f64> {
-    let value: f64 = text.trim().parse().ok()?;
-    (value.is_finite() && value > 0.0).then_some(value)
 }
 
 fn measure(given: &Given, source: &Source) -> Result<Measure, Failure> {
@@ -533,15 +511,15 @@ fn measure(given: &Given, source: &Source) -> Result<Measure, Failure> {
     let Some(text) = &o.measure else {
         return match source {
             Source::Blox(_) if o.jobs.is_none() => Ok(Measure::Ids(BLOX_WINDOW.0, BLOX_WINDOW.1)),
-            Source::Poisson(_) if o.jobs.is_none() => Err(Failure::new(
-                "--workload poisson never ends: give --jobs N or --measure A..B",
-            )),
+            Source::Generated(kind, _) if o.jobs.is_none() => Err(Failure::new(format!(
+                "--workload {kind} never ends: give --jobs N or --measure A..B",
+            ))),
             _ => Ok(Measure::All),
         };
     };
     parse_measure(text).ok_or_else(|| {
         let expected = "A..B with A <= B: numbers of jobs such as 3000..4000, or times such as 10h..2d (s, m, h, d)";
-        wrong(given, "measure", text, expected)
+        given.wrong("measure", text, expected)
     })
 }
 
@@ -554,7 +532,7 @@ fn arrivals_end(
     let per_hour = match source {
         Source::Trace(..) => return Ok(None),
         Source::Blox(load) => *load,
-        Source::Poisson(spec) => Poisson::new(spec.clone())
+        Source::Generated(_, spec) => Generator::new((**spec).clone())
             .map_err(Failure::new)?
             .jobs_per_hour(),
     };
@@ -597,7 +575,7 @@ fn optimus(given: &Given, load: Option<f64>) -> Result<OptimusSpeed, Failure> {
             "--load is missing, expected {expected}"
         )));
     };
-    OptimusSpeed::at_load(load).ok_or_else(|| wrong(given, "load", load, expected))
+    OptimusSpeed::at_load(load).ok_or_else(|| given.wrong("load", load, expected))
 }
 
 fn cadence(given: &Given) -> Result<Option<Tempo>, Failure> {
@@ -612,7 +590,7 @@ fn cadence(given: &Given) -> Result<Option<Tempo>, Failure> {
         (Some(s), None) => Seconds::try_new(s)
             .and_then(Rounds::every)
             .map(|r| Some(Tempo::Rounds(r)))
-            .ok_or_else(|| wrong(given, "round", s, "a number of seconds above 0")),
+            .ok_or_else(|| given.wrong("round", s, "a number of seconds above 0")),
         (None, Some(s)) => not_negative(given, "on-event", Some(s))
             .map(|gap| Some(Tempo::OnEvent(OnEvent::with_gap(gap)))),
     }
@@ -622,7 +600,7 @@ fn not_negative(given: &Given, key: &str, value: Option<f64>) -> Result<Seconds,
     let value = value.unwrap_or(0.0);
     Seconds::try_new(value)
         .filter(|s| *s >= Seconds::ZERO)
-        .ok_or_else(|| wrong(given, key, value, "a number of seconds, at least 0"))
+        .ok_or_else(|| given.wrong(key, value, "a number of seconds, at least 0"))
 }
 
 fn above_zero(
@@ -636,7 +614,7 @@ fn above_zero(
     Seconds::try_new(value * unit_s)
         .filter(|s| *s > Seconds::ZERO)
         .map(Some)
-        .ok_or_else(|| wrong(given, key, value, &format!("a number of {unit} above 0")))
+        .ok_or_else(|| given.wrong(key, value, &format!("a number of {unit} above 0")))
 }
 
 fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Failure> {
@@ -652,7 +630,7 @@ fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Fail
     let launch_failure = o.launch_failure.unwrap_or(0.0);
     if !(0.0..1.0).contains(&launch_failure) {
         let expected = "a probability, at least 0 and below 1";
-        return Err(wrong(given, "launch-failure", launch_failure, expected));
+        return Err(given.wrong("launch-failure", launch_failure, expected));
     }
     let faults = Faults {
         seed,
@@ -674,7 +652,7 @@ fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Fail
             )));
         }
         (Some("round"), _) => false,
-        (Some(other), _) => return Err(wrong(given, "completion", other, "round or exact")),
+        (Some(other), _) => return Err(given.wrong("completion", other, "round or exact")),
     };
     Ok(World {
         overheads,
@@ -684,25 +662,34 @@ fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Fail
 }
 
 /// The hashes of the files that the results depend on.
-fn inputs(given: &Given, source: &Source, cluster_text: &str) -> Result<Vec<Input>, Failure> {
+fn inputs(
+    given: &Given,
+    source: &Source,
+    cluster_text: &str,
+    known: &mut Known,
+) -> Result<Vec<Input>, Failure> {
     if given.options.output_dir.is_none() {
         return Ok(Vec::new());
     }
-    let mut paths: Vec<&Path> = Vec::new();
-    paths.extend(given.file());
-    if let Source::Trace(path, _) = source {
-        paths.push(path);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    paths.extend(given.file().map(Path::to_owned));
+    match source {
+        Source::Trace(path, _) => paths.push(path.clone()),
+        Source::Generated(..) => paths.extend(generated::files(given)),
+        Source::Blox(_) => {}
     }
     if cluster_text.parse::<ClusterSpec>().is_err() {
-        paths.push(Path::new(cluster_text));
+        paths.push(PathBuf::from(cluster_text));
     }
     paths
         .into_iter()
         .map(|path| {
-            Ok(Input {
-                path: path.to_owned(),
-                sha256: fingerprint(path).map_err(Failure::new)?,
-            })
+            let sha256 = match known.hashes.get(&path) {
+                Some(hash) => hash.clone(),
+                None => fingerprint(&path).map_err(Failure::new)?,
+            };
+            known.hashes.insert(path.clone(), sha256.clone());
+            Ok(Input { path, sha256 })
         })
         .collect()
 }
@@ -727,27 +714,6 @@ mod tests {
             "", "5", "5..3", "1h..2", "2..1h", "-1..4", "1x..2x", "..", "2d..1d", "é..é",
         ] {
             assert_eq!(parse_measure(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn laws_and_mixes_are_read() {
-        assert_eq!(durations("blox"), Some(DurationLaw::BloxLaw));
-        assert!(durations("lognormal:600,1.5").is_some());
-        for text in [
-            "",
-            "blox:1",
-            "exponential",
-            "exponential:-1",
-            "lognormal:600",
-            "fixed:x",
-            "gamma:1",
-        ] {
-            assert!(durations(text).is_none(), "{text}");
-        }
-        assert_eq!(gpu_mix("1:70,8:30").map(|m| m.len()), Some(2));
-        for text in ["", "1", "0:1", "1:0", "1:-1", "1:1,"] {
-            assert!(gpu_mix(text).is_none(), "{text}");
         }
     }
 }

@@ -2,18 +2,18 @@
 //! the cores that there are.
 
 use super::config::Given;
-use super::output::{self, SharedJournal};
-use super::progress::Progress;
+use super::output::{self, OutputFormat, SharedJournal};
+use super::progress::{Progress, Shows};
 use super::resolve::Experiment;
-use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, plot, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::Registry;
+use blox_sim::results::SharedSink;
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, Report, Watch};
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One scheduler's run.
@@ -52,11 +52,7 @@ pub(super) fn simulate(
         reason = "wall time for the user, never for a decision"
     )]
     let start = std::time::Instant::now();
-    let results = run_all(&experiment, &journals, explained, terminal.interactive);
-    let mut runs = Vec::new();
-    for result in results {
-        runs.push(result?);
-    }
+    let runs = run_all(&experiment, &journals, explained, terminal.interactive)?;
     for journal in journals.iter().flatten() {
         journal.close()?;
     }
@@ -70,14 +66,18 @@ pub(super) fn simulate(
             plot::draw(&[dir.clone()], &dir.join("plots"), &[], false)?;
         }
     }
-    let text = if o.json {
-        output::json(&experiment, &done, explained)?
-    } else {
-        table::render(&experiment, &done, explained)
+    let format = experiment.format;
+    let text = match format {
+        OutputFormat::Json => output::json(&experiment, &done, explained)?,
+        OutputFormat::Csv => output::csv(&experiment, &done)?,
+        OutputFormat::Table | OutputFormat::Markdown => {
+            let markdown = format == OutputFormat::Markdown;
+            table::render(&experiment, &done, explained, markdown)
+        }
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
-    if o.json && !o.quiet {
+    if format.is_data() && !o.quiet {
         for notice in table::notices(&experiment, &done) {
             let _ = writeln!(terminal.err, "notice: {notice}");
         }
@@ -122,7 +122,7 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
     )))
 }
 
-fn human_duration(d: Duration) -> String {
+pub(super) fn human_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
     match s {
         _ if s < 60.0 => format!("{s:.2} s"),
@@ -130,63 +130,65 @@ fn human_duration(d: Duration) -> String {
     }
 }
 
-/// `None` if it never began.
-type RunResult = Result<Option<Run>, Failure>;
-
 /// Runs them all; `None` for what an interruption kept from beginning.
 fn run_all(
     experiment: &Experiment<'_>,
     journals: &[Option<SharedJournal>],
     explained: Option<JobId>,
     interactive: bool,
-) -> Vec<RunResult> {
-    let count = experiment.contestants.len();
-    let watches: Vec<Arc<Watch>> = (0..count).map(|_| Arc::default()).collect();
-    let slots: Vec<Mutex<Option<RunResult>>> = (0..count).map(|_| Mutex::new(None)).collect();
-    let next = AtomicUsize::new(0);
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let progress = Progress::start(experiment, &watches, interactive);
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(count) {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(watch) = watches.get(i) else { break };
-                    let result = if watch.stop.load(Ordering::Relaxed) {
-                        Ok(None)
-                    } else {
-                        run_one(experiment, i, &journals[i], explained, watch).map(Some)
-                    };
-                    if result.is_err() {
-                        // Without this one there is no comparison.
-                        for w in &watches {
-                            w.stop.store(true, Ordering::Relaxed);
-                        }
-                    }
-                    *slots[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-                }
-            });
+) -> Result<Vec<Option<Run>>, Failure> {
+    let watches: Vec<Arc<Watch>> = experiment
+        .contestants
+        .iter()
+        .map(|_| Arc::default())
+        .collect();
+    let shows = match experiment.options.quiet {
+        true => Shows::Nothing,
+        false => Shows::Jobs {
+            labels: experiment
+                .contestants
+                .iter()
+                .map(|c| c.label.clone())
+                .collect(),
+            total: experiment.expected_jobs,
+        },
+    };
+    let progress = Progress::start(shows, &watches, interactive);
+    let results = pool::each(&watches, experiment.threads, |i, watch| {
+        let assignments = output::Assignments::create(experiment, i)?;
+        let sink = assignments.as_ref().map(output::Assignments::sink);
+        let run = recorded(experiment, i, &journals[i], explained, watch, sink)?;
+        if let Some(dir) = &experiment.options.output_dir {
+            // As soon as it is there: a long comparison may be cut short.
+            output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
         }
+        if let Some(assignments) = assignments {
+            assignments.close()?;
+        }
+        Ok(run)
     });
     progress.finish();
-    let mut results: Vec<_> = slots
-        .into_iter()
-        .map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .map(|r| r.unwrap_or(Ok(None)))
-        .collect();
-    // Those that were only stopped must not hide the error.
-    if let Some(i) = results.iter().position(Result::is_err) {
-        results.swap(0, i);
-    }
     results
 }
 
-fn run_one(
+/// One scheduler's run.
+pub(super) fn run_one(
     experiment: &Experiment<'_>,
     i: usize,
     journal: &Option<SharedJournal>,
     explained: Option<JobId>,
     watch: &Arc<Watch>,
+) -> Result<Run, Failure> {
+    recorded(experiment, i, journal, explained, watch, None)
+}
+
+fn recorded(
+    experiment: &Experiment<'_>,
+    i: usize,
+    journal: &Option<SharedJournal>,
+    explained: Option<JobId>,
+    watch: &Arc<Watch>,
+    assignments: Option<SharedSink>,
 ) -> Result<Run, Failure> {
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.cadence().period().map(|p| p.secs());
@@ -196,26 +198,17 @@ fn run_one(
     let journal = journal
         .as_ref()
         .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
-    let assignments = output::Assignments::create(experiment, i)?;
     let report = experiment
         .simulation(i)
-        .assignments_to(assignments.as_ref().map(output::Assignments::sink))
+        .assignments_to(assignments)
         .explain(explained)
         .watched_by(Arc::clone(watch))
         .run_journaled(scheduler, &mut workload, journal)
         .map_err(|e| Failure::new(format!("{}: {e}", experiment.contestants[i].label)))?;
-    let run = Run {
+    Ok(Run {
         report,
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
         workload: label,
         period_s,
-    };
-    if let Some(dir) = &experiment.options.output_dir {
-        // As soon as it is there: a long comparison may be cut short.
-        output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
-    }
-    if let Some(assignments) = assignments {
-        assignments.close()?;
-    }
-    Ok(run)
+    })
 }

@@ -1,30 +1,37 @@
 //! The results as a table for people.
 
+use super::grid::{Grid, decimal, ratio, whole};
 use super::output::reasons;
 use super::resolve::Experiment;
 use super::run::Run;
 use blox_core::JobId;
+use blox_sim::results::statistics::Paired;
 use blox_sim::{Ended, Measure};
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-const WIDTH: u16 = 100;
-
-/// The table, what it is about, and the story of an explained job.
+/// The table, what it is about, why jobs waited, and the story of an explained job.
 pub(super) fn render(
     experiment: &Experiment<'_>,
     runs: &[&Run],
     explained: Option<JobId>,
+    markdown: bool,
 ) -> String {
-    let mut text = figures(experiment, runs);
+    let show = |grid: Grid| {
+        if markdown {
+            grid.markdown()
+        } else {
+            grid.text()
+        }
+    };
+    let mut text = show(figures(experiment, runs));
+    if experiment.options.why {
+        text.push('\n');
+        text.push_str(&show(waits(runs)));
+    }
     if !experiment.options.quiet {
         text.push('\n');
-        for (what, line) in about(experiment, runs) {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{what:<10} {line}");
-        }
+        text.push_str(&lines(&about(experiment, runs), markdown));
     }
     if let Some(id) = explained {
         for run in runs {
@@ -34,12 +41,21 @@ pub(super) fn render(
     text
 }
 
-fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH);
+/// What a table is about, a line each.
+pub(super) fn lines(about: &[(String, String)], markdown: bool) -> String {
+    let mut text = String::new();
+    for (what, line) in about {
+        // Writing to a string cannot fail.
+        let _ = match markdown {
+            true => writeln!(text, "- {what}: {line}"),
+            false => writeln!(text, "{what:<10} {line}"),
+        };
+    }
+    text
+}
+
+/// The figures, a row a scheduler.
+pub(super) fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
     let mut head = vec!["scheduler", "avg\nJCT s"];
     if experiment.compares {
         head.push("relative");
@@ -52,8 +68,8 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
         "GPU\nutil.",
         "pre-\nempted",
     ]);
-    table.set_header(head);
-    let base = runs.first().map_or(0.0, |r| r.report.summary.avg_jct_s);
+    let base = base(experiment, runs).map_or(0.0, |r| r.report.summary.avg_jct_s);
+    let mut rows = Vec::new();
     for run in runs {
         let s = &run.report.summary;
         let mut row = vec![s.scheduler.clone(), decimal(s.avg_jct_s, 1)];
@@ -68,27 +84,52 @@ fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             format!("{:.1} %", 100.0 * s.utilisation),
             whole(s.preemptions),
         ]);
-        table.add_row(row.into_iter().map(Cell::new));
+        rows.push(row);
     }
-    let columns = table.column_count();
-    for i in 0..columns {
-        if let Some(column) = table.column_mut(i) {
-            column.set_padding((0, if i + 1 == columns { 0 } else { 2 }));
-            if i == 0 {
-                // Long names may wrap, the heading may not.
-                let heading = "scheduler  ".len() as u16;
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(heading)));
-            } else {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-                column.set_cell_alignment(CellAlignment::Right);
-            }
+    Grid {
+        head: head.into_iter().map(str::to_owned).collect(),
+        rows,
+        words: 1,
+    }
+}
+
+/// The run that others are compared with.
+pub(super) fn base<'r>(experiment: &Experiment<'_>, runs: &[&'r Run]) -> Option<&'r Run> {
+    let label = &experiment.contestants.get(experiment.baseline)?.label;
+    let named = runs.iter().find(|r| r.report.summary.scheduler == *label);
+    named.copied()
+}
+
+/// Why measured jobs waited, a row a scheduler and reason.
+fn waits(runs: &[&Run]) -> Grid {
+    let mut rows = Vec::new();
+    for run in runs {
+        let r = &run.report;
+        let all: f64 = r.waits.iter().map(|w| w.total.secs()).sum();
+        for w in &r.waits {
+            rows.push(vec![
+                r.summary.scheduler.clone(),
+                w.reason.to_owned(),
+                whole(w.jobs),
+                decimal(w.total.hours(), 1),
+                decimal(w.total.secs() / w.jobs.max(1) as f64, 0),
+                format!("{:.1} %", 100.0 * w.total.secs() / all),
+            ]);
         }
     }
-    let mut text = String::new();
-    for line in table.lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
+    let head = [
+        "scheduler",
+        "waited because",
+        "jobs",
+        "hours",
+        "s a job",
+        "of all\nwaiting",
+    ];
+    Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows,
+        words: 2,
     }
-    text
 }
 
 /// What the figures are about, a line each.
@@ -115,14 +156,16 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         None => "none: decisions follow events".to_owned(),
     };
     say("rounds", rounds);
-    if experiment.compares && runs.len() > 1 {
-        let base = &first.report.summary;
-        let others: Vec<String> = runs[1..]
+    if experiment.compares
+        && runs.len() > 1
+        && let Some(base) = base(experiment, runs)
+    {
+        let base = &base.report.summary;
+        let others: Vec<String> = runs
             .iter()
-            .map(|r| {
-                let s = &r.report.summary;
-                format!("{} {}", s.scheduler, ratio(s.avg_jct_s, base.avg_jct_s))
-            })
+            .map(|r| &r.report.summary)
+            .filter(|s| s.scheduler != base.scheduler)
+            .map(|s| format!("{} {}", s.scheduler, ratio(s.avg_jct_s, base.avg_jct_s)))
             .collect();
         say(
             "relative",
@@ -133,6 +176,17 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
             ),
         );
     }
+    if experiment.options.baseline.is_some()
+        && let Some(base) = base(experiment, runs)
+    {
+        for run in runs {
+            let name = &run.report.summary.scheduler;
+            if *name != base.report.summary.scheduler {
+                let p = Paired::of(&base.report.jobs, &run.report.jobs);
+                say("paired", format!("{name}: {}", paired(&p)));
+            }
+        }
+    }
     for run in runs {
         if let Some(line) = leftovers(run) {
             say(&run.report.summary.scheduler, line);
@@ -142,6 +196,22 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         say("notice", notice);
     }
     lines
+}
+
+/// The same jobs under two schedulers, in one line.
+fn paired(p: &Paired) -> String {
+    let share = |n: u64| 100.0 * n as f64 / p.pairs.max(1) as f64;
+    format!(
+        "{:.1} % of {} jobs faster, {:.1} % slower; JCT differs by {} s on average, \
+         p10 {} s, median {} s, p90 {} s",
+        share(p.faster),
+        whole(p.pairs),
+        share(p.slower),
+        decimal(p.mean_s, 1),
+        decimal(p.p10_s, 0),
+        decimal(p.median_s, 0),
+        decimal(p.p90_s, 0)
+    )
 }
 
 fn measured(experiment: &Experiment<'_>, run: &Run) -> String {
@@ -274,52 +344,5 @@ fn story(text: &mut String, id: JobId, run: &Run) {
     let width = times.iter().map(String::len).max().unwrap_or(0);
     for (time, moment) in times.iter().zip(&run.report.story) {
         let _ = writeln!(text, "  {time:>width$} s  {}", moment.what);
-    }
-}
-
-fn ratio(value: f64, base: f64) -> String {
-    if base > 0.0 {
-        format!("{:.3}", value / base)
-    } else {
-        "-".to_owned()
-    }
-}
-
-/// With a comma between thousands.
-fn whole(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, d) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(d);
-    }
-    out
-}
-
-/// Rounded to some places, with a comma between thousands.
-fn decimal(value: f64, places: usize) -> String {
-    let text = format!("{:.places$}", value.abs());
-    let (int, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let int = int.parse().map_or_else(|_| int.to_owned(), whole);
-    let sign = if value < 0.0 { "-" } else { "" };
-    format!("{sign}{int}{rest}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_separators() {
-        assert_eq!(whole(0), "0");
-        assert_eq!(whole(999), "999");
-        assert_eq!(whole(1_000), "1,000");
-        assert_eq!(whole(1_234_567), "1,234,567");
-        assert_eq!(decimal(188_995.176_8, 1), "188,995.2");
-        assert_eq!(decimal(-1_234.5, 0), "-1,234");
-        assert_eq!(decimal(0.04, 1), "0.0");
-        assert_eq!(ratio(3.0, 0.0), "-");
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
     let mut equal = 0;
     for case in &cases {
         let path = case.display();
-        match verify::compare(case, args.system.as_deref()) {
+        let compared = verify::compare(case, args.system.as_deref());
+        match &compared {
             Ok(c) if c.differences.is_empty() => {
                 equal += 1;
                 writeln!(
@@ -60,6 +61,9 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
                 }
             }
             Err(e) => writeln!(terminal.out, "ERROR  {e}")?,
+        }
+        for note in compared.iter().flat_map(|c| &c.notes) {
+            writeln!(terminal.out, "  note: {note}")?;
         }
     }
     writeln!(terminal.out, "{equal} of {} cases equal", cases.len())?;

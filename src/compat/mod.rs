@@ -2,3 +2,6 @@
 //! from their papers. Each names the parts that make the difference.
 
 pub mod blox;
+pub mod elasticflow;
+pub mod synergy;
+pub mod tiresias;

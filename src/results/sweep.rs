@@ -4,6 +4,7 @@ use super::folder::FolderError;
 use super::pictures::Picture;
 use super::table::Table;
 use blox_plot::{Axis, Chart, Series};
+use blox_sim::results::statistics::Estimate;
 use std::path::Path;
 
 /// The rows of a sweep.
@@ -106,9 +107,12 @@ fn series(name: String, mut rows: Vec<(f64, f64)>) -> Series {
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     let groups: Vec<(f64, (f64, f64))> = rows
         .chunk_by(|a, b| a.0 == b.0)
-        .map(|rows| {
+        .filter_map(|rows| {
             let values: Vec<f64> = rows.iter().map(|r| r.1).collect();
-            (rows[0].0, mean_and_half_width(&values))
+            let estimate = Estimate::of(&values, 0.95)?;
+            // One run has no interval, and draws none.
+            let half = estimate.half_width.unwrap_or(f64::NAN);
+            Some((rows[0].0, (estimate.mean, half)))
         })
         .collect();
     let points = groups.iter().map(|(x, (mean, _))| (*x, *mean));
@@ -118,43 +122,9 @@ fn series(name: String, mut rows: Vec<(f64, f64)>) -> Series {
     Series::line(name, points).between(ends)
 }
 
-/// Mean, and half of its 95 % confidence interval: `NaN` for a single value.
-fn mean_and_half_width(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    let half = match values.len() {
-        0 | 1 => f64::NAN,
-        len => student_t(len - 1) * (squares / (n - 1.0) / n).sqrt(),
-    };
-    (mean, half)
-}
-
-/// The 97.5th percentile of Student's t.
-fn student_t(freedom: usize) -> f64 {
-    const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042,
-    ];
-    match freedom {
-        0 => f64::NAN,
-        f => TABLE.get(f - 1).copied().unwrap_or(1.96),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn intervals_are_those_of_students_t() {
-        let (mean, half) = mean_and_half_width(&[10.0, 12.0, 14.0]);
-        assert_eq!(mean, 12.0);
-        assert!((half - 4.303 * 2.0 / 3f64.sqrt()).abs() < 1e-9);
-        assert!(mean_and_half_width(&[5.0]).1.is_nan());
-        assert_eq!((student_t(30), student_t(31)), (2.042, 1.96));
-    }
 
     #[test]
     fn a_sweep_becomes_a_picture() {

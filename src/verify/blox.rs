@@ -46,6 +46,7 @@ impl System for Blox {
             values: 0,
             jobs: 0,
             differences: Vec::new(),
+            notes: Vec::new(),
         };
         compare_jobs(case, &report, settings.round, &mut compared)?;
         compare_rounds(case, &report, &mut compared)?;

@@ -51,6 +51,18 @@ impl Case {
     /// # Errors
     /// It is in none of them.
     pub fn input(&self, name: &str) -> Result<PathBuf, VerifyError> {
+        self.find(name, |p| p.is_file())
+    }
+
+    /// As [`Case::input`], a folder.
+    ///
+    /// # Errors
+    /// It is in none of them.
+    pub fn input_folder(&self, name: &str) -> Result<PathBuf, VerifyError> {
+        self.find(name, |p| p.is_dir())
+    }
+
+    fn find(&self, name: &str, is_one: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, VerifyError> {
         let own = [self.dir.join(name), self.dir.join("input").join(name)];
         let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
         let above = full
@@ -59,7 +71,7 @@ impl Case {
             .collect::<Vec<_>>();
         own.into_iter()
             .chain(above)
-            .find(|p| p.is_file())
+            .find(is_one)
             .ok_or_else(|| VerifyError::MissingInput {
                 case: self.dir.clone(),
                 name: name.to_owned(),
@@ -81,6 +93,35 @@ impl Case {
             path: self.dir.join(file),
             what: what.into(),
         }
+    }
+
+    /// The original's command-line options: words `--name=value` of `options.txt`,
+    /// or of `cmd.txt`. A line `# NAME=value` says that a constant was changed.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn options(&self) -> Result<std::collections::BTreeMap<String, String>, VerifyError> {
+        let files = ["options.txt", "OPTIONS.txt", "cmd.txt"].map(|f| self.dir.join(f));
+        let Some(path) = files.into_iter().find(|p| p.is_file()) else {
+            return Ok(Default::default());
+        };
+        let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
+            path: path.clone(),
+            error,
+        })?;
+        let mut options = std::collections::BTreeMap::new();
+        for line in text.lines() {
+            let (line, mark) = match line.trim_start().strip_prefix('#') {
+                // Constants of the program that were changed for the case.
+                Some(constant) => (constant.split('(').next().unwrap_or_default(), ""),
+                None => (line, "--"),
+            };
+            let words = line.split_whitespace().map(|w| w.strip_prefix(mark));
+            for (name, value) in words.flatten().filter_map(|w| w.split_once('=')) {
+                options.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        Ok(options)
     }
 
     /// A setting of `summary.json` as text.

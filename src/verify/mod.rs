@@ -6,6 +6,9 @@
 
 mod blox;
 mod case;
+mod elasticflow;
+mod synergy;
+mod tiresias;
 
 pub use case::{Case, Table};
 
@@ -37,6 +40,8 @@ pub struct Compared {
     pub jobs: u64,
     /// Values that differ.
     pub differences: Vec<Difference>,
+    /// What ours does where the original gave no result to compare with.
+    pub notes: Vec<String>,
 }
 
 /// Why a case could not be compared: never a reason to skip it.
@@ -96,7 +101,12 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[&blox::Blox];
+const SYSTEMS: &[&dyn System] = &[
+    &blox::Blox,
+    &elasticflow::ElasticFlow,
+    &synergy::Synergy,
+    &tiresias::Tiresias,
+];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {

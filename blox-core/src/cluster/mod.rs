@@ -312,35 +312,59 @@ impl Cluster {
         self.held[gpu.index()]
     }
 
+    /// The node of the first GPU, a mask of those at the head of the list that
+    /// lie on it, and how many they are; `None` if there is no first one.
+    #[inline]
+    pub(crate) fn first_node(&self, gpus: &[GpuId]) -> Option<(&Node, u64, usize)> {
+        let node = self.node(self.node_of(*gpus.first()?)?)?;
+        let (mut bits, mut count) = (0, 0);
+        for gpu in gpus {
+            // Below the node's first, it wraps around.
+            let local = gpu.0.wrapping_sub(node.first_gpu);
+            if local >= node.spec.gpus {
+                break;
+            }
+            bits |= 1u64 << local;
+            count += 1;
+        }
+        Some((node, bits, count))
+    }
+
     pub(crate) fn promise(&mut self, job: JobId, a: &Assignment) {
-        for &g in &a.gpus {
-            let owners = &mut self.promised[g.index()];
-            owners.add(job);
-            let id = self.gpu_node[g.index()];
-            let node = &mut self.nodes[id.index()];
-            node.promised |= 1 << (g.0 - node.first_gpu);
+        let mut rest = &a.gpus[..];
+        while let Some((node, bits, count)) = self.first_node(rest) {
+            let id = node.id();
+            for g in &rest[..count] {
+                self.promised[g.index()].add(job);
+            }
+            rest = &rest[count..];
+            self.nodes[id.index()].promised |= bits;
             self.refresh(id);
         }
         self.count_resources(a, 1.0);
     }
 
     pub(crate) fn unpromise(&mut self, job: JobId, a: &Assignment) {
-        for &g in &a.gpus {
-            let owners = &mut self.promised[g.index()];
-            owners.remove(job);
-            if owners.is_empty() {
-                let id = self.gpu_node[g.index()];
-                let node = &mut self.nodes[id.index()];
-                node.promised &= !(1 << (g.0 - node.first_gpu));
-                self.refresh(id);
-            }
-        }
         self.count_resources(a, -1.0);
-        for &g in &a.gpus {
-            let node = &mut self.nodes[self.gpu_node[g.index()].index()];
-            if node.promised == 0 {
-                // Sums of shares must not drift away over years.
-                (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
+        let mut rest = &a.gpus[..];
+        while let Some((node, mut bits, count)) = self.first_node(rest) {
+            let (id, first) = (node.id(), node.first_gpu);
+            for g in &rest[..count] {
+                let owners = &mut self.promised[g.index()];
+                owners.remove(job);
+                if !owners.is_empty() {
+                    bits &= !(1 << (g.0 - first));
+                }
+            }
+            rest = &rest[count..];
+            if bits != 0 {
+                let node = &mut self.nodes[id.index()];
+                node.promised &= !bits;
+                if node.promised == 0 {
+                    // Sums of shares must not drift away over years.
+                    (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
+                }
+                self.refresh(id);
             }
         }
     }

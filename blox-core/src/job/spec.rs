@@ -1,8 +1,10 @@
 //! What a job asks for: the part of a job that never changes.
 
 use crate::ids::Name;
+use crate::perf::Sensitivity;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How much work a job has.
 ///
@@ -69,6 +71,10 @@ pub struct Extras {
     /// The GPU counts at which an elastic job may run, ascending; empty for a rigid job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<GpuCount>,
+    /// Iterations a second at each of `levels`, as profiled before submission;
+    /// empty where nobody has measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<f64>,
     /// The only GPU types on which the job runs; empty for any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpu_types: Vec<Name>,
@@ -81,6 +87,9 @@ pub struct Extras {
     pub cpus: f64,
     /// Memory in GiB for all GPUs together; 0 where the job does not say.
     pub memory_gib: f64,
+    /// How its speed depends on CPUs and memory, if somebody measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Arc<Sensitivity>>,
     /// A group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,
@@ -196,6 +205,17 @@ impl JobSpec {
         }
     }
 
+    /// Iterations a second on so many GPUs: as profiled, else its own rate on
+    /// the GPUs that it asks for; `None` where nothing is known.
+    #[inline]
+    pub fn rate_at(&self, gpus: GpuCount) -> Option<f64> {
+        let profiled = self.extras.as_ref().and_then(|e| {
+            let at = e.levels.iter().position(|l| *l == gpus)?;
+            e.rates.get(at).copied()
+        });
+        profiled.or((gpus == self.gpus).then_some(self.work.rate))
+    }
+
     /// Whether the numbers make sense.
     ///
     /// # Errors
@@ -231,6 +251,15 @@ impl JobSpec {
                     "extras.levels",
                     format!("{:?}", extras.levels),
                     "ascending counts of at least 1",
+                );
+            }
+            let measured = extras.rates.iter().all(|r| r.is_finite() && *r >= 0.0);
+            if !(measured && (extras.rates.is_empty() || extras.rates.len() == extras.levels.len()))
+            {
+                return wrong(
+                    "extras.rates",
+                    format!("{:?}", extras.rates),
+                    "a finite number that is not negative for each of the levels",
                 );
             }
             if let Some(d) = extras.deadlines.iter().find(|d| !d.value.is_finite()) {
@@ -279,6 +308,27 @@ mod tests {
         assert_eq!(
             spec.check().unwrap_err().to_string(),
             "gpus is 0, expected at least 1"
+        );
+    }
+
+    #[test]
+    fn a_profile_has_a_rate_for_each_level() {
+        let mut spec =
+            JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(60.0)).with_extras(Extras {
+                levels: vec![GpuCount(1), GpuCount(2)],
+                rates: vec![2.0, 3.5],
+                ..Extras::default()
+            });
+        assert_eq!(spec.check(), Ok(()));
+        assert_eq!(spec.rate_at(GpuCount(2)), Some(3.5));
+        assert_eq!(spec.rate_at(GpuCount(8)), Some(1.0));
+        assert_eq!(spec.rate_at(GpuCount(4)), None);
+        if let Some(extras) = &mut spec.extras {
+            extras.rates.pop();
+        }
+        assert_eq!(
+            spec.check().unwrap_err().to_string(),
+            "extras.rates is [2.0], expected a finite number that is not negative for each of the levels"
         );
     }
 

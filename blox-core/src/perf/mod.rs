@@ -1,6 +1,12 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+mod sensitivity;
+mod skew;
+
+pub use sensitivity::{Sensitivity, SensitivityError};
+pub use skew::SkewTable;
+
 use crate::assignment::BatchConfig;
 use crate::ids::Name;
 use crate::job::spec::JobSpec;

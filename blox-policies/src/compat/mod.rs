@@ -1,3 +1,6 @@
 //! Rules of published programs where they differ from their papers.
 
 pub mod blox;
+pub mod elasticflow;
+pub mod synergy;
+pub mod tiresias;

@@ -2,8 +2,8 @@
 
 use super::walk::{Rule, can_ever_place, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, Event, JobRef, Part, Phase, PlacementPolicy, Reason, Requests, RestoreError,
-    Time, View,
+    Draft, DraftError, Event, JobRef, Part, PlacementPolicy, Reason, Requests, RestoreError, Time,
+    View,
     estimate::{Estimator, Oracle},
 };
 use serde_json::Value;
@@ -47,7 +47,6 @@ impl<R: Rule> EasyBackfill<R> {
         let mut free = draft.free_gpus();
         let mut ends: Vec<(Time, u32)> = view
             .active()
-            .filter(|j| j.phase() != Phase::Ended)
             .filter_map(|j| {
                 let gpus = draft.current(j.id())?.count().get();
                 Some((self.end(&j, now), gpus))

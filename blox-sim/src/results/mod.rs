@@ -2,8 +2,10 @@
 
 mod assignments;
 mod recorder;
+pub mod statistics;
 mod summary;
 mod timeline;
+mod waits;
 mod write;
 
 pub(crate) use assignments::Occupancy;
@@ -11,6 +13,8 @@ pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Summary};
 pub use timeline::TimelineRow;
+pub use waits::WaitRow;
+pub(crate) use waits::Waits;
 pub use write::{AssignmentWriter, WriteError, write_jobs, write_rounds, write_timeline};
 
 use blox_core::{JobId, Name, Outcome, Seconds, Time};

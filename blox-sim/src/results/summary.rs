@@ -1,6 +1,6 @@
 //! One row of figures a simulation.
 
-use super::JobResult;
+use super::{JobResult, statistics};
 use blox_core::Outcome;
 use blox_core::core::Counters;
 use serde::Serialize;
@@ -185,35 +185,20 @@ impl Summary {
     }
 }
 
+/// 0 if there are none.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut n) = (0.0, 0u64);
-    for v in values {
-        sum += v;
-        n += 1;
-    }
-    if n == 0 { 0.0 } else { sum / n as f64 }
+    let values: Vec<f64> = values.collect();
+    statistics::mean(&values).unwrap_or(0.0)
 }
 
-/// Nearest rank, of values in ascending order; 0 if there are none.
+/// 0 if there are none.
 fn percentile(sorted: &[f64], p: f64) -> f64 {
-    if sorted.is_empty() {
-        return 0.0;
-    }
-    let rank = (p * sorted.len() as f64).ceil() as usize;
-    sorted[rank.clamp(1, sorted.len()) - 1]
+    statistics::percentile(sorted, p).unwrap_or(0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_values_of_the_sample() {
-        let v = [1.0, 2.0, 3.0, 4.0];
-        assert_eq!(percentile(&v, 0.5), 2.0);
-        assert_eq!(percentile(&v, 0.99), 4.0);
-        assert_eq!(percentile(&[], 0.5), 0.0);
-    }
 
     #[test]
     fn every_field_has_a_column() {

@@ -14,9 +14,11 @@
 //! | `deadline_s` | `600`, or `600:2.5` with what meeting it is worth; several joined by `;` |
 //! | `class` | `guaranteed` or `best-effort` |
 //! | `levels` | GPU counts of an elastic job, such as `1;2;4` |
+//! | `rates` | iterations a second at each of the levels, such as `1.5;2.8;5` |
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
 //! | `user_estimate_s` | how long the user says that it runs |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
+//! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
 //!
 //! An empty cell is a fact that the job does not tell. A list may also be a
 //! JSON array, for names with a semicolon. Other columns are left out, with a
@@ -77,7 +79,7 @@ pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError
 }
 
 /// The columns in the order in which they are written.
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 23] = [
     "job_id",
     "submit_s",
     "gpus",
@@ -95,10 +97,12 @@ const COLUMNS: [&str; 21] = [
     "deadline_s",
     "class",
     "levels",
+    "rates",
     "gpu_types",
     "user_estimate_s",
     "command",
     "attributes",
+    "sensitivity",
 ];
 const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
 
@@ -122,10 +126,12 @@ enum Col {
     Deadline,
     Class,
     Levels,
+    Rates,
     GpuTypes,
     UserEstimate,
     Command,
     Attributes,
+    Sensitivity,
 }
 
 struct CsvRows {
@@ -263,6 +269,13 @@ impl CsvRows {
                     },
                 )?
                 .unwrap_or_default(),
+            rates: self
+                .parse(Col::Rates, "a number of at least 0 a level, joined by `;`", |t| {
+                    let rates: Option<Vec<f64>> =
+                        t.split(';').map(|r| r.trim().parse().ok()).collect();
+                    rates.filter(|r| r.iter().all(|r| r.is_finite() && *r >= 0.0))
+                })?
+                .unwrap_or_default(),
             gpu_types: self
                 .parse(Col::GpuTypes, "names joined by `;`, or a JSON array", |t| {
                     if t.starts_with('[') {
@@ -284,6 +297,11 @@ impl CsvRows {
                     serde_json::from_str(t).ok()
                 })?
                 .unwrap_or_default(),
+            sensitivity: self.parse(
+                Col::Sensitivity,
+                "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
+                |t| serde_json::from_str(t).ok(),
+            )?,
         })
     }
 
@@ -380,6 +398,7 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
         Col::Levels,
         join(extras.levels.iter().map(GpuCount::to_string)),
     );
+    put(Col::Rates, join(extras.rates.iter().map(f64::to_string)));
     let plain = |name: &Name| !name.is_empty() && !name.contains(';') && !name.starts_with('[');
     put(
         Col::GpuTypes,
@@ -398,6 +417,9 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     if !extras.attributes.is_empty() {
         put(Col::Attributes, json(&extras.attributes));
     }
+    if let Some(sensitivity) = &extras.sensitivity {
+        put(Col::Sensitivity, json(sensitivity));
+    }
     cells
 }
 
@@ -414,7 +436,9 @@ fn json(value: &impl serde::Serialize) -> String {
 mod tests {
     use super::*;
     use crate::workload::{NoticeKind, Workload, collect};
+    use blox_core::perf::Sensitivity;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_source(&Source::of("jobs.csv", text.as_bytes()))
@@ -545,6 +569,7 @@ mod tests {
             amount(),
             any::<bool>(),
             proptest::option::of(amount()),
+            proptest::option::of((1e-6..1e6, 1e-6..1e6)),
         );
         (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
             let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
@@ -558,10 +583,12 @@ mod tests {
             (job.name, job.user, job.virtual_cluster) = (job_name, user, vc);
             let mut levels: Vec<_> = lists.0.into_iter().map(GpuCount).collect();
             levels.sort();
+            let rates = levels.iter().map(|_| rest.1).collect();
             let extras = Extras {
                 model,
                 group,
                 levels,
+                rates,
                 gpu_types: lists.1.into_iter().map(Name::from).collect(),
                 deadlines: lists
                     .2
@@ -582,6 +609,10 @@ mod tests {
                 memory_gib: rest.2,
                 class: [ServiceClass::Guaranteed, ServiceClass::BestEffort][usize::from(rest.3)],
                 user_estimate: rest.4.map(Seconds::new),
+                sensitivity: rest.5.map(|(point, speed)| {
+                    let table = Sensitivity::new(vec![point], vec![0.0], vec![vec![speed]]);
+                    Arc::new(table.unwrap())
+                }),
             };
             if extras != Extras::default() {
                 job = job.with_extras(extras);

@@ -12,10 +12,12 @@ pub mod jsonl;
 mod notices;
 pub mod open;
 pub mod philly;
+pub mod scaling;
 pub(crate) mod source;
 pub(crate) mod table;
 
 pub use error::WorkloadError;
+pub(crate) use error::shown;
 pub use file::FileWorkload;
 pub use notices::{Notice, NoticeKind, Notices};
 pub use open::{Format, FormatError, open};

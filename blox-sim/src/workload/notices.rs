@@ -73,6 +73,12 @@ pub enum NoticeKind {
     IgnoredColumn(Name),
     /// Rows whose GPU time is not duration times GPUs; duration and GPUs count.
     GpuTimeDiffers,
+    /// Cells of a throughput table that hold no number, left out.
+    NoThroughput,
+    /// Cells of a throughput table that hold 0.
+    ZeroThroughput,
+    /// Cells of a throughput table that hold no more than one for fewer GPUs.
+    NoGain,
 }
 
 impl fmt::Display for NoticeKind {
@@ -84,6 +90,15 @@ impl fmt::Display for NoticeKind {
             NoticeKind::GpuTimeDiffers => {
                 f.write_str("GPU time differs from duration times GPUs: ignored")
             }
+            NoticeKind::NoThroughput => {
+                f.write_str("no throughput for a GPU count: jobs do not run on it")
+            }
+            NoticeKind::ZeroThroughput => {
+                f.write_str("a throughput of 0: jobs do not run on that GPU count")
+            }
+            NoticeKind::NoGain => f.write_str(
+                "no higher throughput than on fewer GPUs: elastic jobs do not run on that GPU count",
+            ),
         }
     }
 }

@@ -39,6 +39,8 @@ pub fn open_file(
         Format::Jsonl => super::jsonl::read_source(&source),
         Format::Philly => super::philly::read_source(&source),
         Format::BloxJobs => crate::compat::blox_jobs::read_source(&source),
+        Format::Tiresias => crate::compat::tiresias::read_source(&source),
+        Format::Synergy => crate::compat::synergy::read_source(&source),
     }
 }
 
@@ -54,11 +56,23 @@ pub enum Format {
     Philly,
     /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`](crate::compat::blox_jobs).
     BloxJobs,
+    /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`](crate::compat::tiresias).
+    Tiresias,
+    /// Jobs of the Synergy simulator, `synergy`: see [`synergy`](crate::compat::synergy).
+    /// It has no header, and must be named.
+    Synergy,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 4] = [Format::Csv, Format::Jsonl, Format::Philly, Format::BloxJobs];
+    pub const ALL: [Format; 6] = [
+        Format::Csv,
+        Format::Jsonl,
+        Format::Philly,
+        Format::BloxJobs,
+        Format::Tiresias,
+        Format::Synergy,
+    ];
 
     /// Columns that together tell the format; none where it has no header.
     fn telling_columns(self) -> &'static [&'static str] {
@@ -67,6 +81,8 @@ impl Format {
             Format::Jsonl => &[],
             Format::Philly => &["timestamp", "num_gpus"],
             Format::BloxJobs => &["arrival_s", "total_iteration"],
+            Format::Tiresias => &["num_gpu", "submit_time", "duration"],
+            Format::Synergy => &[],
         }
     }
 }
@@ -78,6 +94,8 @@ impl fmt::Display for Format {
             Format::Jsonl => "jsonl",
             Format::Philly => "philly",
             Format::BloxJobs => "blox-jobs",
+            Format::Tiresias => "tiresias",
+            Format::Synergy => "synergy",
         })
     }
 }
@@ -130,6 +148,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     }
     let headers: Vec<_> = Format::ALL
         .into_iter()
+        .filter(|format| *format != Format::Synergy)
         .map(|format| match format.telling_columns() {
             [] => format!("a JSON object ({format})"),
             columns => format!("a header with {} ({format})", columns.join(" and ")),
@@ -245,7 +264,7 @@ mod tests {
         }
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
-            "`parquet` is no workload format, expected csv, jsonl, philly, blox-jobs"
+            "`parquet` is no workload format, expected csv, jsonl, philly, blox-jobs, synergy"
         );
     }
 }

@@ -90,6 +90,16 @@ impl Table {
         self.reader.get_ref().taken().saturating_sub(within).max(1)
     }
 
+    /// The names of the columns.
+    pub(crate) fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    /// What the row holds in the column at `index`.
+    pub(crate) fn field(&self, index: usize) -> &str {
+        self.row.get(index).unwrap_or_default().trim()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -1,5 +1,11 @@
 //! What a job really does on an assignment.
 
+mod cpu_memory;
+mod profiled;
+
+pub use cpu_memory::CpuMemory;
+pub use profiled::Profiled;
+
 use blox_core::{Assignment, JobRef, Part, View};
 
 /// The truth about speed. Policies never see it; they have beliefs.
@@ -28,4 +34,11 @@ impl ExecutionModel for FixedRate {
             rate * f64::from(has.get()) / f64::from(asked.get())
         }
     }
+}
+
+/// The model that simulations use unless told otherwise: jobs are as fast as
+/// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
+/// are short.
+pub fn as_specified() -> Box<dyn ExecutionModel> {
+    Box::new(CpuMemory::over(Profiled))
 }

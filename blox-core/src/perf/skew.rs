@@ -1,0 +1,147 @@
+//! How unevenly the tensors of a model are sized.
+
+use crate::ids::Name;
+use crate::job::spec::JobSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The skew of models by name: the share, from 0 to 1, that a model's largest
+/// tensor has in all of its parameters.
+///
+/// Tiresias (NSDI'19, section 3.3) observes that jobs whose models have a few
+/// very large tensors lose speed when they are spread over machines, since one
+/// parameter server then sends most of the bytes, while jobs of models with
+/// even tensors do not.
+///
+/// A job says what it trains in [`Extras::model`](crate::Extras::model); a job
+/// of an unlisted model may bring its own skew as the number
+/// `tensor_skew` of its [attributes](crate::Extras::attributes), which counts
+/// before the table.
+///
+/// ```
+/// use blox_core::perf::SkewTable;
+/// let table = SkewTable::image_models();
+/// assert!(table.of_model("vgg16").unwrap() > 0.7);
+/// assert!(table.of_model("resnet50").unwrap() < 0.1);
+/// assert_eq!(table.of_model("unheard-of"), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SkewTable {
+    models: BTreeMap<Name, f64>,
+}
+
+/// Largest tensor and all parameters, in millions, of the published
+/// architectures: the first fully connected layer of VGG and AlexNet, the
+/// widest 3 x 3 convolution of ResNet, the classifier of Inception.
+const IMAGE_MODELS: [(&str, f64, f64); 9] = [
+    ("vgg19", 102.76, 143.67),
+    ("vgg16", 102.76, 138.36),
+    ("vgg11", 102.76, 132.86),
+    ("alexnet", 37.75, 61.10),
+    ("resnet152", 2.36, 60.19),
+    ("resnet101", 2.36, 44.55),
+    ("resnet50", 2.36, 25.56),
+    ("inception4", 1.54, 42.68),
+    ("inception3", 2.05, 23.83),
+];
+
+impl SkewTable {
+    /// The attribute of a job that gives its own skew.
+    pub const ATTRIBUTE: &'static str = "tensor_skew";
+
+    /// An empty table.
+    pub fn new() -> Self {
+        SkewTable::default()
+    }
+
+    /// The convolutional models of the TensorFlow benchmarks, which Tiresias'
+    /// jobs train: VGG 11, 16, 19, AlexNet, ResNet 50, 101, 152, Inception 3, 4.
+    pub fn image_models() -> Self {
+        IMAGE_MODELS
+            .iter()
+            .fold(SkewTable::new(), |table, (name, largest, all)| {
+                table.with(*name, largest / all)
+            })
+    }
+
+    /// With another model, or another skew of one. What is no number from 0 to
+    /// 1 is brought there; not a number counts as 0.
+    #[must_use]
+    pub fn with(mut self, model: impl Into<Name>, skew: f64) -> Self {
+        self.models.insert(model.into(), share(skew));
+        self
+    }
+
+    /// With a model's skew from the sizes of its tensors, in any unit. Without
+    /// tensors the skew is 0.
+    #[must_use]
+    pub fn with_tensors(self, model: impl Into<Name>, sizes: &[f64]) -> Self {
+        let all: f64 = sizes.iter().sum();
+        let largest = sizes.iter().copied().fold(0.0, f64::max);
+        self.with(model, largest / all)
+    }
+
+    /// The skew of a model; `None` if the table does not know it.
+    pub fn of_model(&self, model: &str) -> Option<f64> {
+        self.models.get(model).copied()
+    }
+
+    /// The skew of a job: its own, else that of its model; `None` if nothing is known.
+    pub fn of_job(&self, job: &JobSpec) -> Option<f64> {
+        let extras = job.extras.as_deref()?;
+        let own = extras.attributes.get(Self::ATTRIBUTE);
+        own.and_then(serde_json::Value::as_f64)
+            .map(share)
+            .or_else(|| self.of_model(extras.model.as_deref()?))
+    }
+}
+
+fn share(skew: f64) -> f64 {
+    if skew.is_nan() {
+        0.0
+    } else {
+        skew.clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::spec::Extras;
+    use crate::units::{GpuCount, Seconds, Time};
+
+    fn job(extras: Extras) -> JobSpec {
+        JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(1.0)).with_extras(extras)
+    }
+
+    #[test]
+    fn the_skew_is_the_share_of_the_largest_tensor() {
+        let table = SkewTable::new().with_tensors("mine", &[1.0, 6.0, 1.0]);
+        assert_eq!(table.of_model("mine"), Some(0.75));
+        assert_eq!(
+            SkewTable::new()
+                .with_tensors("empty", &[])
+                .of_model("empty"),
+            Some(0.0)
+        );
+    }
+
+    #[test]
+    fn a_job_may_bring_its_own() {
+        let table = SkewTable::image_models();
+        let model = job(Extras {
+            model: Some("alexnet".into()),
+            ..Extras::default()
+        });
+        assert!((table.of_job(&model).unwrap() - 0.618).abs() < 0.001);
+        let mut own = model.clone();
+        if let Some(extras) = &mut own.extras {
+            extras
+                .attributes
+                .insert(SkewTable::ATTRIBUTE.into(), serde_json::json!(0.25));
+        }
+        assert_eq!(table.of_job(&own), Some(0.25));
+        assert_eq!(table.of_job(&job(Extras::default())), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! What the original keeps about a job.
+
+use blox_core::{JobRef, ServiceClass};
+use serde::{Deserialize, Serialize};
+
+/// The deadline of jobs without one: the original's largest integer.
+const NEVER: f64 = i64::MAX as f64;
+
+/// A job as the original's loop sees it. Times are seconds, numbers are floats
+/// as Python's would become.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Job {
+    /// Whether it came in at all: jobs that could never run are turned away before.
+    pub known: bool,
+    pub submit: f64,
+    pub deadline: f64,
+    pub best_effort: bool,
+    /// GPUs asked for, and how long it takes on them.
+    pub gpus: u32,
+    pub duration: f64,
+    /// Iterations left.
+    pub left: f64,
+    /// GPU counts with their iterations a second, ascending.
+    pub levels: Vec<(u32, f64)>,
+    /// GPUs now.
+    pub num_gpu: u32,
+    /// GPUs by moment, from the key on.
+    pub alloc: Vec<(f64, u32)>,
+    pub end: f64,
+    /// Where its end stood before a change that the events have not seen yet.
+    pub old_end: f64,
+    pub real_end: Option<f64>,
+    pub overhead: f64,
+    /// Whether its GPU positions were used since the cache was emptied.
+    pub cached: bool,
+    /// The node set that it is in.
+    pub set: Option<usize>,
+}
+
+impl Job {
+    pub fn of(job: &JobRef<'_>) -> Self {
+        let spec = job.spec();
+        let extras = spec.extras();
+        let levels = extras.levels.iter().map(|l| l.get());
+        let best_effort = extras.class == ServiceClass::BestEffort;
+        Job {
+            known: true,
+            submit: spec.submit.secs(),
+            deadline: match job.deadline() {
+                Some(d) if !best_effort => d.secs(),
+                _ => NEVER,
+            },
+            best_effort,
+            gpus: spec.gpus.get(),
+            // A quotient of two whole numbers stands for the second of them.
+            duration: spec.duration().secs().round(),
+            left: spec.work.iterations,
+            levels: levels.zip(extras.rates.iter().copied()).collect(),
+            ..Job::default()
+        }
+    }
+
+    /// Iterations a second on so many GPUs; 0 where there is no such level.
+    #[inline]
+    pub fn rate(&self, gpus: u32) -> f64 {
+        let level = self.levels.iter().find(|(g, _)| *g == gpus);
+        level.map_or(0.0, |(_, rate)| *rate)
+    }
+
+    /// The largest level that `free` GPUs allow; 0 if none.
+    #[inline]
+    pub fn level(&self, free: i64) -> u32 {
+        let fits = self.levels.iter().rev();
+        fits.map(|(g, _)| *g)
+            .find(|g| i64::from(*g) <= free)
+            .unwrap_or(0)
+    }
+
+    /// The next level above `gpus`, or `gpus` at the top.
+    #[inline]
+    pub fn next_level(&self, gpus: u32) -> u32 {
+        match self.levels.iter().position(|(g, _)| *g == gpus) {
+            _ if gpus == 0 => self.levels.first().map_or(0, |(g, _)| *g),
+            Some(at) => self.levels.get(at + 1).map_or(gpus, |(g, _)| *g),
+            None => gpus,
+        }
+    }
+
+    pub fn top(&self) -> u32 {
+        self.levels.last().map_or(0, |(g, _)| *g)
+    }
+}
+
+/// What a start, move or restart costs: 2 s (7 from 256 GPUs on), more where
+/// the positions are new, and more again where all trainers are restarted.
+pub(super) fn overhead(total: u32, gpus: u32, restart: bool, cached: bool) -> f64 {
+    let large = total >= 256;
+    let mut seconds = if large { 7.0 } else { 2.0 };
+    if cached {
+        return seconds;
+    }
+    if restart {
+        seconds += if large { 47.0 } else { 27.0 };
+    }
+    seconds + (log2(gpus) + 1.0) * 2.0
+}
+
+/// The logarithm as the original takes it: exact for powers of two, which is all
+/// that buddy placement gives out.
+pub(super) fn log2(gpus: u32) -> f64 {
+    if gpus.is_power_of_two() {
+        f64::from(gpus.trailing_zeros())
+    } else {
+        libm::log(f64::from(gpus)) / libm::log(2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overheads_follow_size_cache_and_restarts() {
+        assert_eq!(overhead(64, 8, false, true), 2.0);
+        assert_eq!(overhead(64, 8, false, false), 10.0);
+        assert_eq!(overhead(64, 1, true, false), 31.0);
+        assert_eq!(overhead(64, 8, true, true), 2.0);
+        assert_eq!(overhead(512, 4, true, false), 60.0);
+        assert_eq!(overhead(512, 4, false, true), 7.0);
+    }
+
+    #[test]
+    fn levels_are_the_profiled_counts_alone() {
+        let job = Job {
+            levels: vec![(1, 1.0), (2, 1.9), (4, 3.0)],
+            ..Job::default()
+        };
+        assert_eq!([0, 1, 3, 9].map(|f| job.level(f)), [0, 1, 2, 4]);
+        assert_eq!([0, 1, 2, 4].map(|g| job.next_level(g)), [1, 2, 4, 4]);
+        assert_eq!((job.rate(2), job.rate(3)), (1.9, 0.0));
+    }
+}

@@ -1,0 +1,360 @@
+//! The schedule `multi-dlas-gpu`: queues of their own for each GPU count.
+
+use super::ends::StaleEnds;
+use super::{News, active, repeat, samples::round};
+use blox_core::{
+    Event, JobId, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Jobs of one GPU count share GPUs that are reserved for them, and have two
+/// queues, by 3,600 GPU-seconds of service. Every 600 s, from 600 on, the
+/// reservations are made anew: in proportion to demand, less than what is in
+/// use to nobody, and what is left over in turn to those who ask for more.
+/// Nothing runs before the first reservation.
+///
+/// The program stops when neither an arrival nor an end is to come, even if a
+/// reservation would let a job run: hence it is told when the last job comes.
+#[derive(Clone, Debug)]
+pub struct ClassQueues {
+    last_arrival: Time,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Memory {
+    classes: Vec<Class>,
+    demoted: BTreeMap<JobId, bool>,
+    granted: Vec<JobId>,
+    news: News,
+    reserve_at: f64,
+    jump_at: Option<Time>,
+    ends: StaleEnds,
+    /// Jobs that a pass stopped and the next one, at the same moment, let go on.
+    blinks: Vec<JobId>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Class {
+    gpus: u32,
+    total: u32,
+    free: u32,
+    runnable: Vec<JobId>,
+    queues: [Vec<JobId>; 2],
+}
+
+const LIMIT: f64 = 3600.0;
+const INTERVAL: f64 = 600.0;
+
+impl ClassQueues {
+    /// With the GPU counts in the order in which the program walks them (see
+    /// [`dict_order`]), and the moment of the last arrival.
+    pub fn new(order: &[u32], last_arrival: Time) -> Self {
+        let class = |gpus: &u32| Class {
+            gpus: (*gpus).max(1),
+            ..Class::default()
+        };
+        ClassQueues {
+            last_arrival,
+            memory: Memory {
+                classes: order.iter().map(class).collect(),
+                reserve_at: INTERVAL,
+                ..Memory::default()
+            },
+        }
+    }
+
+    /// Jobs that the last decision would have stopped and started at one and
+    /// the same moment, as the program counts it; in the plan they just go on.
+    pub fn blinks(&self) -> &[JobId] {
+        &self.memory.blinks
+    }
+}
+
+impl Memory {
+    /// One pass over all classes: who runs after it.
+    fn pass(&mut self, view: View<'_>, ran: &dyn Fn(JobId) -> bool) -> Vec<JobId> {
+        let (now, demoted) = (view.now(), &mut self.demoted);
+        let mut granted = Vec::new();
+        self.jump_at = None;
+        for class in self.classes.iter_mut().filter(|c| !c.runnable.is_empty()) {
+            let gpus = f64::from(class.gpus);
+            let executed = |id: JobId| view.job(id).map_or(0.0, |j| j.attained_time().secs());
+            for &id in class.runnable.iter().filter(|id| ran(**id)) {
+                if executed(id) * gpus >= LIMIT && demoted.insert(id, true) != Some(true) {
+                    class.queues[0].retain(|j| *j != id);
+                    class.queues[1].push(id);
+                }
+            }
+            class.free = class.total;
+            let before = granted.len();
+            for &id in class.queues.iter().flatten() {
+                if let Some(left) = class.free.checked_sub(class.gpus) {
+                    class.free = left;
+                    granted.push(id);
+                }
+            }
+            let runs = |id: &JobId| granted[before..].contains(id);
+            for queue in &mut class.queues {
+                queue.sort_by_key(|id| !runs(id));
+            }
+            for &id in class.queues[0].iter().filter(|id| runs(id)) {
+                let wait = ((LIMIT - executed(id)) / gpus).floor();
+                let at = Time::new(now.secs() + wait);
+                self.jump_at = Some(self.jump_at.map_or(at, |next| next.min(at)));
+            }
+        }
+        granted
+    }
+
+    /// Until the next demotion or reservation; the program waits for neither
+    /// when nothing runs and nobody is to come.
+    fn outlook(&self, more_to_come: bool) -> Outlook {
+        if self.demoted.is_empty() || (self.granted.is_empty() && !more_to_come) {
+            return Outlook::Stable;
+        }
+        let jump = self.jump_at.map_or(Outlook::Stable, Outlook::Until);
+        jump.and(Outlook::Until(Time::new(self.reserve_at)))
+    }
+
+    fn reserve(&mut self, cluster: u32) {
+        struct Share {
+            class: usize,
+            gpus: u32,
+            used: u32,
+            demand: u32,
+            reserve: u32,
+        }
+        let mut shares: Vec<Share> = self
+            .classes
+            .iter()
+            .enumerate()
+            .map(|(class, c)| Share {
+                class,
+                gpus: c.gpus,
+                used: c.total.saturating_sub(c.free),
+                demand: c.runnable.len() as u32 * c.gpus,
+                reserve: 0,
+            })
+            .collect();
+        let all: u32 = shares.iter().map(|s| s.demand).sum();
+        if all == 0 {
+            return;
+        }
+        let used: u32 = shares.iter().map(|s| s.used).sum();
+        let mut left = cluster.saturating_sub(used);
+        shares.sort_by_key(|s| s.demand);
+        for s in shares.iter_mut().filter(|s| s.demand > 0) {
+            let ratio = round(f64::from(s.demand) / f64::from(all), 2);
+            let part = (ratio * f64::from(cluster) / f64::from(s.gpus)).floor();
+            let part = (part as u32 * s.gpus).min(s.demand);
+            let extra = match part.saturating_sub(s.used) {
+                extra if extra > left => left / s.gpus * s.gpus,
+                extra => extra,
+            };
+            s.reserve = s.used + extra;
+            left -= extra;
+        }
+        shares.sort_by_key(|s| s.gpus);
+        let mut full = 0;
+        while left > 0 && full < shares.len() {
+            full = 0;
+            for s in &mut shares {
+                if s.demand <= s.reserve || s.gpus > left {
+                    full += 1;
+                    continue;
+                }
+                left -= s.gpus;
+                s.reserve += s.gpus;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        for s in shares {
+            let class = &mut self.classes[s.class];
+            class.free = s.reserve.saturating_sub(s.used);
+            class.total = s.reserve;
+        }
+    }
+}
+
+impl Part for ClassQueues {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        Some(json!(self.memory))
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for ClassQueues {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let now = view.now();
+        let m = &mut self.memory;
+        m.blinks.clear();
+        let jumps = m.jump_at.is_some_and(|at| at <= now);
+        if !m.news.take() && !jumps && now.secs() < m.reserve_at {
+            repeat(view, &m.granted, out);
+            return m.outlook(now < self.last_arrival);
+        }
+        let arrivals: Vec<_> = view
+            .active()
+            .filter(|j| !m.demoted.contains_key(&j.id()))
+            .collect();
+        if !arrivals.is_empty() {
+            let stale = m.ends.take(view);
+            if !stale.is_empty() {
+                for job in stale {
+                    out.finish(job, Reason::GoalReached);
+                }
+                m.news = News::default();
+                return Outlook::Stable;
+            }
+        }
+        let idle = m.demoted.is_empty();
+        let here = |id: &JobId| active(view, *id).is_some();
+        let known = m.demoted.len();
+        m.demoted.retain(|id, _| here(id));
+        let ended = m.demoted.len() < known;
+        for class in &mut m.classes {
+            let before = class.runnable.len();
+            class.runnable.retain(here);
+            class.free += (before - class.runnable.len()) as u32 * class.gpus;
+            class.queues.iter_mut().for_each(|q| q.retain(here));
+        }
+        for job in &arrivals {
+            let (id, gpus) = (job.id(), job.gpus().get());
+            m.demoted.insert(id, false);
+            let c = m.classes.iter().position(|c| c.gpus == gpus);
+            let c = c.unwrap_or_else(|| {
+                m.classes.push(Class {
+                    gpus,
+                    ..Class::default()
+                });
+                m.classes.len() - 1
+            });
+            m.classes[c].runnable.push(id);
+            m.classes[c].queues[0].push(id);
+        }
+        // While there was no job, reservations changed nothing.
+        while idle && m.reserve_at < now.secs() {
+            m.reserve_at += INTERVAL;
+        }
+        let ran = |id: JobId| view.job(id).is_some_and(|j| j.is_placed());
+        let happened = !arrivals.is_empty() || ended || jumps;
+        let reserves = m.reserve_at <= now.secs();
+        let mut granted = if happened || !reserves {
+            m.pass(view, &ran)
+        } else {
+            Vec::new()
+        };
+        if reserves && (!granted.is_empty() || now < self.last_arrival || !happened) {
+            while m.reserve_at <= now.secs() {
+                m.reserve_at += INTERVAL;
+            }
+            m.reserve(view.usable_gpus().get());
+            let first = std::mem::take(&mut granted);
+            let runs = |id: JobId| {
+                if happened {
+                    first.contains(&id)
+                } else {
+                    ran(id)
+                }
+            };
+            granted = m.pass(view, &runs);
+            if happened {
+                let again = |id: &&JobId| ran(**id) && !first.contains(*id);
+                m.blinks = granted.iter().filter(again).copied().collect();
+            }
+        }
+        repeat(view, &granted, out);
+        // The program looks for the first end class by class.
+        let running = m.classes.iter().flat_map(|c| &c.runnable);
+        let running = running
+            .filter(|id| granted.contains(id))
+            .filter_map(|id| view.job(*id));
+        m.ends.note(now, !arrivals.is_empty(), running);
+        m.granted = granted;
+        m.outlook(now < self.last_arrival)
+    }
+}
+
+/// The order in which CPython 2.7 walks a dictionary with these keys, put in one
+/// after the other; a key that comes again changes nothing.
+pub fn dict_order(keys: impl IntoIterator<Item = u32>) -> Vec<u32> {
+    let mut slots: Vec<Option<u32>> = vec![None; 8];
+    let mut count = 0;
+    for key in keys {
+        let slot = slot_of(&slots, key);
+        if slots[slot].is_some() {
+            continue;
+        }
+        slots[slot] = Some(key);
+        count += 1;
+        if count * 3 >= slots.len() * 2 {
+            let mut size = 8;
+            while size <= count * 4 {
+                size *= 2;
+            }
+            let old = std::mem::replace(&mut slots, vec![None; size]);
+            for key in old.into_iter().flatten() {
+                let slot = slot_of(&slots, key);
+                slots[slot] = Some(key);
+            }
+        }
+    }
+    slots.into_iter().flatten().collect()
+}
+
+/// Where a key is, or would go. A table always has an empty slot.
+fn slot_of(slots: &[Option<u32>], key: u32) -> usize {
+    let (mut i, mut perturb) = (u64::from(key), u64::from(key));
+    loop {
+        let slot = (i % slots.len() as u64) as usize;
+        if slots[slot].is_none_or(|k| k == key) {
+            return slot;
+        }
+        i = i.wrapping_mul(5).wrapping_add(perturb).wrapping_add(1);
+        perturb >>= 5;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dictionaries_are_walked_as_python_2_does() {
+        assert_eq!(dict_order([1, 2, 4, 8]), [8, 1, 2, 4]);
+        assert_eq!(dict_order([8, 4, 1, 2, 4]), [8, 1, 2, 4]);
+        assert_eq!(dict_order([1, 4, 2, 8, 16]), [8, 1, 2, 4, 16]);
+        // The sixth key makes the table grow to 32 slots.
+        assert_eq!(
+            dict_order([16, 1, 2, 4, 24, 32, 8]),
+            [32, 1, 2, 4, 8, 16, 24]
+        );
+    }
+
+    #[test]
+    fn reservations_follow_demand() {
+        let mut m = ClassQueues::new(&[8, 1, 2], Time::ZERO).memory;
+        for (class, jobs) in m.classes.iter_mut().zip([2, 4, 1]) {
+            class.runnable = (0..jobs).map(JobId).collect();
+        }
+        // Demands of 16, 4 and 2 on 16 GPUs: the shares 11.68, 2.88 and 1.44
+        // make one job of 8 GPUs, two of 1 and none of 2. Of the 6 GPUs left,
+        // 1 and 2 take turns until both have enough; 8 does not fit.
+        m.reserve(16);
+        let totals: Vec<u32> = m.classes.iter().map(|c| c.total).collect();
+        assert_eq!(totals, [8, 4, 2]);
+    }
+}

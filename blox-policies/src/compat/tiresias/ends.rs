@@ -1,0 +1,51 @@
+//! The program's calendar of ends, and what it forgets to take off it.
+
+use blox_core::{JobId, JobRef, Time, View};
+use serde::{Deserialize, Serialize};
+
+/// Lists of jobs that were expected to end at the moment of an arrival.
+///
+/// When the next arrival and the next end coincide, the program writes the
+/// list of ending jobs into the arrival. If it then handles another event
+/// first, one that stops such a job, the list stays, and at the arrival the job
+/// ends although it has work left.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct StaleEnds {
+    /// The next end as each pass since the last arrival saw it.
+    seen: Vec<(Time, Vec<JobId>)>,
+}
+
+impl StaleEnds {
+    /// The jobs that an arrival now ends with work left; each once.
+    pub fn take(&mut self, view: View<'_>) -> Vec<JobId> {
+        let now = view.now();
+        let list = self.seen.iter().rposition(|(at, _)| *at == now);
+        let mut jobs = list.map_or(Vec::new(), |i| self.seen.swap_remove(i).1);
+        self.seen.clear();
+        jobs.retain(|id| super::active(view, *id).is_some());
+        jobs
+    }
+
+    /// A pass is over, after which these jobs run. `arrivals` says whether it
+    /// took any.
+    pub fn note<'a>(
+        &mut self,
+        now: Time,
+        arrivals: bool,
+        running: impl Iterator<Item = JobRef<'a>>,
+    ) {
+        if arrivals {
+            self.seen.clear();
+        }
+        let mut first: Option<(Time, Vec<JobId>)> = None;
+        for job in running {
+            let at = Time::new(now.secs() + job.work_left() / job.spec().work.rate);
+            match &mut first {
+                Some((end, jobs)) if *end == at => jobs.push(job.id()),
+                Some((end, _)) if *end < at => {}
+                _ => first = Some((at, vec![job.id()])),
+            }
+        }
+        self.seen.extend(first);
+    }
+}

@@ -1,0 +1,251 @@
+//! The schedules `dlas`, `dlas-gpu`, `dlas-gpu-N` and `dlas-gpu-gittins`.
+
+use super::ends::StaleEnds;
+use super::{News, Samples, active, allow, repeat};
+use blox_core::{
+    Event, JobId, JobRef, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time,
+    View,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Discretised LAS as the released program has it; decisions fall on events.
+///
+/// A new job goes to the end of the first queue. In each pass, running jobs are
+/// looked at in order of arrival: one whose service has reached the limit of
+/// its queue goes to the end of the next, one queue a pass. Jobs are granted
+/// GPUs by count, queue by queue, those that do not fit are passed over; then
+/// each queue is parted: who runs, and behind them who does not. Placement is
+/// free: what is granted here always fits by count.
+///
+/// Otherwise than in the paper: places in a queue are lists with a history, not
+/// an order by first start; the pass for a demotion comes at `(limit - seconds)
+/// / GPUs`, later than the limit is reached; and a job can end with work left
+/// (see the module page).
+#[derive(Clone)]
+pub struct DlasQueues {
+    limits: Vec<f64>,
+    by_gpus: bool,
+    knob: Option<f64>,
+    ranks: Option<Samples>,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Memory {
+    /// All jobs in order of arrival.
+    runnable: Vec<JobId>,
+    queues: Vec<Vec<JobId>>,
+    jobs: BTreeMap<JobId, Account>,
+    granted: Vec<JobId>,
+    news: News,
+    last_pass: Time,
+    next_jump: Option<Time>,
+    ends: StaleEnds,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Account {
+    queue: usize,
+    /// Attained time at the last promotion.
+    forgiven: f64,
+    /// Time for which it waited after it had run, since the last promotion.
+    waited: f64,
+    rank: f64,
+    promotions: u32,
+}
+
+impl DlasQueues {
+    /// The limits of the released program, in GPU-seconds or seconds.
+    pub const LIMITS: [f64; 2] = [3250.0, 7200.0];
+
+    /// `dlas-gpu` (service counts GPUs) or `dlas`, with as many queues as limits
+    /// and one more.
+    pub fn new(limits: impl Into<Vec<f64>>, by_gpus: bool) -> Self {
+        let limits = limits.into();
+        DlasQueues {
+            memory: Memory {
+                queues: vec![Vec::new(); limits.len() + 1],
+                ..Memory::default()
+            },
+            limits,
+            by_gpus,
+            knob: None,
+            ranks: None,
+        }
+    }
+
+    /// With the starvation knob of `dlas-gpu-N`.
+    #[must_use]
+    pub fn promoting(mut self, knob: f64) -> Self {
+        self.knob = Some(knob);
+        self
+    }
+
+    /// With queues in descending order of the Gittins index, then by submission.
+    #[must_use]
+    pub fn ranked_by(mut self, samples: Samples) -> Self {
+        self.ranks = Some(samples);
+        self
+    }
+
+    /// How often each live job was promoted.
+    pub fn promotions(&self) -> impl Iterator<Item = (JobId, u32)> + '_ {
+        self.memory.jobs.iter().map(|(id, a)| (*id, a.promotions))
+    }
+
+    fn width(&self, job: &JobRef<'_>) -> f64 {
+        if self.by_gpus {
+            f64::from(job.gpus().get())
+        } else {
+            1.0
+        }
+    }
+
+    /// Updates one job; the queues change with it.
+    fn update(&mut self, job: &JobRef<'_>, elapsed: f64) {
+        let (id, width) = (job.id(), self.width(job));
+        let m = &mut self.memory;
+        let Some(account) = m.jobs.get_mut(&id) else {
+            return;
+        };
+        let attained = job.attained_time().secs();
+        let mut executed = attained - account.forgiven;
+        let from = account.queue;
+        if job.is_placed() {
+            let limit = self.limits.get(from);
+            if limit.is_some_and(|limit| executed * width >= *limit) {
+                account.queue += 1;
+            }
+        } else if executed > 0.0 {
+            account.waited += elapsed;
+            let due = |knob: f64| account.waited >= (executed * knob).trunc();
+            if from > 0 && self.knob.is_some_and(due) {
+                account.queue = 0;
+                account.promotions += 1;
+                (account.forgiven, account.waited) = (attained, 0.0);
+                executed = 0.0;
+            }
+        }
+        if let Some(samples) = &self.ranks {
+            account.rank = samples.rank(executed * width);
+        }
+        let to = account.queue;
+        if to != from {
+            m.queues[from].retain(|j| *j != id);
+            m.queues[to].push(id);
+        }
+    }
+
+    /// The next moment at which a job crosses a limit or is promoted, as the program reckons.
+    fn next_jump(&self, view: View<'_>) -> Option<Time> {
+        let mut next: Option<Time> = None;
+        for job in self.memory.runnable.iter().filter_map(|id| view.job(*id)) {
+            let Some(account) = self.memory.jobs.get(&job.id()) else {
+                continue;
+            };
+            let executed = job.attained_time().secs() - account.forgiven;
+            let wait = if self.memory.granted.contains(&job.id()) {
+                let Some(limit) = self.limits.get(account.queue) else {
+                    continue;
+                };
+                ((limit - executed) / self.width(&job)).floor()
+            } else {
+                let Some(knob) = self.knob.filter(|_| account.queue > 0 && executed > 0.0) else {
+                    continue;
+                };
+                let wait = (executed * knob - account.waited).trunc();
+                if wait <= 0.0 {
+                    continue;
+                }
+                wait
+            };
+            let at = Time::new(view.now().secs() + wait);
+            next = Some(next.map_or(at, |next| next.min(at)));
+        }
+        next
+    }
+}
+
+impl Part for DlasQueues {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        Some(json!(self.memory))
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        self.memory.queues.resize(self.limits.len() + 1, Vec::new());
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for DlasQueues {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let now = view.now();
+        let m = &mut self.memory;
+        if !m.news.take() && m.next_jump.is_none_or(|at| now < at) {
+            repeat(view, &m.granted, out);
+            return m.next_jump.map_or(Outlook::Stable, Outlook::Until);
+        }
+        let arrivals: Vec<JobId> = view
+            .active()
+            .map(|j| j.id())
+            .filter(|id| !m.jobs.contains_key(id))
+            .collect();
+        if !arrivals.is_empty() {
+            let stale = m.ends.take(view);
+            if !stale.is_empty() {
+                // Their ends make the next decision due at this very moment.
+                for job in stale {
+                    out.finish(job, Reason::GoalReached);
+                }
+                m.news = News::default();
+                return Outlook::Stable;
+            }
+        }
+        let here = |id: &JobId| active(view, *id).is_some();
+        m.runnable.retain(here);
+        m.queues.iter_mut().for_each(|q| q.retain(here));
+        m.jobs.retain(|id, _| here(id));
+        for &id in &arrivals {
+            m.runnable.push(id);
+            m.queues[0].push(id);
+            m.jobs.insert(id, Account::default());
+        }
+        let elapsed = (now - m.last_pass).secs();
+        m.last_pass = now;
+        for id in m.runnable.clone() {
+            if let Some(job) = view.job(id) {
+                let waits_since_pass = if arrivals.contains(&id) { 0.0 } else { elapsed };
+                self.update(&job, waits_since_pass);
+            }
+        }
+        let m = &mut self.memory;
+        if self.ranks.is_some() {
+            let rank = |id: &JobId| m.jobs.get(id).map_or(0.0, |a| a.rank);
+            let submit = |id: &JobId| view.job(*id).map_or(Time::ZERO, |j| j.submit());
+            for queue in &mut m.queues {
+                queue.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(submit(a).cmp(&submit(b))));
+            }
+        }
+        let in_order = m.queues.iter().flatten().copied();
+        m.granted = allow(view, in_order, out);
+        let runs = |id: &JobId| m.granted.contains(id);
+        for queue in &mut m.queues {
+            // Stable: who runs first, then who does not.
+            queue.sort_by_key(|id| !runs(id));
+        }
+        let running = m.runnable.iter().filter(|id| runs(id));
+        let running = running.filter_map(|id| view.job(*id));
+        m.ends.note(now, !arrivals.is_empty(), running);
+        self.memory.next_jump = self.next_jump(view);
+        self.memory
+            .next_jump
+            .map_or(Outlook::Stable, Outlook::Until)
+    }
+}

@@ -1,0 +1,103 @@
+//! The schedule `gittins`, with the one line that it lacks to run.
+
+use super::ends::StaleEnds;
+use super::{News, Samples, active, allow, repeat};
+use blox_core::{
+    Event, JobId, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// All jobs by their Gittins index, **lowest first**: the opposite of what the
+/// paper says, and of `dlas-gpu-gittins`. What waits is ranked by the seconds for
+/// which it ran, what runs by its GPU-seconds. GPUs are granted by count; the
+/// list is sorted where it lies. Besides events there is one moment after each
+/// pass at which all is looked at again, farther away each time.
+#[derive(Clone, Debug)]
+pub struct LowestRank {
+    samples: Samples,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Memory {
+    runnable: Vec<JobId>,
+    granted: Vec<JobId>,
+    news: News,
+    next_look: f64,
+    ends: StaleEnds,
+}
+
+impl LowestRank {
+    /// With samples of past jobs.
+    pub fn new(samples: Samples) -> Self {
+        LowestRank {
+            samples,
+            memory: Memory {
+                runnable: Vec::new(),
+                granted: Vec::new(),
+                news: News::default(),
+                next_look: Samples::QUANTUM as f64,
+                ends: StaleEnds::default(),
+            },
+        }
+    }
+}
+
+impl Part for LowestRank {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        Some(json!(self.memory))
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for LowestRank {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let now = view.now();
+        let m = &mut self.memory;
+        if !m.news.take() && now.secs() < m.next_look {
+            repeat(view, &m.granted, out);
+            return Outlook::Until(Time::new(m.next_look));
+        }
+        let arrivals: Vec<JobId> = view
+            .active()
+            .map(|j| j.id())
+            .filter(|id| !m.runnable.contains(id))
+            .collect();
+        if !arrivals.is_empty() {
+            let stale = m.ends.take(view);
+            if !stale.is_empty() {
+                for job in stale {
+                    out.finish(job, Reason::GoalReached);
+                }
+                m.news = News::default();
+                return Outlook::Stable;
+            }
+        }
+        m.runnable.retain(|id| active(view, *id).is_some());
+        m.runnable.extend(&arrivals);
+        let mut ranked: Vec<(f64, JobId)> = Vec::with_capacity(m.runnable.len());
+        for job in m.runnable.iter().filter_map(|id| view.job(*id)) {
+            let ran = job.attained_time().secs();
+            let gpus = f64::from(job.gpus().get());
+            let service = if job.is_placed() { ran * gpus } else { ran };
+            ranked.push((self.samples.rank(service), job.id()));
+        }
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        m.runnable = ranked.into_iter().map(|(_, id)| id).collect();
+        m.granted = allow(view, m.runnable.iter().copied(), out);
+        let running = m.runnable.iter().filter(|id| m.granted.contains(id));
+        let running = running.filter_map(|id| view.job(*id));
+        m.ends.note(now, !arrivals.is_empty(), running);
+        m.next_look += now.secs();
+        Outlook::Until(Time::new(m.next_look))
+    }
+}

@@ -1,0 +1,129 @@
+//! The schedules `sjf`, `shortest`, `shortest-gpu` and `shortest-expected`.
+
+use super::{News, Samples, active};
+use blox_core::{
+    Event, JobId, JobRef, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, View,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What [`InPlace`] sorts by, ascending.
+#[derive(Clone, Debug)]
+pub enum ShortestBy {
+    /// GPUs: `sjf`.
+    Gpus,
+    /// Seconds left, truly: `shortest`.
+    Remaining,
+    /// GPU-seconds left, truly: `shortest-gpu`.
+    RemainingGpu,
+    /// Seconds that samples of past jobs let expect: `shortest-expected`. The
+    /// program writes what it expects of each running job into one and the same
+    /// job, the last of those that came last; all others keep what was expected
+    /// of them when they came.
+    Expected(Samples),
+}
+
+/// All jobs by a key, in a list that is sorted where it lies: jobs of equal keys
+/// stay as the passes before left them. Decisions fall on events.
+#[derive(Clone, Debug)]
+pub struct InPlace {
+    by: ShortestBy,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Memory {
+    runnable: Vec<JobId>,
+    news: News,
+    expected: BTreeMap<JobId, f64>,
+    /// The last job of the last arrival, whether it is still there or not.
+    latest: Option<JobId>,
+}
+
+impl InPlace {
+    /// By a key.
+    pub fn new(by: ShortestBy) -> Self {
+        InPlace {
+            by,
+            memory: Memory::default(),
+        }
+    }
+
+    fn key(&self, job: &JobRef<'_>) -> f64 {
+        let gpus = f64::from(job.gpus().get());
+        let left = job.spec().duration().secs() - job.attained_time().secs();
+        match &self.by {
+            ShortestBy::Gpus => gpus,
+            ShortestBy::Remaining => left,
+            ShortestBy::RemainingGpu => left * gpus,
+            ShortestBy::Expected(_) => self.memory.expected.get(&job.id()).copied().unwrap_or(0.0),
+        }
+    }
+}
+
+impl Part for InPlace {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.memory.news.hear(event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        Some(json!(self.memory))
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for InPlace {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        if self.memory.news.take() {
+            self.pass(view);
+        }
+        for job in self.memory.runnable.iter().filter_map(|id| view.job(*id)) {
+            out.push(Request::gang(&job));
+        }
+        out.allow_preemption();
+        Outlook::Stable
+    }
+}
+
+impl InPlace {
+    /// Takes who came and leaves out who went, and puts all in order.
+    fn pass(&mut self, view: View<'_>) {
+        let m = &mut self.memory;
+        let here = |id: &JobId| active(view, *id).is_some();
+        m.runnable.retain(here);
+        m.expected.retain(|id, _| here(id));
+        for job in view.active() {
+            if !m.runnable.contains(&job.id()) {
+                m.runnable.push(job.id());
+                m.latest = Some(job.id());
+                if let ShortestBy::Expected(samples) = &self.by {
+                    m.expected.insert(job.id(), samples.expected(0.0));
+                }
+            }
+        }
+        if let ShortestBy::Expected(samples) = &self.by {
+            let jobs = m.runnable.iter().filter_map(|id| view.job(*id));
+            let last = jobs.filter(|j| j.is_placed()).last();
+            let latest = m.latest.and_then(|id| m.expected.get_mut(&id));
+            if let (Some(job), Some(expected)) = (last, latest) {
+                *expected = samples.expected(job.attained_time().secs());
+            }
+        }
+        let mut keyed: Vec<(f64, JobRef<'_>)> = m
+            .runnable
+            .iter()
+            .filter_map(|id| view.job(*id))
+            .map(|job| (0.0, job))
+            .collect();
+        for (key, job) in &mut keyed {
+            *key = self.key(job);
+        }
+        keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.memory.runnable = keyed.iter().map(|(_, job)| job.id()).collect();
+    }
+}

@@ -1,0 +1,36 @@
+//! An even load over the nodes.
+
+use super::walk::{Rule, filled, has_resources, suits};
+use blox_core::{Assignment, Draft, GpuId, JobRef, NodeId, Shape};
+use std::cmp::Reverse;
+
+/// Each GPU of a job on the node that then has most free GPUs left; ties go to
+/// the node that registered first. Loads stay even, and jobs are spread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Balanced;
+
+impl Rule for Balanced {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let needed = shape.gpus.get() as usize;
+        // Of each node its k-th GPU is taken when it has `free - k` left.
+        let mut offers: Vec<(Reverse<u32>, NodeId, GpuId)> = Vec::new();
+        for node in draft.nodes_with_free() {
+            let (id, free) = (node.id(), draft.free_on(node.id()));
+            if !suits(node, job, shape, draft.view()) {
+                continue;
+            }
+            let most = (1..=free)
+                .rev()
+                .find(|&n| has_resources(draft, node, shape, n))
+                .unwrap_or(0) as usize;
+            let gpus = draft.free_gpus_on(id).take(most.min(needed));
+            offers.extend((0..free).zip(gpus).map(|(k, g)| (Reverse(free - k), id, g)));
+        }
+        if offers.len() < needed {
+            return None;
+        }
+        offers.sort_unstable();
+        let gpus = offers.into_iter().take(needed).map(|(_, _, gpu)| gpu);
+        Some(filled(gpus.collect(), shape))
+    }
+}

@@ -1,0 +1,249 @@
+use super::walk::{filled, shortage_of_gpus, suits};
+use blox_core::{
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
+    PlacementPolicy, Reason, Request, Requests, Shape, View,
+};
+
+/// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
+///
+/// A job of a power of two of GPUs lies on one node, or has its nodes to itself.
+/// Jobs are placed large ones first, on the node with the least room that is
+/// enough; those that keep their count stay where they are. If what is free is
+/// too scattered for a job, all are placed anew, which moves some: on
+/// nodes of equal powers of two everything that fits by count then has room. A
+/// job of another size, or on other nodes, takes whatever GPUs are free.
+///
+/// It takes the whole list of requests: a job for which there are too few GPUs
+/// is passed over. With a kept order it places the waiting jobs that fit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buddy;
+
+impl Part for Buddy {}
+
+impl PlacementPolicy for Buddy {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        if requests.list().is_empty() {
+            return place_waiting(requests, draft);
+        }
+        let mut wanted: Vec<(&Request, &Shape)> = requests
+            .list()
+            .iter()
+            .filter(|r| draft.may_place(r.job))
+            .filter_map(|r| Some((r, r.shapes.first()?)))
+            .collect();
+        wanted.sort_by_key(|(_, shape)| std::cmp::Reverse(shape.gpus));
+        let start = draft.savepoint();
+        if !stay_and_fill(&wanted, draft)? {
+            draft.rollback(start);
+            anew(&wanted, draft)?;
+        }
+        Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        // An elastic job can run on its smallest level.
+        let least = job.spec().extras().levels.first().copied();
+        let least = least.unwrap_or(job.gpus()).min(job.gpus());
+        super::walk::fits_count(view, job, least)
+    }
+}
+
+fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    while let Some(request) = requests.next_candidate(draft) {
+        let shape = request.shapes.first().cloned().unwrap_or_default();
+        match find(draft, request.job, &shape, &[], true) {
+            Some(gpus) => {
+                draft.assign(request.job, filled(gpus, &shape))?;
+                requests.candidate_placed(draft);
+            }
+            None => {
+                draft.explain(request.job, shortage_of_gpus(&shape, draft));
+                requests.candidate_blocked(draft);
+            }
+        }
+        if draft.free_gpus() == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Changes as little as possible; `false` if some job that would fit by count
+/// finds its GPUs too scattered.
+fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<bool, DraftError> {
+    // Those that shrink make room first, and keep what they have on one node.
+    for (request, shape) in wanted {
+        let Some(has) = draft.current(request.job) else {
+            continue;
+        };
+        let count = shape.gpus.get() as usize;
+        if has.gpus.len() > count {
+            let gpus = together(draft, &has.gpus, count);
+            draft.reassign(request.job, filled(gpus, shape))?;
+        }
+    }
+    let mut all = true;
+    for (request, shape) in wanted {
+        let (job, count) = (request.job, shape.gpus.get());
+        let has = draft.current(job).map(|a| a.gpus.clone());
+        match has {
+            Some(has) if has.len() as u32 >= count => {}
+            Some(has) => match find(draft, job, shape, &has, false) {
+                Some(gpus) => draft.reassign(job, filled(gpus, shape))?,
+                None => all = false,
+            },
+            None => match find(draft, job, shape, &[], false) {
+                Some(gpus) => draft.assign(job, filled(gpus, shape))?,
+                None => all = false,
+            },
+        }
+    }
+    Ok(all)
+}
+
+/// Places all, large ones first; who finds its old GPUs free stays.
+fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    let mut before: Vec<Option<Assignment>> = Vec::with_capacity(wanted.len());
+    for (request, _) in wanted {
+        let has = draft.current(request.job).cloned();
+        if has.is_some() {
+            draft.release(request.job, Reason::NotChosen)?;
+        }
+        before.push(has);
+    }
+    for ((request, shape), had) in wanted.iter().zip(before) {
+        let (job, count) = (request.job, shape.gpus.get());
+        if let Some(had) = &had
+            && had.count() == shape.gpus
+            && is_compact(draft, &had.gpus)
+            && draft.spare(job).is_ok()
+        {
+            continue;
+        }
+        let had = had.map_or_else(GpuList::new, |a| a.gpus);
+        // What cannot lie together lies apart.
+        let gpus = find(draft, job, shape, &had, true);
+        match gpus {
+            Some(gpus) => draft.assign(job, filled(gpus, shape))?,
+            None if had.len() as u32 == count && draft.spare(job).is_ok() => {}
+            None => draft.explain(job, shortage_of_gpus(shape, draft)),
+        }
+    }
+    Ok(())
+}
+
+/// GPUs for a job that may count on `own`: on one node, or on whole nodes, or,
+/// where it may be scattered, anywhere.
+fn find(
+    draft: &Draft<'_>,
+    job: JobId,
+    shape: &Shape,
+    own: &[GpuId],
+    scattered: bool,
+) -> Option<GpuList> {
+    let view = draft.view();
+    let job = view.job(job)?;
+    let count = shape.gpus.get();
+    // Its own GPUs count while it holds them, and where they have come free.
+    let held = draft.current(job.id()).is_some();
+    let own: GpuList = own
+        .iter()
+        .copied()
+        .filter(|g| held || on(view, *g).is_some_and(|n| is_free(draft, n, *g)))
+        .collect();
+    let own_on = |id: NodeId| {
+        own.iter()
+            .copied()
+            .filter(move |g| on(view, *g) == Some(id))
+    };
+    let nodes: Vec<(&Node, u32)> = view
+        .nodes()
+        .filter(|n| n.is_usable() && suits(n, &job, shape, view))
+        .map(|n| {
+            let mine = if held { own_on(n.id()).count() } else { 0 };
+            (n, draft.free_on(n.id()) + mine as u32)
+        })
+        .filter(|(_, free)| *free > 0)
+        .collect();
+    let take = |node: &Node, count: u32| -> GpuList {
+        let mine = own_on(node.id());
+        let free = draft.free_gpus_on(node.id());
+        let free = free.filter(|g| !own.contains(g));
+        let mut gpus: GpuList = mine.chain(free).take(count as usize).collect();
+        gpus.sort_unstable();
+        gpus
+    };
+    // The least room that is enough; its own node before others.
+    let room = nodes.iter().filter(|(_, free)| *free >= count);
+    let best = room.min_by_key(|(n, free)| (own_on(n.id()).next().is_none(), *free, n.id()));
+    if let Some((node, _)) = best {
+        return Some(take(node, count));
+    }
+    let mut order: Vec<(&Node, u32)> = nodes.clone();
+    order.retain(|(n, free)| *free == n.gpu_count());
+    order.sort_by_key(|(n, _)| (own_on(n.id()).next().is_none(), n.id()));
+    let whole: u32 = order.iter().map(|(_, free)| *free).sum();
+    if whole < count {
+        if !scattered {
+            let reachable: u32 = nodes.iter().map(|(_, free)| *free).sum();
+            // On nodes of its own it may share the last with nobody; a size that
+            // is no power of two need not be waited for.
+            if count.is_power_of_two() || reachable < count {
+                return None;
+            }
+        }
+        order = nodes;
+        order.sort_by_key(|(n, free)| (std::cmp::Reverse(*free), n.id()));
+    }
+    let mut gpus = GpuList::new();
+    for (node, free) in order {
+        let here = free.min(count - gpus.len() as u32);
+        gpus.extend(take(node, here));
+        if gpus.len() as u32 == count {
+            return Some(gpus);
+        }
+    }
+    None
+}
+
+fn on(view: View<'_>, gpu: GpuId) -> Option<NodeId> {
+    view.cluster().node_of(gpu)
+}
+
+fn is_free(draft: &Draft<'_>, node: NodeId, gpu: GpuId) -> bool {
+    draft.free_gpus_on(node).any(|g| g == gpu)
+}
+
+/// `count` of these GPUs, on as few nodes as possible.
+fn together(draft: &Draft<'_>, gpus: &[GpuId], count: usize) -> GpuList {
+    let view = draft.view();
+    let mut by_node: Vec<(Option<NodeId>, Vec<GpuId>)> = Vec::new();
+    for &gpu in gpus {
+        let node = on(view, gpu);
+        match by_node.iter_mut().find(|(n, _)| *n == node) {
+            Some((_, list)) => list.push(gpu),
+            None => by_node.push((node, vec![gpu])),
+        }
+    }
+    by_node.sort_by_key(|(node, list)| (std::cmp::Reverse(list.len()), *node));
+    let all = by_node.into_iter().flat_map(|(_, list)| list);
+    let mut kept: GpuList = all.take(count).collect();
+    kept.sort_unstable();
+    kept
+}
+
+/// Whether these GPUs lie on one node, or are whole nodes.
+fn is_compact(draft: &Draft<'_>, gpus: &[GpuId]) -> bool {
+    let view = draft.view();
+    let first = gpus.first().and_then(|g| on(view, *g));
+    if gpus.iter().all(|g| on(view, *g) == first) {
+        return true;
+    }
+    gpus.iter().all(|g| {
+        let node = on(view, *g).and_then(|n| view.node(n));
+        node.is_some_and(|n| {
+            let here = gpus.iter().filter(|o| on(view, **o) == Some(n.id()));
+            here.count() as u32 == n.gpu_count()
+        })
+    })
+}

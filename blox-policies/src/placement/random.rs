@@ -1,0 +1,61 @@
+//! Anywhere, by chance.
+
+use super::walk::{Rule, filled, has_resources, suits};
+use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Shape};
+
+/// Free GPUs by chance, each as likely as any other, wherever they are: what
+/// placement costs at worst.
+///
+/// What is drawn depends on the seed, the job and the number of its launch
+/// alone, so that one decision more or less changes nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Random {
+    seed: u64,
+}
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
+        Random { seed }
+    }
+}
+
+impl Rule for Random {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let needed = shape.gpus.get();
+        let mut offers: Vec<GpuId> = draft
+            .nodes_with_free()
+            .filter(|n| suits(n, job, shape, draft.view()))
+            .flat_map(|n| {
+                // As many as the node has CPUs and memory for, taken together.
+                let most = (1..=draft.free_on(n.id()).min(needed))
+                    .rev()
+                    .find(|&count| has_resources(draft, n, shape, count))
+                    .unwrap_or(0);
+                draft.free_gpus_on(n.id()).take(most as usize)
+            })
+            .collect();
+        let needed = needed as usize;
+        if offers.len() < needed {
+            return None;
+        }
+        let mut state = mixed(mixed(self.seed) ^ u64::from(job.id().0)) ^ u64::from(job.attempt());
+        let mut gpus = GpuList::new();
+        for taken in 0..needed {
+            state = mixed(state);
+            let from = taken + (state % (offers.len() - taken) as u64) as usize;
+            offers.swap(taken, from);
+            gpus.push(offers[taken]);
+        }
+        gpus.sort_unstable();
+        Some(filled(gpus, shape))
+    }
+}
+
+/// One step of SplitMix64.
+fn mixed(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

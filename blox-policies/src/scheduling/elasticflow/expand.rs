@@ -1,0 +1,192 @@
+//! Elastic expansion: what deadlines leave over goes to jobs, level by level.
+
+use super::plan::{Grid, Plan, Task, Timeline, add, commit, fill};
+use blox_core::JobId;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// What a job would have with one more level, and what that is worth.
+struct Offer {
+    gpus: u32,
+    /// GPU-seconds that the job would use more in all, for each GPU more now.
+    waste: f64,
+    /// Its plan then, if it is planned.
+    plan: Option<Plan>,
+}
+
+/// A place in the queue: less waste first, older jobs first.
+#[derive(PartialEq)]
+struct Entry {
+    waste: f64,
+    job: usize,
+}
+
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let waste = self.waste.total_cmp(&other.waste);
+        waste.then(self.job.cmp(&other.job))
+    }
+}
+
+/// The stretch of time in which nothing planned changes.
+pub(super) struct Window {
+    pub now: f64,
+    pub until: Option<f64>,
+    pub grid: Grid,
+}
+
+/// Gives free GPUs to jobs until the window ends. Planned jobs get new plans;
+/// what the others get is returned.
+pub(super) fn expand(
+    window: &Window,
+    tasks: &[(JobId, Task)],
+    plans: &mut BTreeMap<JobId, Plan>,
+    line: &mut Timeline,
+    grow: bool,
+) -> BTreeMap<JobId, u32> {
+    let mut spare: BTreeMap<JobId, u32> = BTreeMap::new();
+    let mut queue = BinaryHeap::new();
+    let mut scratch = Timeline::new();
+    for (job, (id, task)) in tasks.iter().enumerate() {
+        let has = plans.get(id).map_or(0, |p| p.at(window.now));
+        if !grow && (has > 0 || task.due.is_some()) {
+            continue;
+        }
+        if let Some(offer) = offer(window, task, plans.get(id), has, line, &mut scratch) {
+            queue.push(Reverse(Entry {
+                waste: offer.waste,
+                job,
+            }));
+        }
+    }
+    while let Some(Reverse(entry)) = queue.pop() {
+        let free = line.first().map_or(0, |(_, f)| *f);
+        if free <= 0 {
+            break;
+        }
+        let (id, task) = &tasks[entry.job];
+        let planned = plans.get(id);
+        let has = planned.map_or_else(|| spare.get(id).copied().unwrap_or(0), |p| p.at(window.now));
+        // What was worth it may be worth less by now.
+        let Some(offer) = offer(window, task, planned, has, line, &mut scratch) else {
+            continue;
+        };
+        let behind = queue.peek().is_some_and(|Reverse(next)| {
+            let now = Entry {
+                waste: offer.waste,
+                job: entry.job,
+            };
+            now > *next
+        });
+        if behind && offer.waste > entry.waste {
+            queue.push(Reverse(Entry {
+                waste: offer.waste,
+                job: entry.job,
+            }));
+            continue;
+        }
+        match offer.plan {
+            Some(plan) => {
+                if let Some(old) = plans.get(id) {
+                    commit(line, old, window.now, true);
+                }
+                commit(line, &plan, window.now, false);
+                plans.insert(*id, plan);
+            }
+            None => {
+                let more = i64::from(offer.gpus - has);
+                let until = window.until.unwrap_or(f64::MAX);
+                add(line, window.now, until, -more);
+                spare.insert(*id, offer.gpus);
+            }
+        }
+        if grow {
+            // Looked at again in its turn: at most as good as now.
+            queue.push(Reverse(Entry {
+                waste: entry.waste.max(offer.waste),
+                job: entry.job,
+            }));
+        }
+    }
+    spare
+}
+
+/// What the next level would mean to a job; `None` if there is none, or no room.
+fn offer(
+    window: &Window,
+    task: &Task,
+    planned: Option<&Plan>,
+    has: u32,
+    line: &Timeline,
+    scratch: &mut Timeline,
+) -> Option<Offer> {
+    let (gpus, rate) = task.next(has)?;
+    let need = gpus - has;
+    let free = line.first().map_or(0, |(_, f)| *f);
+    if i64::from(need) > free || rate <= 0.0 {
+        return None;
+    }
+    let (now, until) = (window.now, window.until.unwrap_or(f64::MAX));
+    let Some(plan) = planned else {
+        // Nothing promised: its GPU time is what it needs at this pace.
+        let pace = |g: u32| {
+            let (_, rate) = task.level(g.into(), g);
+            if g == 0 {
+                0.0
+            } else {
+                task.left * f64::from(g) / rate
+            }
+        };
+        let waste = (pace(gpus) - pace(has)) / f64::from(need);
+        return Some(Offer {
+            gpus,
+            // Who has nothing comes first.
+            waste: if has == 0 { f64::MIN } else { waste },
+            plan: None,
+        });
+    };
+    scratch.clone_from(line);
+    commit(scratch, plan, now, true);
+    let first = Plan {
+        steps: vec![(now, gpus)],
+        end: until,
+    };
+    let work = (until - now) * rate;
+    let new = if work >= task.left {
+        let end = window.grid.ceil(now + task.left / rate).min(until);
+        Plan { end, ..first }
+    } else {
+        let left = task.left - work;
+        // A job that is late anyway runs on as fast as it can.
+        let due = task.due.filter(|due| plan.end <= *due);
+        let rest = |share: u32| {
+            let first = first.clone();
+            fill(
+                task,
+                window.grid,
+                scratch,
+                share,
+                window.until?,
+                due,
+                first,
+                left,
+            )
+        };
+        match due {
+            Some(_) => task.levels.iter().find_map(|(share, _)| rest(*share))?,
+            None => rest(task.top())?,
+        }
+    };
+    let waste = (new.gpu_time(now) - plan.gpu_time(now)) / f64::from(need);
+    Some(Offer {
+        gpus,
+        waste: if has == 0 { f64::MIN } else { waste },
+        plan: Some(new),
+    })
+}

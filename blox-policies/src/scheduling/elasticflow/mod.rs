@@ -1,0 +1,369 @@
+//! Deadlines for elastic jobs: ElasticFlow (ASPLOS 2023) and its ablations.
+
+mod expand;
+mod plan;
+
+use blox_core::{
+    AdmissionPolicy, Event, GpuCount, JobId, JobRef, Outlook, Part, Reason, Request, Requests,
+    RestoreError, SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Verdicts, View,
+};
+use expand::{Window, expand};
+use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many GPUs a deadline earns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// The fewest with which the job ends in time (ElasticFlow, section 4.1:
+    /// minimum satisfactory share, found by progressive filling).
+    #[default]
+    Minimum,
+    /// As many as the job can use: earliest deadline first.
+    Greedy,
+}
+
+/// Deadlines for elastic jobs (ElasticFlow, ASPLOS 2023, section 4).
+///
+/// Time is divided into slots. Jobs are planned in order of deadline, each on
+/// what those before it leave, on GPU counts that its profile has ([`Extras::levels`](blox_core::Extras::levels),
+/// [`rates`](blox_core::Extras::rates); a job without a profile is rigid). A job
+/// is admitted only if a plan exists in which it and everybody admitted before
+/// end in time. What is left over until the next change of plans goes to jobs
+/// level by level, first to the job whose GPU time that raises least for each GPU
+/// (section 4.2: marginal return). Jobs of the best-effort class, and those without
+/// deadline, run on what is left over.
+///
+/// **Guarantee.** Where jobs run as profiled and changes cost nothing, no
+/// admitted job misses its deadline, provided that a decision falls on every
+/// multiple of the slot: the plan with which a job was admitted is kept and followed
+/// when a new one would be worse. Where changes cost time a deadline can be
+/// missed; such a job is then planned after all that are on time.
+#[derive(Clone, Debug)]
+pub struct ElasticFlow {
+    grid: Grid,
+    share: Share,
+    expands: bool,
+    admits_all: bool,
+    plans: BTreeMap<JobId, Plan>,
+    /// The decision that `plans` and `free` are from, and what they leave.
+    decision: Option<u64>,
+    free: Timeline,
+    levels: BTreeMap<JobId, Arc<[(u32, f64)]>>,
+    answer: Answer,
+}
+
+/// What was answered last, and how long it stands if nothing happens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Answer {
+    /// Jobs with their GPUs, large ones first.
+    list: Vec<(JobId, u32)>,
+    until: Option<Time>,
+    /// Something has happened since.
+    stale: bool,
+}
+
+impl ElasticFlow {
+    /// With slots of this length, above 0 (else 300 s).
+    pub fn new(slot: Seconds) -> Self {
+        let slot = slot.secs();
+        ElasticFlow {
+            grid: Grid {
+                slot: if slot > 0.0 { slot } else { 300.0 },
+            },
+            share: Share::Minimum,
+            expands: true,
+            admits_all: false,
+            plans: BTreeMap::new(),
+            decision: None,
+            free: Timeline::new(),
+            levels: BTreeMap::new(),
+            answer: Answer {
+                stale: true,
+                ..Answer::default()
+            },
+        }
+    }
+
+    /// With another share.
+    #[must_use]
+    pub fn share(mut self, share: Share) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// Whether what is left over makes jobs grow beyond what they need; jobs
+    /// without deadline run on it in any case.
+    #[must_use]
+    pub fn expanding(mut self, yes: bool) -> Self {
+        self.expands = yes;
+        self
+    }
+
+    /// Without admission control: jobs run strictly in order of deadline, also
+    /// those that will be late.
+    #[must_use]
+    pub fn admitting_all(mut self) -> Self {
+        self.admits_all = true;
+        self
+    }
+
+    fn task(&mut self, job: &JobRef<'_>) -> Task {
+        let levels = self
+            .levels
+            .entry(job.id())
+            .or_insert_with(|| levels_of(job));
+        let deadline = job
+            .deadline()
+            .filter(|_| job.class() == ServiceClass::Guaranteed);
+        let due = deadline.map(|d| self.grid.floor(d.secs()));
+        Task::of(job, Arc::clone(levels), due)
+    }
+
+    fn plan(&self, task: &Task, line: &Timeline, now: f64) -> Option<Plan> {
+        match self.share {
+            Share::Minimum => minimum(task, self.grid, line, now),
+            Share::Greedy => {
+                let in_time = |p: &Plan| task.due.is_none_or(|due| p.end <= due);
+                greedy(task, self.grid, line, now).filter(in_time)
+            }
+        }
+    }
+
+    /// Plans all jobs with deadlines anew, once a decision.
+    fn refresh(&mut self, view: View<'_>) {
+        if self.decision == Some(view.decision()) {
+            return;
+        }
+        self.decision = Some(view.decision());
+        let now = view.now().secs();
+        let mut jobs: Vec<(f64, JobId, Task)> = Vec::new();
+        for job in view.active() {
+            let task = self.task(&job);
+            if let Some(due) = task.due {
+                jobs.push((due, job.id(), task));
+            }
+        }
+        jobs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
+        let old = std::mem::take(&mut self.plans);
+        if self.admits_all {
+            self.in_order(&jobs, whole, now);
+            return;
+        }
+        if self.afresh(&jobs, &whole, now, &old) {
+            return;
+        }
+        self.plans.clear();
+        self.free = whole;
+        let mut open = Vec::new();
+        for (due, id, task) in &jobs {
+            let kept = old.get(id).filter(|p| {
+                let enough = work_of(task, p, now) >= task.left * (1.0 - 1e-9);
+                enough && p.end <= *due && fits(&self.free, p, now)
+            });
+            match kept {
+                Some(plan) => self.adopt(*id, plan.clone(), now),
+                None => open.push((*id, task)),
+            }
+        }
+        let mut late = Vec::new();
+        for (id, task) in open {
+            match self.plan(task, &self.free, now) {
+                Some(plan) => self.adopt(id, plan, now),
+                None => late.push((id, task)),
+            }
+        }
+        self.plan_late(&late, now);
+    }
+
+    /// All in order of deadline, on time or not.
+    fn in_order(&mut self, jobs: &[(f64, JobId, Task)], whole: Timeline, now: f64) {
+        self.free = whole;
+        for (_, id, task) in jobs {
+            let plan = self.plan(task, &self.free, now);
+            if let Some(plan) = plan.or_else(|| greedy(task, self.grid, &self.free, now)) {
+                self.adopt(*id, plan, now);
+            }
+        }
+    }
+
+    /// New plans for all; `false` if someone who was on time would be late.
+    fn afresh(
+        &mut self,
+        jobs: &[(f64, JobId, Task)],
+        whole: &Timeline,
+        now: f64,
+        old: &BTreeMap<JobId, Plan>,
+    ) -> bool {
+        self.free.clone_from(whole);
+        let mut late = Vec::new();
+        for (due, id, task) in jobs {
+            match self.plan(task, &self.free, now) {
+                Some(plan) => self.adopt(*id, plan, now),
+                None => {
+                    let on_time = old.get(id).is_some_and(|p| {
+                        p.end <= *due && work_of(task, p, now) >= task.left * (1.0 - 1e-9)
+                    });
+                    if on_time {
+                        return false;
+                    }
+                    late.push((*id, task));
+                }
+            }
+        }
+        self.plan_late(&late, now);
+        true
+    }
+
+    /// Jobs that cannot end in time any more run on what those that can leave.
+    fn plan_late(&mut self, late: &[(JobId, &Task)], now: f64) {
+        for (id, task) in late {
+            if let Some(plan) = greedy(task, self.grid, &self.free, now) {
+                self.adopt(*id, plan, now);
+            }
+        }
+    }
+
+    fn adopt(&mut self, id: JobId, plan: Plan, now: f64) {
+        commit(&mut self.free, &plan, now, false);
+        self.plans.insert(id, plan);
+    }
+
+    /// A plan with which the job and all others end in time, if there is one.
+    fn admit_one(&mut self, view: View<'_>, job: &JobRef<'_>) -> bool {
+        let now = view.now().secs();
+        let task = self.task(job);
+        let Some(due) = task.due else { return true };
+        // On what everybody else leaves: the plans that there are stay good.
+        if let Some(plan) = self.plan(&task, &self.free, now) {
+            self.adopt(job.id(), plan, now);
+            return true;
+        }
+        // In order of deadline, with new plans for those after it.
+        let mut jobs: Vec<(f64, JobId, Task)> = vec![(due, job.id(), task)];
+        let ids: Vec<JobId> = self.plans.keys().copied().collect();
+        for id in ids {
+            if let Some(other) = view.job(id) {
+                let task = self.task(&other);
+                jobs.push((task.due.unwrap_or(f64::MAX), id, task));
+            }
+        }
+        jobs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let (plans, free) = (self.plans.clone(), self.free.clone());
+        let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
+        self.plans.clear();
+        let all = self.afresh(&jobs, &whole, now, &plans);
+        let met = self.plans.get(&job.id()).is_some_and(|p| p.end <= due);
+        if !(all && met) {
+            (self.plans, self.free) = (plans, free);
+            return false;
+        }
+        true
+    }
+}
+
+impl Part for ElasticFlow {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        let expected = matches!(
+            event,
+            Event::Started { .. }
+                | Event::Stopped { .. }
+                | Event::Metric { .. }
+                | Event::Planned { .. }
+                | Event::Judged { .. }
+        );
+        self.answer.stale |= !expected;
+    }
+
+    fn save(&self) -> Option<Value> {
+        let plans: Vec<_> = self.plans.iter().collect();
+        serde_json::to_value((plans, &self.answer)).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let (plans, answer): (Vec<(JobId, Plan)>, Answer) = serde_json::from_value(memory)?;
+        self.plans = plans.into_iter().collect();
+        self.answer = answer;
+        self.decision = None;
+        Ok(())
+    }
+}
+
+impl AdmissionPolicy for ElasticFlow {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        if !self.admits_all && !asking.is_empty() {
+            self.refresh(view);
+        }
+        for &id in asking {
+            match view.job(id) {
+                Some(job) if !self.admits_all && !self.admit_one(view, &job) => {
+                    self.levels.remove(&id);
+                    out.reject(id, Reason::DeadlineUnreachable);
+                }
+                _ => out.accept(id),
+            }
+        }
+        Outlook::Stable
+    }
+}
+
+impl SchedulingPolicy for ElasticFlow {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let due = self.answer.until.is_some_and(|t| t <= view.now());
+        if self.answer.stale || due {
+            self.refresh(view);
+            self.answer = self.share_out(view);
+        }
+        for &(id, gpus) in &self.answer.list {
+            out.push(Request::with_shape(id, Shape::gpus(GpuCount(gpus))));
+        }
+        out.stop_unlisted();
+        self.answer.until.map_or(Outlook::Stable, Outlook::Until)
+    }
+
+    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
+        Some(self)
+    }
+}
+
+impl ElasticFlow {
+    /// Who gets how many GPUs until plans change.
+    fn share_out(&mut self, view: View<'_>) -> Answer {
+        let now = view.now().secs();
+        let active: Vec<JobRef<'_>> = view.active().collect();
+        let tasks: Vec<(JobId, Task)> = active.iter().map(|j| (j.id(), self.task(j))).collect();
+        let gone = |id: &JobId| tasks.binary_search_by_key(id, |t| t.0).is_err();
+        self.levels.retain(|id, _| !gone(id));
+        self.plans.retain(|id, _| !gone(id));
+        let changes = self.plans.values().filter_map(|p| p.next_change(now));
+        let until = changes.min_by(f64::total_cmp);
+        let window = Window {
+            now,
+            until,
+            grid: self.grid,
+        };
+        let spare = expand(
+            &window,
+            &tasks,
+            &mut self.plans,
+            &mut self.free,
+            self.expands,
+        );
+        let gpus = |id: &JobId| match self.plans.get(id) {
+            Some(plan) => plan.at(now),
+            None => spare.get(id).copied().unwrap_or(0),
+        };
+        let mut list: Vec<(JobId, u32)> = tasks.iter().map(|(id, _)| (*id, gpus(id))).collect();
+        list.retain(|(_, gpus)| *gpus > 0);
+        // Large ones first: powers of two then always find room.
+        list.sort_by_key(|(_, gpus)| std::cmp::Reverse(*gpus));
+        Answer {
+            list,
+            until: until.map(Time::new),
+            stale: false,
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Plans on a grid of slots.
+
+use blox_core::JobRef;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Free GPUs from each moment until the next, the last for ever. Moments are
+/// seconds, ascending; all but the first lie on the grid.
+pub(super) type Timeline = Vec<(f64, i64)>;
+
+/// A multiple of the slot.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Grid {
+    pub slot: f64,
+}
+
+impl Grid {
+    /// The last line that is not after `t`.
+    pub fn floor(self, t: f64) -> f64 {
+        let mut k = (t / self.slot).floor();
+        // Division may round across a line; the product decides.
+        if k * self.slot > t {
+            k -= 1.0;
+        } else if (k + 1.0) * self.slot <= t {
+            k += 1.0;
+        }
+        k * self.slot
+    }
+
+    /// The first line that is not before `t`.
+    pub fn ceil(self, t: f64) -> f64 {
+        let below = self.floor(t);
+        if below == t {
+            return t;
+        }
+        self.after(t)
+    }
+
+    /// The first line after `t`.
+    pub fn after(self, t: f64) -> f64 {
+        ((self.floor(t) / self.slot).round() + 1.0) * self.slot
+    }
+}
+
+/// What a plan needs to know about a job.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    /// Iterations left.
+    pub left: f64,
+    /// The last grid line by which it must have ended; `None` for best effort.
+    pub due: Option<f64>,
+    /// GPU counts with their iterations a second, both ascending.
+    pub levels: Arc<[(u32, f64)]>,
+}
+
+impl Task {
+    pub fn of(job: &JobRef<'_>, levels: Arc<[(u32, f64)]>, due: Option<f64>) -> Self {
+        Task {
+            left: job.work_left(),
+            due,
+            levels,
+        }
+    }
+
+    /// The largest level within `free` GPUs and `share`.
+    #[inline]
+    pub fn level(&self, free: i64, share: u32) -> (u32, f64) {
+        let most = free.min(i64::from(share));
+        let fits = self.levels.iter().rev();
+        let found = fits.copied().find(|(g, _)| i64::from(*g) <= most);
+        found.unwrap_or((0, 0.0))
+    }
+
+    /// The level after so many GPUs.
+    #[inline]
+    pub fn next(&self, gpus: u32) -> Option<(u32, f64)> {
+        self.levels.iter().copied().find(|(g, _)| *g > gpus)
+    }
+
+    pub fn top(&self) -> u32 {
+        self.levels.last().map_or(0, |(g, _)| *g)
+    }
+}
+
+/// The levels at which a job runs faster than at any smaller one; the GPUs that
+/// it asks for if it has no profile.
+pub(super) fn levels_of(job: &JobRef<'_>) -> Arc<[(u32, f64)]> {
+    let spec = job.spec();
+    let extras = spec.extras();
+    let mut levels = Vec::new();
+    let mut best = 0.0;
+    for (level, rate) in extras.levels.iter().zip(&extras.rates) {
+        if *rate > best {
+            best = *rate;
+            levels.push((level.get(), *rate));
+        }
+    }
+    if levels.is_empty() {
+        levels.push((spec.gpus.get(), spec.work.rate));
+    }
+    levels.into()
+}
+
+/// GPUs by moment until an end; 0 from there on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Plan {
+    /// The GPUs from each moment on, without repetition.
+    pub steps: Vec<(f64, u32)>,
+    /// The grid line at which the GPUs are free again.
+    pub end: f64,
+}
+
+impl Plan {
+    /// GPUs at a moment.
+    pub fn at(&self, t: f64) -> u32 {
+        if t >= self.end {
+            return 0;
+        }
+        let step = self.steps.iter().rev().find(|(from, _)| *from <= t);
+        step.map_or(0, |(_, gpus)| *gpus)
+    }
+
+    /// The next moment after `t` at which it changes.
+    pub fn next_change(&self, t: f64) -> Option<f64> {
+        let ends = std::iter::once(self.end);
+        let steps = self.steps.iter().map(|(from, _)| *from).chain(ends);
+        steps.filter(|from| *from > t).min_by(f64::total_cmp)
+    }
+
+    /// Its stretches of constant GPUs from `from` on, as (start, end, GPUs).
+    pub fn stretches(&self, from: f64) -> impl Iterator<Item = (f64, f64, u32)> + '_ {
+        let ends = self.steps.iter().skip(1).map(|(t, _)| *t);
+        let ends = ends.chain(std::iter::once(self.end));
+        self.steps
+            .iter()
+            .zip(ends)
+            .filter_map(move |(&(start, gpus), end)| {
+                let start = start.max(from);
+                (end > start && gpus > 0).then_some((start, end, gpus))
+            })
+    }
+
+    /// GPU-seconds from `from` on.
+    pub fn gpu_time(&self, from: f64) -> f64 {
+        let each = self.stretches(from).map(|(a, b, g)| (b - a) * f64::from(g));
+        each.sum()
+    }
+
+    fn push(&mut self, at: f64, gpus: u32) {
+        if self.steps.last().is_none_or(|(_, g)| *g != gpus) {
+            self.steps.push((at, gpus));
+        }
+    }
+}
+
+/// Whether so much work is as good as enough, at admission: equal, or more by
+/// what sums can lose to rounding.
+fn is_enough(work: f64, left: f64) -> bool {
+    work == left || work >= left * (1.0 + 1e-9)
+}
+
+/// Adds `gpus` to what is free in `[from, until)`.
+pub(super) fn add(line: &mut Timeline, from: f64, until: f64, gpus: i64) {
+    let split = |line: &mut Timeline, at: f64| -> usize {
+        let i = line.partition_point(|(t, _)| *t < at);
+        if line.get(i).is_none_or(|(t, _)| *t != at) && i > 0 {
+            line.insert(i, (at, line[i - 1].1));
+        }
+        i
+    };
+    let a = split(line, from);
+    let b = split(line, until);
+    for entry in &mut line[a..b] {
+        entry.1 += gpus;
+    }
+    line.dedup_by(|next, kept| next.1 == kept.1);
+}
+
+/// Takes a plan's GPUs from what is free, from `now` on, or gives them back.
+pub(super) fn commit(line: &mut Timeline, plan: &Plan, now: f64, give_back: bool) {
+    for (start, end, gpus) in plan.stretches(now) {
+        let gpus = i64::from(gpus);
+        add(line, start, end, if give_back { gpus } else { -gpus });
+    }
+}
+
+/// Whether a plan's GPUs are all free.
+pub(super) fn fits(line: &Timeline, plan: &Plan, now: f64) -> bool {
+    plan.stretches(now).all(|(start, end, gpus)| {
+        let ends = line.iter().skip(1).map(|(t, _)| *t).chain([f64::MAX]);
+        line.iter()
+            .zip(ends)
+            .all(|(&(t, free), next)| next <= start || t >= end || free >= i64::from(gpus))
+    })
+}
+
+/// How much work a plan does from `now` on.
+pub(super) fn work_of(task: &Task, plan: &Plan, now: f64) -> f64 {
+    let each = plan
+        .stretches(now)
+        .map(|(a, b, gpus)| (b - a) * task.level(gpus.into(), gpus).1);
+    each.sum()
+}
+
+/// The plan with at most `share` GPUs from `from` on, as early as possible;
+/// `first` is what is planned before. `None` if it ends after `until`.
+pub(super) fn fill(
+    task: &Task,
+    grid: Grid,
+    line: &Timeline,
+    share: u32,
+    from: f64,
+    until: Option<f64>,
+    first: Plan,
+    left: f64,
+) -> Option<Plan> {
+    let mut plan = first;
+    let mut rest = left;
+    let ends = line.iter().skip(1).map(|(t, _)| *t).chain([f64::MAX]);
+    for (&(t, free), next) in line.iter().zip(ends) {
+        if next <= from {
+            continue;
+        }
+        let start = t.max(from);
+        if until.is_some_and(|u| start >= u) {
+            return None;
+        }
+        let (gpus, rate) = task.level(free, share);
+        plan.push(start, gpus);
+        if gpus == 0 {
+            if next == f64::MAX {
+                return None;
+            }
+            continue;
+        }
+        let stop = until.map_or(next, |u| next.min(u));
+        let work = (stop - start) * rate;
+        if stop == f64::MAX
+            || is_enough(work, rest)
+            || (work >= rest && stop < next.min(until.unwrap_or(f64::MAX)))
+        {
+            let end = grid
+                .ceil(start + rest / rate)
+                .max(grid.after(start))
+                .min(stop);
+            // Rounding must not end a plan before its work.
+            let short = (end - start) * rate < rest;
+            plan.end = if short && end < stop {
+                grid.after(end)
+            } else {
+                end
+            };
+            return Some(plan);
+        }
+        rest = (rest - work).max(0.0);
+        if rest == 0.0 {
+            plan.end = stop;
+            return Some(plan);
+        }
+    }
+    None
+}
+
+/// Minimum satisfactory share and progressive filling: the plan with the
+/// smallest share that ends by the deadline.
+pub(super) fn minimum(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Option<Plan> {
+    let due = task.due?;
+    let span = due - now;
+    for &(share, rate) in task.levels.iter() {
+        // Even alone it would not do.
+        if span * rate < task.left {
+            continue;
+        }
+        let first = Plan::default();
+        let plan = fill(task, grid, line, share, now, Some(due), first, task.left);
+        if plan.is_some() {
+            return plan;
+        }
+    }
+    None
+}
+
+/// As many GPUs as it can use, as early as possible, whatever the deadline.
+pub(super) fn greedy(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Option<Plan> {
+    let first = Plan::default();
+    fill(task, grid, line, task.top(), now, None, first, task.left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: Grid = Grid { slot: 60.0 };
+
+    fn task(left: f64, due: f64) -> Task {
+        Task {
+            left,
+            due: Some(due),
+            levels: [(1, 1.0), (2, 1.8), (4, 3.0)].into(),
+        }
+    }
+
+    #[test]
+    fn lines_are_multiples_whatever_rounds() {
+        let grid = Grid { slot: 0.1 };
+        for k in 0..10_000 {
+            let line = f64::from(k) * 0.1;
+            assert_eq!(grid.floor(line), line);
+            assert_eq!(grid.ceil(line), line);
+            assert!(grid.after(line) > line);
+            assert!(grid.floor(line.next_up()) <= line.next_up());
+        }
+    }
+
+    #[test]
+    fn the_smallest_share_that_does() {
+        // 300 by 240 s: one GPU does 240, two do 432.
+        let plan = minimum(&task(300.0, 240.0), GRID, &vec![(0.0, 4)], 0.0).unwrap();
+        assert_eq!(plan.steps, [(0.0, 2)]);
+        assert_eq!(plan.end, 180.0);
+        // What just fits is enough.
+        let plan = minimum(&task(240.0, 240.0), GRID, &vec![(0.0, 4)], 0.0).unwrap();
+        assert_eq!((plan.steps, plan.end), (vec![(0.0, 1)], 240.0));
+        assert_eq!(
+            minimum(&task(721.0, 240.0), GRID, &vec![(0.0, 4)], 0.0),
+            None
+        );
+    }
+
+    #[test]
+    fn filling_goes_around_what_is_taken() {
+        let line = vec![(0.0, 0), (60.0, 1), (120.0, 4)];
+        let plan = minimum(&task(200.0, 240.0), GRID, &line, 0.0).unwrap();
+        assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (120.0, 2)]);
+        assert_eq!(plan.end, 240.0);
+        let mut after = line.clone();
+        assert!(fits(&after, &plan, 0.0));
+        commit(&mut after, &plan, 0.0, false);
+        assert_eq!(after, [(0.0, 0), (120.0, 2), (240.0, 4)]);
+        assert!(!fits(&after, &plan, 0.0));
+        commit(&mut after, &plan, 0.0, true);
+        assert_eq!(after, line);
+    }
+}

@@ -1,0 +1,102 @@
+//! The Gittins index over a distribution of past jobs.
+
+use blox_core::Seconds;
+
+/// How much service past jobs took, as far as is known: what 2D-Gittins ranks
+/// by instead of durations.
+///
+/// ```
+/// use blox_core::Seconds;
+/// use blox_policies::scheduling::ServiceHistory;
+/// let history = ServiceHistory::of([10.0, 10.0, 10.0, 100.0].map(Seconds::new)).unwrap();
+/// // Three of four end within the next 10 s, which take 10 s on average.
+/// assert_eq!(history.index(Seconds::ZERO, Seconds::new(10.0)), 0.75 / 10.0);
+/// // Past 10 s only the long one is left.
+/// assert_eq!(history.index(Seconds::new(10.0), Seconds::new(10.0)), 0.0);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceHistory {
+    /// Ascending.
+    samples: Vec<f64>,
+    /// Sums of the samples before each.
+    sums: Vec<f64>,
+}
+
+impl ServiceHistory {
+    /// Of whole services of past jobs, in GPU-seconds where GPU-seconds are
+    /// counted; `None` without any, or with one that is not above 0.
+    pub fn of(samples: impl IntoIterator<Item = Seconds>) -> Option<Self> {
+        let mut samples: Vec<f64> = samples.into_iter().map(Seconds::secs).collect();
+        if samples.is_empty() || samples.iter().any(|s| *s <= 0.0) {
+            return None;
+        }
+        samples.sort_unstable_by(f64::total_cmp);
+        let sums = std::iter::once(0.0)
+            .chain(samples.iter().scan(0.0, |sum, s| {
+                *sum += s;
+                Some(*sum)
+            }))
+            .collect();
+        Some(ServiceHistory { samples, sums })
+    }
+
+    /// How many samples it holds, at least 1.
+    pub fn count(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// The Gittins index of a job that attained `service`, looking `quantum`
+    /// ahead (Tiresias, NSDI'19, section 3.2): the probability that it ends
+    /// within the quantum, divided by the service that it is expected to take
+    /// of it. 0 if no past job took more than `service`. An infinite horizon is
+    /// a quantum of [`f64::MAX`].
+    pub fn index(&self, service: Seconds, quantum: Seconds) -> f64 {
+        let (a, q) = (service.secs(), quantum.secs());
+        let first = self.samples.partition_point(|s| *s <= a);
+        let beyond = first + self.samples[first..].partition_point(|s| *s - a <= q);
+        let left = (self.samples.len() - first) as f64;
+        if left == 0.0 || q <= 0.0 {
+            return 0.0;
+        }
+        let ending = (beyond - first) as f64;
+        let taken = self.sums[beyond] - self.sums[first] - a * ending;
+        let rest = (self.samples.len() - beyond) as f64;
+        // What does not end takes all of the quantum.
+        let expected = taken + if rest > 0.0 { q * rest } else { 0.0 };
+        if expected > 0.0 {
+            ending / expected
+        } else {
+            0.0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(samples: &[f64]) -> ServiceHistory {
+        ServiceHistory::of(samples.iter().map(|s| Seconds::new(*s))).unwrap()
+    }
+
+    #[test]
+    fn the_index_is_the_chance_to_end_over_the_service_that_it_takes() {
+        let h = history(&[40.0, 10.0, 20.0]);
+        let index = |a, q| h.index(Seconds::new(a), Seconds::new(q));
+        // Nobody ends within 5.
+        assert_eq!(index(0.0, 5.0), 0.0);
+        // One of three ends; 10 + 15 + 15 are taken.
+        assert_eq!(index(0.0, 15.0), 1.0 / 40.0);
+        // All end: the inverse of the mean.
+        assert_eq!(index(0.0, f64::MAX), 3.0 / 70.0);
+        // After 10, the others have 10 and 30 left.
+        assert_eq!(index(10.0, f64::MAX), 2.0 / 40.0);
+        assert_eq!(index(40.0, f64::MAX), 0.0);
+    }
+
+    #[test]
+    fn a_history_needs_samples_above_0() {
+        assert_eq!(ServiceHistory::of([]), None);
+        assert_eq!(ServiceHistory::of([Seconds::ZERO]), None);
+    }
+}

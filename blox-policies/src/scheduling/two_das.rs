@@ -1,0 +1,298 @@
+//! Discretised two-dimensional attained service: 2D-LAS and 2D-Gittins.
+
+use super::Service;
+use super::gittins::ServiceHistory;
+use blox_core::policy::KeyFn;
+use blox_core::registry::RegistryError;
+use blox_core::{
+    Event, JobId, JobRef, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Seconds, Time,
+    View, order::SortKey,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Tiresias' scheduling (NSDI'19, section 3.2): priority queues by attained
+/// service, so that jobs stop each other only when one of them has crossed a
+/// threshold.
+///
+/// A job comes into the first queue. When the service that it attained reaches
+/// the threshold of its queue, it goes down to the next; the last queue has no
+/// threshold. All jobs of a queue come before those of the next. Within a queue
+/// 2D-LAS goes by the first start: who runs is not stopped for a newcomer, and
+/// who never ran comes by submission. 2D-Gittins goes by the Gittins index of
+/// [`ServiceHistory`], looking ahead by the threshold of the queue (in the last
+/// queue, without end), and then by submission. Needs no knowledge of durations.
+///
+/// With a promote knob `k`, a job that waited `k` times as long as it ran, since
+/// it came or was last promoted, returns to the first queue with its attained
+/// service counted anew. Without, long jobs can starve.
+#[derive(Clone)]
+pub struct TwoDas {
+    queues: Queues,
+    promote: Option<f64>,
+    promoted: Promoted,
+    /// Made anew with each promotion, so that kept orders see the difference.
+    key: KeyFn,
+}
+
+/// What the key of a job follows from besides the job.
+#[derive(Clone)]
+struct Queues {
+    /// Thresholds of all queues but the last, ascending.
+    thresholds: Vec<f64>,
+    service: Service,
+    history: Option<Arc<ServiceHistory>>,
+}
+
+/// Where the accounts of promoted jobs stood when they were promoted last.
+type Promoted = BTreeMap<JobId, Account>;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Account {
+    at: Time,
+    ran: f64,
+    service: f64,
+}
+
+impl Default for TwoDas {
+    /// 2D-LAS with two queues and a threshold of 3,250 GPU-seconds, the first
+    /// limit of the released simulator.
+    fn default() -> Self {
+        TwoDas::of(Queues {
+            thresholds: vec![3250.0],
+            service: Service::GpuTime,
+            history: None,
+        })
+    }
+}
+
+impl TwoDas {
+    /// 2D-LAS with as many queues as thresholds and one more; the thresholds are
+    /// in GPU-seconds.
+    ///
+    /// # Errors
+    /// The thresholds are not ascending numbers above 0.
+    pub fn las(thresholds: &[Seconds]) -> Result<Self, RegistryError> {
+        let thresholds: Vec<f64> = thresholds.iter().map(|t| t.secs()).collect();
+        let above = |(i, t): (usize, &f64)| *t > if i == 0 { 0.0 } else { thresholds[i - 1] };
+        if !thresholds.iter().enumerate().all(above) {
+            return Err(RegistryError::BadValue {
+                param: "thresholds".into(),
+                found: format!("{thresholds:?}"),
+                expected: "ascending numbers of GPU-seconds above 0".into(),
+            });
+        }
+        Ok(TwoDas::of(Queues {
+            thresholds,
+            service: Service::GpuTime,
+            history: None,
+        }))
+    }
+
+    /// 2D-Gittins with a history of past jobs.
+    ///
+    /// # Errors
+    /// The thresholds are not ascending numbers above 0.
+    pub fn gittins(thresholds: &[Seconds], history: ServiceHistory) -> Result<Self, RegistryError> {
+        let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
+        queues.history = Some(Arc::new(history));
+        Ok(TwoDas::of(queues))
+    }
+
+    /// Counting another service: [`Service::Time`] leaves the GPUs out.
+    #[must_use]
+    pub fn counting(mut self, service: Service) -> Self {
+        self.queues.service = service;
+        self.rekeyed()
+    }
+
+    /// With a promote knob; `None`, the default, never promotes.
+    ///
+    /// # Errors
+    /// The knob is not above 0.
+    pub fn promoting(mut self, knob: Option<f64>) -> Result<Self, RegistryError> {
+        if let Some(found) = knob.filter(|k| !(k.is_finite() && *k > 0.0)) {
+            return Err(RegistryError::BadValue {
+                param: "promote".into(),
+                found: found.to_string(),
+                expected: "a number above 0, or none".into(),
+            });
+        }
+        self.promote = knob;
+        Ok(self)
+    }
+
+    fn of(queues: Queues) -> Self {
+        TwoDas {
+            key: queues.clone().key(Arc::default()),
+            queues,
+            promote: None,
+            promoted: Promoted::default(),
+        }
+    }
+
+    fn rekeyed(mut self) -> Self {
+        self.key = self.queues.clone().key(Arc::new(self.promoted.clone()));
+        self
+    }
+
+    fn account(&self, job: &JobRef<'_>) -> Account {
+        self.promoted.get(&job.id()).copied().unwrap_or(Account {
+            at: job.submit(),
+            ..Account::default()
+        })
+    }
+
+    /// Promotes who waited long enough; when the next one will have.
+    fn promote(&mut self, view: View<'_>) -> Outlook {
+        let Some(knob) = self.promote else {
+            return Outlook::Stable;
+        };
+        let now = view.now();
+        let (mut next, mut any) = (Outlook::Stable, false);
+        for job in view.waiting() {
+            let since = self.account(&job);
+            let ran = job.attained_time().secs() - since.ran;
+            let service = self.queues.attained(&job);
+            if ran <= 0.0 || self.queues.level(service - since.service) == 0 {
+                continue;
+            }
+            // It ran and waited since then, and waiting reaches its share at this moment.
+            let due = since.at + Seconds::new(ran + knob * ran);
+            if due <= now {
+                let account = Account {
+                    at: now,
+                    ran: job.attained_time().secs(),
+                    service,
+                };
+                self.promoted.insert(job.id(), account);
+                any = true;
+            } else {
+                next = next.and(Outlook::Until(due));
+            }
+        }
+        if any {
+            self.key = self.queues.clone().key(Arc::new(self.promoted.clone()));
+        }
+        next
+    }
+
+    /// When the first of the jobs that hold GPUs crosses its threshold.
+    fn next_crossing(&self, view: View<'_>) -> Outlook {
+        let crossing = |job: JobRef<'_>| {
+            let service = self.queues.attained(&job) - self.account(&job).service;
+            let limit = self.queues.thresholds.get(self.queues.level(service))?;
+            let a_second = match self.queues.service {
+                Service::Time => 1.0,
+                Service::GpuTime => f64::from(job.assignment()?.count().get()),
+            };
+            Some(view.now() + Seconds::new((limit - service) / a_second))
+        };
+        let next = view.placed().filter_map(crossing).min();
+        next.map_or(Outlook::Stable, Outlook::Until)
+    }
+}
+
+impl Queues {
+    fn attained(&self, job: &JobRef<'_>) -> f64 {
+        match self.service {
+            Service::Time => job.attained_time().secs(),
+            Service::GpuTime => job.attained_gpu_time().secs(),
+        }
+    }
+
+    /// The queue of a job, from 0. A sum of times may miss a threshold by its
+    /// last bits.
+    fn level(&self, service: f64) -> usize {
+        self.thresholds
+            .partition_point(|t| service >= t - 1e-9 * t.max(1.0))
+    }
+
+    fn key(self, promoted: Arc<Promoted>) -> KeyFn {
+        Arc::new(move |job| {
+            let before = promoted.get(&job.id()).map_or(0.0, |a| a.service);
+            let service = self.attained(job) - before;
+            let level = self.level(service);
+            let key = match &self.history {
+                None => SortKey::by(job.first_start().map_or(f64::INFINITY, Time::secs)),
+                Some(history) => {
+                    let quantum = self.thresholds.get(level).copied().unwrap_or(f64::MAX);
+                    let service = Seconds::new(service.max(0.0));
+                    SortKey::by(-history.index(service, Seconds::new(quantum)))
+                }
+            };
+            key.then(job.submit().secs()).in_class(level as i32)
+        })
+    }
+}
+
+impl Part for TwoDas {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            self.promoted.remove(job);
+        }
+    }
+
+    fn save(&self) -> Option<Value> {
+        (!self.promoted.is_empty()).then(|| json!(self.promoted))
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.promoted = serde_json::from_value(memory)?;
+        self.key = self.queues.clone().key(Arc::new(self.promoted.clone()));
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for TwoDas {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let promotion = self.promote(view);
+        out.keep(view, &self.key);
+        out.allow_preemption();
+        if view.waiting_count() == 0 {
+            return Outlook::Stable;
+        }
+        match self.queues.history {
+            // An index moves with every second of service.
+            Some(_) => Outlook::NextRound,
+            None => promotion.and(self.next_crossing(view)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_must_ascend() {
+        let build = |t: &[f64]| {
+            let t: Vec<_> = t.iter().map(|t| Seconds::new(*t)).collect();
+            TwoDas::las(&t).map(|_| ()).map_err(|e| e.to_string())
+        };
+        assert_eq!(build(&[]), Ok(()));
+        assert_eq!(build(&[3250.0, 7200.0]), Ok(()));
+        let wrong = "parameter `thresholds` is `[7200.0, 3250.0]`, expected ascending numbers of GPU-seconds above 0";
+        assert_eq!(build(&[7200.0, 3250.0]), Err(wrong.to_owned()));
+        assert!(build(&[0.0]).is_err());
+    }
+
+    #[test]
+    fn a_knob_is_above_0() {
+        let las = || TwoDas::las(&[]).unwrap();
+        assert!(las().promoting(Some(0.0)).is_err());
+        assert!(las().promoting(Some(0.5)).is_ok());
+    }
+
+    #[test]
+    fn a_threshold_is_reached_but_for_the_last_bits() {
+        let queues = TwoDas::las(&[Seconds::new(100.0), Seconds::new(300.0)])
+            .unwrap()
+            .queues;
+        assert_eq!(queues.level(99.9), 0);
+        assert_eq!(queues.level(100.0_f64.next_down()), 1);
+        assert_eq!(queues.level(300.0), 2);
+    }
+}

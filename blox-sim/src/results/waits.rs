@@ -1,0 +1,167 @@
+//! Why jobs waited, and for how long.
+
+use crate::backend::Measure;
+use blox_core::{
+    Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds, Time, View,
+};
+use serde::Serialize;
+
+/// A kind of reason with the jobs that waited for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitRow {
+    /// The kind of [`Reason`], or `launching` and `leaving its GPUs` for what
+    /// launches and stops take.
+    pub reason: &'static str,
+    /// Measured jobs that waited for it, each counted once.
+    pub jobs: u64,
+    /// How long they waited for it, all together.
+    pub total: Seconds,
+}
+
+/// Collects, for every measured job, how long it waited for which reason: all
+/// of the time between its submission and its end in which it did not run.
+///
+/// A reason holds from the decision that gives it until the next one that is
+/// visited: a decision that is skipped would have given the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Waits {
+    measure: Measure,
+    /// By number of job; `None` for one that is not measured or has ended.
+    jobs: Vec<Option<Wait>>,
+    ended: Vec<(JobId, Vec<Spell>)>,
+}
+
+/// A reason and how long it held.
+type Spell = (&'static str, Seconds);
+
+#[derive(Clone, Debug)]
+struct Wait {
+    /// Why it waits; `None` while it runs.
+    why: Option<&'static str>,
+    since: Time,
+    spells: Vec<Spell>,
+}
+
+impl Wait {
+    fn turn(&mut self, why: Option<&'static str>, now: Time) {
+        if self.why == why {
+            return;
+        }
+        let lasted = now - self.since;
+        if let Some(old) = self.why
+            && lasted > Seconds::ZERO
+        {
+            match self.spells.iter_mut().find(|(kind, _)| *kind == old) {
+                Some((_, total)) => *total += lasted,
+                None => self.spells.push((old, lasted)),
+            }
+        }
+        self.why = why;
+        self.since = now;
+    }
+}
+
+impl Waits {
+    pub(crate) fn new(measure: Measure) -> Self {
+        Waits {
+            measure,
+            jobs: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// The rows, the longest wait first, when the simulation has ended at `now`.
+    pub(crate) fn rows(mut self, now: Time) -> Vec<WaitRow> {
+        for id in 0..self.jobs.len() {
+            self.end(JobId(id as u32), now);
+        }
+        // Sums do not depend on the order of ends.
+        self.ended.sort_by_key(|(id, _)| *id);
+        let mut rows: Vec<WaitRow> = Vec::new();
+        for (kind, lasted) in self.ended.iter().flat_map(|(_, spells)| spells) {
+            match rows.iter_mut().find(|r| r.reason == *kind) {
+                Some(row) => {
+                    row.jobs += 1;
+                    row.total += *lasted;
+                }
+                None => rows.push(WaitRow {
+                    reason: kind,
+                    jobs: 1,
+                    total: *lasted,
+                }),
+            }
+        }
+        rows.sort_by(|a, b| {
+            let longer = b.total.secs().total_cmp(&a.total.secs());
+            longer.then_with(|| a.reason.cmp(b.reason))
+        });
+        rows
+    }
+
+    fn turn(&mut self, id: JobId, why: Option<&'static str>, now: Time) {
+        if let Some(Some(wait)) = self.jobs.get_mut(id.0 as usize) {
+            wait.turn(why, now);
+        }
+    }
+
+    fn end(&mut self, id: JobId, now: Time) {
+        let Some(Some(mut wait)) = self.jobs.get_mut(id.0 as usize).map(Option::take) else {
+            return;
+        };
+        wait.turn(None, now);
+        self.ended.push((id, wait.spells));
+    }
+}
+
+/// Why a job waits, going by itself alone.
+fn why(job: &JobRef<'_>) -> Option<&'static str> {
+    match job.phase() {
+        Phase::Running | Phase::Ended => None,
+        Phase::Starting if job.held().is_none() => Some(Reason::WaitingForGpus.kind()),
+        Phase::Starting => Some("launching"),
+        Phase::Stopping => Some("leaving its GPUs"),
+        Phase::Submitted | Phase::Deferred | Phase::Waiting => Some(job.reason().kind()),
+    }
+}
+
+impl Part for Waits {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        let now = view.now();
+        if let Event::Submitted { job, spec } = event {
+            let id = job.0 as usize;
+            if self.jobs.len() <= id {
+                self.jobs.resize(id + 1, None);
+            }
+            if self.measure.includes(*job, spec.submit) {
+                self.jobs[id] = Some(Wait {
+                    why: None,
+                    since: spec.submit,
+                    spells: Vec::new(),
+                });
+            }
+        }
+        let Some(id) = event.job() else { return };
+        match view.job(id) {
+            Some(job) if job.phase() != Phase::Ended => self.turn(id, why(&job), now),
+            _ => self.end(id, now),
+        }
+    }
+}
+
+impl MetricCollector for Waits {
+    fn round(&mut self, view: View<'_>, plan: &Plan) {
+        let now = view.now();
+        let otherwise = plan.otherwise.kind();
+        for job in view.waiting() {
+            self.turn(job.id(), Some(otherwise), now);
+        }
+        for (id, why) in &plan.waits {
+            if view.job(*id).is_some_and(|j| j.phase() == Phase::Waiting) {
+                self.turn(*id, Some(why.kind()), now);
+            }
+        }
+        for job in view.deferred().chain(view.placed()) {
+            self.turn(job.id(), why(&job), now);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! `compare --seeds`: the same comparison with several seeds, with intervals.
+//!
+//! Schedulers are compared within a seed, where they meet the same jobs and faults:
+//! each seed gives one mean difference over jobs and one ratio of averages, and
+//! the intervals are over these (Student's t over seeds). So what differs between
+//! seeds alone, such as how heavy the load of one happens to be, does not widen them.
+
+use super::config::Given;
+use super::grid::{self, Grid, decimal, whole};
+use super::output::{self, OutputFormat};
+use super::run::human_duration;
+use super::sweep::plan::Plan;
+use super::sweep::{self, CONFIDENCE};
+use super::table;
+use super::{Failure, INTERRUPTED, OK, Terminal};
+use blox_core::registry::Registry;
+use blox_sim::results::COLUMNS;
+use blox_sim::results::statistics::{Estimate, Paired};
+use serde_json::{Map, Value, json};
+use std::sync::{Mutex, PoisonError};
+
+/// What is kept of a run.
+struct Kept {
+    figures: Map<String, Value>,
+    /// Job completion times of measured jobs, by number of job.
+    times: Vec<(u32, f64)>,
+    notices: Vec<String>,
+    workload: String,
+}
+
+/// A scheduler over all seeds.
+struct Entry<'a> {
+    label: &'a str,
+    runs: Vec<&'a Kept>,
+    /// Against the baseline with the same seed; none for the baseline itself.
+    pairs: Vec<Paired>,
+    /// Average job completion times as multiples of the baseline's.
+    ratios: Vec<f64>,
+}
+
+impl Entry<'_> {
+    fn estimate(&self, key: &str) -> Estimate {
+        let rows: Vec<&Map<String, Value>> = self.runs.iter().map(|k| &k.figures).collect();
+        sweep::estimate(&rows, key)
+    }
+
+    fn difference(&self) -> Option<Estimate> {
+        let means: Vec<f64> = self.pairs.iter().map(|p| p.mean_s).collect();
+        Estimate::of(&means, CONFIDENCE)
+    }
+
+    /// How many of all pairs of jobs.
+    fn share(&self, of: fn(&Paired) -> u64) -> Option<f64> {
+        let pairs: u64 = self.pairs.iter().map(|p| p.pairs).sum();
+        let counted: u64 = self.pairs.iter().map(of).sum();
+        (pairs > 0).then(|| counted as f64 / pairs as f64)
+    }
+}
+
+pub(super) fn compare(
+    registry: &Registry,
+    given: Given,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let start = sweep::now();
+    let format = OutputFormat::of(&given)?;
+    let o = &given.options;
+    for (key, is_given) in [
+        ("output-dir", o.output_dir.is_some()),
+        ("rounds", o.rounds),
+        ("why", o.why),
+    ] {
+        if is_given {
+            return Err(Failure::new(format!(
+                "{} has no meaning with {}; `blox sweep` writes the results of each seed",
+                given.name(key),
+                given.name("seeds")
+            )));
+        }
+    }
+    let plan = Plan::of(given, registry)?;
+    let todo: Vec<usize> = (0..plan.runs.len()).collect();
+    let slots: Mutex<Vec<Option<Result<Kept, String>>>> =
+        Mutex::new(todo.iter().map(|_| None).collect());
+    sweep::run_all(&plan, &todo, terminal.interactive, |i, result| {
+        let experiment = &plan.cells[plan.runs[i].cell].experiment;
+        let kept = match result {
+            Ok(run) => {
+                let figures = match output::figures(&run, experiment)? {
+                    Value::Object(figures) => figures,
+                    _ => Map::new(),
+                };
+                let measured = run.report.jobs.iter().filter(|j| j.measured);
+                Ok(Kept {
+                    figures,
+                    times: measured
+                        .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
+                        .collect(),
+                    notices: table::notices(experiment, &[&run]),
+                    workload: run.workload,
+                })
+            }
+            Err(why) => Err(why),
+        };
+        slots.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(kept);
+        Ok(())
+    })?;
+    let slots = slots.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(why) = slots.iter().flatten().find_map(|s| s.as_ref().err()) {
+        return Err(Failure::new(why));
+    }
+    let kept: Vec<Option<&Kept>> = slots
+        .iter()
+        .map(|s| s.as_ref().and_then(|s| s.as_ref().ok()))
+        .collect();
+    // Only seeds that all schedulers have: after an interruption some may lack runs.
+    let width = plan.schedulers.len();
+    let whole_seeds: Vec<Vec<&Kept>> = kept
+        .chunks(width)
+        .filter_map(|seed| seed.iter().copied().collect())
+        .collect();
+    let interrupted = whole_seeds.len() < plan.cells.len();
+    let entries = entries(&plan, &whole_seeds);
+    let text = match format {
+        OutputFormat::Table => render(&plan, &entries, false),
+        OutputFormat::Markdown => render(&plan, &entries, true),
+        OutputFormat::Csv => csv(&entries)?,
+        OutputFormat::Json => output::pretty_text(&json(&plan, &entries))?,
+    };
+    terminal.out.write_all(text.as_bytes())?;
+    terminal.out.flush()?;
+    if !plan.base.quiet {
+        if format.is_data() {
+            for notice in notices(&plan, &entries) {
+                let _ = writeln!(terminal.err, "notice: {notice}");
+            }
+        }
+        let took = human_duration(start.elapsed());
+        let _ = writeln!(terminal.err, "wall time {took}");
+    }
+    if interrupted {
+        let _ = writeln!(
+            terminal.err,
+            "interrupted: results of {} of {} seeds",
+            whole_seeds.len(),
+            plan.cells.len()
+        );
+        return Ok(INTERRUPTED);
+    }
+    Ok(OK)
+}
+
+fn baseline(plan: &Plan<'_>) -> usize {
+    plan.cells.first().map_or(0, |c| c.experiment.baseline)
+}
+
+fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
+    let base = baseline(plan);
+    let average = |kept: &Kept| kept.figures.get("avg_jct_s").and_then(Value::as_f64);
+    let one = |(i, label): (usize, &'a String)| Entry {
+        label,
+        runs: seeds.iter().map(|s| s[i]).collect(),
+        pairs: match i == base {
+            true => Vec::new(),
+            false => seeds
+                .iter()
+                .map(|s| Paired::of_times(&s[base].times, &s[i].times))
+                .collect(),
+        },
+        ratios: seeds
+            .iter()
+            .filter_map(|s| {
+                let base = average(s[base]).filter(|b| *b > 0.0)?;
+                Some(average(s[i])? / base)
+            })
+            .collect(),
+    };
+    plan.schedulers.iter().enumerate().map(one).collect()
+}
+
+fn render(plan: &Plan<'_>, entries: &[Entry<'_>], markdown: bool) -> String {
+    let head = [
+        "scheduler",
+        "avg\nJCT s",
+        "±\n95 %",
+        "relative",
+        "diff. a\njob s",
+        "±\n95 %",
+        "faster",
+        "slower",
+        "p99\nJCT s",
+        "avg\nresp. s",
+        "GPU\nutil.",
+    ];
+    let missing = || "-".to_owned();
+    let half = |e: Option<Estimate>| {
+        let half = e.and_then(|e| e.half_width);
+        half.map_or_else(missing, |h| decimal(h, 1))
+    };
+    let percent =
+        |share: Option<f64>| share.map_or_else(missing, |s| format!("{:.1} %", 100.0 * s));
+    let rows = entries
+        .iter()
+        .map(|e| {
+            let jct = e.estimate("avg_jct_s");
+            let ratio = Estimate::of(&e.ratios, CONFIDENCE);
+            let diff = e.difference();
+            vec![
+                e.label.to_owned(),
+                decimal(jct.mean, 1),
+                half(Some(jct)),
+                ratio.map_or_else(missing, |r| format!("{:.3}", r.mean)),
+                diff.map_or_else(missing, |d| decimal(d.mean, 1)),
+                half(diff),
+                percent(e.share(|p| p.faster)),
+                percent(e.share(|p| p.slower)),
+                decimal(e.estimate("p99_jct_s").mean, 0),
+                decimal(e.estimate("avg_responsiveness_s").mean, 1),
+                format!("{:.1} %", 100.0 * e.estimate("utilisation").mean),
+            ]
+        })
+        .collect();
+    let grid = Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows,
+        words: 1,
+    };
+    let mut text = if markdown {
+        grid.markdown()
+    } else {
+        grid.text()
+    };
+    if !plan.base.quiet {
+        text.push('\n');
+        text.push_str(&table::lines(&about(plan, entries), markdown));
+    }
+    text
+}
+
+fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
+    let Some(cell) = plan.cells.first() else {
+        return lines;
+    };
+    let c = &cell.experiment.cluster;
+    say(
+        "cluster",
+        format!(
+            "{}: {} nodes, {} GPUs",
+            cell.experiment.cluster_text,
+            whole(c.nodes.len() as u64),
+            whole(c.total_gpus())
+        ),
+    );
+    if let Some(first) = entries.first().and_then(|e| e.runs.first()) {
+        let seed = format!(", seed {}", cell.experiment.seed);
+        let workload = first.workload.trim_end_matches(&seed);
+        say("workload", workload.to_owned());
+    }
+    let seeds: Vec<String> = plan
+        .cells
+        .iter()
+        .map(|c| c.experiment.seed.to_string())
+        .collect();
+    say("seeds", seeds.join(", "));
+    if let Some(base) = entries.get(baseline(plan)) {
+        say(
+            "compared",
+            format!("with {} at the same seed, job by job", base.label),
+        );
+        say(
+            "diff.",
+            format!("mean over jobs of JCT - JCT under {}", base.label),
+        );
+    }
+    say(
+        "interval",
+        format!(
+            "± is half of the 95 % interval over {} seeds (Student's t)",
+            entries.first().map_or(0, |e| e.runs.len())
+        ),
+    );
+    for notice in notices(plan, entries) {
+        say("notice", notice);
+    }
+    lines
+}
+
+/// Notices are mostly those of every seed: each is said once.
+fn notices(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
+    let mut list: Vec<(String, usize)> = Vec::new();
+    for kept in entries.iter().flat_map(|e| &e.runs) {
+        for notice in &kept.notices {
+            match list.iter_mut().find(|(n, _)| n == notice) {
+                Some((_, times)) => *times += 1,
+                None => list.push((notice.clone(), 1)),
+            }
+        }
+    }
+    let unpaired: u64 = entries
+        .iter()
+        .flat_map(|e| &e.pairs)
+        .map(|p| p.unpaired)
+        .sum();
+    let mut lines: Vec<String> = list
+        .into_iter()
+        .map(|(notice, times)| match times {
+            1 => notice,
+            n => format!("{notice} (in {n} of {} runs)", plan.runs.len()),
+        })
+        .collect();
+    if unpaired > 0 {
+        lines.push(format!(
+            "averages are over different jobs: {} jobs completed under one scheduler but not under the other",
+            whole(unpaired)
+        ));
+    }
+    lines
+}
+
+/// The figures with intervals, by the names of `summary.json`.
+fn object(e: &Entry<'_>) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("scheduler".to_owned(), json!(e.label));
+    fields.insert("seeds".to_owned(), json!(e.runs.len()));
+    for column in COLUMNS.iter().filter(|c| c.name != "scheduler") {
+        insert(&mut fields, column.name, Some(e.estimate(column.name)));
+    }
+    insert(
+        &mut fields,
+        "relative_avg_jct",
+        Estimate::of(&e.ratios, CONFIDENCE),
+    );
+    insert(&mut fields, "paired_difference_s", e.difference());
+    for (key, value) in [
+        ("paired_faster", e.share(|p| p.faster)),
+        ("paired_slower", e.share(|p| p.slower)),
+    ] {
+        fields.insert(key.to_owned(), json!(value));
+    }
+    fields
+}
+
+/// `NAME` is the mean, `NAME_ci95` half of the interval.
+fn insert(fields: &mut Map<String, Value>, name: &str, e: Option<Estimate>) {
+    fields.insert(name.to_owned(), json!(e.map(|e| e.mean)));
+    let half = e.and_then(|e| e.half_width);
+    fields.insert(format!("{name}_ci95"), json!(half));
+}
+
+fn csv(entries: &[Entry<'_>]) -> Result<String, Failure> {
+    let rows: Vec<Map<String, Value>> = entries.iter().map(object).collect();
+    let mut head = vec!["scheduler".to_owned(), "seeds".to_owned()];
+    let figures = COLUMNS[1..].iter().map(|c| c.name);
+    for name in figures.chain(["relative_avg_jct", "paired_difference_s"]) {
+        head.extend([name.to_owned(), format!("{name}_ci95")]);
+    }
+    head.extend(["paired_faster", "paired_slower"].map(str::to_owned));
+    grid::csv(&head, &rows)
+}
+
+fn json(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Value {
+    let seeds: Vec<u64> = plan.cells.iter().map(|c| c.experiment.seed).collect();
+    json!({
+        "seeds": seeds,
+        "baseline": plan.schedulers.get(baseline(plan)),
+        "confidence": CONFIDENCE,
+        "schedulers": entries.iter().map(object).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,285 @@
+//! `blox sweep`: schedulers over loads, seeds and other options, a run each.
+
+pub(super) mod plan;
+mod store;
+mod values;
+
+use super::config::Given;
+use super::grid::{Grid, decimal, whole};
+use super::output::{self, OutputFormat};
+use super::progress::{Progress, Shows};
+use super::run::{self, Run};
+use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, pool, table};
+use blox_core::registry::Registry;
+use blox_sim::results::statistics::Estimate;
+use blox_sim::{Ended, Watch};
+use plan::{Plan, Planned};
+use serde_json::{Map, Value};
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use store::{Row, Store, finished_rows};
+
+/// The confidence of all intervals.
+pub(super) const CONFIDENCE: f64 = 0.95;
+
+/// What is there so far is written down this often.
+const WRITTEN_EVERY: Duration = Duration::from_secs(10);
+
+pub(super) fn sweep(
+    registry: &Registry,
+    given: Given,
+    args: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let start = now();
+    let format = OutputFormat::of(&given)?;
+    let plan = Plan::of(given, registry)?;
+    let store = match &plan.base.output_dir {
+        Some(dir) => Some(Store::open(dir, &plan, args)?),
+        None => None,
+    };
+    let mut rows: Vec<Option<Row>> = plan
+        .runs
+        .iter()
+        .map(|run| {
+            let figures = store.as_ref()?.finished(&plan, run)?;
+            Some(Ok(store::row(&plan, run, figures)))
+        })
+        .collect();
+    let found = rows.iter().flatten().count();
+    if found > 0 && !plan.base.quiet {
+        let _ = writeln!(
+            terminal.err,
+            "resumed: {found} of {} runs were finished before",
+            plan.runs.len()
+        );
+    }
+    if let Some(store) = &store {
+        store.write_index(&plan, &rows, "incomplete")?;
+    }
+    let todo: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].is_none()).collect();
+    let shared = Mutex::new((&mut rows, now()));
+    run_all(&plan, &todo, terminal.interactive, |i, result| {
+        let run = &plan.runs[i];
+        let row = match result {
+            Ok(done) => {
+                if let Some(store) = &store {
+                    store.write(&plan, run, &done)?;
+                }
+                let experiment = &plan.cells[run.cell].experiment;
+                match output::figures(&done, experiment)? {
+                    Value::Object(figures) => Ok(store::row(&plan, run, figures)),
+                    _ => Ok(Map::new()),
+                }
+            }
+            Err(why) => Err(why),
+        };
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.0[i] = Some(row);
+        if let Some(store) = &store
+            && shared.1.elapsed() > WRITTEN_EVERY
+        {
+            store.write_index(&plan, shared.0, "incomplete")?;
+            shared.1 = now();
+        }
+        Ok(())
+    })?;
+    let missing = rows.iter().filter(|r| r.is_none()).count();
+    let failed = rows.iter().flatten().filter(|r| r.is_err()).count();
+    if let Some(store) = &store {
+        let status = match (missing, failed) {
+            (0, 0) => "complete",
+            (0, _) => "failed",
+            _ => "interrupted",
+        };
+        store.write_index(&plan, &rows, status)?;
+    }
+    let text = match format {
+        OutputFormat::Csv => store::table_of(&plan, &rows)?,
+        OutputFormat::Json => output::pretty_text(&finished_rows(&rows).collect::<Vec<_>>())?,
+        OutputFormat::Table => render(&plan, &rows, false),
+        OutputFormat::Markdown => render(&plan, &rows, true),
+    };
+    terminal.out.write_all(text.as_bytes())?;
+    terminal.out.flush()?;
+    report(&plan, &rows, start, terminal);
+    Ok(match (missing, failed) {
+        (0, 0) => OK,
+        (0, _) => BAD_INPUT,
+        _ => INTERRUPTED,
+    })
+}
+
+/// Runs some of the runs; `finish` gets each with what came of it, or with the
+/// sentence that says why nothing did. What is interrupted it does not get.
+pub(super) fn run_all(
+    plan: &Plan<'_>,
+    todo: &[usize],
+    interactive: bool,
+    finish: impl Fn(usize, Result<Run, String>) -> Result<(), Failure> + Sync,
+) -> Result<(), Failure> {
+    let watches: Vec<Arc<Watch>> = todo.iter().map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
+    let shows = match plan.base.quiet {
+        true => Shows::Nothing,
+        false => Shows::Runs {
+            done: Arc::clone(&done),
+            total: todo.len() as u64,
+        },
+    };
+    let progress = Progress::start(shows, &watches, interactive);
+    let result = pool::each(&watches, plan.threads, |i, watch| {
+        let Planned {
+            cell, contestant, ..
+        } = plan.runs[todo[i]];
+        let experiment = &plan.cells[cell].experiment;
+        let result = match run::run_one(experiment, contestant, &None, None, watch) {
+            Ok(run) if run.report.ended == Ended::Interrupted => return Ok(()),
+            Ok(run) => Ok(run),
+            Err(Failure::Message(why)) => Err(why),
+            Err(other) => return Err(other),
+        };
+        finish(todo[i], result)?;
+        done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    progress.finish();
+    result.map(|_| ())
+}
+
+/// Notes about the whole, for people.
+fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut Terminal<'_>) {
+    for (run, row) in plan.runs.iter().zip(rows) {
+        if let Some(Err(why)) = row {
+            let _ = writeln!(terminal.err, "error: run {}: {why}", run.name);
+        }
+    }
+    let finished = finished_rows(rows).count();
+    if rows.iter().any(Option::is_none) {
+        let again = match &plan.base.output_dir {
+            Some(_) => "; started again, the sweep goes on from here",
+            None => "",
+        };
+        let _ = writeln!(
+            terminal.err,
+            "interrupted: {finished} of {} runs are finished{again}",
+            rows.len()
+        );
+    } else if !plan.base.quiet {
+        let dir = plan.base.output_dir.as_ref();
+        let dir = dir.map(|d| format!(", results in {}", d.display()));
+        let _ = writeln!(
+            terminal.err,
+            "wall time {}{}",
+            run::human_duration(start.elapsed()),
+            dir.unwrap_or_default()
+        );
+    }
+}
+
+/// Means over seeds, a row a scheduler and setting.
+fn render(plan: &Plan<'_>, rows: &[Option<Row>], markdown: bool) -> String {
+    let axes: Vec<usize> = (0..plan.axes.len())
+        .filter(|i| plan.axes[*i].key != "seed")
+        .collect();
+    // Groups in order of their first run.
+    let mut groups: Vec<(Vec<String>, Vec<&Map<String, Value>>)> = Vec::new();
+    for (run, row) in plan.runs.iter().zip(rows) {
+        let Some(Ok(row)) = row else { continue };
+        let cell = &plan.cells[run.cell];
+        let mut key = vec![plan.label(run).to_owned()];
+        key.extend(axes.iter().map(|i| match &cell.varied[*i] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }));
+        match groups.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, list)) => list.push(row),
+            None => groups.push((key, vec![row])),
+        }
+    }
+    let mut head = vec!["scheduler".to_owned()];
+    head.extend(axes.iter().map(|i| plan.axes[*i].key.clone()));
+    let words = head.len();
+    let columns = [
+        "seeds",
+        "avg\nJCT s",
+        "±\n95 %",
+        "p99\nJCT s",
+        "avg\nresp. s",
+        "GPU\nutil.",
+        "pre-\nempted",
+    ];
+    head.extend(columns.map(str::to_owned));
+    let rows = groups
+        .into_iter()
+        .map(|(mut cells, list)| {
+            let of = |key: &str| estimate(&list, key);
+            let jct = of("avg_jct_s");
+            cells.extend([
+                whole(list.len() as u64),
+                decimal(jct.mean, 1),
+                jct.half_width
+                    .map_or_else(|| "-".to_owned(), |h| decimal(h, 1)),
+                decimal(of("p99_jct_s").mean, 0),
+                decimal(of("avg_responsiveness_s").mean, 1),
+                format!("{:.1} %", 100.0 * of("utilisation").mean),
+                decimal(of("preemptions").mean, 0),
+            ]);
+            cells
+        })
+        .collect();
+    let grid = Grid { head, rows, words };
+    let mut text = if markdown {
+        grid.markdown()
+    } else {
+        grid.text()
+    };
+    if !plan.base.quiet {
+        text.push('\n');
+        text.push_str(&table::lines(&about(plan), markdown));
+    }
+    text
+}
+
+/// What the table is about.
+fn about(plan: &Plan<'_>) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
+    say("runs", whole(plan.runs.len() as u64));
+    for axis in &plan.axes {
+        let values: Vec<String> = axis
+            .values
+            .iter()
+            .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+            .collect();
+        say(&axis.key, values.join(", "));
+    }
+    say(
+        "figures",
+        "means over seeds, ± half of the 95 % interval (Student's t)".to_owned(),
+    );
+    lines
+}
+
+/// A figure over runs that differ in their seeds.
+pub(super) fn estimate(rows: &[&Map<String, Value>], key: &str) -> Estimate {
+    let values: Vec<f64> = rows
+        .iter()
+        .filter_map(|r| r.get(key).and_then(Value::as_f64))
+        .collect();
+    Estimate::of(&values, CONFIDENCE).unwrap_or(Estimate {
+        mean: 0.0,
+        half_width: None,
+        n: 0,
+    })
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "wall time for the user, never for a decision"
+)]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,109 @@
+//! Lists of values in one text.
+
+/// More values than anybody wants, against a slip of the pen.
+const MOST: usize = 100_000;
+
+/// Numbers: `1,2,5`, `1..9` with both ends, `4..6:0.5` in steps; joined by commas.
+/// `None` if it is something else, or names a number twice.
+pub(super) fn numbers(text: &str) -> Option<Vec<f64>> {
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let part = part.trim();
+        let Some((from, rest)) = part.split_once("..") else {
+            list.push(finite(part)?);
+            continue;
+        };
+        let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
+        let (from, to, step) = (finite(from)?, finite(to)?, finite(step)?);
+        if !(from <= to && step > 0.0) || (to - from) / step > MOST as f64 {
+            return None;
+        }
+        // A little more, since steps such as 0.1 are not exact.
+        let steps = ((to - from) / step + 1e-9).floor() as usize;
+        // Rounded, so that three steps of 0.1 are 0.3.
+        list.extend((0..=steps).map(|i| round(from + i as f64 * step)));
+    }
+    let twice = list.iter().enumerate().any(|(i, v)| list[..i].contains(v));
+    (!twice && list.len() <= MOST).then_some(list)
+}
+
+/// As [`numbers`], whole and not negative.
+pub(super) fn seeds(text: &str) -> Option<Vec<u64>> {
+    let whole = |v: f64| (v >= 0.0 && v.fract() == 0.0 && v < 9e15).then_some(v as u64);
+    numbers(text)?.into_iter().map(whole).collect()
+}
+
+/// The schedulers that `NAME{A=1|2,B=x|y}` stands for: every combination, the
+/// last parameter changing fastest.
+pub(super) fn alternatives(text: &str) -> Vec<String> {
+    let Some((name, inside)) = text
+        .trim()
+        .strip_suffix('}')
+        .and_then(|t| t.split_once('{'))
+    else {
+        return vec![text.to_owned()];
+    };
+    let mut list = vec![String::new()];
+    for param in inside.split(',').filter(|p| !p.trim().is_empty()) {
+        let (key, values) = param.split_once('=').unwrap_or((param, ""));
+        let mut longer = Vec::new();
+        for before in &list {
+            for value in values.split('|') {
+                let comma = if before.is_empty() { "" } else { "," };
+                let equals = if param.contains('=') { "=" } else { "" };
+                longer.push(format!("{before}{comma}{key}{equals}{value}"));
+            }
+        }
+        list = longer;
+    }
+    list.into_iter()
+        .map(|inside| format!("{name}{{{inside}}}"))
+        .collect()
+}
+
+fn finite(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|v: &f64| v.is_finite())
+}
+
+fn round(v: f64) -> f64 {
+    (v * 1e9).round() / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_lists_ranges_and_steps() {
+        assert_eq!(numbers("4"), Some(vec![4.0]));
+        assert_eq!(numbers("1, 2.5,4..6"), Some(vec![1.0, 2.5, 4.0, 5.0, 6.0]));
+        assert_eq!(numbers("0.1..0.4:0.1"), Some(vec![0.1, 0.2, 0.3, 0.4]));
+        assert_eq!(numbers("1..2.9"), Some(vec![1.0, 2.0]));
+        for text in [
+            "", "1,", "a", "3..1", "1..2:0", "1..2:-1", "1,1", "1..3,2", "0..1e9", "nan", "inf..2",
+        ] {
+            assert_eq!(numbers(text), None, "{text}");
+        }
+        assert_eq!(seeds("0..2,7"), Some(vec![0, 1, 2, 7]));
+        assert_eq!(seeds("0.5"), None);
+        assert_eq!(seeds("-1"), None);
+    }
+
+    #[test]
+    fn parameters_have_alternatives() {
+        assert_eq!(alternatives("las"), ["las"]);
+        assert_eq!(alternatives("las{guard_h=5}"), ["las{guard_h=5}"]);
+        assert_eq!(
+            alternatives("las{guard_h=5|6,gpu_time=true|false}"),
+            [
+                "las{guard_h=5,gpu_time=true}",
+                "las{guard_h=5,gpu_time=false}",
+                "las{guard_h=6,gpu_time=true}",
+                "las{guard_h=6,gpu_time=false}",
+            ]
+        );
+        // Left to whoever reads names.
+        assert_eq!(alternatives("las{x}"), ["las{x}"]);
+        assert_eq!(alternatives("las{x=1"), ["las{x=1"]);
+    }
+}

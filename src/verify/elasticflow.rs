@@ -1,0 +1,332 @@
+//! Cases of ElasticFlow's released scheduler and its baselines.
+
+mod chronus;
+
+use super::{Case, Compared, System, VerifyError};
+use crate::compat::elasticflow as compat;
+use blox_core::journal::{Entry, Journal};
+use blox_core::{Action, ClusterSpec, JobSpec, Pipeline, Reason};
+use blox_sim::compat::elasticflow as files;
+use blox_sim::workload::{Jobs, scaling::ScalingTable};
+use blox_sim::{Report, SimError, Simulation};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+pub(super) struct ElasticFlow;
+
+impl System for ElasticFlow {
+    fn name(&self) -> &'static str {
+        "elasticflow"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let e = &case.expected;
+        let has = |columns: [&str; 4]| columns.iter().all(|c| e.has(c));
+        has(["job_idx", "real_finish", "deadline_met", "last_num_gpu"]) || chronus::recognises(case)
+    }
+
+    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+        if chronus::recognises(case) {
+            return chronus::compare(case, self.name(), every_round);
+        }
+        let run = Run::of(case)?;
+        let mut compared = Compared {
+            case: case.dir().to_owned(),
+            system: self.name(),
+            values: 0,
+            jobs: 0,
+            differences: Vec::new(),
+            notes: Vec::new(),
+        };
+        let (report, ends) = run.simulate(case, every_round)?;
+        compare_jobs(case, &run, &report, &ends, &mut compared)?;
+        Ok(compared)
+    }
+}
+
+/// The original's algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Elastic,
+    ElasticWithoutAdmission,
+    Edf,
+    EdfAdmission,
+    Tiresias,
+    Gandiva,
+    Themis,
+}
+
+impl Algorithm {
+    const NAMES: [(&'static str, Algorithm); 7] = [
+        ("ef-accessctrl", Algorithm::Elastic),
+        ("ef", Algorithm::ElasticWithoutAdmission),
+        ("edf", Algorithm::Edf),
+        ("edf-accessctrl", Algorithm::EdfAdmission),
+        ("dlas-gpu", Algorithm::Tiresias),
+        ("gandiva", Algorithm::Gandiva),
+        ("themis", Algorithm::Themis),
+    ];
+
+    /// Whether an end after the deadline is judged by the end of the work,
+    /// rather than of its last slot and overheads.
+    fn judges_exact_end(self) -> bool {
+        self == Algorithm::Elastic
+    }
+
+    fn is_elastic(self) -> bool {
+        matches!(
+            self,
+            Algorithm::Elastic | Algorithm::ElasticWithoutAdmission
+        )
+    }
+}
+
+/// What a case says that was run.
+struct Run {
+    algorithm: Algorithm,
+    slot: f64,
+    shape: compat::Shape,
+    /// In order of submission.
+    jobs: Vec<JobSpec>,
+    /// The place in the file of each.
+    rows: Vec<usize>,
+}
+
+impl Run {
+    fn of(case: &Case) -> Result<Self, VerifyError> {
+        let options = case.options()?;
+        let bad = |what: String| case.bad("options.txt", what);
+        let folder = case.dir().file_name().unwrap_or_default().to_string_lossy();
+        let name = options.get("schedule").map_or(&*folder, String::as_str);
+        let known = Algorithm::NAMES.iter().find(|(n, _)| *n == name);
+        let Some(&(_, algorithm)) = known else {
+            let names: Vec<_> = Algorithm::NAMES.iter().map(|(n, _)| *n).collect();
+            let names = names.join(", ");
+            return Err(bad(format!(
+                "schedule is `{name}`, expected one of {names}"
+            )));
+        };
+        let slot = match options.get("scheduling_slot").map(|s| s.parse::<f64>()) {
+            Some(Ok(slot)) if slot > 0.0 && slot.fract() == 0.0 => slot,
+            Some(_) => {
+                return Err(bad(format!(
+                    "scheduling_slot is `{}`, expected a whole number of seconds above 0",
+                    options["scheduling_slot"]
+                )));
+            }
+            None => 60.0,
+        };
+        let gpu_type = options.get("gpu_type").map_or("A100", String::as_str);
+        let trace = options
+            .get("trace_file")
+            .ok_or_else(|| bad("trace_file is missing, expected the name of a trace".to_owned()))?;
+        let trace = trace.rsplit('/').next().unwrap_or_default();
+        let failed = |e: blox_sim::workload::WorkloadError| VerifyError::Simulation {
+            case: case.dir().to_owned(),
+            error: Box::new(SimError::Workload(e)),
+        };
+        let (switches, nodes_per_switch, gpus_per_node) =
+            files::read_cluster(case.input("cluster_spec.csv")?).map_err(failed)?;
+        let shape = compat::Shape {
+            switches,
+            nodes_per_switch,
+            gpus_per_node,
+        };
+        let path = case.input(trace)?;
+        let jobs = files::read_trace(&path).map_err(failed)?;
+        let folder = case.input_folder(&format!("throughputs_{gpu_type}"))?;
+        let table = ScalingTable::read_dir(folder).map_err(failed)?;
+        let mut numbered: Vec<(usize, JobSpec)> = jobs.into_iter().enumerate().collect();
+        for (row, job) in &mut numbered {
+            let extras = job.extras();
+            let (model, batch) = match (&extras.model, extras.batch_size) {
+                (Some(m), Some(b)) => (m.clone(), b),
+                _ => continue,
+            };
+            let Some(cells) = table.row(&model, batch) else {
+                return Err(VerifyError::Bad {
+                    path,
+                    what: format!(
+                        "line {}: no throughputs of {model} with batch size {batch}",
+                        *row + 2
+                    ),
+                });
+            };
+            let top = if algorithm.is_elastic() {
+                files::elastic_top(gpu_type, &model, batch)
+            } else {
+                files::rigid_top(cells, batch)
+            };
+            files::set_levels(job, cells, top);
+        }
+        numbered.sort_by_key(|(_, job)| job.submit);
+        let (rows, jobs) = numbered.into_iter().unzip();
+        Ok(Run {
+            algorithm,
+            slot,
+            shape,
+            jobs,
+            rows,
+        })
+    }
+
+    fn pipeline(&self) -> Pipeline {
+        let submits: Vec<f64> = self.jobs.iter().map(|j| j.submit.secs()).collect();
+        let build = match self.algorithm {
+            Algorithm::Elastic => compat::elasticflow,
+            Algorithm::ElasticWithoutAdmission => compat::ef,
+            Algorithm::Edf => compat::edf,
+            Algorithm::EdfAdmission => compat::edf_admission,
+            Algorithm::Tiresias => compat::tiresias,
+            Algorithm::Gandiva => compat::gandiva,
+            Algorithm::Themis => compat::themis,
+        };
+        build(self.shape, self.slot, &submits)
+    }
+
+    fn simulate(
+        &self,
+        case: &Case,
+        every_round: bool,
+    ) -> Result<(Report, BTreeMap<u32, (f64, f64)>), VerifyError> {
+        let cluster = ClusterSpec::uniform(self.shape.nodes() as usize, self.shape.gpus_per_node);
+        let ends = Ends::default();
+        let report = Simulation::new(cluster)
+            .completion(compat::ByScheduler)
+            .visiting_every_round(every_round)
+            .run_journaled(
+                self.pipeline(),
+                &mut Jobs::new(self.jobs.clone()),
+                Some(Box::new(ends.clone())),
+            )
+            .map_err(|e| VerifyError::Simulation {
+                case: case.dir().to_owned(),
+                error: Box::new(e),
+            })?;
+        let ends = std::mem::take(&mut *ends.0.lock().unwrap_or_else(|e| e.into_inner()));
+        Ok((report, ends))
+    }
+}
+
+/// The ends by plan: when each job's end counts, and when its work is done.
+#[derive(Clone, Default)]
+struct Ends(Arc<Mutex<BTreeMap<u32, (f64, f64)>>>);
+
+impl Journal for Ends {
+    fn record(&mut self, entry: &Entry) {
+        let Entry::Decision { plan, .. } = entry else {
+            return;
+        };
+        for action in &plan.actions {
+            if let Action::Finish {
+                job,
+                why: Reason::EndPlanned { at, exact },
+            } = action
+            {
+                let mut ends = self.0.lock().unwrap_or_else(|e| e.into_inner());
+                ends.insert(job.0, (at.secs(), exact.secs()));
+            }
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn compare_jobs(
+    case: &Case,
+    run: &Run,
+    report: &Report,
+    ends: &BTreeMap<u32, (f64, f64)>,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let mut by_row: Vec<Option<usize>> = vec![None; run.rows.len()];
+    for (id, row) in run.rows.iter().enumerate() {
+        by_row[*row] = Some(id);
+    }
+    let e = &case.expected;
+    let index = e.column("job_idx")?;
+    let (mut met, mut missed) = (0u32, 0u32);
+    for (r, row) in e.rows.iter().enumerate() {
+        let number = e.number(r, index)? as usize;
+        let what = format!("job {number}");
+        let Some(id) = by_row.get_mut(number).and_then(Option::take) else {
+            out.differ(&what, "job_idx", &row[index], "no such job");
+            continue;
+        };
+        out.jobs += 1;
+        let (spec, result) = (&run.jobs[id], report.jobs.get(id));
+        let end = ends.get(&(id as u32)).copied();
+        let rejected = result.is_some_and(|j| j.outcome == Some(blox_core::Outcome::Rejected));
+        let counts = end.map(|(at, exact)| {
+            if run.algorithm.judges_exact_end() {
+                exact
+            } else {
+                at
+            }
+        });
+        let extras = spec.extras();
+        let best_effort = extras.class == blox_core::ServiceClass::BestEffort;
+        let deadline = extras.deadlines.first().map(|d| d.at.secs());
+        let late = !best_effort && counts.zip(deadline).is_some_and(|(c, d)| c > d);
+        let outcome = match end {
+            _ if rejected => "rejected",
+            None => "unfinished",
+            Some(_) if late => "finished_late",
+            Some(_) => "finished",
+        };
+        if !best_effort {
+            match outcome {
+                "finished" => met += 1,
+                "unfinished" => {}
+                _ => missed += 1,
+            }
+        }
+        if let Ok(c) = e.column("outcome") {
+            out.values += 1;
+            if row[c] != outcome {
+                out.differ(&what, "outcome", &row[c], outcome);
+            }
+        }
+        let submit = spec.submit.secs();
+        let mut columns = vec![
+            ("submit", Some(submit)),
+            ("finish", end.map(|(at, _)| at)),
+            ("jct", end.map(|(at, _)| at - submit)),
+        ];
+        // There a job counts as started even if the next one of the same step
+        // takes its GPUs away again.
+        // Gandiva's start when they come into a set, even if they wait there.
+        if !matches!(
+            run.algorithm,
+            Algorithm::EdfAdmission | Algorithm::Gandiva | Algorithm::Themis
+        ) {
+            let start = result.and_then(|j| j.first_start).map(|t| t.secs());
+            columns.push(("start", start));
+        }
+        if run.algorithm.is_elastic() && !rejected {
+            columns.push(("real_finish", end.map(|(_, exact)| exact)));
+        }
+        for (column, found) in columns {
+            if let Ok(c) = e.column(column) {
+                out.number(&what, column, &row[c], found);
+            }
+        }
+    }
+    let more = by_row.iter().flatten().count();
+    if more > 0 {
+        let expected = format!("{} rows", e.rows.len());
+        let found = format!("{} jobs", run.rows.len());
+        out.differ("all jobs", "job_idx", &expected, &found);
+    }
+    for (name, found) in [("accepted", met), ("declined", missed)] {
+        if let Some(expected) = case.number(name) {
+            out.values += 1;
+            if expected != f64::from(found) {
+                out.differ("summary", name, &expected.to_string(), &found.to_string());
+            }
+        }
+    }
+    Ok(())
+}

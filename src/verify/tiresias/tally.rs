@@ -1,0 +1,130 @@
+//! What a run's journal says about each job.
+
+use blox_core::journal::{Entry, Journal};
+use blox_core::{Action, Event, JobId, Plan, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What became of a job, in the program's terms.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// Times it was stopped and left waiting.
+    pub stops: u32,
+    /// Times it was started from waiting, the first included.
+    pub starts: u32,
+    /// Seconds for which it waited.
+    pub pending: f64,
+    waits_since: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    jobs: BTreeMap<JobId, Told>,
+    /// The last two moments of decisions.
+    last: Time,
+    before: Option<Time>,
+    ended: u32,
+    /// Waiting, running and ended jobs after each decision.
+    counts: BTreeMap<Time, [u32; 3]>,
+}
+
+/// Listens to a journal and keeps what it needs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally(Arc<Mutex<Inner>>);
+
+impl Tally {
+    pub fn of(&self, job: JobId) -> Told {
+        self.with(|t| t.jobs.get(&job).copied().unwrap_or_default())
+    }
+
+    /// Waiting, running and ended jobs after the last decision up to a moment.
+    pub fn counts_at(&self, at: f64) -> [u32; 3] {
+        let at = Time::new(at);
+        self.with(|t| {
+            t.counts
+                .range(..=at)
+                .next_back()
+                .map_or([0; 3], |(_, c)| *c)
+        })
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Journal for Tally {
+    fn record(&mut self, entry: &Entry) {
+        self.with(|t| match entry {
+            Entry::Event {
+                at,
+                event: Event::Submitted { job, .. },
+            } => {
+                let told = t.jobs.entry(*job).or_default();
+                told.waits_since = Some(*at);
+            }
+            Entry::Event {
+                at,
+                event: Event::Ended { job, .. },
+            } => t.end(*job, *at),
+            Entry::Decision { at, plan } => t.decide(*at, plan),
+            _ => {}
+        });
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn end(&mut self, job: JobId, at: Time) {
+        self.ended += 1;
+        let last = if self.last < at {
+            Some(self.last)
+        } else {
+            self.before
+        };
+        if let Some(told) = self.jobs.get_mut(&job)
+            && let (Some(since), Some(last)) = (told.waits_since.take(), last)
+        {
+            // It ended while it waited: the program counts up to its last pass.
+            told.pending += (last - since).secs().max(0.0);
+        }
+    }
+
+    fn decide(&mut self, at: Time, plan: &Plan) {
+        if at > self.last {
+            self.before = Some(self.last);
+            self.last = at;
+        }
+        let placed: BTreeSet<JobId> = plan
+            .actions
+            .iter()
+            .filter(|a| matches!(a, Action::Place { .. }))
+            .map(Action::job)
+            .collect();
+        for action in &plan.actions {
+            if let Action::Stop { job, .. } = action
+                && !placed.contains(job)
+                && let Some(told) = self.jobs.get_mut(job)
+            {
+                told.stops += 1;
+                told.waits_since = Some(at);
+            }
+        }
+        for job in placed {
+            // Who is moved did not wait.
+            if let Some(told) = self.jobs.get_mut(&job)
+                && let Some(since) = told.waits_since.take()
+            {
+                told.starts += 1;
+                told.pending += (at - since).secs();
+            }
+        }
+        let waiting = self.jobs.values().filter(|t| t.waits_since.is_some());
+        let waiting = waiting.count() as u32;
+        let running = self.jobs.len() as u32 - self.ended - waiting;
+        self.counts.insert(at, [waiting, running, self.ended]);
+    }
+}

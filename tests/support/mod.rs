@@ -1,0 +1,43 @@
+//! The real binary, run from outside.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The program.
+pub fn blox() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_blox"))
+}
+
+/// What came of a run.
+pub struct Seen {
+    /// The exit code.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl From<Output> for Seen {
+    fn from(output: Output) -> Self {
+        Seen {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Runs it in a folder.
+pub fn at(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Seen {
+    blox().current_dir(dir).args(args).output().unwrap().into()
+}
+
+/// Runs a command line, split at spaces, in a folder; it must succeed.
+#[allow(dead_code, reason = "not all tests that share this module call it")]
+pub fn good(dir: &Path, line: &str) -> Seen {
+    let seen = at(dir, line.split_whitespace());
+    assert_eq!(seen.code, Some(0), "{line}\n{}", seen.err);
+    seen
+}

@@ -1,0 +1,220 @@
+//! Tiresias: queues, Gittins index, promotion, placement by skew.
+
+use blox::core::journal::{Entry, Journal};
+use blox::core::{
+    Action, ClusterSpec, Composition, Extras, GpuCount, JobId, JobSpec, OnEvent, Pipeline, Seconds,
+    Time,
+};
+use blox::policies::placement::{Blocked, FirstFree, Walk};
+use blox::policies::{compat::tiresias::DlasQueues, scheduling::TwoDas};
+use blox::sim::{Report, Simulation, workload::Jobs};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+fn job(submit: f64, gpus: u32, duration: f64) -> JobSpec {
+    JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration))
+}
+
+fn training(gpus: u32, model: &str) -> JobSpec {
+    job(0.0, gpus, 300.0).with_extras(Extras {
+        model: Some(model.into()),
+        ..Extras::default()
+    })
+}
+
+fn scheduler(name: &str) -> Pipeline {
+    let named = name.parse().expect("a name");
+    let built = blox::registry().schedulers.build(&named, 0);
+    built.expect("a registered scheduler")
+}
+
+fn run(scheduler: Pipeline, cluster: &str, jobs: &[JobSpec]) -> Report {
+    Simulation::new(cluster.parse().expect("a cluster"))
+        .run(scheduler, &mut Jobs::new(jobs.to_vec()))
+        .expect("a right plan every time")
+}
+
+/// First start, end and stops of each job.
+fn fates(report: &Report) -> Vec<(f64, f64, u32)> {
+    let secs = |t: Option<Time>| t.map_or(f64::NAN, |t| t.secs());
+    let fate =
+        |j: &blox::sim::results::JobResult| (secs(j.first_start), secs(j.finish), j.preemptions);
+    report.jobs.iter().map(fate).collect()
+}
+
+#[test]
+fn a_job_gives_way_once_it_has_crossed_the_threshold() {
+    // 3,250 GPU-seconds are reached at 812.5 s, and seen in the round at 900 s.
+    let jobs = [job(0.0, 4, 10_000.0), job(300.0, 4, 600.0)];
+    let report = run(blox::schedulers::tiresias(), "1x4", &jobs);
+    assert_eq!(
+        fates(&report),
+        [(0.0, 10_800.0, 1), (900.0, 1500.0, 0)],
+        "two queues"
+    );
+    // In one queue, who started first goes first.
+    let report = run(scheduler("tiresias{thresholds=1e9}"), "1x4", &jobs);
+    assert_eq!(
+        fates(&report),
+        [(0.0, 10_200.0, 0), (10_200.0, 10_800.0, 0)]
+    );
+    // With a second threshold it goes down twice; by then it is alone.
+    let report = run(scheduler("tiresias{thresholds=1200/3600}"), "1x4", &jobs);
+    assert_eq!(fates(&report), [(0.0, 10_800.0, 1), (300.0, 900.0, 0)]);
+}
+
+#[test]
+fn who_waited_long_returns_to_the_first_queue() {
+    let jobs = [
+        job(0.0, 1, 10_000.0),
+        job(300.0, 1, 3000.0),
+        job(600.0, 1, 3000.0),
+    ];
+    let report = run(scheduler("tiresias"), "1x1", &jobs);
+    let without = [(0.0, 16_200.0, 1), (3300.0, 6300.0, 0), (6300.0, 9300.0, 0)];
+    assert_eq!(fates(&report), without);
+    // It ran 3,300 s and has waited as long at 6,600 s; its first start is
+    // before that of the job that runs, which has to wait until 9,900 s.
+    let report = run(scheduler("tiresias{promote=1}"), "1x1", &jobs);
+    let with = [
+        (0.0, 16_200.0, 2),
+        (3300.0, 6300.0, 0),
+        (6300.0, 12_600.0, 1),
+    ];
+    assert_eq!(fates(&report), with);
+}
+
+#[test]
+fn the_gittins_index_prefers_who_is_likely_to_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let history = dir.path().join("past.csv");
+    std::fs::write(&history, "duration\n100\n100\n100\n10000\n").expect("written");
+    let jobs = [job(0.0, 1, 1000.0), job(300.0, 1, 100.0)];
+    // Past 100 s, only one of four past jobs was left, and it took long.
+    let name = format!("tiresias{{thresholds=1e9,history={}}}", history.display());
+    let report = run(scheduler(&name), "1x1", &jobs);
+    assert_eq!(fates(&report), [(0.0, 1500.0, 1), (300.0, 600.0, 0)]);
+    let report = run(scheduler("tiresias{thresholds=1e9}"), "1x1", &jobs);
+    assert_eq!(fates(&report), [(0.0, 1200.0, 0), (1200.0, 1500.0, 0)]);
+}
+
+/// Keeps what was placed where.
+#[derive(Clone, Default)]
+struct Placed(Arc<Mutex<BTreeMap<JobId, Vec<u32>>>>);
+
+impl Journal for Placed {
+    fn record(&mut self, entry: &Entry) {
+        let mut placed = self.0.lock().expect("nobody panicked");
+        if let Entry::Decision { plan, .. } = entry {
+            for action in &plan.actions {
+                if let Action::Place { job, assignment } = action {
+                    let gpus = assignment.gpus.iter().map(|g| g.0).collect();
+                    placed.insert(*job, gpus);
+                }
+            }
+        }
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The GPUs of each job, and when it started.
+fn places(placement: &str, seed: u64, jobs: Vec<JobSpec>) -> Vec<(Vec<u32>, f64)> {
+    let named = placement.parse().expect("a name");
+    let placement = blox::registry().placement.build(&named, seed);
+    let scheduler = blox::schedulers::fifo().with_placement(placement.expect("a placement"));
+    let placed = Placed::default();
+    let journal = Some(Box::new(placed.clone()) as Box<dyn Journal>);
+    let report = Simulation::new(ClusterSpec::uniform(2, 4))
+        .run_journaled(scheduler, &mut Jobs::new(jobs), journal)
+        .expect("a right plan every time");
+    let placed = placed.0.lock().expect("nobody panicked");
+    let starts = report.jobs.iter().map(|j| j.first_start);
+    placed
+        .values()
+        .cloned()
+        .zip(starts.map(|t| t.map_or(f64::NAN, |t| t.secs())))
+        .collect()
+}
+
+#[test]
+fn skewed_models_are_consolidated_and_others_take_what_is_left() {
+    let jobs = vec![
+        training(3, "unheard-of"),
+        training(3, "vgg19"),
+        training(2, "vgg16"),
+        training(2, "resnet50"),
+    ];
+    let expected = [
+        (vec![0, 1, 2], 0.0),
+        (vec![4, 5, 6], 0.0),
+        // No node has two free.
+        (vec![0, 1], 300.0),
+        (vec![3, 7], 0.0),
+    ];
+    assert_eq!(places("profiled{backfill=skip}", 0, jobs.clone()), expected);
+    // With a limit of 1, nobody of known skew waits for a node; who came first
+    // takes the fragments.
+    let loose = places("profiled{backfill=skip,pack_limit=1}", 0, jobs);
+    let (vgg, resnet) = (&loose[2], &loose[3]);
+    assert_eq!((vgg, resnet.1), (&(vec![3, 7], 0.0), 300.0));
+}
+
+#[test]
+fn even_models_leave_whole_nodes_whole() {
+    let jobs = vec![
+        training(2, "resnet50"),
+        training(1, "resnet50"),
+        training(4, "vgg16"),
+    ];
+    let expected = [(vec![0, 1], 0.0), (vec![2], 0.0), (vec![4, 5, 6, 7], 0.0)];
+    assert_eq!(places("profiled", 0, jobs), expected);
+}
+
+#[test]
+fn balanced_evens_the_load_and_random_follows_its_seed() {
+    let jobs = vec![training(3, "a"), training(2, "a"), training(3, "a")];
+    let expected = [
+        (vec![0, 4, 1], 0.0),
+        (vec![5, 2], 0.0),
+        (vec![6, 3, 7], 0.0),
+    ];
+    assert_eq!(places("balanced", 0, jobs.clone()), expected);
+    let drawn = places("random", 3, jobs.clone());
+    assert_eq!(drawn, places("random", 3, jobs.clone()));
+    assert!((0..20).any(|seed| places("random", seed, jobs.clone()) != drawn));
+    let mut all: Vec<u32> = drawn.iter().flat_map(|(gpus, _)| gpus.clone()).collect();
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
+    let mut preemptions = 0;
+    for seed in 0..200 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut at = 0.0;
+        let jobs: Vec<JobSpec> = (0..rng.random_range(2..60))
+            .map(|_| {
+                at += f64::from(rng.random_range(0..900));
+                job(at, 1, f64::from(rng.random_range(1..12_000)))
+            })
+            .collect();
+        let thresholds = [3250.0, 7200.0];
+        let count = || Walk::new(FirstFree).when_blocked(Blocked::Skip);
+        let paper = Composition::new("paper")
+            .cadence(OnEvent::default())
+            .scheduling(TwoDas::las(&thresholds.map(Seconds::new)).expect("ascending"))
+            .placement(count())
+            .build();
+        let queues = DlasQueues::new(thresholds, true);
+        let simulator = blox::compat::tiresias::counted("dlas-gpu", queues);
+        let [paper, simulator] = [paper, simulator].map(|s| run(s, "1x3", &jobs));
+        assert_eq!(paper.jobs, simulator.jobs, "seed {seed}");
+        preemptions += paper.counters.preemptions;
+    }
+    assert!(preemptions > 200, "{preemptions}");
+}
