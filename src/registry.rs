@@ -280,7 +280,7 @@ fn elastic(r: &mut Registry) {
         ],
         |p, _| {
             Ok(schedulers::elasticflow_with(ElasticFlowParams {
-                slot: seconds(p, "slot_s", 60.0)?,
+                slot: p.seconds("slot_s", 60.0)?,
                 expand: p.bool("expand", true)?,
             }))
         },
@@ -289,31 +289,31 @@ fn elastic(r: &mut Registry) {
         "ef",
         "elasticflow without admission control",
         &[SLOT],
-        |p, _| Ok(schedulers::ef_with(seconds(p, "slot_s", 60.0)?)),
+        |p, _| Ok(schedulers::ef_with(p.seconds("slot_s", 60.0)?)),
     );
     s.add(
         "edf",
         "earliest deadline first, on all GPUs that a job can use",
         &[SLOT],
-        |p, _| Ok(schedulers::edf_with(seconds(p, "slot_s", 60.0)?)),
+        |p, _| Ok(schedulers::edf_with(p.seconds("slot_s", 60.0)?)),
     );
     s.add(
         "edf-admission",
         "earliest deadline first, only jobs that can end in time",
         &[SLOT],
-        |p, _| Ok(schedulers::edf_admission_with(seconds(p, "slot_s", 60.0)?)),
+        |p, _| Ok(schedulers::edf_admission_with(p.seconds("slot_s", 60.0)?)),
     );
     s.add(
         "gandiva",
         "time slices in turn",
         &[param("slice_s", "60", "seconds of a slice and round")],
-        |p, _| Ok(schedulers::gandiva_with(seconds(p, "slice_s", 60.0)?)),
+        |p, _| Ok(schedulers::gandiva_with(p.seconds("slice_s", 60.0)?)),
     );
     s.add(
         "themis",
         "finish-time fairness with leases",
         &[param("lease_s", "240", "seconds of a lease and round")],
-        |p, _| Ok(schedulers::themis_with(seconds(p, "lease_s", 240.0)?)),
+        |p, _| Ok(schedulers::themis_with(p.seconds("lease_s", 240.0)?)),
     );
 }
 
@@ -534,19 +534,6 @@ fn job_order(p: &Params) -> Result<JobOrder, RegistryError> {
         "tetris" => JobOrder::Tetris,
         "srsf" => JobOrder::Srsf,
         _ => JobOrder::Fifo,
-    })
-}
-
-/// A number of seconds above 0.
-fn seconds(p: &Params, name: &'static str, default: f64) -> Result<Seconds, RegistryError> {
-    let found = p.f64(name, default)?;
-    if found > 0.0 {
-        return Ok(Seconds::new(found));
-    }
-    Err(RegistryError::BadValue {
-        param: name.into(),
-        found: found.to_string(),
-        expected: "a number of seconds above 0".into(),
     })
 }
 

@@ -214,7 +214,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ("compare las las", "scheduler `las` is named twice"),
         (
             "simulate -s las --placement x",
-            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free, synergy",
+            "unknown placement policy `x`; known: balanced, blox-scattered, consolidated, first-free, profiled, random, synergy",
         ),
         (
             "simulate -s las --admission load{threshold=x}",
@@ -805,7 +805,7 @@ fn files_of_tiresias_are_traces_and_clusters() {
         ),
     ] {
         let seen = at(dir.path(), ["simulate", "-s", name, "--trace", "t.csv"]);
-        assert_eq!(seen.err, format!("error: {sentence}\n"), "{name}");
+        assert_eq!(seen.err, format!("error: `{name}`: {sentence}\n"));
         assert_eq!(seen.code, Some(2), "{name}");
     }
 }

@@ -13,6 +13,11 @@ fn every_case_of_tiresias_is_equal() {
     every_case_is_equal("tiresias");
 }
 
+#[test]
+fn every_case_of_elasticflow_is_equal() {
+    every_case_is_equal("elasticflow");
+}
+
 fn every_case_is_equal(system: &str) {
     let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
         println!("skipped: BLOX_GOLDEN is not set");

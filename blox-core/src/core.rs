@@ -47,9 +47,9 @@ pub struct Counters {
     pub failed_observations: u64,
     /// Steps left out because later events had made them impossible.
     pub stale_steps: u64,
-    /// Stops of running jobs that plans ordered.
+    /// Stops that plans ordered and that were carried out.
     pub preemptions: u64,
-    /// Placements that plans ordered.
+    /// Placements that plans ordered and that were carried out.
     pub placements: u64,
 }
 

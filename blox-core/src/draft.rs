@@ -644,10 +644,8 @@ impl<'a> Draft<'a> {
             // A node that takes nothing new does not get its GPUs back.
             let new = if !free {
                 old & !bits
-            } else if node.is_usable() {
-                old | (bits & !node.failed)
             } else {
-                old
+                old | (bits & node.usable)
             };
             if new != old {
                 self.m.set(node.id(), new);

@@ -240,6 +240,23 @@ mod tests {
     }
 
     #[test]
+    fn both_comparisons_of_entries_agree() {
+        let numbers = [-1.0, 0.0, 2.0];
+        let mut all = Vec::new();
+        for class in [i32::MIN, -1, 0, 7] {
+            for (first, second) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
+                let key = SortKey::by(first).then(second).in_class(class);
+                all.extend([3, 4].map(|j| Entry { key, job: JobId(j) }));
+            }
+        }
+        for (i, a) in all.iter().enumerate() {
+            for (j, b) in all.iter().enumerate() {
+                assert_eq!((a < b, a.cmp(b)), (i < j, i.cmp(&j)), "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
     fn the_queue_pops_in_order_whatever_the_order_of_pushes() {
         let mut q = KeptQueue::default();
         let mut x = 12345u64;

@@ -202,6 +202,23 @@ impl Params {
         )
     }
 
+    /// A positive number of seconds.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn seconds(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
+        self.get(
+            name,
+            Seconds::new(default),
+            "a number of seconds above 0",
+            |v| {
+                v.as_f64()
+                    .filter(|s| s.is_finite() && *s > 0.0)
+                    .map(Seconds::new)
+            },
+        )
+    }
+
     /// One of several words.
     ///
     /// # Errors

@@ -557,13 +557,16 @@ impl Kept {
                     self.queued_count += 1;
                 }
             }
-            Phase::Starting | Phase::Running | Phase::Stopping => {
-                self.forget_queued(id);
-                if job.is_placed() {
-                    self.marks.add(id, Marks::PLACED);
-                    self.freshen(id);
-                    return;
+            Phase::Starting | Phase::Running | Phase::Stopping if job.is_placed() => {
+                let marks = self.marks.of(id);
+                let before = *marks;
+                *marks = (before | Marks::PLACED | Marks::FRESH) & !(Marks::QUEUED | Marks::RANKED);
+                self.queued_count -= u32::from(before & Marks::QUEUED != 0);
+                if before & Marks::FRESH == 0 {
+                    self.void += usize::from(before & Marks::RANKED != 0);
+                    self.fresh.push(id);
                 }
+                return;
             }
             _ => self.forget_queued(id),
         }
@@ -648,8 +651,12 @@ impl Kept {
         };
         let mut places = std::mem::take(&mut self.places);
         let mut from = 0;
+        let mut next = self.placed.first().map(|e| self.as_of_now(view, *e));
         for new in newcomers.iter() {
-            from = self.place_of(view, new, from);
+            if next.is_some_and(|e| e < *new) {
+                from = self.place_of(view, new, from);
+                next = self.placed.get(from).map(|e| self.as_of_now(view, *e));
+            }
             places.push(from);
         }
         // From the last on, so that each entry is moved once.

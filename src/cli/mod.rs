@@ -10,7 +10,7 @@
 //!
 //! Data goes to standard output, errors and progress to standard error. Exit
 //! codes: 0 all is well, 1 a verification that differs, 2 wrong usage or bad
-//! input, 130 interrupted by Ctrl-C.
+//! input, 130 interrupted by Ctrl-C or SIGTERM.
 
 mod args;
 mod config;

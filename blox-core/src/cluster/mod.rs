@@ -78,6 +78,9 @@ pub struct Node {
     pub(crate) cordon: Option<Name>,
     pub(crate) failed: u64,
     pub(crate) promised: u64,
+    /// GPUs that may be used, promised ones included.
+    pub(crate) usable: u64,
+    /// Of these, those that are promised to nobody.
     pub(crate) free: u64,
     pub(crate) cpus_promised: f64,
     pub(crate) memory_promised: f64,
@@ -125,7 +128,7 @@ impl Node {
     }
     /// How many of its GPUs may be used, promised ones included.
     pub fn usable_count(&self) -> u32 {
-        self.usable_mask().count_ones()
+        self.usable.count_ones()
     }
     /// CPU cores that no assignment counts on.
     pub fn free_cpus(&self) -> f64 {
@@ -273,13 +276,15 @@ impl Cluster {
             cordon: None,
             failed: 0,
             promised: 0,
+            usable: 0,
             free: 0,
             cpus_promised: 0.0,
             memory_promised: 0.0,
             changed: version,
             dirty: false,
         });
-        let n = &self.nodes[id.index()];
+        let n = &mut self.nodes[id.index()];
+        n.usable = n.usable_mask();
         self.installed += n.spec.gpus;
         self.usable += n.usable_count();
         self.refresh(id);
@@ -298,6 +303,7 @@ impl Cluster {
         change(node);
         self.installed += gpus(node);
         node.changed = version;
+        node.usable = node.usable_mask();
         self.usable += node.usable_count();
         self.refresh(id);
     }
@@ -393,7 +399,7 @@ impl Cluster {
     #[inline]
     fn refresh(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
-        let free = node.usable_mask() & !node.promised;
+        let free = node.usable & !node.promised;
         self.free = self.free + free.count_ones() - node.free.count_ones();
         node.free = free;
         if !node.dirty {

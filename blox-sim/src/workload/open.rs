@@ -231,7 +231,8 @@ mod tests {
             open_text("notes.txt", b"hello\nworld\n").unwrap_err(),
             "notes.txt: the format cannot be told, the first line is `hello`, expected a header \
              with submit_s and gpus (csv), a JSON object (jsonl), a header with timestamp and \
-             num_gpus (philly), a header with arrival_s and total_iteration (blox-jobs)"
+             num_gpus (philly), a header with arrival_s and total_iteration (blox-jobs), \
+             a header with num_gpu and submit_time and duration (tiresias)"
         );
         assert_eq!(
             open_text("a.csv", b"").unwrap_err(),

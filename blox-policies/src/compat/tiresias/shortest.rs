@@ -107,8 +107,8 @@ impl InPlace {
             }
         }
         if let ShortestBy::Expected(samples) = &self.by {
-            let jobs = m.runnable.iter().filter_map(|id| view.job(*id));
-            let last = jobs.filter(|j| j.is_placed()).last();
+            let mut jobs = m.runnable.iter().filter_map(|id| view.job(*id));
+            let last = jobs.rfind(|j| j.is_placed());
             let latest = m.latest.and_then(|id| m.expected.get_mut(&id));
             if let (Some(job), Some(expected)) = (last, latest) {
                 *expected = samples.expected(job.attained_time().secs());
