@@ -338,7 +338,7 @@ fn a_reader_can_use_the_page() {
         .max_by(|a, b| number(a, 5).total_cmp(&number(b, 5)))
         .unwrap();
     assert_eq!(seen["longest"][0], longest[0].as_str());
-    assert_eq!(seen["found"], "1 jobs, page 1 of 1");
+    assert_eq!(seen["found"], "1 job, page 1 of 1");
     assert!(
         seen["marked"]
             .as_str()

@@ -16,6 +16,7 @@ dark.onchange = () => setDark(dark.matches);
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const counted = (n, what) => `${whole.format(n)} ${what}${n === 1 ? "" : "s"}`;
 function duration(s) {
   if (s === null || s === undefined) return "";
   const a = Math.abs(s);
@@ -115,7 +116,7 @@ function drawJobs() {
   const head = element("thead");
   head.append(header);
   $("jobs").replaceChildren(head, body);
-  $("where").textContent = `${whole.format(jobs.rows.length)} jobs, page ${jobs.page + 1} of ${pages}`;
+  $("where").textContent = `${counted(jobs.rows.length, "job")}, page ${jobs.page + 1} of ${pages}`;
   $("back").disabled = jobs.page === 0;
   $("next").disabled = jobs.page + 1 >= pages;
 }
@@ -262,7 +263,6 @@ function under(event) {
   }
   return -1;
 }
-const counted = (n, what) => `${whole.format(n)} ${what}${n === 1 ? "" : "s"}`;
 function story(i) {
   const run = data.runs[gantt.run], s = run.spans, r = run.jobs, job = s.job[i];
   const lines = [`job ${job}`];
