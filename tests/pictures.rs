@@ -139,6 +139,12 @@ fn one_command_gives_a_table_and_its_pictures() {
     for name in [">fifo<", ">las (r)<", ">las (s)<"] {
         assert!(svg.contains(name), "{name}");
     }
+    // A later run without a record does not show an earlier one's.
+    done(
+        d,
+        &format!("compare fifo las {WORKLOAD} --output-dir r --force"),
+    );
+    assert!(!done(d, "plot r --output-dir late").contains("gantt"));
 }
 
 #[test]

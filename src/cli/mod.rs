@@ -22,6 +22,7 @@ mod plot;
 mod policies;
 mod pool;
 mod progress;
+mod recording;
 mod report;
 mod resolve;
 mod run;

@@ -8,8 +8,7 @@ use super::run::Run;
 use blox_core::journal::{Entry, Journal, JsonLines};
 use blox_core::{ClusterSpec, JobId, NodeSpec};
 use blox_sim::results::{
-    AssignmentWriter, COLUMNS, SharedSink, Summary, WaitRow, statistics::Paired, write_jobs,
-    write_rounds, write_timeline,
+    COLUMNS, Summary, WaitRow, statistics::Paired, write_jobs, write_rounds, write_timeline,
 };
 use blox_sim::{Ended, Report};
 use serde::Serialize;
@@ -98,54 +97,11 @@ pub(super) fn write_whole<E: std::error::Error + 'static>(
     std::fs::rename(&part, path).map_err(|e| cannot(&e))
 }
 
-fn part_of(path: &Path) -> PathBuf {
+/// Where a file lies until it is whole.
+pub(super) fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     PathBuf::from(name)
-}
-
-/// `assignments.csv` while a simulation fills it.
-pub(super) struct Assignments {
-    path: PathBuf,
-    writer: Arc<Mutex<AssignmentWriter<BufWriter<File>>>>,
-}
-
-impl Assignments {
-    /// `None` if nobody asked for it.
-    pub fn create(experiment: &Experiment<'_>, i: usize) -> Result<Option<Self>, Failure> {
-        let o = &experiment.options;
-        let Some(dir) = &o.output_dir else {
-            return Ok(None);
-        };
-        if !o.assignments && !o.plots {
-            return Ok(None);
-        }
-        let dir = dir.join(&experiment.contestants[i].folder);
-        let path = dir.join("assignments.csv");
-        let cannot =
-            |e: io::Error| Failure::new(format!("{}: cannot be written: {e}", path.display()));
-        std::fs::create_dir_all(&dir).map_err(cannot)?;
-        let file = File::create(part_of(&path)).map_err(cannot)?;
-        let writer = AssignmentWriter::new(BufWriter::new(file));
-        Ok(Some(Assignments {
-            path,
-            writer: Arc::new(Mutex::new(writer)),
-        }))
-    }
-
-    pub fn sink(&self) -> SharedSink {
-        self.writer.clone()
-    }
-
-    /// All of it is written.
-    pub fn close(self) -> Result<(), Failure> {
-        let cannot = |e: &dyn std::fmt::Display| {
-            Failure::new(format!("{}: cannot be written: {e}", self.path.display()))
-        };
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.finish().map_err(|e| cannot(&e))?;
-        std::fs::rename(part_of(&self.path), &self.path).map_err(|e| cannot(&e))
-    }
 }
 
 /// `summary.json`, and an element of what `--json` prints.
@@ -207,6 +163,18 @@ pub(super) fn write_run(
     let dir = dir.join(folder);
     std::fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", dir.display())))?;
+    let o = &experiment.options;
+    // What an earlier run left must not pass for this one's.
+    for (file, asked) in [
+        ("timeline.csv", !run.report.timeline.is_empty()),
+        ("rounds.csv", o.rounds),
+        ("assignments.csv", o.assignments || o.plots),
+    ] {
+        if !asked {
+            // Mostly it is not there.
+            let _ = std::fs::remove_file(dir.join(file));
+        }
+    }
     write_whole(&dir.join("jobs.csv"), |out| {
         write_jobs(out, &run.report.jobs)
     })?;

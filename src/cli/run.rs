@@ -4,6 +4,7 @@
 use super::config::Given;
 use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
+use super::recording::Assignments;
 use super::resolve::Experiment;
 use super::{Failure, INTERRUPTED, OK, Terminal, plot, pool, table};
 use blox_core::JobId;
@@ -155,8 +156,8 @@ fn run_all(
     };
     let progress = Progress::start(shows, &watches, interactive);
     let results = pool::each(&watches, experiment.threads, |i, watch| {
-        let assignments = output::Assignments::create(experiment, i)?;
-        let sink = assignments.as_ref().map(output::Assignments::sink);
+        let assignments = Assignments::create(experiment, i)?;
+        let sink = assignments.as_ref().map(Assignments::sink);
         let run = recorded(experiment, i, &journals[i], explained, watch, sink)?;
         if let Some(dir) = &experiment.options.output_dir {
             // As soon as it is there: a long comparison may be cut short.
