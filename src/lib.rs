@@ -7,6 +7,7 @@
 //! - [`compat`]: compositions that do exactly what published programs do.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
 //! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
+//! - [`reproduce`]: published figures, each repeated by one command.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
 //! ```
@@ -32,6 +33,7 @@ pub mod cli;
 pub mod compat;
 pub mod guide;
 mod registry;
+pub mod reproduce;
 pub mod results;
 pub mod schedulers;
 pub mod verify;

@@ -1,5 +1,7 @@
 //! Everything that ships, by name.
 
+mod compositions;
+
 use crate::schedulers::{ElasticFlowParams, JobOrder};
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
@@ -11,8 +13,8 @@ use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
 use blox_policies::compat::tiresias::DlasQueues;
 use blox_policies::placement::{
-    Allocation, Balanced, Blocked, Buddy, Consolidated, EasyBackfill, FirstFree, Profiled, Random,
-    Rule, Split, Synergy, TensorSkew, Walk,
+    Allocation, Balanced, Bandwidth, Blocked, Buddy, Consolidated, EasyBackfill, FirstFree,
+    Profiled, Random, Rule, Split, Synergy, TensorSkew, Walk,
 };
 use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Service, ServiceHistory, Sjf, Srsf, Srtf, StarvationGuard,
@@ -73,6 +75,7 @@ const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
 pub fn registry() -> Registry {
     let mut r = Registry::new();
     schedulers(&mut r);
+    compositions::add(&mut r);
     parts(&mut r);
     r
 }
@@ -452,6 +455,12 @@ fn parts(r: &mut Registry) {
         "exact fit, best fit, else as few nodes as possible",
         &[SPLIT, BACKFILL],
         |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+    );
+    s.add(
+        "bandwidth",
+        "the GPUs of a node that are linked best (Blox: Bebop), else as few nodes as possible",
+        &[BACKFILL],
+        |p, _| walk(Bandwidth::default(), p, Oracle, true),
     );
     s.add(
         "synergy",

@@ -104,6 +104,11 @@ pub trait SchedulingPolicy: Part {
     fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
         None
     }
+
+    /// The placement policy that shares this policy's plans, if it has one.
+    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
+        None
+    }
 }
 dyn_part!(SchedulingPolicy);
 
@@ -164,14 +169,20 @@ pub trait Launcher: Send {
     ) -> Result<(), Self::Error>;
 }
 
-/// Admission that takes everything.
+/// Admission that takes everything, and what an earlier policy deferred as well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptAll;
 
 impl Part for AcceptAll {}
 
 impl AdmissionPolicy for AcceptAll {
-    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        if view.deferred_count() > 0 {
+            let deferred = view
+                .deferred()
+                .filter(|j| *j.reason() != Reason::HeldByUser);
+            deferred.for_each(|job| out.accept(job.id()));
+        }
         for &job in asking {
             out.accept(job);
         }

@@ -451,6 +451,7 @@ impl Kept {
         let same_key = Arc::ptr_eq(&self.key, key);
         if !same_key {
             self.key = Arc::clone(key);
+            self.alike = false;
         }
         self.ranked = false;
         let promoted_before = std::mem::take(&mut self.promoted_now);

@@ -63,8 +63,8 @@ impl Bench {
         self
     }
 
-    /// The plan of a round, which takes effect at once:
-    /// `stop 0`, `0: GPUs 0,1 c4 m20`.
+    /// The plan of a round in order of jobs, which takes effect at once:
+    /// `0: GPUs 0,1 c4 m20`, `1: stop`.
     fn round(&mut self, at: f64) -> Vec<String> {
         let decided = self.core.decide(Time::new(at), &mut self.policy);
         assert_eq!(decided, Decided::Applied);
@@ -87,7 +87,7 @@ impl Bench {
             }
         }
         let text = plan.actions.iter().map(|action| match action {
-            Action::Stop { job, .. } => format!("stop {job}"),
+            Action::Stop { job, .. } => format!("{job}: stop"),
             Action::Place { job, assignment: a } => {
                 let gpus: Vec<String> = a.gpus.iter().map(|g| g.0.to_string()).collect();
                 let gpus = gpus.join(",");
@@ -95,7 +95,9 @@ impl Bench {
             }
             other => format!("{other:?}"),
         });
-        text.collect()
+        let mut text: Vec<String> = text.collect();
+        text.sort();
+        text
     }
 }
 
@@ -118,28 +120,19 @@ fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
         b.submit(hungry()).round(0.0),
         [
             "0: GPUs 0 c2 m5",
-            "3: GPUs 1 c2 m5",
+            "1: GPUs 3 c1 m5",
             "2: GPUs 2 c2 m5",
-            "1: GPUs 3 c1 m5"
+            "3: GPUs 1 c2 m5"
         ]
     );
-    // A job less: the others hold more, in place.
-    b.event(
-        300.0,
-        Event::Ended {
-            job: JobId(3),
-            outcome: blox_core::Outcome::Completed,
-        },
-    );
+    // Two jobs less: the first holds all that it can use, where it is.
+    for job in [JobId(1), JobId(3)] {
+        let outcome = blox_core::Outcome::Completed;
+        b.event(300.0, Event::Ended { job, outcome });
+    }
     assert_eq!(
         b.round(300.0),
-        [
-            "stop 1",
-            "stop 2",
-            "0: GPUs 0 c6 m5",
-            "2: GPUs 1 c2 m5",
-            "1: GPUs 2 c1 m5"
-        ]
+        ["0: GPUs 0 c6 m5", "2: GPUs 1 c2 m5", "2: stop"]
     );
 }
 
@@ -155,7 +148,7 @@ fn the_other_allocations_are_what_it_is_compared_with() {
         ["0: GPUs 0 c6 m5", "1: GPUs 1 c1 m5"]
     );
     assert_eq!(
-        b.core.state().job(JobId(2)).unwrap().reason().to_string(),
+        b.core.plan().reason_for(JobId(2)).to_string(),
         "needs 1 GPUs, 2 are free but not where the placement rule wants them"
     );
     let mut b = Bench::fifo(1, Synergy::new(FirstFree).with(Allocation::Proportional));
@@ -163,9 +156,9 @@ fn the_other_allocations_are_what_it_is_compared_with() {
         b.submit(hungry()).round(0.0),
         [
             "0: GPUs 0 c2 m10",
-            "3: GPUs 1 c2 m10",
+            "1: GPUs 3 c2 m10",
             "2: GPUs 2 c2 m10",
-            "1: GPUs 3 c2 m10"
+            "3: GPUs 1 c2 m10"
         ]
     );
 }
@@ -177,9 +170,9 @@ fn a_demand_is_capped_to_a_node_and_a_job_that_does_not_say_has_its_share() {
     assert_eq!(
         b.submit(jobs).round(0.0),
         [
-            "2: GPUs 0,1,2,3,4,5 c12 m12",
             "0: GPUs 8,9 c8 m40",
-            "1: GPUs 6 c2 m10"
+            "1: GPUs 6 c2 m10",
+            "2: GPUs 0,1,2,3,4,5 c12 m12"
         ]
     );
 }

@@ -7,6 +7,7 @@ use crate::overheads::Overheads;
 use crate::workload::{Workload, WorkloadError};
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Input};
+use blox_core::perf::LOSS;
 use blox_core::{
     Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
     NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
@@ -115,6 +116,7 @@ enum Kind {
     NodeLost,
     NodeReturned,
     Scripted,
+    Report,
 }
 
 /// Something to come. Ordered by moment, then kind, then who: never by chance.
@@ -126,6 +128,11 @@ struct Timer {
     who: u32,
     /// Launch, or number of the failure.
     nth: u32,
+}
+
+/// Whole epochs in so much work, which may lie a rounding error below them.
+fn epochs(work: f64, epoch: f64) -> f64 {
+    (work / epoch + 1e-9).floor()
 }
 
 /// The simulated cluster.
@@ -148,6 +155,8 @@ pub(crate) struct Simulator<'w> {
     keeps_history: bool,
     /// When jobs end whose rate changed since their launch; other timers are void.
     moved_ends: BTreeMap<JobId, Time>,
+    /// When jobs report their loss next; other timers are void.
+    reports: BTreeMap<JobId, Time>,
     last_end: Time,
     after: After,
     idle: u32,
@@ -162,6 +171,7 @@ enum After {
     Nothing,
     Started(JobId, u32),
     NewRate(JobId),
+    Reported(JobId),
     Left(Option<JobId>),
     NodeLost(NodeId),
 }
@@ -208,6 +218,7 @@ impl<'w> Simulator<'w> {
             history: BTreeMap::new(),
             keeps_history,
             moved_ends: BTreeMap::new(),
+            reports: BTreeMap::new(),
             last_end: Time::ZERO,
             after: After::Nothing,
             idle: 0,
@@ -277,6 +288,35 @@ impl<'w> Simulator<'w> {
             let at = self.completion.seen(now, job.work_left(), rate).max(now);
             self.timer(at, Kind::End, job.id().0, job.attempt());
         }
+        self.expect_report(job, now);
+    }
+
+    /// When will the job have done its next epoch?
+    fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
+        let Some(loss) = job.spec().extras.as_ref().and_then(|e| e.loss) else {
+            return;
+        };
+        if job.rate() <= 0.0 {
+            return;
+        }
+        let at_work = (epochs(job.work_done(), loss.epoch) + 1.0) * loss.epoch;
+        if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
+            return;
+        }
+        let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / job.rate());
+        self.reports.insert(job.id(), at);
+        self.timer(at, Kind::Report, job.id().0, job.attempt());
+    }
+
+    /// The loss that the job reports at `at`, which the view need not have reached yet.
+    fn report(&self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Event> {
+        let loss = job.spec().extras().loss?;
+        let done = job.work_done() + job.rate() * (at - view.now()).secs();
+        Some(Event::Metric {
+            job: job.id(),
+            name: LOSS.into(),
+            value: loss.curve.at(epochs(done, loss.epoch)),
+        })
     }
 
     fn begin(&mut self, view: View<'_>, id: JobId, attempt: u32) {
@@ -382,6 +422,13 @@ impl<'w> Simulator<'w> {
                 let j = current(Phase::Running)?;
                 Some(self.crash(view, j.id(), t.at, Reason::Crashed))
             }
+            Kind::Report => {
+                let j = current(Phase::Running)?;
+                if self.reports.get(&job) != Some(&t.at) {
+                    return None;
+                }
+                self.report(view, &j, t.at)
+            }
             Kind::NodeLost => {
                 let node = NodeId(t.who);
                 let away = self.faults.node_away(node, t.nth);
@@ -450,6 +497,11 @@ impl<'w> Simulator<'w> {
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }
+            After::Reported(job) => {
+                if let Some(job) = view.job(job) {
+                    self.expect_report(&job, view.now());
+                }
+            }
             After::Left(partner) => self.refresh_partner(view, partner),
             After::NodeLost(node) => {
                 let mut hit: Vec<JobId> = view
@@ -480,6 +532,7 @@ impl<'w> Simulator<'w> {
         self.after = match event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
             Event::Progress { job, .. } => After::NewRate(*job),
+            Event::Metric { job, .. } => After::Reported(*job),
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
             Event::Ended { job, .. } => {
                 self.watch.ended.fetch_add(1, Ordering::Relaxed);
@@ -487,6 +540,7 @@ impl<'w> Simulator<'w> {
                     self.history.remove(job);
                 }
                 self.moved_ends.remove(job);
+                self.reports.remove(job);
                 After::Left(partner(*job))
             }
             Event::Crashed { job, .. } => After::Left(partner(*job)),

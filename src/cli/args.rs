@@ -98,6 +98,20 @@ Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-lengt
   blox completions zsh > ~/.zfunc/_blox
   blox completions fish > ~/.config/fish/completions/blox.fish")]
     Completions(CompletionsArgs),
+    /// Look at workload files, check, convert, sample and generate them
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  blox trace info cluster_job_log.json.gz
+  blox trace check jobs.csv --cluster 16x8
+  blox trace convert sacct.txt --output jobs.csv"
+    )]
+    Trace(super::trace::TraceArgs),
+    /// Repeat a published figure: its numbers beside ours, and its picture
+    #[command(after_help = "Examples:
+  blox reproduce --list
+  blox reproduce blox-fig6 --output-dir figures")]
+    Reproduce(ReproduceArgs),
 }
 
 #[derive(Args)]
@@ -211,6 +225,28 @@ pub(super) struct ReportArgs {
     pub output: Option<PathBuf>,
 }
 
+#[derive(Args)]
+pub(super) struct ReproduceArgs {
+    /// The figure
+    #[arg(required_unless_present = "list")]
+    pub figure: Option<String>,
+    /// Name all figures, and the data that they need
+    #[arg(long, conflicts_with = "figure")]
+    pub list: bool,
+    /// Folder with the data that does not ship with the toolkit
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Write its numbers as CSV and its pictures as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that is not empty
+    #[arg(long)]
+    pub force: bool,
+    /// No progress and no notes
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// Everything that a simulation can be told. The keys of a configuration file
 /// are the long names of these options.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -253,10 +289,21 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// Its format: csv, jsonl, philly, blox-jobs, tiresias, synergy [default: told from the file]
+    /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
+    /// tiresias or synergy [default: told from the file]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+    /// Its columns, of a table of no such format: submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min
+    ///
+    /// FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas. Fields: submit, gpus, duration (or
+    /// start and end), job_id, user, virtual_cluster, group, model, priority, batch_size, cpus,
+    /// memory, deadline, user_estimate. Units of moments: s (the default), ms, us, ns, min, h, d,
+    /// epoch, epoch-ms, epoch-us, epoch-ns, date; of lengths: s to d, clock (D-HH:MM:SS); of GPUs
+    /// and CPUs: count, percent, milli; of memory: gib, mib, kib, bytes, gb, mb.
+    #[arg(long, value_name = "MAP", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
     /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -307,6 +354,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diurnal: Option<String>,
+    /// Let jobs that report no loss report a made-up one, for schedulers that end them by it
+    #[arg(long, help_heading = "Workload")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub losses: bool,
     /// Only the first N jobs
     ///
     /// With --measure, an endless workload ends by itself after ten times the

@@ -14,6 +14,7 @@
 
 mod args;
 mod config;
+mod files;
 mod generated;
 mod grid;
 mod new;
@@ -22,14 +23,17 @@ mod plot;
 mod policies;
 mod pool;
 mod progress;
+mod reading;
 mod recording;
 mod report;
+mod reproduce;
 mod resolve;
 mod run;
 mod seeds;
 mod step;
 mod sweep;
 mod table;
+mod trace;
 mod verify;
 
 use args::{Cli, Command};
@@ -146,6 +150,8 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Step(a))) => step::run(registry, config::simulate(a)?, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
+        Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::args::Options;
 use super::config::Given;
+use super::files::write_whole;
 use super::resolve::{Experiment, Input};
 use super::run::Run;
 use blox_core::journal::{Entry, Journal, JsonLines};
@@ -74,34 +75,6 @@ pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
     let probe = dir.join(".blox-writes-here");
     File::create(&probe).map_err(cannot)?;
     std::fs::remove_file(&probe).map_err(cannot)
-}
-
-/// A file is there whole or not at all.
-pub(super) fn write_whole<E: std::error::Error + 'static>(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
-) -> Result<(), Failure> {
-    let cannot = |e: &(dyn std::error::Error + 'static)| {
-        // What the operating system said is at the bottom.
-        let mut cause = e;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        Failure::new(format!("{}: cannot be written: {cause}", path.display()))
-    };
-    let part = part_of(path);
-    let mut out = BufWriter::new(File::create(&part).map_err(|e| cannot(&e))?);
-    write(&mut out).map_err(|e| cannot(&e))?;
-    out.flush().map_err(|e| cannot(&e))?;
-    drop(out);
-    std::fs::rename(&part, path).map_err(|e| cannot(&e))
-}
-
-/// Where a file lies until it is whole.
-pub(super) fn part_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
 }
 
 /// `summary.json`, and an element of what `--json` prints.

@@ -1,7 +1,7 @@
 //! `blox plot`: pictures of result folders.
 
 use super::args::PlotArgs;
-use super::output::write_whole;
+use super::files::write_whole;
 use super::{Failure, OK, Terminal};
 use crate::results::{Folder, Picture, pictures};
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! `blox report`: one page of result folders.
 
 use super::args::ReportArgs;
-use super::output::write_whole;
+use super::files::write_whole;
 use super::{Failure, OK, Terminal, plot};
 use crate::results::report;
 use std::io::Write;

@@ -6,6 +6,7 @@
 //! waits until nobody else holds its GPUs.
 
 pub mod spec;
+pub mod topology;
 
 use crate::assignment::Assignment;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};

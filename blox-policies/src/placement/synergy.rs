@@ -39,7 +39,8 @@ pub enum Allocation {
 /// is not there either, it goes where GPUs are free, and jobs that hold more
 /// than their share there give up what is more, the one with the most first.
 /// So everybody is at least as fast as with a fair share, and no GPU idles for
-/// want of CPUs or memory. (The released program raises what a job demands less
+/// want of CPUs or memory. Jobs run as the gangs that they ask for; other shapes
+/// and partners of a request are not looked at. (The released program raises what a job demands less
 /// of than its share up to the share; here it stays as it is.)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synergy<R> {

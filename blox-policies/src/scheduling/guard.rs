@@ -1,8 +1,8 @@
 //! Protection against starvation, around any scheduling policy.
 
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Event, JobId, Outlook, Part, Phase, Requests, RestoreError,
-    SchedulingPolicy, Seconds, Time, View,
+    AdmissionPolicy, ClusterManager, Event, JobId, Outlook, Part, Phase, PlacementPolicy, Requests,
+    RestoreError, SchedulingPolicy, Seconds, Time, View,
 };
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -134,6 +134,10 @@ impl<P: SchedulingPolicy + Clone> SchedulingPolicy for StarvationGuard<P> {
 
     fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
         self.inner.cluster()
+    }
+
+    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
+        self.inner.placement()
     }
 }
 

@@ -1,9 +1,11 @@
 //! What a job really does on an assignment.
 
 mod cpu_memory;
+mod links;
 mod profiled;
 
 pub use cpu_memory::CpuMemory;
+pub use links::LinkBound;
 pub use profiled::Profiled;
 
 use blox_core::{Assignment, JobRef, Part, View};
@@ -38,7 +40,7 @@ impl ExecutionModel for FixedRate {
 
 /// The model that simulations use unless told otherwise: jobs are as fast as
 /// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
-/// are short.
+/// are short, or [links](LinkBound) slow.
 pub fn as_specified() -> Box<dyn ExecutionModel> {
-    Box::new(CpuMemory::over(Profiled))
+    Box::new(LinkBound::over(CpuMemory::over(Profiled)))
 }

@@ -15,5 +15,5 @@ mod trace;
 pub use cluster::parse_cluster;
 pub use profiles::{Model, Profiles, ProfilesError};
 pub use rounds::{RoundsFrom, WholeIterations};
-pub(crate) use trace::read_source;
+pub(crate) use trace::open_rows;
 pub use trace::read_trace;

@@ -1,12 +1,13 @@
 //! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, no header.
 
 use super::profiles::{Model, Profiles};
-use crate::workload::file::{FileWorkload, sensible};
-use crate::workload::source::Source;
+use crate::workload::file::{FileWorkload, Rows, sensible};
+use crate::workload::source::{LONGEST_ROW, Source, Text};
 use crate::workload::{Notices, WorkloadError};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 /// Reads jobs, plain or gzip: lines of `job_id,model,arrival_s,total_iterations,gpus`.
@@ -28,7 +29,7 @@ pub fn read_trace(
 
 /// As [`read_trace`], with the `profiles.json` in the folder of the trace, or
 /// the nearest one above it.
-pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError> {
+pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
     let place = std::path::absolute(source.path()).unwrap_or_else(|_| source.path().to_owned());
     let beside = place.ancestors().skip(1).map(|a| a.join("profiles.json"));
@@ -37,24 +38,70 @@ pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError
         return Err(failed(what.to_owned()));
     };
     let profiles = Profiles::read(found).map_err(|e| failed(e.to_string()))?;
-    read(source, &profiles)
+    Ok(Box::new(TraceRows::open(source, profiles)?))
 }
 
 fn read(source: &Source, profiles: &Profiles) -> Result<FileWorkload, WorkloadError> {
+    let mut rows = TraceRows::open(source, profiles)?;
     let mut jobs = Vec::new();
     let mut notices = Notices::default();
-    for (i, text) in source.text()?.lines().enumerate() {
-        let text = text.map_err(|e| WorkloadError::reading(source.path(), e))?;
-        let line = Line {
-            path: source.path(),
-            line: i as u64 + 1,
-        };
-        if !text.trim().is_empty() {
-            let job = line.job(&text, profiles)?;
-            jobs.push(sensible(line.path, line.line, job, &mut notices)?);
-        }
+    while let Some(job) = rows.next_row(&mut notices)? {
+        jobs.push(job);
     }
     Ok(FileWorkload::sorted(source, "synergy", jobs, notices))
+}
+
+struct TraceRows<P> {
+    path: PathBuf,
+    text: Text,
+    line: u64,
+    profiles: P,
+}
+
+impl<P: Borrow<Profiles>> TraceRows<P> {
+    fn open(source: &Source, profiles: P) -> Result<Self, WorkloadError> {
+        Ok(TraceRows {
+            path: source.path().to_owned(),
+            text: source.text()?,
+            line: 0,
+            profiles,
+        })
+    }
+}
+
+impl<P: Borrow<Profiles> + Send> Rows for TraceRows<P> {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        loop {
+            let mut bytes = Vec::new();
+            let n = (&mut self.text)
+                .take(LONGEST_ROW as u64 + 1)
+                .read_until(b'\n', &mut bytes)
+                .map_err(|e| WorkloadError::reading(&self.path, e))?;
+            if n == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            let line = Line {
+                path: &self.path,
+                line: self.line,
+            };
+            if n > LONGEST_ROW {
+                return Err(WorkloadError::RowTooLong {
+                    path: self.path.clone(),
+                    line: self.line,
+                });
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            if !text.trim().is_empty() {
+                let job = line.job(text.trim_end(), self.profiles.borrow())?;
+                return sensible(line.path, line.line, job, notices).map(Some);
+            }
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
 }
 
 struct Line<'a> {
@@ -141,7 +188,7 @@ mod tests {
     use crate::workload::collect;
 
     fn read_text(text: &str) -> Result<Vec<JobSpec>, String> {
-        let source = Source::of("t", text.as_bytes());
+        let source = Source::of("t", text.as_bytes()).unwrap();
         let mut jobs = read(&source, &profiles()).map_err(|e| e.to_string())?;
         collect(&mut jobs).map_err(|e| e.to_string())
     }
