@@ -564,14 +564,16 @@ fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
             "fifo/jobs.csv",
             "fifo/rounds.csv",
             "fifo/summary.json",
+            "fifo/timeline.csv",
             "las_gpu_time=true_guard_h=500/jobs.csv",
             "las_gpu_time=true_guard_h=500/rounds.csv",
             "las_gpu_time=true_guard_h=500/summary.json",
+            "las_gpu_time=true_guard_h=500/timeline.csv",
             "manifest.json"
         ]
     );
     assert_eq!(one, two);
-    let manifest: serde_json::Value = serde_json::from_slice(&one[6].1).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&one[8].1).unwrap();
     assert_eq!(manifest["status"], "complete");
     assert_eq!(manifest["inputs"][0]["path"], "my jobs.csv");
     assert_eq!(

@@ -73,36 +73,50 @@ pub async fn drive<B: Backend>(
     backend: &mut B,
 ) -> Result<(), B::Error> {
     let mut commands = Vec::new();
-    loop {
-        if let Some((at, event)) = backend.ready(core.view()) {
-            told(core, policy, backend, at, &event)?;
-        } else {
-            let input = backend.next(core.due(), core.view()).await?;
-            match input {
-                Input::Event(at, event) => told(core, policy, backend, at, &event)?,
-                Input::Due(at) => {
-                    if backend.ask(at, core.view()).await? {
-                        decided(backend, at, core.decide(at, policy))?;
-                    } else {
-                        core.asked();
-                    }
+    while turn(core, policy, backend, &mut commands).await? {}
+    Ok(())
+}
+
+/// One turn of [`drive`]: one input, and what follows from it. `false` once the
+/// backend has ended. `commands` is memory between turns, empty at first.
+///
+/// # Errors
+/// What the backend says.
+#[inline]
+pub async fn turn<B: Backend>(
+    core: &mut Core,
+    policy: &mut dyn Decide,
+    backend: &mut B,
+    commands: &mut Vec<Command>,
+) -> Result<bool, B::Error> {
+    if let Some((at, event)) = backend.ready(core.view()) {
+        told(core, policy, backend, at, &event)?;
+    } else {
+        let input = backend.next(core.due(), core.view()).await?;
+        match input {
+            Input::Event(at, event) => told(core, policy, backend, at, &event)?,
+            Input::Due(at) => {
+                if backend.ask(at, core.view()).await? {
+                    decided(backend, at, core.decide(at, policy))?;
+                } else {
+                    core.asked();
                 }
-                Input::Answer(at, decision, outlook) => {
-                    decided(backend, at, core.answer(at, *decision, outlook, policy))?;
-                }
-                Input::PolicyFailed(at, error) => {
-                    decided(backend, at, core.policy_failed(at, *error))?;
-                }
-                Input::End => return Ok(()),
             }
+            Input::Answer(at, decision, outlook) => {
+                decided(backend, at, core.answer(at, *decision, outlook, policy))?;
+            }
+            Input::PolicyFailed(at, error) => {
+                decided(backend, at, core.policy_failed(at, *error))?;
+            }
+            Input::End => return Ok(false),
         }
-        if !core.has_commands() {
-            continue;
-        }
-        core.take_commands(&mut commands);
-        backend.carry_out(core.view(), &commands).await?;
+    }
+    if core.has_commands() {
+        core.take_commands(commands);
+        backend.carry_out(core.view(), commands).await?;
         commands.clear();
     }
+    Ok(true)
 }
 
 #[inline]

@@ -16,6 +16,7 @@ use std::path::PathBuf;
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox simulate --scheduler las --trace jobs.csv --cluster 16x8
   blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --output-dir results
+  blox compare fifo las --output-dir results && blox report results
   blox policies"
 )]
 pub(super) struct Cli {
@@ -37,7 +38,7 @@ pub(super) enum Command {
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
   blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
-      --jobs 2000 --cluster 8x4 --output-dir results
+      --jobs 2000 --cluster 8x4 --output-dir results --plots
   blox compare fifo las 'las{guard_h=100}' --workload poisson --load 8 --jobs 2000 \\
       --seeds 0..9 --baseline fifo --output-format markdown")]
     Compare(CompareArgs),
@@ -63,6 +64,40 @@ Examples:
   blox verify golden/blox
   blox verify golden/blox/las_L7_t1000 --system blox --all")]
     Verify(VerifyArgs),
+    /// Draw the pictures of result folders
+    #[command(after_help = "Examples:
+  blox plot results
+  blox plot monday tuesday --output-dir pictures
+  blox plot results --only jct-cdf --only utilisation --png
+
+Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
+(simulated with --assignments or --plots), load-jct (of a sweep).")]
+    Plot(PlotArgs),
+    /// Make one self-contained HTML page of result folders
+    #[command(after_help = "Examples:
+  blox report results
+  blox report monday tuesday --output week.html")]
+    Report(ReportArgs),
+    /// Walk through a simulation decision by decision
+    ///
+    /// Commands come from standard input, one a line; `help` lists them.
+    #[command(after_help = "Examples:
+  blox step --scheduler las --trace jobs.csv --cluster 2x4
+  printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
+    Step(SimulateArgs),
+    /// Begin a crate with a scheduling policy of your own
+    ///
+    /// It builds, passes its tests, and its program has every subcommand of this one.
+    #[command(after_help = "Examples:
+  blox new my-policy
+  blox new 'somewhere else/my policy' --name my-policy")]
+    New(NewArgs),
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:
+  blox completions bash > ~/.local/share/bash-completion/completions/blox
+  blox completions zsh > ~/.zfunc/_blox
+  blox completions fish > ~/.config/fish/completions/blox.fish")]
+    Completions(CompletionsArgs),
     /// Look at workload files, check, convert, sample and generate them
     #[command(
         arg_required_else_help = true,
@@ -146,6 +181,48 @@ pub(super) struct VerifyArgs {
     /// Show every difference, not only the first 20 of a case
     #[arg(long)]
     pub all: bool,
+}
+
+#[derive(Args)]
+pub(super) struct NewArgs {
+    /// The folder to make
+    pub path: PathBuf,
+    /// Name of the crate and the scheduler [default: the folder's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(super) struct PlotArgs {
+    /// Folders that simulate, compare or sweep wrote with --output-dir
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// Where to draw [default: DIR/plots, if there is one DIR]
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Only the picture of this name; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// PNG beside SVG (in builds with the feature `png`)
+    #[arg(long)]
+    pub png: bool,
+}
+
+#[derive(Args)]
+pub(super) struct ReportArgs {
+    /// Folders that simulate or compare wrote with --output-dir
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// The page [default: DIR/report.html, if there is one DIR]
+    #[arg(long, short, value_name = "FILE.html")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -376,7 +453,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "A..B", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<String>,
-    /// Write jobs.csv and summary.json a scheduler, and manifest.json, below this folder
+    /// Write jobs.csv, timeline.csv and summary.json a scheduler, and manifest.json, below this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_dir: Option<PathBuf>,
@@ -388,6 +465,14 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rounds: bool,
+    /// Also write assignments.csv: who held which GPUs when
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub assignments: bool,
+    /// Draw pictures of the results into the output folder, Gantt charts included
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plots: bool,
     /// Count why measured jobs waited, and for how long
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -28,13 +28,18 @@ pub(super) fn write_whole<E: Error + 'static>(
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return fill(path);
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
+    let part = part_of(path);
     let filled = fill(&part).and_then(|()| std::fs::rename(&part, path).map_err(|e| cannot(&e)));
     if filled.is_err() {
         // The error that counts is the first.
         let _ = std::fs::remove_file(&part);
     }
     filled
+}
+
+/// Where a file lies until it is whole.
+pub(super) fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
 }

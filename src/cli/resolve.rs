@@ -355,6 +355,7 @@ impl<'r> Experiment<'r> {
             .faults(self.world.faults)
             .measure(self.measure)
             .keep_rounds(self.options.rounds)
+            .keep_timeline(self.options.output_dir.is_some())
             .keep_waits(self.options.why)
             .visiting_every_round(self.options.visit_every_round);
         if self.world.exact_ends {

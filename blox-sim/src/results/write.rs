@@ -1,6 +1,6 @@
 //! Results as CSV.
 
-use super::{DeadlineFate, JobResult, RoundRow};
+use super::{AssignmentRow, AssignmentSink, DeadlineFate, JobResult, RoundRow, TimelineRow};
 use std::io::Write;
 
 /// Results that could not be written.
@@ -101,6 +101,113 @@ pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), Writ
         rows.end(&mut out)?;
     }
     rows.flush(&mut out)
+}
+
+/// A row a stretch of time:
+/// `time_s,length_s,busy_gpus,usable_gpus,placed_jobs,queued_jobs,deferred_jobs`, all but the
+/// first two means over the stretch. See [`TimelineRow`].
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn write_timeline(mut out: impl Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
+    let mut rows = Rows::new(&[
+        "time_s",
+        "length_s",
+        "busy_gpus",
+        "usable_gpus",
+        "placed_jobs",
+        "queued_jobs",
+        "deferred_jobs",
+    ]);
+    for r in timeline {
+        rows.number(Some(r.time_s));
+        rows.number(Some(r.length_s));
+        rows.number(Some(r.busy_gpus));
+        rows.number(Some(r.usable_gpus));
+        rows.number(Some(r.placed_jobs));
+        rows.number(Some(r.queued_jobs));
+        rows.number(Some(r.deferred_jobs));
+        rows.end(&mut out)?;
+    }
+    rows.flush(&mut out)
+}
+
+/// Writes assignments while a simulation runs, so that they need no memory: a
+/// row each time that a job leaves GPUs, in this order,
+/// `job_id,launch,placed_s,start_s,stop_s,end_s,gpus,why`.
+///
+/// `gpus` are numbers and ranges of numbers through all nodes, separated by
+/// spaces: `0-3 8`. The job ran from `start_s` to `stop_s`; it was promised the
+/// GPUs at `placed_s` and had left them at `end_s`.
+pub struct AssignmentWriter<W: Write> {
+    out: W,
+    rows: Rows,
+    gpus: String,
+    error: Option<WriteError>,
+}
+
+impl<W: Write> AssignmentWriter<W> {
+    /// Writes the header. What cannot be written is said by [`AssignmentWriter::finish`].
+    pub fn new(out: W) -> Self {
+        AssignmentWriter {
+            out,
+            rows: Rows::new(&[
+                "job_id", "launch", "placed_s", "start_s", "stop_s", "end_s", "gpus", "why",
+            ]),
+            gpus: String::new(),
+            error: None,
+        }
+    }
+
+    /// Whether all of it was written.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.rows.flush(&mut self.out)?;
+        self.rows.text.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write + Send> AssignmentSink for AssignmentWriter<W> {
+    fn take(&mut self, a: AssignmentRow) {
+        use std::fmt::Write;
+        if self.error.is_some() {
+            return;
+        }
+        self.gpus.clear();
+        for (first, last) in a.ranges() {
+            if !self.gpus.is_empty() {
+                self.gpus.push(' ');
+            }
+            // Writing to a string cannot fail.
+            let _ = match first == last {
+                true => write!(self.gpus, "{first}"),
+                false => write!(self.gpus, "{first}-{last}"),
+            };
+        }
+        let rows = &mut self.rows;
+        rows.whole(a.job.0);
+        rows.whole(a.launch);
+        rows.number(Some(a.placed.secs()));
+        rows.number(Some(a.start.secs()));
+        rows.number(Some(a.stop.secs()));
+        rows.number(Some(a.end.secs()));
+        rows.text(&self.gpus);
+        rows.text(a.why);
+        self.error = rows.end(&mut self.out).err();
+    }
+}
+
+#[cfg(test)]
+impl AssignmentWriter<Vec<u8>> {
+    pub(crate) fn written(&self) -> &str {
+        std::str::from_utf8(&self.out).unwrap()
+    }
 }
 
 /// Bytes that are written at once.
