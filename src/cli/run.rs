@@ -64,7 +64,7 @@ pub(super) fn simulate(
     if let Some(dir) = &o.output_dir {
         output::write_manifest(dir, &experiment, &done, args, interrupted)?;
         if o.plots {
-            plot::draw(&[dir.clone()], &dir.join("plots"), &[], false)?;
+            plot::draw(std::slice::from_ref(dir), &dir.join("plots"), &[], false)?;
         }
     }
     let format = experiment.format;

@@ -352,6 +352,6 @@ mod tests {
     #[test]
     fn seconds_are_short() {
         let text = |v| serde_json::to_string(&Number(v)).unwrap();
-        assert_eq!((text(3.0), text(3.14)), ("3".into(), "3.1".into()));
+        assert_eq!((text(3.0), text(3.26)), ("3".into(), "3.3".into()));
     }
 }
