@@ -148,5 +148,42 @@ fn decisions(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, simulations, decisions);
+/// One candidate of the synthesizer, four hours ahead: 128 GPUs, and four times as
+/// many jobs waiting.
+fn look_ahead(c: &mut Criterion) {
+    use blox::core::forecast::Horizon;
+    use blox::schedulers::{SynthesizerParams, synthesizer_candidates};
+    use blox::sim::forecast::{LookAhead, forecaster};
+    let mut policy = blox::schedulers::las();
+    let mut core = Core::new(
+        State::new(&ClusterSpec::uniform(32, 4)).expect("a sound cluster"),
+        policy.cadence(),
+    );
+    let mut jobs = BloxWorkload::new(8.0).expect("a sound load");
+    for job in 0..640 {
+        let spec = blox::sim::workload::Workload::next_job(&mut jobs);
+        let mut spec = spec.expect("a sound load").expect("it never ends");
+        spec.submit = Time::ZERO;
+        let event = Event::Submitted {
+            job: JobId(job),
+            spec: Arc::new(spec),
+        };
+        core.event(Time::ZERO, &event, &mut policy)
+            .expect("the next job");
+    }
+    core.decide(Time::ZERO, &mut policy);
+    let params = SynthesizerParams::default();
+    let ahead = forecaster(LookAhead::new(params.round));
+    let horizon = Horizon::For(Seconds::from_hours(4.0));
+    let mut group = c.benchmark_group("look ahead, 128 GPUs, 640 jobs, 4 h");
+    for candidate in synthesizer_candidates(&params) {
+        let name = blox::core::Decide::name(&candidate).to_owned();
+        group.bench_function(name, |b| {
+            b.iter(|| black_box(ahead.forecast(core.state(), &candidate, horizon)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, simulations, decisions, look_ahead);
 criterion_main!(benches);

@@ -2,10 +2,12 @@
 //! schedulers, run them in a simulator, and run the same compiled policies on a
 //! real GPU cluster.
 //!
+//! - [`guide`]: a policy from nothing, in ten minutes.
 //! - [`schedulers`]: every published scheduler that ships, as a composition.
 //! - [`compat`]: compositions that do exactly what published programs do.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
-//! - [`plot`]: charts of results.
+//! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
+//! - [`reproduce`]: published figures, each repeated by one command.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
 //! ```
@@ -29,7 +31,10 @@ pub use blox_sim as sim;
 
 pub mod cli;
 pub mod compat;
+pub mod guide;
 mod registry;
+pub mod reproduce;
+pub mod results;
 pub mod schedulers;
 pub mod verify;
 

@@ -1,6 +1,8 @@
 //! Everything that ships, by name.
 
-use crate::schedulers::ElasticFlowParams;
+mod compositions;
+
+use crate::schedulers::{ElasticFlowParams, JobOrder};
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::perf::SkewTable;
@@ -11,11 +13,12 @@ use blox_policies::cluster::{Quarantine, StaticCluster};
 use blox_policies::compat::blox::Scattered;
 use blox_policies::compat::tiresias::DlasQueues;
 use blox_policies::placement::{
-    Balanced, Blocked, Buddy, Consolidated, EasyBackfill, FirstFree, Profiled, Random, Rule, Split,
-    TensorSkew, Walk,
+    Allocation, Balanced, Bandwidth, Blocked, Buddy, Consolidated, EasyBackfill, FirstFree,
+    Profiled, Random, Rule, Split, Synergy, TensorSkew, Walk,
 };
 use blox_policies::scheduling::{
-    Fifo, Las, LeaseChoice, Service, ServiceHistory, Sjf, Srtf, StarvationGuard, TwoDas,
+    Drf, Fifo, FinishTimeFairness, Las, LeaseChoice, Service, ServiceHistory, Sjf, Srsf, Srtf,
+    StarvationGuard, Tetris, TwoDas,
 };
 use blox_sim::compat::tiresias::read_samples;
 
@@ -44,6 +47,21 @@ const GUARD: ParamDoc = param(
     "1000",
     "hours of waiting after which a job comes before all others",
 );
+const ALLOCATION: ParamDoc = param(
+    "allocation",
+    "tune",
+    "CPUs and memory: tune (by need), proportional, greedy (all or nothing)",
+);
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+);
+const WHERE: ParamDoc = param(
+    "placement",
+    "consolidated",
+    "on which GPUs: consolidated, first-free",
+);
 const SPLIT: ParamDoc = param(
     "split",
     "span",
@@ -57,6 +75,7 @@ const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
 pub fn registry() -> Registry {
     let mut r = Registry::new();
     schedulers(&mut r);
+    compositions::add(&mut r);
     parts(&mut r);
     r
 }
@@ -110,6 +129,26 @@ fn schedulers(r: &mut Registry) {
     elastic(r);
     let s = &mut r.schedulers;
     s.add(
+        "synergy",
+        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        &[ALLOCATION, ORDER, WHERE, GUARD],
+        |p, _| {
+            Ok(schedulers::synergy_with(schedulers::SynergyParams {
+                allocation: allocation(p)?,
+                order: job_order(p)?,
+                placement: match p.choice(
+                    "placement",
+                    "consolidated",
+                    &["consolidated", "first-free"],
+                )? {
+                    "first-free" => schedulers::Where::FirstFree,
+                    _ => schedulers::Where::Consolidated,
+                },
+                guard: p.hours("guard_h", 1000.0)?,
+            }))
+        },
+    );
+    s.add(
         "blox-fifo",
         "Fifo as Blox's released program has it",
         &[],
@@ -138,84 +177,6 @@ fn schedulers(r: &mut Registry) {
         "Optimus as Blox's released program has it: its Srtf on jobs sped up by a table of loads",
         &[],
         |_, _| Ok(compat::blox::optimus()),
-    );
-}
-
-/// Deadlines, leases and slices, with rounds of their own.
-fn elastic(r: &mut Registry) {
-    let s = &mut r.schedulers;
-    s.add(
-        "elasticflow",
-        "deadlines guaranteed at admission, GPU counts that follow",
-        &[
-            SLOT,
-            param(
-                "expand",
-                "true",
-                "left-over GPUs go to jobs that need no more",
-            ),
-        ],
-        |p, _| {
-            Ok(schedulers::elasticflow_with(ElasticFlowParams {
-                slot: p.seconds("slot_s", 60.0)?,
-                expand: p.bool("expand", true)?,
-            }))
-        },
-    );
-    s.add(
-        "ef",
-        "elasticflow without admission control",
-        &[SLOT],
-        |p, _| Ok(schedulers::ef_with(p.seconds("slot_s", 60.0)?)),
-    );
-    s.add(
-        "edf",
-        "earliest deadline first, on all GPUs that a job can use",
-        &[SLOT],
-        |p, _| Ok(schedulers::edf_with(p.seconds("slot_s", 60.0)?)),
-    );
-    s.add(
-        "edf-admission",
-        "earliest deadline first, only jobs that can end in time",
-        &[SLOT],
-        |p, _| Ok(schedulers::edf_admission_with(p.seconds("slot_s", 60.0)?)),
-    );
-    s.add(
-        "chronus",
-        "leases for jobs with deadlines, the rest for best-effort jobs",
-        &[
-            param("lease_s", "240", "seconds of a lease and round"),
-            param(
-                "choice",
-                "greedy",
-                "among jobs that come in together: greedy, optimal",
-            ),
-            param("nodes", "10000", "nodes that an optimal choice may search"),
-        ],
-        |p, _| {
-            let choice = match p.choice("choice", "greedy", &["greedy", "optimal"])? {
-                "optimal" => LeaseChoice::Optimal {
-                    nodes: p.u64("nodes", 10_000)?,
-                },
-                _ => LeaseChoice::Greedy,
-            };
-            Ok(schedulers::chronus_with(
-                p.seconds("lease_s", 240.0)?,
-                choice,
-            ))
-        },
-    );
-    s.add(
-        "gandiva",
-        "time slices in turn",
-        &[param("slice_s", "60", "seconds of a slice and round")],
-        |p, _| Ok(schedulers::gandiva_with(p.seconds("slice_s", 60.0)?)),
-    );
-    s.add(
-        "themis",
-        "finish-time fairness with leases",
-        &[param("lease_s", "240", "seconds of a lease and round")],
-        |p, _| Ok(schedulers::themis_with(p.seconds("lease_s", 240.0)?)),
     );
 }
 
@@ -303,6 +264,84 @@ fn tiresias(r: &mut Registry) {
         "any free GPUs, by chance",
         &[NO_EASY],
         |p, seed| walk(Random::new(seed), p, Oracle, false),
+    );
+}
+
+/// Deadlines, leases and slices, with rounds of their own.
+fn elastic(r: &mut Registry) {
+    let s = &mut r.schedulers;
+    s.add(
+        "elasticflow",
+        "deadlines guaranteed at admission, GPU counts that follow",
+        &[
+            SLOT,
+            param(
+                "expand",
+                "true",
+                "left-over GPUs go to jobs that need no more",
+            ),
+        ],
+        |p, _| {
+            Ok(schedulers::elasticflow_with(ElasticFlowParams {
+                slot: p.seconds("slot_s", 60.0)?,
+                expand: p.bool("expand", true)?,
+            }))
+        },
+    );
+    s.add(
+        "ef",
+        "elasticflow without admission control",
+        &[SLOT],
+        |p, _| Ok(schedulers::ef_with(p.seconds("slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf",
+        "earliest deadline first, on all GPUs that a job can use",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_with(p.seconds("slot_s", 60.0)?)),
+    );
+    s.add(
+        "edf-admission",
+        "earliest deadline first, only jobs that can end in time",
+        &[SLOT],
+        |p, _| Ok(schedulers::edf_admission_with(p.seconds("slot_s", 60.0)?)),
+    );
+    s.add(
+        "chronus",
+        "leases for jobs with deadlines, the rest for best-effort jobs",
+        &[
+            param("lease_s", "240", "seconds of a lease and round"),
+            param(
+                "choice",
+                "greedy",
+                "among jobs that come in together: greedy, optimal",
+            ),
+            param("nodes", "10000", "nodes that an optimal choice may search"),
+        ],
+        |p, _| {
+            let choice = match p.choice("choice", "greedy", &["greedy", "optimal"])? {
+                "optimal" => LeaseChoice::Optimal {
+                    nodes: p.u64("nodes", 10_000)?,
+                },
+                _ => LeaseChoice::Greedy,
+            };
+            Ok(schedulers::chronus_with(
+                p.seconds("lease_s", 240.0)?,
+                choice,
+            ))
+        },
+    );
+    s.add(
+        "gandiva",
+        "time slices in turn",
+        &[param("slice_s", "60", "seconds of a slice and round")],
+        |p, _| Ok(schedulers::gandiva_with(p.seconds("slice_s", 60.0)?)),
+    );
+    s.add(
+        "themis",
+        "finish-time fairness with leases",
+        &[param("lease_s", "240", "seconds of a lease and round")],
+        |p, _| Ok(schedulers::themis_with(p.seconds("lease_s", 240.0)?)),
     );
 }
 
@@ -394,6 +433,41 @@ fn parts(r: &mut Registry) {
             )))
         },
     );
+    s.add(
+        "srsf",
+        "in order of remaining GPU time, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Srsf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Srsf::default())),
+        },
+    );
+    s.add(
+        "ftf",
+        "in order of finish-time fairness, the most slowed down first, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => {
+                Ok(Box::new(FinishTimeFairness::with(UserEstimate)) as Box<dyn SchedulingPolicy>)
+            }
+            _ => Ok(Box::new(FinishTimeFairness::default())),
+        },
+    );
+    s.add(
+        "drf",
+        "in order of the dominant share of what jobs ask for, preemptive",
+        &[],
+        |_, _| Ok(Box::new(Drf)),
+    );
+    s.add(
+        "tetris",
+        "in order of remaining time on all resources, preemptive",
+        &[ESTIMATOR],
+        |p, _| match estimator(p)? {
+            "user" => Ok(Box::new(Tetris::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
+            _ => Ok(Box::new(Tetris::default())),
+        },
+    );
     let s = &mut r.placement;
     s.add(
         "first-free",
@@ -406,6 +480,21 @@ fn parts(r: &mut Registry) {
         "exact fit, best fit, else as few nodes as possible",
         &[SPLIT, BACKFILL],
         |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+    );
+    s.add(
+        "bandwidth",
+        "the GPUs of a node that are linked best (Blox: Bebop), else as few nodes as possible",
+        &[BACKFILL],
+        |p, _| walk(Bandwidth::default(), p, Oracle, true),
+    );
+    s.add(
+        "synergy",
+        "GPUs, CPUs and memory together, each round from an empty cluster; consolidated",
+        &[ALLOCATION, SPLIT],
+        |p, _| {
+            let rule = Synergy::new(Consolidated::new(split(p)?));
+            Ok(Box::new(rule.with(allocation(p)?)))
+        },
     );
     s.add(
         "buddy",
@@ -457,6 +546,28 @@ fn service(p: &Params) -> Result<Service, RegistryError> {
         Service::GpuTime
     } else {
         Service::Time
+    })
+}
+
+fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
+    let words = ["tune", "proportional", "greedy"];
+    Ok(match p.choice("allocation", "tune", &words)? {
+        "proportional" => Allocation::Proportional,
+        "greedy" => Allocation::Greedy,
+        _ => Allocation::Tune,
+    })
+}
+
+fn job_order(p: &Params) -> Result<JobOrder, RegistryError> {
+    let words = ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"];
+    Ok(match p.choice("order", "fifo", &words)? {
+        "srtf" => JobOrder::Srtf,
+        "las" => JobOrder::Las,
+        "ftf" => JobOrder::Ftf,
+        "drf" => JobOrder::Drf,
+        "tetris" => JobOrder::Tetris,
+        "srsf" => JobOrder::Srsf,
+        _ => JobOrder::Fifo,
     })
 }
 

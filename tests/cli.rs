@@ -86,6 +86,29 @@ fn the_readme_is_true() {
     );
 }
 
+/// So is what it shows of a generated trace.
+#[test]
+fn the_readme_shows_a_trace_as_it_is() {
+    let readme = include_str!("../README.md");
+    let dir = tempfile::tempdir().unwrap();
+    let commands: Vec<_> = readme
+        .lines()
+        .filter_map(|l| l.strip_prefix("    blox trace "))
+        .filter(|l| l.contains("blox.csv"))
+        .collect();
+    assert_eq!(commands.len(), 2);
+    let mut shown = String::new();
+    for command in commands {
+        let seen = at(dir.path(), format!("trace {command}").split(' '));
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        shown = seen.out;
+    }
+    assert!(
+        readme.contains(&format!("```text\n{shown}```")),
+        "now it prints\n{shown}"
+    );
+}
+
 #[test]
 fn a_trace_is_simulated_with_its_notices_and_rejections() {
     let dir = folder();
@@ -181,9 +204,17 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     fs::write(d.join("cluster.toml"), "[[node]]\ngpus = 65\n").unwrap();
     fs::create_dir(d.join("full")).unwrap();
     fs::write(d.join("full/x"), "").unwrap();
-    let known = "blox-fifo, blox-las, blox-optimus, blox-srtf, blox-tiresias, chronus, edf, \
-                 edf-admission, ef, elasticflow, fifo, gandiva, las, sjf, srtf, themis, tiresias, \
-                 tiresias-dlas-gpu";
+    let registry = blox::registry();
+    let join = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
+    let known = join(&mut registry.schedulers.iter().map(|(n, _)| n));
+    let placements = join(&mut registry.placement.iter().map(|(n, _)| n));
+    let mut all = std::collections::BTreeSet::new();
+    all.extend(registry.schedulers.iter().map(|(n, _)| n.to_owned()));
+    all.extend(registry.admission.iter().map(|(n, _)| n.to_owned()));
+    all.extend(registry.cluster.iter().map(|(n, _)| n.to_owned()));
+    all.extend(registry.scheduling.iter().map(|(n, _)| n.to_owned()));
+    all.extend(registry.placement.iter().map(|(n, _)| n.to_owned()));
+    let all = join(&mut all.iter().map(String::as_str));
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
                    or times such as 10h..2d (s, m, h, d)";
     let optimus = "expected a whole number from 1 to 9: the scheduler `blox-optimus` \
@@ -216,7 +247,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ("compare las las", "scheduler `las` is named twice"),
         (
             "simulate -s las --placement x",
-            "unknown placement policy `x`; known: blox-scattered, consolidated, first-free",
+            &format!("unknown placement policy `x`; known: {placements}"),
         ),
         (
             "simulate -s las --admission load{threshold=x}",
@@ -237,7 +268,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, blox-jobs, tiresias",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
@@ -365,7 +396,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "policies nope",
-            "nothing is called `nope`; known: 2das, accept-all, balanced, blox-fifo, blox-las, blox-optimus, blox-scattered, blox-srtf, blox-tiresias, buddy, chronus, consolidated, edf, edf-admission, ef, elasticflow, fifo, first-free, gandiva, las, load, profiled, quarantine, quota, random, sjf, srtf, static, themis, tiresias, tiresias-dlas-gpu",
+            &format!("nothing is called `nope`; known: {all}"),
         ),
         (
             "verify none",
@@ -377,7 +408,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "verify folder --system x",
-            "unknown system `x`; known: blox, tiresias",
+            "unknown system `x`; known: blox, synergy, tiresias",
         ),
     ] {
         let seen = at(d, line.split(' '));
@@ -533,14 +564,16 @@ fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
             "fifo/jobs.csv",
             "fifo/rounds.csv",
             "fifo/summary.json",
+            "fifo/timeline.csv",
             "las_gpu_time=true_guard_h=500/jobs.csv",
             "las_gpu_time=true_guard_h=500/rounds.csv",
             "las_gpu_time=true_guard_h=500/summary.json",
+            "las_gpu_time=true_guard_h=500/timeline.csv",
             "manifest.json"
         ]
     );
     assert_eq!(one, two);
-    let manifest: serde_json::Value = serde_json::from_slice(&one[6].1).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&one[8].1).unwrap();
     assert_eq!(manifest["status"], "complete");
     assert_eq!(manifest["inputs"][0]["path"], "my jobs.csv");
     assert_eq!(
@@ -805,7 +838,7 @@ fn files_of_tiresias_are_traces_and_clusters() {
         ),
     ] {
         let seen = at(dir.path(), ["simulate", "-s", name, "--trace", "t.csv"]);
-        assert_eq!(seen.err, format!("error: {sentence}\n"), "{name}");
+        assert_eq!(seen.err, format!("error: `{name}`: {sentence}\n"));
         assert_eq!(seen.code, Some(2), "{name}");
     }
 }

@@ -42,3 +42,16 @@ fn the_example_that_newcomers_copy_conforms() {
         .check()
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+#[test]
+fn synergy_conforms_with_every_order_and_allocation() {
+    let registry = blox::registry();
+    for order in ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"] {
+        for allocation in ["proportional", "greedy", "tune"] {
+            let name = format!("synergy{{order={order},allocation={allocation}}}");
+            let suite = conformance(|seed| build(&registry, &name, seed)).cases(8);
+            let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.placements > 0, "{name}");
+        }
+    }
+}

@@ -18,6 +18,11 @@ fn every_case_of_elasticflow_is_equal() {
     every_case_is_equal("elasticflow");
 }
 
+#[test]
+fn every_case_of_synergy_is_equal() {
+    every_case_is_equal("synergy");
+}
+
 fn every_case_is_equal(system: &str) {
     let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
         println!("skipped: BLOX_GOLDEN is not set");

@@ -1,12 +1,15 @@
 //! Tiresias: queues, Gittins index, promotion, placement by skew.
 
+use blox::compat::tiresias as compat;
 use blox::core::journal::{Entry, Journal};
 use blox::core::{
     Action, ClusterSpec, Composition, Extras, GpuCount, JobId, JobSpec, OnEvent, Pipeline, Seconds,
     Time,
 };
+use blox::policies::compat::tiresias::{ClassQueues, DlasQueues, NodeSets, dict_order};
 use blox::policies::placement::{Blocked, FirstFree, Walk};
-use blox::policies::{compat::tiresias::DlasQueues, scheduling::TwoDas};
+use blox::policies::scheduling::TwoDas;
+use blox::sim::compat::tiresias::Steps;
 use blox::sim::{Report, Simulation, workload::Jobs};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -60,9 +63,10 @@ fn a_job_gives_way_once_it_has_crossed_the_threshold() {
         fates(&report),
         [(0.0, 10_200.0, 0), (10_200.0, 10_800.0, 0)]
     );
-    // With a second threshold it goes down twice; by then it is alone.
+    // It goes down at 300 s, the newcomer at 600 s: of the two it started first.
+    // It goes down again at 1,200 s, and the newcomer ends.
     let report = run(scheduler("tiresias{thresholds=1200/3600}"), "1x4", &jobs);
-    assert_eq!(fates(&report), [(0.0, 10_800.0, 1), (300.0, 900.0, 0)]);
+    assert_eq!(fates(&report), [(0.0, 10_800.0, 2), (300.0, 1500.0, 1)]);
 }
 
 #[test]
@@ -156,11 +160,11 @@ fn skewed_models_are_consolidated_and_others_take_what_is_left() {
         (vec![3, 7], 0.0),
     ];
     assert_eq!(places("profiled{backfill=skip}", 0, jobs.clone()), expected);
-    // With a limit of 1, nobody of known skew waits for a node; who came first
-    // takes the fragments.
+    // With a limit of 1, nobody of known skew waits for a node: the second job
+    // takes what the first leaves of its node, and the third finds room.
     let loose = places("profiled{backfill=skip,pack_limit=1}", 0, jobs);
     let (vgg, resnet) = (&loose[2], &loose[3]);
-    assert_eq!((vgg, resnet.1), (&(vec![3, 7], 0.0), 300.0));
+    assert_eq!((vgg, resnet.1), (&(vec![6, 7], 0.0), 300.0));
 }
 
 #[test]
@@ -192,6 +196,41 @@ fn balanced_evens_the_load_and_random_follows_its_seed() {
 }
 
 #[test]
+fn time_slices_turn_at_full_minutes() {
+    let jobs = [job(0.0, 2, 100.0), job(5.0, 2, 100.0), job(40.0, 1, 30.0)];
+    // Steps are at 0, 5, 15, 25, 35, 40, 50, 60, ... The second job shares the
+    // only node with the first; the third waits until both have ended.
+    let steps = Steps::between(jobs.iter().map(|j| j.submit));
+    let gandiva = compat::gandiva(NodeSets::default(), steps.clone());
+    let report = Simulation::new("1x2".parse().expect("a cluster"))
+        .completion(steps)
+        .run(gandiva, &mut Jobs::new(jobs.to_vec()))
+        .expect("a right plan every time");
+    let expected = [(0.0, 160.0, 1), (60.0, 200.0, 1), (200.0, 230.0, 0)];
+    assert_eq!(fates(&report), expected);
+}
+
+#[test]
+fn classes_wait_for_their_reservation() {
+    let jobs = [
+        job(0.0, 2, 100.0),
+        job(5.0, 2, 100.0),
+        job(40.0, 1, 30.0),
+        job(1000.0, 1, 10.0),
+    ];
+    // At 600 s one GPU is left over for the small jobs, and none for the large
+    // ones; they would have theirs at 1,200 s, but nothing is to come by then.
+    let classes = ClassQueues::new(&dict_order([2, 1]), Time::new(1000.0));
+    let report = run(compat::counted("multi-dlas-gpu", classes), "1x2", &jobs);
+    let never = |i: usize| report.jobs[i].first_start.is_none();
+    assert!(never(0) && never(1), "{:?}", fates(&report));
+    assert_eq!(
+        fates(&report)[2..],
+        [(600.0, 630.0, 0), (1000.0, 1010.0, 0)]
+    );
+}
+
+#[test]
 fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
     let mut preemptions = 0;
     for seed in 0..200 {
@@ -211,7 +250,7 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
             .placement(count())
             .build();
         let queues = DlasQueues::new(thresholds, true);
-        let simulator = blox::compat::tiresias::counted("dlas-gpu", queues);
+        let simulator = compat::counted("dlas-gpu", queues);
         let [paper, simulator] = [paper, simulator].map(|s| run(s, "1x3", &jobs));
         assert_eq!(paper.jobs, simulator.jobs, "seed {seed}");
         preemptions += paper.counters.preemptions;

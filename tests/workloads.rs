@@ -69,7 +69,7 @@ fn the_durations_of_a_trace_can_be_drawn_from() {
     // Half of 4 GPUs is 2 GPU-seconds a second: jobs of 175 s, 41.1 an hour.
     assert!(
         seen.out
-            .contains("Poisson jobs, 41.142857142857146 per hour, mean duration 175 s"),
+            .contains("Poisson jobs, 41.143 per hour, mean duration 175 s"),
         "{}",
         seen.out
     );

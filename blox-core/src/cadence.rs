@@ -35,6 +35,15 @@ impl Rounds {
     }
 }
 
+impl Default for Rounds {
+    /// Of 300 s (Blox).
+    fn default() -> Self {
+        Rounds {
+            period: Seconds::new(300.0),
+        }
+    }
+}
+
 impl Part for Rounds {}
 
 impl Cadence for Rounds {

@@ -2,7 +2,7 @@
 //! output, no clock, no threads.
 
 use crate::cadence::Cadence;
-use crate::decision::{Action, Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::decision::{Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::job::Phase;
@@ -47,9 +47,9 @@ pub struct Counters {
     pub failed_observations: u64,
     /// Steps left out because later events had made them impossible.
     pub stale_steps: u64,
-    /// Stops of running jobs that plans ordered.
+    /// Stops that plans ordered and that were carried out.
     pub preemptions: u64,
-    /// Placements that plans ordered.
+    /// Placements that plans ordered and that were carried out.
     pub placements: u64,
 }
 
@@ -328,6 +328,12 @@ impl Core {
         self.lost_turn_of(error, false)
     }
 
+    /// Whether there are commands for the backend.
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        self.state.has_commands()
+    }
+
     /// Commands for the backend since the last call, appended to `into`.
     #[inline]
     pub fn take_commands(&mut self, into: &mut Vec<Command>) {
@@ -384,13 +390,8 @@ impl Core {
         for c in &mut self.collectors {
             c.observe(view, event);
         }
-        if let Some(job) = event.job()
-            && self
-                .state
-                .job(job)
-                .is_some_and(|j| j.phase() == Phase::Ended)
-        {
-            self.state.retire(job);
+        if let Event::Ended { job, .. } | Event::Judged { job, .. } = event {
+            self.state.retire(*job);
         }
     }
 
@@ -474,7 +475,11 @@ impl Core {
         self.state.close_decision(self.decision.plan.version);
         self.state.next_moment = self.moment_from(now);
         match self.state.apply_plan(&self.decision.plan) {
-            Ok(applied) => self.counters.stale_steps += u64::from(applied.stale),
+            Ok(applied) => {
+                self.counters.stale_steps += u64::from(applied.stale);
+                self.counters.preemptions += u64::from(applied.stops);
+                self.counters.placements += u64::from(applied.placements);
+            }
             Err(error) => {
                 self.counters.refused_plans += 1;
                 let error = DecideError::Plan {
@@ -485,13 +490,6 @@ impl Core {
                 self.state.break_continuity();
                 self.ask_again();
                 return Decided::Failed(error);
-            }
-        }
-        for action in &self.decision.plan.actions {
-            match action {
-                Action::Stop { .. } => self.counters.preemptions += 1,
-                Action::Place { .. } => self.counters.placements += 1,
-                _ => {}
             }
         }
         if let Some(journal) = &mut self.journal {

@@ -7,7 +7,6 @@ use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::Phase;
 use crate::reason::Reason;
 use crate::view::View;
-use fixedbitset::FixedBitSet;
 use std::collections::BTreeMap;
 
 /// A placement policy asked for something impossible: an error in the policy.
@@ -62,8 +61,8 @@ pub(crate) struct DraftMemory {
     decision: Option<u64>,
     free: Vec<u64>,
     /// Nodes by their number of free GPUs.
-    by_count: Vec<FixedBitSet>,
-    with_free: FixedBitSet,
+    by_count: Vec<NodeSet>,
+    with_free: NodeSet,
     free_total: u32,
     /// Whether this draft has made a pair.
     paired: bool,
@@ -83,29 +82,28 @@ pub(crate) struct DraftMemory {
 #[derive(Clone)]
 struct Entry {
     job: JobId,
-    current: Option<Assignment>,
+    now: Now,
     /// Why it was released, if it was: it then stops even if it is placed again.
     released: Option<Reason>,
     /// Its stop is in the plan.
     stops: bool,
 }
 
+/// What a job has in the draft.
+#[derive(Clone)]
+enum Now {
+    /// What it had before the draft, if anything.
+    AsBefore,
+    Nothing,
+    Given(Assignment),
+}
+
 #[derive(Clone)]
 enum Op {
     Assigned(u32),
-    Released {
-        entry: u32,
-        was: Assignment,
-        first: bool,
-    },
-    Spared {
-        entry: u32,
-        why: Option<Reason>,
-    },
-    Reassigned {
-        entry: u32,
-        was: Assignment,
-    },
+    Released { entry: u32, was: Now, first: bool },
+    Spared { entry: u32, why: Option<Reason> },
+    Reassigned { entry: u32, was: Now },
 }
 
 impl<'a> Draft<'a> {
@@ -157,10 +155,7 @@ impl<'a> Draft<'a> {
     /// Nodes in view with a free GPU, in order of registration.
     pub fn nodes_with_free(&self) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
-        self.m
-            .with_free
-            .ones()
-            .filter_map(move |i| view.node(NodeId(i as u32)))
+        self.m.with_free.iter().filter_map(move |id| view.node(id))
     }
 
     /// Nodes in view with exactly `count` free GPUs, in order of registration.
@@ -170,15 +165,15 @@ impl<'a> Draft<'a> {
             .by_count
             .get(count as usize)
             .into_iter()
-            .flat_map(FixedBitSet::ones)
-            .filter_map(move |i| view.node(NodeId(i as u32)))
+            .flat_map(NodeSet::iter)
+            .filter_map(move |id| view.node(id))
     }
 
     /// The most free GPUs that any node has, whether in view or not.
     pub fn most_free(&self) -> u32 {
         (1..self.m.by_count.len())
             .rev()
-            .find(|&c| !self.m.by_count[c].is_clear())
+            .find(|&c| self.m.by_count[c].len > 0)
             .unwrap_or(0) as u32
     }
 
@@ -186,8 +181,8 @@ impl<'a> Draft<'a> {
     #[inline]
     pub fn current(&self, job: JobId) -> Option<&Assignment> {
         match self.m.entry(job) {
-            Some(e) => self.m.entries[e].current.as_ref(),
-            None => self.view.job(job).and_then(|j| j.assignment()),
+            Some(e) => self.has_now(e),
+            None => self.original(job),
         }
     }
 
@@ -211,14 +206,20 @@ impl<'a> Draft<'a> {
         if !self.may_place(job) {
             return Err(DraftError::NotPlaceable(job));
         }
-        if self.current(job).is_some() {
+        let known = self.m.entry(job);
+        let current = match known {
+            Some(e) => self.has_now(e),
+            None => self.original(job),
+        };
+        if current.is_some() {
             return Err(DraftError::AlreadyPlaced(job));
         }
         self.check(job, &assignment, None)?;
-        let e = self.touch(job);
+        let e = known.unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
-        self.set_current(e, Some(assignment));
+        self.count_resources(&assignment, -1.0);
+        self.m.entries[e].now = Now::Given(assignment);
         self.m.log.push(Op::Assigned(e as u32));
         Ok(())
     }
@@ -229,15 +230,14 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has no GPUs.
     pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
-        if self.current(job).is_none() {
-            return Err(DraftError::NotPlaced(job));
-        }
-        let e = self.touch(job);
-        let Some(was) = self.set_current(e, None) else {
-            return Err(DraftError::NotPlaced(job));
+        let original = self.original(job);
+        let e = match self.m.entry(job) {
+            Some(e) if self.has_now(e).is_some() => e,
+            None if original.is_some() => self.m.add(job),
+            _ => return Err(DraftError::NotPlaced(job)),
         };
-        self.give_back(job, &was);
-        let had = self.original(job).is_some();
+        let was = self.take_away(e);
+        let had = original.is_some();
         let entry = &mut self.m.entries[e];
         let first = had && entry.released.is_none();
         if first {
@@ -257,23 +257,20 @@ impl<'a> Draft<'a> {
     /// The job was not released, or its GPUs are not free any more.
     pub fn spare(&mut self, job: JobId) -> Result<(), DraftError> {
         let e = self.m.entry(job).ok_or(DraftError::NotPlaced(job))?;
-        let entry = &self.m.entries[e];
-        if entry.current.is_some() || entry.released.is_none() {
+        if self.has_now(e).is_some() || self.m.entries[e].released.is_none() {
             return Err(DraftError::AlreadyPlaced(job));
         }
-        let original = self.original(job).cloned();
-        let original = original.ok_or(DraftError::NotPlaced(job))?;
+        let original = self.original(job).ok_or(DraftError::NotPlaced(job))?;
         let partner = original.partner.filter(|&p| {
             self.current(p)
-                .is_some_and(|theirs| theirs.same_gpus(&original))
+                .is_some_and(|theirs| theirs.same_gpus(original))
         });
         match partner {
-            Some(partner) => self.check_beside(job, &original, partner, Some(&original))?,
-            None => self.check_free(job, &original, Some(&original))?,
+            Some(partner) => self.check_beside(job, original, partner, Some(original))?,
+            None => self.check_free(job, original, Some(original))?,
         }
-        self.take(&original);
-        self.set_current(e, Some(original));
         let why = self.m.entries[e].released.take();
+        self.put_back(e, Now::AsBefore);
         self.m.log.push(Op::Spared {
             entry: e as u32,
             why,
@@ -295,10 +292,12 @@ impl<'a> Draft<'a> {
             self.take(&was);
             return Err(e);
         }
-        let e = self.touch(job);
+        let e = self.m.entry(job).unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
-        self.set_current(e, Some(assignment));
+        self.count_resources(&was, 1.0);
+        self.count_resources(&assignment, -1.0);
+        let was = std::mem::replace(&mut self.m.entries[e].now, Now::Given(assignment));
         self.m.log.push(Op::Reassigned {
             entry: e as u32,
             was,
@@ -332,32 +331,63 @@ impl<'a> Draft<'a> {
         while self.m.log.len() > to.0 {
             let Some(op) = self.m.log.pop() else { break };
             match op {
-                Op::Assigned(e) => self.take_back(e as usize),
+                Op::Assigned(e) => {
+                    self.take_away(e as usize);
+                }
                 Op::Released { entry, was, first } => {
-                    self.take(&was);
-                    self.set_current(entry as usize, Some(was));
+                    self.put_back(entry as usize, was);
                     if first {
                         self.m.entries[entry as usize].released = None;
                     }
                 }
                 Op::Spared { entry, why } => {
-                    self.take_back(entry as usize);
+                    self.take_away(entry as usize);
                     self.m.entries[entry as usize].released = why;
                 }
                 Op::Reassigned { entry, was } => {
-                    self.take_back(entry as usize);
-                    self.take(&was);
-                    self.set_current(entry as usize, Some(was));
+                    self.take_away(entry as usize);
+                    self.put_back(entry as usize, was);
                 }
             }
         }
     }
 
-    fn take_back(&mut self, e: usize) {
-        let job = self.m.entries[e].job;
-        if let Some(a) = self.set_current(e, None) {
-            self.give_back(job, &a);
+    /// Leaves a job with nothing; says what it had.
+    fn take_away(&mut self, e: usize) -> Now {
+        let entry = &mut self.m.entries[e];
+        let job = entry.job;
+        let was = std::mem::replace(&mut entry.now, Now::Nothing);
+        if let Some(a) = self.meant(job, &was) {
+            self.count_resources(a, 1.0);
+            self.give_back(job, a);
         }
+        was
+    }
+
+    /// Gives a job that has nothing what it had.
+    fn put_back(&mut self, e: usize, was: Now) {
+        if let Some(a) = self.meant(self.m.entries[e].job, &was) {
+            self.take(a);
+            self.count_resources(a, -1.0);
+        }
+        self.m.entries[e].now = was;
+    }
+
+    fn meant<'b>(&self, job: JobId, now: &'b Now) -> Option<&'b Assignment>
+    where
+        'a: 'b,
+    {
+        match now {
+            Now::AsBefore => self.original(job),
+            Now::Nothing => None,
+            Now::Given(a) => Some(a),
+        }
+    }
+
+    #[inline]
+    fn has_now(&self, e: usize) -> Option<&Assignment> {
+        let entry = &self.m.entries[e];
+        self.meant(entry.job, &entry.now)
     }
 
     /// CPU cores of a node that nothing in the draft counts on; below 0 while a
@@ -374,18 +404,11 @@ impl<'a> Draft<'a> {
         free + self.m.given_back.get(&node).map_or(0.0, |r| r[1])
     }
 
-    fn set_current(&mut self, e: usize, new: Option<Assignment>) -> Option<Assignment> {
-        let old = self.m.entries[e].current.take();
-        self.count_resources(old.as_ref(), 1.0);
-        self.count_resources(new.as_ref(), -1.0);
-        self.m.entries[e].current = new;
-        old
-    }
-
-    fn count_resources(&mut self, a: Option<&Assignment>, sign: f64) {
-        let Some(a) = a.filter(|a| a.cpus != 0.0 || a.memory_gib != 0.0) else {
+    #[inline]
+    fn count_resources(&mut self, a: &Assignment, sign: f64) {
+        if a.cpus == 0.0 && a.memory_gib == 0.0 {
             return;
-        };
+        }
         let share = sign / a.gpus.len() as f64;
         for &gpu in &a.gpus {
             let Some(node) = self.view.cluster().node_of(gpu) else {
@@ -399,8 +422,17 @@ impl<'a> Draft<'a> {
 
     /// `count` free GPUs of a node, lowest first; `None` if it has fewer.
     pub fn take_from(&self, node: NodeId, count: u32) -> Option<GpuList> {
-        (self.free_on(node) >= count)
-            .then(|| self.free_gpus_on(node).take(count as usize).collect())
+        let mut free = self.mask(node);
+        if free.count_ones() < count {
+            return None;
+        }
+        let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
+        let mut gpus = GpuList::with_capacity(count as usize);
+        for _ in 0..count {
+            gpus.push(GpuId(first + free.trailing_zeros()));
+            free &= free - 1;
+        }
+        Some(gpus)
     }
 
     /// Adds the difference to what is to the plan.
@@ -416,13 +448,9 @@ impl<'a> Draft<'a> {
             {
                 let e = &mut m.entries[*entry as usize];
                 // Released, spared and released again, it stops once.
-                if let Some(why) = &e.released
-                    && !std::mem::replace(&mut e.stops, true)
-                {
-                    plan.actions.push(Action::Stop {
-                        job: e.job,
-                        why: why.clone(),
-                    });
+                if let Some(why) = e.released.take() {
+                    e.stops = true;
+                    plan.actions.push(Action::Stop { job: e.job, why });
                 }
             }
         }
@@ -433,10 +461,9 @@ impl<'a> Draft<'a> {
                 continue;
             };
             let entry = &mut m.entries[*e as usize];
-            let original = view.job(entry.job).and_then(|j| j.assignment());
-            if entry.current.is_none()
-                || (entry.released.is_none() && entry.current.as_ref() == original)
-            {
+            let Now::Given(a) = &entry.now else { continue };
+            let as_before = || view.job(entry.job).and_then(|j| j.assignment()) == Some(a);
+            if !entry.stops && as_before() {
                 continue;
             }
             // The first seen from the end counts.
@@ -448,7 +475,7 @@ impl<'a> Draft<'a> {
         }
         for &e in m.placed.iter().rev() {
             let entry = &mut m.entries[e as usize];
-            if let Some(assignment) = entry.current.take() {
+            if let Now::Given(assignment) = std::mem::replace(&mut entry.now, Now::Nothing) {
                 plan.actions.push(Action::Place {
                     job: entry.job,
                     assignment,
@@ -470,14 +497,13 @@ impl<'a> Draft<'a> {
     fn settle_pairs(&mut self) {
         for e in 0..self.m.entries.len() {
             let entry = &self.m.entries[e];
-            let Some(a) = entry.current.as_ref().filter(|a| a.partner.is_some()) else {
-                continue;
-            };
-            if entry.released.is_none() && entry.current.as_ref() == self.original(entry.job) {
+            let Now::Given(a) = &entry.now else { continue };
+            let as_before = || self.original(entry.job) == Some(a);
+            if a.partner.is_none() || (entry.released.is_none() && as_before()) {
                 continue;
             }
             let partner = self.beside(entry.job, a);
-            if let Some(a) = &mut self.m.entries[e].current {
+            if let Now::Given(a) = &mut self.m.entries[e].now {
                 a.partner = partner;
             }
         }
@@ -578,84 +604,56 @@ impl<'a> Draft<'a> {
     /// Who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very same GPUs.
     fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
         let gpu = a.gpus.first()?;
+        let there = |e: usize| self.has_now(e).is_some_and(|c| c.gpus.contains(gpu));
         // A partner may be out of view.
-        let before = self.view.cluster().promised_to(*gpu).find(|&o| {
-            o != job
-                && match self.m.entry(o) {
-                    Some(e) => self.m.entries[e]
-                        .current
-                        .as_ref()
-                        .is_some_and(|c| c.gpus.contains(gpu)),
-                    None => true,
-                }
-        });
-        before.or_else(|| {
-            let new = |e: &&Entry| {
-                e.job != job && e.current.as_ref().is_some_and(|c| c.gpus.contains(gpu))
-            };
-            let mut entries = self.m.entries.iter().filter(|_| self.m.paired);
-            entries.find(new).map(|e| e.job)
-        })
-    }
-
-    fn touch(&mut self, job: JobId) -> usize {
-        if let Some(e) = self.m.entry(job) {
-            return e;
+        let before = self
+            .view
+            .cluster()
+            .promised_to(*gpu)
+            .find(|&o| o != job && self.m.entry(o).is_none_or(there));
+        if before.is_some() || !self.m.paired {
+            return before;
         }
-        let current = self.original(job).cloned();
-        let e = self.m.entries.len();
-        self.m.entries.push(Entry {
-            job,
-            current,
-            released: None,
-            stops: false,
-        });
-        if self.m.entry_of.len() <= job.index() {
-            let room = (job.index() + 1).next_power_of_two();
-            self.m.entry_of.resize(room, 0);
-        }
-        self.m.entry_of[job.index()] = e as u32 + 1;
-        e
+        let new = (0..self.m.entries.len()).find(|&e| self.m.entries[e].job != job && there(e));
+        new.map(|e| self.m.entries[e].job)
     }
 
     /// What the job has before the draft.
+    #[inline]
     fn original(&self, job: JobId) -> Option<&'a Assignment> {
         self.view.job(job).and_then(|j| j.assignment())
     }
 
     fn take(&mut self, a: &Assignment) {
-        for &gpu in &a.gpus {
-            self.set_free(gpu, false);
-        }
+        self.set_free(a, false);
     }
 
     /// Frees the GPUs of an assignment, unless another job is on them in the draft.
     fn give_back(&mut self, job: JobId, a: &Assignment) {
         if self.beside(job, a).is_none() {
-            for &gpu in &a.gpus {
-                self.set_free(gpu, true);
-            }
+            self.set_free(a, true);
         }
     }
 
-    #[inline]
-    fn set_free(&mut self, gpu: GpuId, free: bool) {
+    fn set_free(&mut self, a: &Assignment, free: bool) {
         let cluster = self.view.cluster();
-        let Some(node) = cluster.node_of(gpu).and_then(|n| cluster.node(n)) else {
-            return;
-        };
-        let bit = 1u64 << (gpu.0 - node.first_gpu);
-        let old = self.m.free[node.id().index()];
-        // A node that takes nothing new does not get its GPUs back.
-        let new = if !free {
-            old & !bit
-        } else if node.is_usable() && node.failed & bit == 0 {
-            old | bit
-        } else {
-            old
-        };
-        self.m.set(node.id(), new);
-        self.m.changed_nodes.push(node.id());
+        let mut rest = &a.gpus[..];
+        while let Some((node, bits, count)) = cluster.first_node(rest) {
+            rest = &rest[count..];
+            let old = self.m.free[node.id().index()];
+            // A node that takes nothing new does not get its GPUs back.
+            let new = if !free {
+                old & !bits
+            } else {
+                old | (bits & node.usable)
+            };
+            if new != old {
+                self.m.set(node.id(), new);
+                if self.m.changed_nodes.last() != Some(&node.id()) {
+                    self.m.changed_nodes.push(node.id());
+                }
+            }
+        }
     }
 }
 
@@ -666,6 +664,23 @@ impl DraftMemory {
             Some(&e) if e != 0 => Some(e as usize - 1),
             _ => None,
         }
+    }
+
+    /// A job that the draft has not touched before.
+    fn add(&mut self, job: JobId) -> usize {
+        let e = self.entries.len();
+        self.entries.push(Entry {
+            job,
+            now: Now::AsBefore,
+            released: None,
+            stops: false,
+        });
+        if self.entry_of.len() <= job.index() {
+            let room = (job.index() + 1).next_power_of_two();
+            self.entry_of.resize(room, 0);
+        }
+        self.entry_of[job.index()] = e as u32 + 1;
+        e
     }
 
     fn sync(&mut self, view: View<'_>) {
@@ -706,13 +721,15 @@ impl DraftMemory {
         let nodes = view.cluster().nodes();
         let most = nodes.iter().map(Node::gpu_count).max().unwrap_or(0) as usize;
         self.free = nodes.iter().map(|n| n.free).collect();
-        self.by_count = vec![FixedBitSet::with_capacity(nodes.len()); most + 1];
-        self.with_free = FixedBitSet::with_capacity(nodes.len());
+        self.by_count = vec![NodeSet::for_nodes(nodes.len()); most + 1];
+        self.with_free = NodeSet::for_nodes(nodes.len());
         self.free_total = 0;
         self.changed_nodes.clear();
-        for (i, n) in nodes.iter().enumerate() {
-            self.with_free.set(i, n.free != 0);
-            self.by_count[n.free.count_ones() as usize].insert(i);
+        for n in nodes {
+            if n.free != 0 {
+                self.with_free.insert(n.id());
+            }
+            self.by_count[n.free.count_ones() as usize].insert(n.id());
             self.free_total += n.free.count_ones();
         }
     }
@@ -721,12 +738,64 @@ impl DraftMemory {
     fn set(&mut self, id: NodeId, new: u64) {
         let i = id.index();
         let old = std::mem::replace(&mut self.free[i], new);
+        if old == new {
+            return;
+        }
         let (a, b) = (old.count_ones(), new.count_ones());
         if a != b {
-            self.by_count[a as usize].set(i, false);
-            self.by_count[b as usize].insert(i);
-            self.with_free.set(i, b != 0);
+            self.by_count[a as usize].remove(id);
+            self.by_count[b as usize].insert(id);
+            if a == 0 {
+                self.with_free.insert(id);
+            } else if b == 0 {
+                self.with_free.remove(id);
+            }
             self.free_total = self.free_total + b - a;
         }
+    }
+}
+
+/// Nodes of a cluster, in order of registration.
+#[derive(Clone, Default)]
+struct NodeSet {
+    words: Vec<u64>,
+    len: u32,
+}
+
+impl NodeSet {
+    fn for_nodes(count: usize) -> Self {
+        NodeSet {
+            words: vec![0; count.div_ceil(64)],
+            len: 0,
+        }
+    }
+
+    /// Adds a node that is not in it.
+    #[inline]
+    fn insert(&mut self, id: NodeId) {
+        self.words[id.index() / 64] |= 1 << (id.index() % 64);
+        self.len += 1;
+    }
+
+    /// Removes a node that is in it.
+    #[inline]
+    fn remove(&mut self, id: NodeId) {
+        self.words[id.index() / 64] &= !(1 << (id.index() % 64));
+        self.len -= 1;
+    }
+
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let mut words = self.words.iter();
+        let (mut word, mut first) = (0u64, 0u32.wrapping_sub(64));
+        std::iter::from_fn(move || {
+            while word == 0 {
+                word = *words.next()?;
+                first = first.wrapping_add(64);
+            }
+            let bit = word.trailing_zeros();
+            word &= word - 1;
+            Some(NodeId(first + bit))
+        })
     }
 }

@@ -38,6 +38,13 @@ pub trait Backend {
     /// Events at `due` itself come before it.
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Self::Error>;
 
+    /// An event that is there already: one more way to say what [`Backend::next`]
+    /// would, asked first and without waiting. A backend need not have it.
+    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
+        let _ = view;
+        None
+    }
+
     /// Carries commands out. What becomes of them comes back as events.
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
 
@@ -66,36 +73,70 @@ pub async fn drive<B: Backend>(
     backend: &mut B,
 ) -> Result<(), B::Error> {
     let mut commands = Vec::new();
-    loop {
-        let decided = match backend.next(core.due(), core.view()).await? {
-            Input::Event(at, event) => {
-                if let Err(error) = core.event(at, &event, policy) {
-                    backend.refused(at, &event, error)?;
-                }
-                None
-            }
+    while turn(core, policy, backend, &mut commands).await? {}
+    Ok(())
+}
+
+/// One turn of [`drive`]: one input, and what follows from it. `false` once the
+/// backend has ended. `commands` is memory between turns, empty at first.
+///
+/// # Errors
+/// What the backend says.
+#[inline]
+pub async fn turn<B: Backend>(
+    core: &mut Core,
+    policy: &mut dyn Decide,
+    backend: &mut B,
+    commands: &mut Vec<Command>,
+) -> Result<bool, B::Error> {
+    if let Some((at, event)) = backend.ready(core.view()) {
+        told(core, policy, backend, at, &event)?;
+    } else {
+        let input = backend.next(core.due(), core.view()).await?;
+        match input {
+            Input::Event(at, event) => told(core, policy, backend, at, &event)?,
             Input::Due(at) => {
                 if backend.ask(at, core.view()).await? {
-                    Some((at, core.decide(at, policy)))
+                    decided(backend, at, core.decide(at, policy))?;
                 } else {
                     core.asked();
-                    None
                 }
             }
             Input::Answer(at, decision, outlook) => {
-                Some((at, core.answer(at, *decision, outlook, policy)))
+                decided(backend, at, core.answer(at, *decision, outlook, policy))?;
             }
-            Input::PolicyFailed(at, error) => Some((at, core.policy_failed(at, *error))),
-            Input::End => return Ok(()),
-        };
-        if let Some((at, Decided::Failed(error))) = decided {
-            backend.lost_turn(at, error)?;
+            Input::PolicyFailed(at, error) => {
+                decided(backend, at, core.policy_failed(at, *error))?;
+            }
+            Input::End => return Ok(false),
         }
-        core.take_commands(&mut commands);
-        if !commands.is_empty() {
-            backend.carry_out(core.view(), &commands).await?;
-            commands.clear();
-        }
+    }
+    if core.has_commands() {
+        core.take_commands(commands);
+        backend.carry_out(core.view(), commands).await?;
+        commands.clear();
+    }
+    Ok(true)
+}
+
+#[inline]
+fn told<B: Backend>(
+    core: &mut Core,
+    policy: &mut dyn Decide,
+    backend: &mut B,
+    at: Time,
+    event: &Event,
+) -> Result<(), B::Error> {
+    match core.event(at, event, policy) {
+        Ok(()) => Ok(()),
+        Err(error) => backend.refused(at, event, error),
+    }
+}
+
+fn decided<B: Backend>(backend: &mut B, at: Time, decided: Decided) -> Result<(), B::Error> {
+    match decided {
+        Decided::Applied => Ok(()),
+        Decided::Failed(error) => backend.lost_turn(at, error),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Orders of jobs that are kept from decision to decision.
 
 use crate::ids::JobId;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::cmp::Ordering;
 
 /// Where a job stands in an order: smaller comes first; equal keys are told
 /// apart by the job's number, so that every order is total.
@@ -68,97 +67,155 @@ fn ordered(value: f64) -> u64 {
 }
 
 /// A job with its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub key: SortKey,
     pub job: JobId,
 }
 
-/// A priority queue that can also be walked in order. Most of it lies sorted,
-/// so that taking the first ones is a pop from a vector; what comes in between
-/// lies in a heap until the sorted part is used up or has to be walked.
+impl PartialOrd for Entry {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        // Queues compare a lot, and the first number nearly always decides.
+        let (a, b) = (&self.key, &other.key);
+        if a.class == b.class && a.first != b.first {
+            a.first < b.first
+        } else {
+            (a.class, a.first, a.second, self.job) < (b.class, b.first, b.second, other.job)
+        }
+    }
+}
+
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.key, self.job).cmp(&(other.key, other.job))
+    }
+}
+
+/// Entries that lie together.
+const CHUNK: usize = 64;
+
+/// A priority queue that can also be walked in order: entries lie sorted, in
+/// pieces short enough to insert into. What comes in next is often a neighbour
+/// of what came in last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptQueue {
-    /// Descending: the first job is at the end.
-    sorted: Vec<Entry>,
-    late: BinaryHeap<Reverse<Entry>>,
+    /// Descending, pieces and their entries: the first job is the last of all.
+    /// No piece is empty.
+    chunks: Vec<Vec<Entry>>,
+    len: usize,
+    /// The piece that took the last entry.
+    near: usize,
+    /// A piece that was used up, for its memory.
+    spare: Vec<Entry>,
 }
 
 impl KeptQueue {
     pub fn clear(&mut self) {
-        self.sorted.clear();
-        self.late.clear();
+        *self = KeptQueue::default();
     }
 
     pub fn len(&self) -> usize {
-        self.sorted.len() + self.late.len()
+        self.len
     }
 
     #[inline]
     pub fn push(&mut self, entry: Entry) {
-        match self.sorted.last() {
-            Some(first) if entry < *first => self.sorted.push(entry),
-            None if self.late.is_empty() => self.sorted.push(entry),
-            _ => self.late.push(Reverse(entry)),
+        self.len += 1;
+        let c = self.chunk_for(&entry);
+        self.near = c;
+        let Some(chunk) = self.chunks.get_mut(c) else {
+            let mut chunk = std::mem::take(&mut self.spare);
+            chunk.reserve(CHUNK);
+            chunk.push(entry);
+            self.chunks.push(chunk);
+            return;
+        };
+        if chunk.last().is_some_and(|last| entry < *last) {
+            chunk.push(entry);
+        } else {
+            let at = chunk.partition_point(|e| entry < *e);
+            chunk.insert(at, entry);
         }
+        if chunk.len() == CHUNK {
+            let mut upper = std::mem::take(&mut self.spare);
+            upper.reserve(CHUNK);
+            upper.extend_from_slice(&chunk[CHUNK / 2..]);
+            chunk.truncate(CHUNK / 2);
+            self.chunks.insert(c + 1, upper);
+        }
+    }
+
+    /// The piece into which an entry belongs.
+    #[inline]
+    fn chunk_for(&self, entry: &Entry) -> usize {
+        let ends_after = |c: &Vec<Entry>| c.last().is_some_and(|e| *entry < *e);
+        let fits = |c: usize| {
+            self.chunks.get(c).is_some_and(|piece| !ends_after(piece))
+                && (c == 0 || ends_after(&self.chunks[c - 1]))
+        };
+        if fits(self.near) {
+            return self.near;
+        }
+        let c = self.chunks.partition_point(ends_after);
+        c.min(self.chunks.len().saturating_sub(1))
     }
 
     /// Many at once.
     pub fn fill(&mut self, entries: impl Iterator<Item = Entry>) {
-        self.sorted.extend(entries);
-        self.sorted.extend(self.late.drain().map(|Reverse(e)| e));
-        self.sorted.sort_unstable_by(|a, b| b.cmp(a));
+        let mut all: Vec<Entry> = self.chunks.drain(..).flatten().collect();
+        all.extend(entries);
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        self.refill(&all);
     }
 
     #[inline]
     pub fn peek(&self) -> Option<&Entry> {
-        match (self.sorted.last(), self.late.peek()) {
-            (Some(s), Some(Reverse(l))) => Some(if s < l { s } else { l }),
-            (Some(s), None) => Some(s),
-            (None, late) => late.map(|Reverse(e)| e),
-        }
+        self.chunks.last().and_then(|c| c.last())
     }
 
     #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
-        if self.sorted.is_empty() && self.late.len() > 16 {
-            self.merge();
+        let chunk = self.chunks.last_mut()?;
+        let entry = chunk.pop();
+        if chunk.is_empty() {
+            self.spare = self.chunks.pop().unwrap_or_default();
         }
-        match (self.sorted.last(), self.late.peek()) {
-            (Some(s), Some(Reverse(l))) if l < s => self.late.pop().map(|Reverse(e)| e),
-            (Some(_), _) => self.sorted.pop(),
-            (None, _) => self.late.pop().map(|Reverse(e)| e),
-        }
+        self.len -= 1;
+        entry
     }
 
     /// All of it in order.
-    pub fn in_order(&mut self) -> impl Iterator<Item = &Entry> {
-        self.merge();
-        self.sorted.iter().rev()
+    pub fn in_order(&self) -> impl Iterator<Item = &Entry> {
+        self.chunks.iter().rev().flat_map(|c| c.iter().rev())
     }
 
     /// Keeps what passes.
-    pub fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
-        self.merge();
-        self.sorted.retain(keep);
+    pub fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
+        let all: Vec<Entry> = self
+            .chunks
+            .drain(..)
+            .flatten()
+            .filter(|e| keep(e))
+            .collect();
+        self.refill(&all);
     }
 
-    fn merge(&mut self) {
-        if self.late.is_empty() {
-            return;
-        }
-        let mut late: Vec<Entry> = std::mem::take(&mut self.late)
-            .into_iter()
-            .map(|Reverse(e)| e)
-            .collect();
-        late.sort_unstable_by(|a, b| b.cmp(a));
-        if self.sorted.is_empty() {
-            self.sorted = late;
-        } else {
-            // Two descending runs: the standard sort finds and merges them.
-            self.sorted.append(&mut late);
-            self.sorted.sort_by(|a, b| b.cmp(a));
-        }
+    /// With entries in descending order.
+    fn refill(&mut self, all: &[Entry]) {
+        let piece = |part: &[Entry]| {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            chunk.extend_from_slice(part);
+            chunk
+        };
+        // Pieces with room, so that the next entries split none.
+        self.chunks = all.chunks(CHUNK / 2).map(piece).collect();
+        self.len = all.len();
     }
 }
 
@@ -180,6 +237,23 @@ mod tests {
             assert!(SortKey::by(w[0]) < SortKey::by(w[1]), "{w:?}");
         }
         assert_eq!(SortKey::by(-0.0), SortKey::by(0.0));
+    }
+
+    #[test]
+    fn both_comparisons_of_entries_agree() {
+        let numbers = [-1.0, 0.0, 2.0];
+        let mut all = Vec::new();
+        for class in [i32::MIN, -1, 0, 7] {
+            for (first, second) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
+                let key = SortKey::by(first).then(second).in_class(class);
+                all.extend([3, 4].map(|j| Entry { key, job: JobId(j) }));
+            }
+        }
+        for (i, a) in all.iter().enumerate() {
+            for (j, b) in all.iter().enumerate() {
+                assert_eq!((a < b, a.cmp(b)), (i < j, i.cmp(&j)), "{a:?} {b:?}");
+            }
+        }
     }
 
     #[test]

@@ -173,19 +173,12 @@ impl Placed {
             admission,
             scheduling: self.base.scheduling,
             placement: self.placement,
-            cadence: cadence.unwrap_or_else(default_cadence),
+            cadence: cadence.unwrap_or_else(|| Box::new(Rounds::default())),
             requests: Requests::default(),
             draft: DraftMemory::default(),
             awaits_growth: false,
             askers: Vec::new(),
         }
-    }
-}
-
-fn default_cadence() -> Box<dyn Cadence> {
-    match Rounds::every(Seconds::new(300.0)) {
-        Some(rounds) => Box::new(rounds),
-        None => Box::new(crate::cadence::OnEvent::default()),
     }
 }
 
@@ -229,7 +222,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether its placement rule could place a job on the empty cluster.
+    /// Whether its own placement rule could place a job on the empty cluster. (A
+    /// scheduling policy that brings a placement answers for itself.)
     ///
     /// # Errors
     /// The reason if it could not.
@@ -239,6 +233,16 @@ impl Pipeline {
         job: &crate::job::JobRef<'_>,
     ) -> Result<(), Reason> {
         self.placement.can_ever_place(view, job)
+    }
+
+    /// Its scheduling policy.
+    pub fn scheduling(&mut self) -> &mut dyn SchedulingPolicy {
+        &mut *self.scheduling
+    }
+
+    /// Its placement policy: the scheduling policy's own, if that has one.
+    pub fn placement(&mut self) -> &mut dyn PlacementPolicy {
+        placement_of(&mut self.scheduling, &mut self.placement)
     }
 
     /// When its decisions are due.
@@ -343,9 +347,10 @@ impl Decide for Pipeline {
 
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         self.askers.clear();
+        let placement = placement_of(&mut self.scheduling, &mut self.placement);
         for &id in asking {
             let never = match view.job(id) {
-                Some(job) if !self.awaits_growth => self.placement.can_ever_place(view, &job).err(),
+                Some(job) if !self.awaits_growth => placement.can_ever_place(view, &job).err(),
                 _ => None,
             };
             match never {
@@ -372,11 +377,12 @@ impl Decide for Pipeline {
         for (job, why) in self.requests.finishes() {
             draft.finish(*job, why.clone());
         }
-        let result = place(&mut self.requests, &mut *self.placement, view, &mut draft);
+        let placement = placement_of(&mut self.scheduling, &mut self.placement);
+        let result = place(&mut self.requests, placement, view, &mut draft);
         self.requests.end_walk(view);
         draft.finish_into(out);
         match result {
-            Ok(()) => Ok(outlook),
+            Ok(placed) => Ok(outlook.and(placed)),
             Err(error) => Err(DecideError::Draft {
                 policy: self.name.clone(),
                 error,
@@ -385,17 +391,28 @@ impl Decide for Pipeline {
     }
 }
 
+fn placement_of<'a>(
+    scheduling: &'a mut Box<dyn SchedulingPolicy>,
+    own: &'a mut Box<dyn PlacementPolicy>,
+) -> &'a mut dyn PlacementPolicy {
+    match scheduling.placement() {
+        Some(shared) => shared,
+        None => &mut **own,
+    }
+}
+
 fn place(
     requests: &mut Requests,
     placement: &mut dyn PlacementPolicy,
     view: View<'_>,
     draft: &mut Draft<'_>,
-) -> Result<(), DraftError> {
+) -> Result<Outlook, DraftError> {
     if requests.unlisted() == Unlisted::Preempt {
         for job in requests.unlisted_jobs(view) {
             draft.release(job, Reason::Unlisted)?;
         }
     }
     requests.start_walk();
-    placement.place(requests, draft)
+    placement.place(requests, draft)?;
+    Ok(placement.outlook())
 }

@@ -104,6 +104,11 @@ pub trait SchedulingPolicy: Part {
     fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
         None
     }
+
+    /// The placement policy that shares this policy's plans, if it has one.
+    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
+        None
+    }
 }
 dyn_part!(SchedulingPolicy);
 
@@ -114,6 +119,13 @@ pub trait PlacementPolicy: Part {
     /// # Errors
     /// The policy asked the draft for something impossible: its own error.
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError>;
+
+    /// How long what it just did stays right if nothing happens and the requests
+    /// stay as they are. A policy that leaves placed jobs where they are, or
+    /// finds the same place for the same jobs, need not say anything.
+    fn outlook(&self) -> Outlook {
+        Outlook::Stable
+    }
 
     /// Whether this rule could place the job on the empty cluster, all nodes in
     /// view up. Jobs that it could not are turned away when they come in,
@@ -157,14 +169,20 @@ pub trait Launcher: Send {
     ) -> Result<(), Self::Error>;
 }
 
-/// Admission that takes everything.
+/// Admission that takes everything, and what an earlier policy deferred as well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptAll;
 
 impl Part for AcceptAll {}
 
 impl AdmissionPolicy for AcceptAll {
-    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        if view.deferred_count() > 0 {
+            let deferred = view
+                .deferred()
+                .filter(|j| *j.reason() != Reason::HeldByUser);
+            deferred.for_each(|job| out.accept(job.id()));
+        }
         for &job in asking {
             out.accept(job);
         }

@@ -137,35 +137,75 @@ struct Kept {
     /// The decision for which it is right.
     decision: u64,
     queue: KeptQueue,
-    queued: FixedBitSet,
     queued_count: u32,
+    marks: Marks,
     /// Placed jobs in ascending order of their keys, once `ranked`. Where keys
     /// move alike, the keys in it are old, and only their order counts.
     placed: Vec<Entry>,
-    is_placed: FixedBitSet,
-    /// The jobs whose entry in `placed` counts.
-    is_ranked: FixedBitSet,
+    /// How many entries in `placed` do not count any more.
+    void: usize,
     ranked: bool,
     /// Whether the keys of running jobs move alike: their order then stands.
     alike: bool,
-    /// Placed jobs that were touched since the ranking; each has its bit.
+    /// Placed jobs that were touched since the ranking; each has its mark.
     fresh: Vec<JobId>,
-    is_fresh: FixedBitSet,
     /// Placed jobs that were not running at the ranking: their keys stand still.
     unsteady: Vec<JobId>,
     /// Memory of the last ranking.
     newcomers: Vec<Entry>,
+    places: Vec<usize>,
     // The walk.
     candidate: Option<Entry>,
     passed: Vec<Entry>,
     /// Victims of this walk that still have to be placed again, first at the end.
-    again: std::collections::BinaryHeap<std::cmp::Reverse<Entry>>,
+    again: Vec<Entry>,
     taken: Vec<Entry>,
-    /// Victims given back, which can be victims again.
+    /// Victims given back, which can be victims again; the next one at the end.
     spared: Vec<Entry>,
     back: usize,
     /// Promoted in this decision: the view does not show it yet.
     promoted_now: Vec<JobId>,
+}
+
+/// What a kept order knows of each job.
+#[derive(Clone, Default)]
+struct Marks(Vec<u8>);
+
+impl Marks {
+    /// Its entry in the queue counts.
+    const QUEUED: u8 = 1;
+    /// It is placed.
+    const PLACED: u8 = 2;
+    /// Its entry among the placed jobs counts.
+    const RANKED: u8 = 4;
+    /// It waits to be ranked.
+    const FRESH: u8 = 8;
+
+    #[inline]
+    fn has(&self, job: JobId, mark: u8) -> bool {
+        self.0.get(job.index()).is_some_and(|m| m & mark != 0)
+    }
+
+    #[inline]
+    fn of(&mut self, job: JobId) -> &mut u8 {
+        let i = job.index();
+        if i >= self.0.len() {
+            self.0.resize((i + 1).next_power_of_two(), 0);
+        }
+        &mut self.0[i]
+    }
+
+    #[inline]
+    fn add(&mut self, job: JobId, mark: u8) {
+        *self.of(job) |= mark;
+    }
+
+    #[inline]
+    fn drop(&mut self, job: JobId, mark: u8) {
+        if let Some(m) = self.0.get_mut(job.index()) {
+            *m &= !mark;
+        }
+    }
 }
 
 impl Requests {
@@ -387,20 +427,19 @@ impl Kept {
             key: Arc::clone(key),
             decision: u64::MAX,
             queue: KeptQueue::default(),
-            queued: FixedBitSet::new(),
             queued_count: 0,
+            marks: Marks::default(),
             placed: Vec::new(),
-            is_placed: FixedBitSet::new(),
-            is_ranked: FixedBitSet::new(),
+            void: 0,
             ranked: false,
             alike: false,
             fresh: Vec::new(),
-            is_fresh: FixedBitSet::new(),
             unsteady: Vec::new(),
             newcomers: Vec::new(),
+            places: Vec::new(),
             candidate: None,
             passed: Vec::new(),
-            again: Default::default(),
+            again: Vec::new(),
             taken: Vec::new(),
             spared: Vec::new(),
             back: 0,
@@ -412,6 +451,7 @@ impl Kept {
         let same_key = Arc::ptr_eq(&self.key, key);
         if !same_key {
             self.key = Arc::clone(key);
+            self.alike = false;
         }
         self.ranked = false;
         let promoted_before = std::mem::take(&mut self.promoted_now);
@@ -423,10 +463,17 @@ impl Kept {
             for &id in &view.state().touched {
                 match view.job(id).filter(|j| j.phase() != Phase::Ended) {
                     Some(job) => {
-                        // Something was reported of a waiting job: its key may be another.
-                        rekeyed |= job.phase() == Phase::Waiting
-                            && self.queued.contains(id.index())
-                            && promoted_before.binary_search(&id).is_err();
+                        let queued =
+                            job.phase() == Phase::Waiting && self.marks.has(id, Marks::QUEUED);
+                        if queued && promoted_before.binary_search(&id).is_ok() {
+                            // Promoted; whether it also ran in between, and has
+                            // another key, nobody has told the queue.
+                            self.forget_queued(id);
+                        } else {
+                            // Something was reported of a waiting job: its key
+                            // may be another.
+                            rekeyed |= queued;
+                        }
                         self.add(&job);
                     }
                     None => {
@@ -447,10 +494,12 @@ impl Kept {
             let settled = counts && !rekeyed;
             if self.fresh.len() > 64 + 2 * view.placed_count() as usize {
                 // An order that never needs a victim never ranks.
-                let (is_placed, is_fresh) = (&self.is_placed, &mut self.is_fresh);
-                self.fresh.retain(|id| {
-                    let stays = is_placed.contains(id.index());
-                    is_fresh.set(id.index(), stays);
+                let marks = &mut self.marks;
+                self.fresh.retain(|&id| {
+                    let stays = marks.has(id, Marks::PLACED);
+                    if !stays {
+                        marks.drop(id, Marks::FRESH);
+                    }
                     stays
                 });
             }
@@ -464,13 +513,11 @@ impl Kept {
 
     fn rebuild(&mut self, view: View<'_>) {
         self.queue.clear();
-        self.queued.clear();
         self.queued_count = 0;
+        self.marks.0.clear();
         self.placed.clear();
-        self.is_placed.clear();
-        self.is_ranked.clear();
+        self.void = 0;
         self.fresh.clear();
-        self.is_fresh.clear();
         self.unsteady.clear();
         // A walk that a panic cut short leaves these behind.
         self.passed.clear();
@@ -479,7 +526,7 @@ impl Kept {
         let mut waiting = Vec::new();
         for job in view.waiting() {
             waiting.push(self.entry(&job));
-            self.queued.grow_and_insert(job.id().index());
+            self.marks.add(job.id(), Marks::QUEUED);
             self.queued_count += 1;
         }
         self.queue.fill(waiting.into_iter());
@@ -489,73 +536,62 @@ impl Kept {
     }
 
     #[inline]
-    fn is_promoted(&self, job: &JobRef<'_>) -> bool {
-        job.promoted() || self.promoted_now.binary_search(&job.id()).is_ok()
-    }
-
-    #[inline]
     fn entry(&self, job: &JobRef<'_>) -> Entry {
-        let key = (self.key)(job);
-        Entry {
-            key: if self.is_promoted(job) {
-                key.first_of_all()
-            } else {
-                key
-            },
-            job: job.id(),
+        let id = job.id();
+        let mut key = (self.key)(job);
+        let now = |all: &[JobId]| !all.is_empty() && all.binary_search(&id).is_ok();
+        if job.promoted() || now(&self.promoted_now) {
+            key = key.first_of_all();
         }
+        Entry { key, job: id }
     }
 
     /// Takes note of a job that was touched.
     fn add(&mut self, job: &JobRef<'_>) {
-        let i = job.id().index();
+        let id = job.id();
         match job.phase() {
             Phase::Waiting => {
-                if !self.queued.contains(i) {
+                if !self.marks.has(id, Marks::QUEUED) {
                     let entry = self.entry(job);
                     self.queue.push(entry);
-                    self.queued.grow_and_insert(i);
+                    self.marks.add(id, Marks::QUEUED);
                     self.queued_count += 1;
                 }
             }
-            Phase::Starting | Phase::Running | Phase::Stopping => {
-                self.forget_queued(job.id());
-                if job.is_placed() {
-                    self.is_placed.grow_and_insert(i);
-                    self.freshen(job.id());
-                    return;
+            Phase::Starting | Phase::Running | Phase::Stopping if job.is_placed() => {
+                let marks = self.marks.of(id);
+                let before = *marks;
+                *marks = (before | Marks::PLACED | Marks::FRESH) & !(Marks::QUEUED | Marks::RANKED);
+                self.queued_count -= u32::from(before & Marks::QUEUED != 0);
+                if before & Marks::FRESH == 0 {
+                    self.void += usize::from(before & Marks::RANKED != 0);
+                    self.fresh.push(id);
                 }
+                return;
             }
-            _ => self.forget_queued(job.id()),
+            _ => self.forget_queued(id),
         }
-        self.forget_placed(job.id());
+        self.forget_placed(id);
     }
 
     fn freshen(&mut self, id: JobId) {
-        if !self.is_fresh.contains(id.index()) {
-            self.unrank(id);
-            self.is_fresh.grow_and_insert(id.index());
+        let marks = self.marks.of(id);
+        if *marks & Marks::FRESH == 0 {
+            self.void += usize::from(*marks & Marks::RANKED != 0);
+            *marks = (*marks | Marks::FRESH) & !Marks::RANKED;
             self.fresh.push(id);
         }
     }
 
     /// Its entry, if it has one, is dropped when the placed jobs are ranked.
     fn forget_placed(&mut self, id: JobId) {
-        if self.is_placed.contains(id.index()) {
-            self.is_placed.set(id.index(), false);
-            self.unrank(id);
-        }
-    }
-
-    fn unrank(&mut self, id: JobId) {
-        if self.is_ranked.contains(id.index()) {
-            self.is_ranked.set(id.index(), false);
-        }
+        self.void += usize::from(self.marks.has(id, Marks::RANKED));
+        self.marks.drop(id, Marks::PLACED | Marks::RANKED);
     }
 
     fn forget_queued(&mut self, id: JobId) {
-        if self.queued.contains(id.index()) {
-            self.queued.set(id.index(), false);
+        if self.marks.has(id, Marks::QUEUED) {
+            self.marks.drop(id, Marks::QUEUED);
             self.queued_count -= 1;
         }
     }
@@ -569,15 +605,24 @@ impl Kept {
         while let Some(id) = self.unsteady.pop() {
             self.freshen(id);
         }
-        let is_ranked = &self.is_ranked;
-        self.placed.retain(|e| is_ranked.contains(e.job.index()));
+        // Those that were stopped were the last; some end before their turn.
+        let marks = &self.marks;
+        let void = |e: &Entry| !marks.has(e.job, Marks::RANKED);
+        while self.void > 0 && self.placed.last().is_some_and(void) {
+            self.placed.pop();
+            self.void -= 1;
+        }
+        if self.void > 0 {
+            self.placed.retain(|e| !void(e));
+            self.void = 0;
+        }
         let mut newcomers = std::mem::take(&mut self.newcomers);
         while let Some(id) = self.fresh.pop() {
-            self.is_fresh.set(id.index(), false);
-            let placed = self.is_placed.contains(id.index());
+            self.marks.drop(id, Marks::FRESH);
+            let placed = self.marks.has(id, Marks::PLACED);
             if let Some(job) = view.job(id).filter(|_| placed) {
                 newcomers.push(self.entry(&job));
-                self.is_ranked.grow_and_insert(id.index());
+                self.marks.add(id, Marks::RANKED);
                 if job.phase() != Phase::Running {
                     self.unsteady.push(id);
                 }
@@ -585,11 +630,7 @@ impl Kept {
         }
         if self.alike && newcomers.len() < self.placed.len() {
             newcomers.sort_unstable();
-            let mut from = 0;
-            for new in newcomers.drain(..) {
-                from = self.place_of(view, &new, from);
-                self.placed.insert(from, new);
-            }
+            self.merge(view, &mut newcomers);
         } else {
             self.placed.append(&mut newcomers);
             let mut placed = std::mem::take(&mut self.placed);
@@ -602,6 +643,33 @@ impl Kept {
         }
         self.newcomers = newcomers;
         self.back = self.placed.len();
+    }
+
+    /// Moves newcomers, in ascending order, in among the placed jobs.
+    fn merge(&mut self, view: View<'_>, newcomers: &mut Vec<Entry>) {
+        let Some(&any) = newcomers.first() else {
+            return;
+        };
+        let mut places = std::mem::take(&mut self.places);
+        let mut from = 0;
+        let mut next = self.placed.first().map(|e| self.as_of_now(view, *e));
+        for new in newcomers.iter() {
+            if next.is_some_and(|e| e < *new) {
+                from = self.place_of(view, new, from);
+                next = self.placed.get(from).map(|e| self.as_of_now(view, *e));
+            }
+            places.push(from);
+        }
+        // From the last on, so that each entry is moved once.
+        let (mut rest, mut room) = (self.placed.len(), newcomers.len());
+        self.placed.resize(rest + room, any);
+        while let (Some(new), Some(at)) = (newcomers.pop(), places.pop()) {
+            self.placed.copy_within(at..rest, at + room);
+            room -= 1;
+            self.placed[at + room] = new;
+            rest = at;
+        }
+        self.places = places;
     }
 
     /// Where an entry belongs among the placed jobs, by their keys now; not before `from`.
@@ -623,24 +691,27 @@ impl Kept {
     }
 
     fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
+        let view = draft.view();
         loop {
-            let again = self.again.peek().map(|r| r.0);
-            let entry = match (self.queue.peek().copied(), again) {
-                (Some(q), Some(a)) if a < q => self.again.pop().map(|r| r.0)?,
-                (None, Some(_)) => self.again.pop().map(|r| r.0)?,
-                (Some(_), _) => {
-                    let entry = self.queue.pop()?;
-                    // Held and released since it came in, a job has two entries;
-                    // they are neighbours, and one chance is enough.
-                    let twice = self.passed.last() == Some(&entry);
-                    if twice || !self.is_current(draft.view(), &entry) {
-                        continue;
-                    }
-                    entry
-                }
+            let again = match (self.queue.peek(), self.again.last()) {
+                (Some(q), Some(a)) => a < q,
+                (None, Some(_)) => true,
+                (Some(_), None) => false,
                 (None, None) => return None,
             };
-            let job = draft.view().job(entry.job)?;
+            let entry = if again {
+                self.again.pop()?
+            } else {
+                self.queue.pop()?
+            };
+            let Some(job) = view.job(entry.job) else {
+                continue;
+            };
+            // Held and released since it came in, a job has two entries;
+            // they are neighbours, and one chance is enough.
+            if !again && (self.passed.last() == Some(&entry) || !self.is_current_of(&job, &entry)) {
+                continue;
+            }
             if draft.current(entry.job).is_some() {
                 // Placed meanwhile as another's partner.
                 self.forget_queued(entry.job);
@@ -653,21 +724,23 @@ impl Kept {
 
     /// Whether a queued entry is not left over from an earlier key or phase.
     fn is_current(&self, view: View<'_>, entry: &Entry) -> bool {
-        self.queued.contains(entry.job.index())
-            && view
-                .job(entry.job)
-                .is_some_and(|job| job.phase() == Phase::Waiting && *entry == self.entry(&job))
+        let job = view.job(entry.job);
+        job.is_some_and(|job| self.is_current_of(&job, entry))
+    }
+
+    #[inline]
+    fn is_current_of(&self, job: &JobRef<'_>, entry: &Entry) -> bool {
+        self.marks.has(entry.job, Marks::QUEUED)
+            && job.phase() == Phase::Waiting
+            && *entry == self.entry(job)
     }
 
     fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
         let candidate = self.candidate?;
         self.rank(draft.view());
         loop {
-            let entry = match self.spared.last() {
-                Some(&e) => {
-                    self.spared.pop();
-                    e
-                }
+            let entry = match self.spared.pop() {
+                Some(e) => e,
                 None if self.back > 0 => {
                     self.back -= 1;
                     self.as_of_now(draft.view(), self.placed[self.back])
@@ -687,18 +760,26 @@ impl Kept {
     }
 
     fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
-        while let Some(entry) = self.taken.pop() {
+        let spared = self.spared.len();
+        for &entry in &self.taken {
             if draft.current(entry.job).is_some() {
                 self.spared.push(entry);
+            } else if self.again.last().is_none_or(|first| entry < *first) {
+                // Victims are taken from the last on.
+                self.again.push(entry);
             } else {
-                self.again.push(std::cmp::Reverse(entry));
+                let at = self.again.partition_point(|e| entry < *e);
+                self.again.insert(at, entry);
             }
         }
-        self.spared.sort_unstable();
+        self.taken.clear();
+        if self.spared.len() > spared {
+            self.spared.sort_unstable();
+        }
         if let Some(entry) = self.candidate.take() {
             if placed {
                 self.forget_queued(entry.job);
-            } else if self.queued.contains(entry.job.index()) {
+            } else if self.marks.has(entry.job, Marks::QUEUED) {
                 self.passed.push(entry);
             }
         }
@@ -716,7 +797,7 @@ impl Kept {
         // Stale entries must not outgrow the live ones.
         if self.queue.len() > 64 + 2 * self.queued_count as usize {
             let mut queue = std::mem::take(&mut self.queue);
-            let mut seen = FixedBitSet::with_capacity(self.queued.len());
+            let mut seen = FixedBitSet::with_capacity(self.marks.0.len());
             queue.retain(|e| self.is_current(view, e) && !seen.put(e.job.index()));
             self.queue = queue;
         }

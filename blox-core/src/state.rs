@@ -96,6 +96,10 @@ pub enum EventError {
 pub struct Applied {
     /// Steps that events later than the plan made impossible, and that were left out.
     pub stale: u32,
+    /// Stops among those that were carried out.
+    pub stops: u32,
+    /// Placements among those that were carried out.
+    pub placements: u32,
 }
 
 /// Everything known about jobs and the cluster.
@@ -255,6 +259,11 @@ impl State {
         self.now = self.now.max(at);
     }
 
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
     /// The commands that events and plans led to since the last call.
     pub fn take_commands(&mut self, into: &mut Vec<Command>) {
         into.append(&mut self.commands);
@@ -343,7 +352,7 @@ impl State {
             Ok(()) => {
                 self.version = next_version;
                 self.commit_plan(plan, &trial);
-                Ok(Applied { stale: trial.stale })
+                Ok(trial.applied(plan))
             }
             Err(why) => {
                 self.undo(&mut trial);
@@ -367,6 +376,8 @@ struct Trial {
     /// Indices of steps to leave out, ascending.
     left_out: Vec<u32>,
     stale: u32,
+    /// Whether any of its jobs was or is to be beside another.
+    paired: bool,
 }
 
 /// A promise that a plan takes back. The job's record holds its index, plus one, as `mark`.
@@ -773,11 +784,12 @@ impl State {
     fn leave(&mut self, s: usize) {
         let rec = &mut self.records[s];
         let id = rec.id;
-        let mut gpus = std::mem::take(&mut rec.leaving);
-        if let Some(held) = rec.held.take() {
-            gpus.extend(held.gpus);
+        let leaving = std::mem::take(&mut rec.leaving);
+        let held = rec.held.take();
+        self.unhold(id, &leaving);
+        if let Some(held) = held {
+            self.unhold(id, &held.gpus);
         }
-        self.unhold(id, &gpus);
     }
 
     fn unhold(&mut self, id: JobId, gpus: &[GpuId]) {
@@ -828,12 +840,8 @@ impl State {
     }
 
     fn set_phase(&mut self, s: usize, phase: Phase) {
-        let version = self.version;
         let rec = &mut self.records[s];
-        let (old, index) = (rec.phase, rec.id.index());
-        rec.phase = phase;
-        rec.changed = version;
-        let (gpus, vc) = (u64::from(rec.gpus), rec.virtual_cluster);
+        let old = std::mem::replace(&mut rec.phase, phase);
         self.counts[old as usize] -= 1;
         self.counts[phase as usize] += 1;
         let group = |p: Phase| match p {
@@ -844,31 +852,38 @@ impl State {
         };
         let (was, is) = (group(old), group(phase));
         if was != is {
-            match was {
-                1 => self.deferred.set(index, false),
-                2 => self.waiting.set(index, false),
-                3 => self.placed.set(index, false),
-                _ => {}
-            }
-            match is {
-                1 => self.deferred.insert(index),
-                2 => self.waiting.insert(index),
-                3 => self.placed.insert(index),
-                _ => {}
-            }
-            if (was >= 2) != (is >= 2) {
-                let sign = is >= 2;
-                self.demand = add(self.demand, gpus, sign);
-                if let Some(vc) = vc {
-                    if self.demand_of_vc.len() <= vc.index() {
-                        self.demand_of_vc.resize(vc.index() + 1, 0);
-                    }
-                    let d = &mut self.demand_of_vc[vc.index()];
-                    *d = add(*d, gpus, sign);
-                }
-            }
+            self.change_group(s, was, is);
         }
         self.touch_slot(s);
+    }
+
+    /// From one list of jobs to another: none, deferred, waiting, placed.
+    fn change_group(&mut self, s: usize, was: u8, is: u8) {
+        let rec = &self.records[s];
+        let (index, gpus, vc) = (rec.id.index(), u64::from(rec.gpus), rec.virtual_cluster);
+        match was {
+            1 => self.deferred.set(index, false),
+            2 => self.waiting.set(index, false),
+            3 => self.placed.set(index, false),
+            _ => {}
+        }
+        match is {
+            1 => self.deferred.insert(index),
+            2 => self.waiting.insert(index),
+            3 => self.placed.insert(index),
+            _ => {}
+        }
+        if (was >= 2) != (is >= 2) {
+            let sign = is >= 2;
+            self.demand = add(self.demand, gpus, sign);
+            if let Some(vc) = vc {
+                if self.demand_of_vc.len() <= vc.index() {
+                    self.demand_of_vc.resize(vc.index() + 1, 0);
+                }
+                let d = &mut self.demand_of_vc[vc.index()];
+                *d = add(*d, gpus, sign);
+            }
+        }
     }
 
     #[inline]
@@ -963,6 +978,7 @@ impl State {
                 && let Some(old) = self.records[s].promised.take()
             {
                 self.cluster.unpromise(job, &old);
+                trial.paired |= old.partner.is_some();
                 trial.released.push(Released {
                     slot: s as u32,
                     stopped,
@@ -983,11 +999,15 @@ impl State {
                 Ok(()) => {
                     self.cluster.promise(*job, assignment);
                     self.records[s].promised = Some(assignment.clone());
+                    trial.paired |= assignment.partner.is_some();
                     trial.placed.push(s as u32);
                 }
                 Err(_) if self.changed_since(assignment, *job, plan.version) => trial.leave_out(i),
                 Err(why) => return Err(why),
             }
+        }
+        if !trial.paired {
+            return Ok(());
         }
         for &s in &trial.placed {
             let rec = &self.records[s as usize];
@@ -1035,9 +1055,8 @@ impl State {
         }
         let before = trial.before(&self.records[s]);
         for (i, &gpu) in a.gpus.iter().enumerate() {
-            let unusable = PlanError::UnusableGpu { job, gpu };
             let Some(node) = self.cluster.node_of(gpu).and_then(|n| self.cluster.node(n)) else {
-                return Err(unusable);
+                return Err(PlanError::UnusableGpu { job, gpu });
             };
             let bit = 1u64 << (gpu.0 - node.first_gpu);
             // A job may stay where it is on a node that takes nothing new.
@@ -1045,7 +1064,7 @@ impl State {
             if node.status != NodeStatus::Up
                 || (!stays && (node.cordon.is_some() || node.failed & bit != 0))
             {
-                return Err(unusable);
+                return Err(PlanError::UnusableGpu { job, gpu });
             }
             if a.gpus[..i].contains(&gpu) {
                 return Err(PlanError::GpuTwice {
@@ -1069,7 +1088,15 @@ impl State {
         self.check_resources(job, a)
     }
 
+    #[inline]
     fn check_resources(&self, job: JobId, a: &Assignment) -> Result<(), PlanError> {
+        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+            return Ok(());
+        }
+        self.check_amounts(job, a)
+    }
+
+    fn check_amounts(&self, job: JobId, a: &Assignment) -> Result<(), PlanError> {
         for (what, amount) in [("CPUs", a.cpus), ("memory", a.memory_gib)] {
             if !(amount.is_finite() && amount >= 0.0) {
                 return Err(PlanError::BadAmount {
@@ -1078,9 +1105,6 @@ impl State {
                     amount: amount.to_string(),
                 });
             }
-        }
-        if a.cpus == 0.0 && a.memory_gib == 0.0 {
-            return Ok(());
         }
         let gpus = a.gpus.len() as f64;
         for (i, &gpu) in a.gpus.iter().enumerate() {
@@ -1168,6 +1192,39 @@ impl State {
                 Action::Place { .. } => {}
             }
         }
+        if trial.paired {
+            self.pair_up_all(trial);
+        }
+        for &s in &trial.placed {
+            self.commit_place(s as usize, trial);
+        }
+        // What launches wait for changes where jobs were placed or taken away;
+        // there, only those placed and their partners have promises.
+        let mut in_place = false;
+        if trial.paired {
+            self.recount_all(trial);
+        } else {
+            for &s in &trial.placed {
+                self.recount(s as usize);
+                self.dispatch_if_clear(s as usize);
+                in_place |= self.waits_in_place(s as usize);
+            }
+        }
+        if trial.paired || in_place {
+            for &s in &trial.placed {
+                // Jobs that change places would wait for one another for ever.
+                if self.waits_in_a_circle(s as usize) {
+                    self.commit_stop(s as usize, &Reason::WaitingForGpus);
+                }
+            }
+        }
+        for released in &trial.released {
+            self.records[released.slot as usize].mark = 0;
+        }
+    }
+
+    /// Names partners anew wherever the plan made or broke a pair.
+    fn pair_up_all(&mut self, trial: &Trial) {
         for released in &trial.released {
             if let Some(p) = released.old.partner {
                 self.pair_up(p);
@@ -1179,11 +1236,10 @@ impl State {
                 self.pair_up(self.records[p].id);
             }
         }
-        for &s in &trial.placed {
-            self.commit_place(s as usize, trial);
-        }
-        // What launches wait for changes where jobs were placed or taken away;
-        // there, only those placed and their partners have promises.
+    }
+
+    /// Counts anew what launches wait for, with partners, and starts those that wait for nothing.
+    fn recount_all(&mut self, trial: &Trial) {
         for &s in &trial.placed {
             self.recount(s as usize);
             if let Some(p) = self.partner_of(s as usize) {
@@ -1200,15 +1256,6 @@ impl State {
             if let Some(p) = self.partner_of(s as usize) {
                 self.dispatch_if_clear(p);
             }
-        }
-        for &s in &trial.placed {
-            // Jobs that change places would wait for one another for ever.
-            if self.waits_in_a_circle(s as usize) {
-                self.commit_stop(s as usize, &Reason::WaitingForGpus);
-            }
-        }
-        for released in &trial.released {
-            self.records[released.slot as usize].mark = 0;
         }
     }
 
@@ -1314,12 +1361,15 @@ impl State {
         }
     }
 
+    /// Whether a change in place waits for GPUs.
+    fn waits_in_place(&self, s: usize) -> bool {
+        let rec = &self.records[s];
+        rec.pending && rec.held.is_some() && rec.phase != Phase::Stopping
+    }
+
     /// Whether a change in place waits for GPUs that come free only after it.
     fn waits_in_a_circle(&self, start: usize) -> bool {
-        let waits = |s: usize| {
-            let rec = &self.records[s];
-            rec.pending && rec.held.is_some() && rec.phase != Phase::Stopping
-        };
+        let waits = |s: usize| self.waits_in_place(s);
         if !waits(start) {
             return false;
         }
@@ -1363,23 +1413,23 @@ impl State {
             rec.config = new.config;
         }
         let (job, attempt) = (rec.id, rec.attempt);
-        let old = rec.held.replace(new.clone());
-        if let Some(old) = &old {
-            // It has left these only when it says that the change is done.
-            for gpu in &old.gpus {
-                if !rec.leaving.contains(gpu) {
-                    rec.leaving.push(*gpu);
-                }
-            }
-            rec.leaving.retain(|g| !new.gpus.contains(g));
-        }
         for &gpu in &new.gpus {
             if !self.cluster.held_owners(gpu).contains(job) {
                 self.cluster.hold(job, gpu);
             }
         }
-        match old {
+        match rec.held.replace(new) {
             Some(old) => {
+                // It has left these only when it says that the change is done.
+                for gpu in &old.gpus {
+                    if !rec.leaving.contains(gpu) {
+                        rec.leaving.push(*gpu);
+                    }
+                }
+                let new = rec.held.iter().flat_map(|new| &new.gpus);
+                for gpu in new {
+                    rec.leaving.retain(|g| g != gpu);
+                }
                 self.set_phase(s, Phase::Starting);
                 self.commands.push(Command::Change { job, attempt, old });
             }
@@ -1414,6 +1464,17 @@ impl Trial {
         self.placed.clear();
         self.left_out.clear();
         self.stale = 0;
+        self.paired = false;
+    }
+    fn applied(&self, plan: &Plan) -> Applied {
+        let steps = plan.actions.iter().enumerate();
+        let stops =
+            steps.filter(|(i, a)| matches!(a, Action::Stop { .. }) && !self.is_left_out(*i));
+        Applied {
+            stale: self.stale,
+            stops: stops.count() as u32,
+            placements: self.placed.len() as u32,
+        }
     }
     /// What the job was promised before the plan, if the plan takes it back.
     fn before(&self, rec: &Record) -> Option<&Assignment> {

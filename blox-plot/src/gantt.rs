@@ -4,6 +4,7 @@ use crate::axis::{Axis, duration};
 use crate::frame::{Frame, heading, heading_height};
 use crate::style;
 use crate::svg::{Anchor, Num, Page, width_of};
+use std::collections::BTreeMap;
 
 /// A job on GPUs for a while.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +20,7 @@ pub struct Bar {
 }
 
 /// GPUs over time: a row a GPU, a bar a job. Where that would be too fine to
-/// see, shades say how busy GPUs were, and the picture says so.
+/// see, a cell stands for many bars, and the picture says how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gantt {
     title: String,
@@ -75,25 +76,27 @@ impl Gantt {
     pub fn svg(&self) -> String {
         let rows = self.rows();
         let rects: usize = self.bars.iter().map(|b| b.gpus.len()).sum();
-        let shaded = rects > BARS || rows > ROWS;
+        let merged = rects > BARS || rows > ROWS;
+        let end = self.bars.iter().map(|b| b.end_s).fold(0.0, f64::max);
+        let end = if end > 0.0 { end } else { 1.0 };
         let x = Axis::seconds("time")
             .from(0.0)
-            .fit(self.bars.iter().map(|b| b.end_s), 8);
+            .to(end)
+            .fit(std::iter::empty(), 8);
         let left = 16.0 + width_of("node 0000", 10.0) + 8.0;
         let width = left + WIDTH + 24.0;
-        // GPUs that share a row of shades.
-        let per_row = if shaded { rows.div_ceil(128) } else { 1 };
+        // GPUs that share a row of cells.
+        let per_row = if merged { rows.div_ceil(128) } else { 1 };
         let mut subtitle = self.subtitle.clone();
-        if shaded {
-            let cell = (x.high - x.low) / CELLS as f64;
-            let gpus = if per_row == 1 {
-                "1 GPU".to_owned()
-            } else {
-                format!("{per_row} GPUs")
+        if merged {
+            let cell = duration((x.high - x.low) / CELLS as f64);
+            let gpus = match per_row {
+                1 => "1 GPU".to_owned(),
+                n => format!("{n} GPUs"),
             };
             subtitle = format!(
-                "{subtitle} Too fine for a bar a job: the darker, the busier {gpus} were in {}.",
-                duration(cell)
+                "{subtitle} Too fine for a bar a job: each cell ({cell} of {gpus}) has the colour of the job \
+                 that was there longest at a stretch, and is paler where GPUs idled."
             );
         }
         let top = heading_height(&subtitle, width) + 4.0;
@@ -116,8 +119,8 @@ impl Gantt {
             page.grid_line(x, top, x, frame.bottom());
             page.text(x, frame.bottom() + 17.0, Anchor::Middle, 11.0, name);
         }
-        if shaded {
-            self.draw_shades(&mut page, &frame, rows, per_row);
+        if merged {
+            self.draw_cells(&mut page, &frame, rows, per_row);
         } else {
             self.draw_bars(&mut page, &frame, rows);
         }
@@ -143,9 +146,10 @@ impl Gantt {
             let (b, _) = frame.place(bar.end_s, 0.0);
             let gpus: u32 = bar.gpus.iter().map(|(first, last)| last - first + 1).sum();
             page.put(format_args!(
-                "<g fill=\"{}\"><title>job {}: {gpus} GPUs, {} to {} s</title>\n",
+                "<g fill=\"{}\"><title>job {}: {gpus} GPU{}, {} to {} s</title>\n",
                 style::colour(bar.job as usize),
                 bar.job,
+                if gpus == 1 { "" } else { "s" },
                 Num(bar.start_s),
                 Num(bar.end_s)
             ));
@@ -162,41 +166,55 @@ impl Gantt {
         }
     }
 
-    fn draw_shades(&self, page: &mut Page, frame: &Frame, rows: u32, per_row: u32) {
+    fn draw_cells(&self, page: &mut Page, frame: &Frame, rows: u32, per_row: u32) {
         let lines = rows.div_ceil(per_row) as usize;
-        let mut busy = vec![0.0; lines * CELLS];
+        // How busy each cell was, and who was there longest.
+        let mut cells = vec![(0.0, 0.0, 0); lines * CELLS];
         for bar in &self.bars {
             let cell = |t: f64| frame.x.at(t) * CELLS as f64;
             let (a, b) = (cell(bar.start_s), cell(bar.end_s));
             for c in a as usize..(b.ceil() as usize).min(CELLS) {
                 let part = b.min(c as f64 + 1.0) - a.max(c as f64);
                 for gpu in bar.gpus.iter().flat_map(|(first, last)| *first..=*last) {
-                    busy[(gpu / per_row) as usize * CELLS + c] += part;
+                    let (busy, longest, job) = &mut cells[(gpu / per_row) as usize * CELLS + c];
+                    *busy += part;
+                    if part > *longest {
+                        (*longest, *job) = (part, bar.job);
+                    }
                 }
             }
         }
         let (w, h) = (WIDTH / CELLS as f64, frame.height / lines as f64);
+        // A path for each colour and shade is far shorter than a rectangle a cell.
+        let mut paths: BTreeMap<(usize, u32), String> = BTreeMap::new();
         for line in 0..lines {
             // The last row may stand for fewer GPUs.
             let gpus = f64::from(per_row.min(rows - line as u32 * per_row));
-            let shade = |c: usize| (busy[line * CELLS + c] / gpus * 10.0).round().min(10.0) as u32;
+            let look = |c: usize| {
+                let (busy, _, job) = cells[line * CELLS + c];
+                let shade = (busy / gpus * 4.0).ceil().min(4.0) as u32;
+                (job as usize % style::COLOURS.len(), shade)
+            };
             let mut c = 0;
             while c < CELLS {
-                let s = shade(c);
-                let run = (c..CELLS).take_while(|k| shade(*k) == s).count();
-                if s > 0 {
-                    page.put(format_args!(
-                        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" fill-opacity=\"{}\"/>\n",
-                        Num(frame.left + c as f64 * w),
-                        Num(frame.top + line as f64 * h),
-                        Num(run as f64 * w),
-                        Num(h),
-                        style::COLOURS[0],
-                        Num(f64::from(s) / 10.0)
-                    ));
+                let key = look(c);
+                let run = (c..CELLS).take_while(|k| look(*k) == key).count();
+                if key.1 > 0 {
+                    let x = Num(frame.left + c as f64 * w);
+                    let y = Num(frame.top + line as f64 * h);
+                    let (w, h) = (Num(run as f64 * w), Num(h));
+                    let path = paths.entry(key).or_default();
+                    path.push_str(&format!("M{x} {y}h{w}v{h}h-{w}z"));
                 }
                 c += run;
             }
+        }
+        for ((colour, shade), d) in paths {
+            page.put(format_args!(
+                "<path fill=\"{}\" fill-opacity=\"{}\" d=\"{d}\"/>\n",
+                style::COLOURS[colour],
+                Num(f64::from(shade) / 4.0)
+            ));
         }
     }
 
@@ -245,17 +263,18 @@ mod tests {
         // Four rows of 15 pixels; all of the width, and half of it.
         assert!(svg.contains("width=\"759.4\" height=\"29.4\""), "{svg}");
         assert!(svg.contains("width=\"379.4\" height=\"14.4\""), "{svg}");
-        assert!(svg.contains("<title>job 1: 1 GPUs, 50 to 100 s</title>"));
+        assert!(svg.contains("<title>job 1: 1 GPU, 50 to 100 s</title>"));
         assert!(svg.contains("node 1"));
     }
 
     #[test]
-    fn what_is_too_fine_is_shaded_and_says_so() {
+    fn what_is_too_fine_is_merged_and_says_so() {
         let many = (0..20_000).map(|i| bar(i, i % 4, i % 4, f64::from(i), f64::from(i) + 1.0));
         let svg = Gantt::new("las", [4]).with_all(many).svg();
-        assert!(svg.contains("the busier 1 GPU were"));
+        assert!(svg.contains("of 1 GPU)"), "{}", &svg[..600]);
         // Each GPU is busy a quarter of the time.
-        assert!(svg.contains("fill-opacity=\"0.3\"") || svg.contains("fill-opacity=\"0.2\""));
+        assert!(svg.contains("fill-opacity=\"0.25\"") || svg.contains("fill-opacity=\"0.5\""));
+        assert!(!svg.contains("fill-opacity=\"1\""));
         assert!(svg.len() < 200_000, "{}", svg.len());
         let wide = Gantt::new("big", [8; 1024]).with_all([bar(0, 0, 4095, 0.0, 10.0)]);
         assert!(wide.svg().contains("64 GPUs"));

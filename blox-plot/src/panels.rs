@@ -4,11 +4,11 @@ use crate::axis::Scale;
 use crate::chart::Chart;
 use crate::frame::{Frame, heading, heading_height, room_of};
 use crate::series::Series;
-use crate::svg::{Anchor, Page, fitted};
+use crate::svg::{Anchor, Num, Page, fitted};
 
 const WIDTH: f64 = 210.0;
 const HEIGHT: f64 = 110.0;
-const GAP: (f64, f64) = (14.0, 30.0);
+const GAP: (f64, f64) = (22.0, 30.0);
 
 pub(crate) fn svg(chart: &Chart, x: Scale, y: Scale) -> String {
     let count = chart.series.len().max(1);
@@ -31,6 +31,12 @@ pub(crate) fn svg(chart: &Chart, x: Scale, y: Scale) -> String {
     let height = top + rows as f64 * (HEIGHT + GAP.1) + 32.0;
     let mut page = Page::new(width, height, &chart.title);
     heading(&mut page, &chart.title, &chart.subtitle, width);
+    // Several pictures may share a page, and so their names of elements.
+    let letters = chart
+        .title
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+    let id: String = "all-".chars().chain(letters).collect();
     let mut last = None;
     for (i, series) in chart.series.iter().enumerate() {
         let (row, column) = (i / columns, i % columns);
@@ -45,12 +51,18 @@ pub(crate) fn svg(chart: &Chart, x: Scale, y: Scale) -> String {
         // The lowest panel of its column names the ticks.
         let lowest = i + columns >= count;
         frame.draw(&mut page, 10.0, lowest, column == 0);
-        for (other, behind) in chart.series.iter().enumerate() {
-            if other != i {
+        if i == 0 {
+            // All series in grey, drawn once; every other panel shows them again.
+            page.put(format_args!("<g id=\"{id}\">\n"));
+            for behind in &chart.series {
                 behind.draw_behind(&mut page, &frame);
             }
+            page.put(format_args!("</g>\n"));
+        } else {
+            let (x, y) = (Num(frame.left - left), Num(frame.top - top));
+            page.put(format_args!("<use href=\"#{id}\" x=\"{x}\" y=\"{y}\"/>\n"));
         }
-        series.draw(&mut page, &frame, i);
+        series.draw_plain(&mut page, &frame, i);
         let name = fitted(&series.name, 11.0, WIDTH);
         page.text(
             frame.left + 2.0,
@@ -82,9 +94,10 @@ mod tests {
             .with_all((0..10).map(steps))
             .in_panels(true);
         let svg = chart.svg();
-        // Ten lines of their own, and nine grey ones behind each.
+        // Ten lines of their own; ten grey ones, shown behind each.
         assert_eq!(svg.matches("stroke-linejoin").count(), 10);
-        assert_eq!(svg.matches("stroke-width=\"1\"/>").count(), 90);
+        assert_eq!(svg.matches("stroke-width=\"0.7\"/>").count(), 10);
+        assert_eq!(svg.matches("<use href=\"#all-Queue\"").count(), 9);
         assert!(svg.contains(">s9</text>"));
     }
 }

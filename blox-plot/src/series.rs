@@ -109,12 +109,22 @@ impl Series {
         }
     }
 
-    /// Draws it thin and grey, behind another one.
-    pub(crate) fn draw_behind(&self, page: &mut Page, frame: &Frame) {
-        let vertices = self.vertices(frame);
-        polyline(page, &vertices, |page, d| {
+    /// Draws its line alone, as the `i`th series: for a panel of its own.
+    pub(crate) fn draw_plain(&self, page: &mut Page, frame: &Frame, i: usize) {
+        polyline(page, &self.vertices(frame), |page, d| {
             page.put(format_args!(
-                "<path class=\"grid\" d=\"{d}\" fill=\"none\" stroke=\"#dddddd\" stroke-width=\"1\"/>\n"
+                "<path{} d=\"{d}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"/>\n",
+                style::class(i),
+                style::colour(i)
+            ));
+        });
+    }
+
+    /// Draws it thin and grey, behind others.
+    pub(crate) fn draw_behind(&self, page: &mut Page, frame: &Frame) {
+        polyline(page, &self.vertices(frame), |page, d| {
+            page.put(format_args!(
+                "<path class=\"grid\" d=\"{d}\" fill=\"none\" stroke=\"#dddddd\" stroke-width=\"0.7\"/>\n"
             ));
         });
     }

@@ -9,9 +9,13 @@ use blox_core::{
 };
 use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, Window};
-use blox_policies::compat::blox;
-use blox_policies::placement::{Blocked, Consolidated, EasyBackfill, FirstFree, Split, Walk};
-use blox_policies::scheduling::{Fifo, Las, Service, Sjf, Srtf, StarvationGuard};
+use blox_policies::compat::{blox, synergy};
+use blox_policies::placement::{
+    Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, Split, Synergy, Walk,
+};
+use blox_policies::scheduling::{
+    Drf, Fifo, FinishTimeFairness, Las, Service, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -139,6 +143,17 @@ fn schedulings() -> Vec<Named<Schedule>> {
     guarded(&mut list, "srtf", Srtf::default);
     guarded(&mut list, "las", Las::default);
     guarded(&mut list, "las-gpu-time", || Las::by(Service::GpuTime));
+    guarded(&mut list, "srsf", Srsf::default);
+    guarded(&mut list, "ftf", FinishTimeFairness::default);
+    guarded(&mut list, "drf", Drf::default);
+    guarded(&mut list, "tetris", Tetris::default);
+    for key in [synergy::Key::Tetris, synergy::Key::Las] {
+        // Its rounds need not be those of the composition.
+        let round = Seconds::new(300.0);
+        list.push(scheduled(format!("synergy-{key:?}"), move || {
+            synergy::Order::new(key, synergy::Mode::Tune, round)
+        }));
+    }
     guarded(&mut list, "blox-fifo", blox::Fifo::default);
     guarded(&mut list, "blox-srtf", blox::Srtf::default);
     list
@@ -159,6 +174,33 @@ fn placements() -> Vec<Named<Placement>> {
         // A job that fits only past its count is never placed.
         named("scattered", || Box::new(blox::Scattered) as Placement).starving(),
     ];
+    for allocation in [
+        Allocation::Proportional,
+        Allocation::Greedy,
+        Allocation::Tune,
+    ] {
+        let name = |rule: &str| format!("synergy-{allocation:?}-{rule}");
+        list.push(named(name("consolidated"), move || {
+            Box::new(Synergy::new(Consolidated::default()).with(allocation)) as Placement
+        }));
+        list.push(named(name("first-free"), move || {
+            Box::new(Synergy::new(FirstFree).with(allocation)) as Placement
+        }));
+    }
+    for mode in [
+        synergy::Mode::Fair,
+        synergy::Mode::Greedy,
+        synergy::Mode::Tune,
+    ] {
+        for place in [false, true] {
+            // On unequal nodes, its fair share can be more than the smallest has.
+            let make = move || {
+                let placement = synergy::Allocate::new(mode).consolidating(place);
+                Box::new(placement.reserving(place)) as Placement
+            };
+            list.push(named(format!("synergy-released-{mode:?}-{place}"), make).starving());
+        }
+    }
     for split in [Split::Span, Split::WholeNodes, Split::Never] {
         let rule = Consolidated::new(split);
         let name = |kind: &str| format!("consolidated-{split:?}{kind}");

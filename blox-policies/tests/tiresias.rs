@@ -19,7 +19,10 @@ fn sound<T>(part: Result<T, RegistryError>) -> T {
     part.expect("parameters that make sense")
 }
 
-fn schedulings() -> Vec<(&'static str, Box<dyn SchedulingPolicy>)> {
+type Scheduling = Box<dyn SchedulingPolicy>;
+type Placement = Box<dyn PlacementPolicy>;
+
+fn schedulings() -> Vec<(&'static str, Scheduling)> {
     // Short thresholds, so that jobs go down all the way.
     let thresholds = [600.0, 2400.0].map(Seconds::new);
     let las = || sound(TwoDas::las(&thresholds));
@@ -42,7 +45,7 @@ fn schedulings() -> Vec<(&'static str, Box<dyn SchedulingPolicy>)> {
     ]
 }
 
-fn placements() -> Vec<(&'static str, Box<dyn PlacementPolicy>, bool)> {
+fn placements() -> Vec<(&'static str, Placement, bool)> {
     let by_size = |job: &JobRef<'_>| job.gpus().get().is_multiple_of(2);
     let profiled = Profiled::<TensorSkew>::default();
     vec![
@@ -102,11 +105,7 @@ fn discretised_service_and_profiled_placement_conform() {
     }
 }
 
-fn released() -> Vec<(
-    &'static str,
-    Box<dyn SchedulingPolicy>,
-    Box<dyn PlacementPolicy>,
-)> {
+fn released() -> Vec<(&'static str, Scheduling, Placement)> {
     let samples = Samples::of((1..60).map(|k| k * k)).expect("samples above 0");
     let limits = [600.0, 2400.0];
     let queues = DlasQueues::new(limits, true);

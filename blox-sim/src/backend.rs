@@ -7,9 +7,10 @@ use crate::overheads::Overheads;
 use crate::workload::{Workload, WorkloadError};
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Input};
+use blox_core::perf::LOSS;
 use blox_core::{
-    Assignment, DecideError, Event, EventError, JobId, JobSpec, NodeAction, NodeId, NodeStatus,
-    Outcome, Phase, Reason, Seconds, Time, View,
+    Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
+    NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -115,6 +116,7 @@ enum Kind {
     NodeLost,
     NodeReturned,
     Scripted,
+    Report,
 }
 
 /// Something to come. Ordered by moment, then kind, then who: never by chance.
@@ -126,6 +128,23 @@ struct Timer {
     who: u32,
     /// Launch, or number of the failure.
     nth: u32,
+}
+
+/// Whether an event is about a launch that is over: a plan may change or stop a job
+/// and end it at once.
+fn is_over(event: &Event, view: View<'_>) -> bool {
+    let (job, attempt, phase) = match event {
+        Event::Started { job, attempt, .. } => (job, attempt, Phase::Starting),
+        Event::Stopped { job, attempt, .. } => (job, attempt, Phase::Stopping),
+        _ => return false,
+    };
+    let current = view.job(*job);
+    current.is_none_or(|j| j.attempt() != *attempt || j.phase() != phase)
+}
+
+/// Whole epochs in so much work, which may lie a rounding error below them.
+fn epochs(work: f64, epoch: f64) -> f64 {
+    (work / epoch + 1e-9).floor()
 }
 
 /// The simulated cluster.
@@ -148,6 +167,8 @@ pub(crate) struct Simulator<'w> {
     keeps_history: bool,
     /// When jobs end whose rate changed since their launch; other timers are void.
     moved_ends: BTreeMap<JobId, Time>,
+    /// When jobs report their loss next; other timers are void.
+    reports: BTreeMap<JobId, Time>,
     last_end: Time,
     after: After,
     idle: u32,
@@ -162,6 +183,7 @@ enum After {
     Nothing,
     Started(JobId, u32),
     NewRate(JobId),
+    Reported(JobId),
     Left(Option<JobId>),
     NodeLost(NodeId),
 }
@@ -208,6 +230,7 @@ impl<'w> Simulator<'w> {
             history: BTreeMap::new(),
             keeps_history,
             moved_ends: BTreeMap::new(),
+            reports: BTreeMap::new(),
             last_end: Time::ZERO,
             after: After::Nothing,
             idle: 0,
@@ -242,7 +265,7 @@ impl<'w> Simulator<'w> {
         self.next_id = view.state().next_job_id().0;
         for job in view.placed() {
             match job.phase() {
-                Phase::Running => self.expect_end(job.id(), view),
+                Phase::Running => self.expect_end(&job, view.now()),
                 // What is in between arrives at once.
                 Phase::Starting if job.held().is_some() => {
                     self.begin(view, job.id(), job.attempt())
@@ -271,24 +294,54 @@ impl<'w> Simulator<'w> {
     }
 
     /// The job runs from now on: when will its end be seen?
-    fn expect_end(&mut self, id: JobId, view: View<'_>) {
-        let Some(job) = view.job(id) else { return };
+    fn expect_end(&mut self, job: &JobRef<'_>, now: Time) {
         let rate = job.rate();
         if rate > 0.0 {
-            let at = self
-                .completion
-                .seen(view.now(), job.work_left(), rate)
-                .max(view.now());
-            self.timer(at, Kind::End, id.0, job.attempt());
+            let at = self.completion.seen(now, job.work_left(), rate).max(now);
+            self.timer(at, Kind::End, job.id().0, job.attempt());
         }
+        self.expect_report(job, now);
+    }
+
+    /// When will the job have done its next epoch?
+    fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
+        let Some(loss) = job.spec().extras.as_ref().and_then(|e| e.loss) else {
+            return;
+        };
+        if job.rate() <= 0.0 {
+            return;
+        }
+        let at_work = (epochs(job.work_done(), loss.epoch) + 1.0) * loss.epoch;
+        if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
+            return;
+        }
+        let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / job.rate());
+        self.reports.insert(job.id(), at);
+        self.timer(at, Kind::Report, job.id().0, job.attempt());
+    }
+
+    /// The loss that the job reports at `at`, which the view need not have reached yet.
+    fn report(&self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Event> {
+        let loss = job.spec().extras().loss?;
+        let done = job.work_done() + job.rate() * (at - view.now()).secs();
+        Some(Event::Metric {
+            job: job.id(),
+            name: LOSS.into(),
+            value: loss.curve.at(epochs(done, loss.epoch)),
+        })
     }
 
     fn begin(&mut self, view: View<'_>, id: JobId, attempt: u32) {
-        let Some(job) = view.job(id) else { return };
+        if let Some(job) = view.job(id) {
+            self.begun(view, &job, attempt);
+        }
+    }
+
+    fn begun(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
         let Some(held) = job.held() else { return };
-        let rate = self.execution.rate(view, &job, held);
+        let rate = self.execution.rate(view, job, held);
         self.now_events.push_back(Event::Started {
-            job: id,
+            job: job.id(),
             attempt,
             rate,
         });
@@ -381,6 +434,13 @@ impl<'w> Simulator<'w> {
                 let j = current(Phase::Running)?;
                 Some(self.crash(view, j.id(), t.at, Reason::Crashed))
             }
+            Kind::Report => {
+                let j = current(Phase::Running)?;
+                if self.reports.get(&job) != Some(&t.at) {
+                    return None;
+                }
+                self.report(view, &j, t.at)
+            }
             Kind::NodeLost => {
                 let node = NodeId(t.who);
                 let away = self.faults.node_away(node, t.nth);
@@ -424,23 +484,35 @@ impl<'w> Simulator<'w> {
     fn follow_up(&mut self, view: View<'_>) {
         match std::mem::take(&mut self.after) {
             After::Nothing => {}
-            After::Started(job, attempt) => {
-                self.moved_ends.remove(&job);
-                self.expect_end(job, view);
-                if let Some(runs) = self.faults.job_runs(job, attempt) {
-                    self.timer(view.now() + runs, Kind::Crash, job.0, attempt);
+            After::Started(id, attempt) => {
+                if !self.moved_ends.is_empty() {
+                    self.moved_ends.remove(&id);
                 }
-                let partner = view.job(job).and_then(|j| j.assignment()?.partner);
-                self.refresh_partner(view, partner);
+                let Some(job) = view.job(id) else { return };
+                self.expect_end(&job, view.now());
+                if let Some(runs) = self.faults.job_runs(id, attempt) {
+                    self.timer(view.now() + runs, Kind::Crash, id.0, attempt);
+                }
+                let partner = job.assignment().and_then(|a| a.partner);
+                if partner.is_some() {
+                    self.refresh_partner(view, partner);
+                }
             }
             After::NewRate(job) => {
                 self.moved_ends.remove(&job);
                 let before = self.timers.len();
-                self.expect_end(job, view);
+                if let Some(job) = view.job(job) {
+                    self.expect_end(&job, view.now());
+                }
                 // The earlier timer is still in the heap, for the same launch.
                 let at = (self.timers.len() > before).then_some(self.last_end);
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
+            }
+            After::Reported(job) => {
+                if let Some(job) = view.job(job) {
+                    self.expect_report(&job, view.now());
+                }
             }
             After::Left(partner) => self.refresh_partner(view, partner),
             After::NodeLost(node) => {
@@ -463,10 +535,16 @@ impl<'w> Simulator<'w> {
 
     /// Hands an event to the core, and remembers what has to follow.
     fn emit(&mut self, at: Time, event: Event, view: View<'_>) -> Input {
+        self.note(at, &event, view);
+        Input::Event(at, event)
+    }
+
+    fn note(&mut self, at: Time, event: &Event, view: View<'_>) {
         let partner = |job: JobId| view.job(job).and_then(|j| j.assignment()?.partner);
-        self.after = match &event {
+        self.after = match event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
             Event::Progress { job, .. } => After::NewRate(*job),
+            Event::Metric { job, .. } => After::Reported(*job),
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
             Event::Ended { job, .. } => {
                 self.watch.ended.fetch_add(1, Ordering::Relaxed);
@@ -474,13 +552,13 @@ impl<'w> Simulator<'w> {
                     self.history.remove(job);
                 }
                 self.moved_ends.remove(job);
+                self.reports.remove(job);
                 After::Left(partner(*job))
             }
             Event::Crashed { job, .. } => After::Left(partner(*job)),
             _ => After::Nothing,
         };
         self.now = at;
-        Input::Event(at, event)
     }
 
     fn tidy(&mut self, view: View<'_>) {
@@ -498,14 +576,28 @@ impl<'w> Simulator<'w> {
 impl Backend for Simulator<'_> {
     type Error = SimError;
 
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
+    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
         self.follow_up(view);
+        if self.watch.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let event = loop {
+            let event = self.now_events.pop_front()?;
+            if !is_over(&event, view) {
+                break event;
+            }
+        };
+        self.note(self.now, &event, view);
+        Some((self.now, event))
+    }
+
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
+        if let Some((at, event)) = self.ready(view) {
+            return Ok(Input::Event(at, event));
+        }
         if self.watch.stop.load(Ordering::Relaxed) {
             self.ended = Ended::Interrupted;
             return Ok(Input::End);
-        }
-        if let Some(event) = self.now_events.pop_front() {
-            return Ok(self.emit(self.now, event, view));
         }
         loop {
             let timer = self.timers.peek().map(|Reverse(t)| *t);
@@ -624,14 +716,19 @@ impl Simulator<'_> {
         }
         let takes = match old {
             Some(old) => self.overheads.change(view, &job, old, held),
-            None => self
-                .overheads
-                .start(view, &job, self.history.get(&id), held),
+            None => {
+                let before = if self.keeps_history {
+                    self.history.get(&id)
+                } else {
+                    None
+                };
+                self.overheads.start(view, &job, before, held)
+            }
         };
         if takes > Seconds::ZERO {
             self.timer(view.now() + takes, Kind::Started, id.0, attempt);
         } else {
-            self.begin(view, id, attempt);
+            self.begun(view, &job, attempt);
         }
     }
 

@@ -17,18 +17,23 @@
 //! name = "v100"            # v100-0, v100-1, ... where count is above 1
 //! labels = { owner = "lab" }
 //! links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]  # nv-link, pcie, socket
+//! # or a usual layout: pcie, nvlink-pairs, p3.8xlarge, dgx1, nvswitch
+//! # layout = "p3.8xlarge"
 //! ```
 //!
 //! A file whose name ends with `.csv` is a cluster of Tiresias' simulator: see
 //! [`tiresias`](crate::compat::tiresias).
+//! A file whose name ends with `.ini` is one of Synergy's, see
+//! [`parse_cluster`](crate::compat::synergy::parse_cluster).
 
+use blox_core::cluster::spec::links_of;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A cluster from its shorthand or from the path of a TOML file, as the
+/// A cluster from its shorthand or from the path of a TOML or INI file, as the
 /// [module](self) describes them. A file whose name is a shorthand needs a
 /// path, such as `./32x4`.
 ///
@@ -62,6 +67,12 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         path: path.to_owned(),
         source,
     })?;
+    if path
+        .extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("ini"))
+    {
+        return crate::compat::synergy::parse_cluster(&text, path);
+    }
     parse_cluster(&text, path)
 }
 
@@ -99,6 +110,14 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             let expected = format!("at least 1 and at most {MAX_NODES} over all groups");
             return Err(wrong("count", count.to_string(), &expected));
         }
+        let links = match &group.layout {
+            None => group.links,
+            Some(layout) if !group.links.is_empty() => {
+                return Err(wrong("layout", layout.clone(), "no layout beside links"));
+            }
+            Some(layout) => links_of(layout, group.gpus)
+                .map_err(|expected| wrong("layout", layout.clone(), &expected))?,
+        };
         let node = NodeSpec {
             name: None,
             gpus: group.gpus,
@@ -108,7 +127,7 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             memory_gib: group.memory_gib,
             partition: group.partition,
             location: group.location,
-            links: group.links,
+            links,
             labels: group.labels,
         };
         for k in 0..count {
@@ -202,7 +221,7 @@ pub enum ClusterFileError {
     },
 }
 
-const MAX_NODES: usize = 1_000_000;
+pub(crate) const MAX_NODES: usize = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -230,6 +249,7 @@ struct NodeGroup {
     location: Vec<Name>,
     #[serde(default)]
     links: Vec<Link>,
+    layout: Option<String>,
     #[serde(default)]
     labels: BTreeMap<Name, Name>,
 }
@@ -289,10 +309,24 @@ mod tests {
     }
 
     #[test]
+    fn a_layout_stands_for_its_links() {
+        let cluster = parse("[[node]]\ngpus = 4\nlayout = \"p3.8xlarge\"\n").unwrap();
+        assert_eq!(cluster.nodes[0].links.len(), 6);
+        assert_eq!(
+            parse("[[node]]\ngpus = 8\nlayout = \"p3.8xlarge\"\n").unwrap_err(),
+            "c.toml: node group 1: layout is p3.8xlarge, expected a layout for 8 GPUs; this one is for 4"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 8\nlayout = \"ring\"\n").unwrap_err(),
+            "c.toml: node group 1: layout is ring, expected one of pcie, nvlink-pairs, p3.8xlarge, dgx1, nvswitch"
+        );
+    }
+
+    #[test]
     fn an_error_names_file_and_field() {
         assert_eq!(
             parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
-            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `labels`"
+            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`"
         );
         assert_eq!(
             parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),

@@ -2,7 +2,7 @@
 
 use crate::backend::{Measure, Simulator, Watch};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, Profiled};
+use crate::execution::{ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::workload::Jobs;
@@ -27,7 +27,7 @@ impl LookAhead {
     pub fn new(cadence: impl Cadence + 'static) -> Self {
         LookAhead {
             cadence: Box::new(cadence),
-            execution: Box::new(Profiled),
+            execution: as_specified(),
             overheads: Box::new(FixedOverheads::default()),
         }
     }
@@ -93,8 +93,8 @@ impl LookAhead {
         let live = state.live_jobs();
         watch.open.store(u64::from(live), Ordering::Relaxed);
         let mut policy = dyn_clone::clone_box(policy);
+        // Whoever asks is about to decide: if this is a decision moment, so does the policy ahead.
         let mut core = Core::new(state.clone(), self.cadence.clone())
-            .going_on(state.now())
             .with_collector(Box::new(Ends::default()));
         // What was commanded before is under way, and arrives at once.
         core.take_commands(&mut Vec::new());

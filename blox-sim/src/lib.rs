@@ -4,7 +4,7 @@
 //! A [`Simulation`] runs any scheduler on any [`Workload`](workload::Workload).
 //! How fast jobs run, what changes cost, when an end is seen and what breaks
 //! are parts of their own: [`execution`], [`overheads`], [`completion`],
-//! [`faults`].
+//! [`faults`]. [`stepping`] walks through one instead.
 
 #![warn(missing_docs)]
 
@@ -18,6 +18,7 @@ pub mod forecast;
 pub mod overheads;
 pub mod results;
 mod simulation;
+pub mod stepping;
 pub mod workload;
 
 pub use backend::{Ended, Measure, SimError, Watch};

@@ -2,15 +2,18 @@
 
 use crate::backend::{Ended, Measure, SimError, Simulator, Watch};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, Profiled};
+use crate::execution::{ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
-use crate::results::{JobResult, Moment, Recorder, RoundRow, Summary, WaitRow, Waits};
+use crate::results::{
+    JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, Summary, TimelineRow, WaitRow,
+    Waits,
+};
 use crate::workload::Workload;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
-use blox_core::{ClusterSpec, Event, JobId, Pipeline, State, Time};
+use blox_core::{ClusterSpec, Decide, Event, JobId, Pipeline, State, Time};
 use std::sync::Arc;
 
 /// A simulation: a cluster, a scheduler, and how the world behaves.
@@ -43,6 +46,8 @@ pub struct Simulation {
     script: Vec<(Time, Event)>,
     measure: Measure,
     keep_rounds: bool,
+    keep_timeline: bool,
+    assignments: Option<SharedSink>,
     keep_waits: bool,
     explain: Option<JobId>,
     visit_every_round: bool,
@@ -58,6 +63,8 @@ pub struct Report {
     pub summary: Summary,
     /// A row a visited decision, if asked for.
     pub rounds: Vec<RoundRow>,
+    /// How busy the cluster was over time, if asked for.
+    pub timeline: Vec<TimelineRow>,
     /// Why measured jobs waited, if asked for: the longest wait first.
     pub waits: Vec<WaitRow>,
     /// The explained job's story, if asked for.
@@ -70,20 +77,30 @@ pub struct Report {
     pub end: Time,
 }
 
+/// A run before, during or after its turns.
+pub(crate) struct Parts<'w> {
+    pub core: Core,
+    pub backend: Simulator<'w>,
+    /// Length of a round, where there are rounds.
+    pub period: Option<f64>,
+}
+
 impl Simulation {
-    /// On this cluster: jobs run at their own or profiled rates, changes cost nothing,
-    /// nothing breaks, and the end of a job is seen at the end of the round if
+    /// On this cluster: jobs run as fast as they say (see [`as_specified`]), changes
+    /// cost nothing, nothing breaks, and the end of a job is seen at the end of the round if
     /// the scheduler has rounds, at once if it has not.
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {
             cluster,
-            execution: Box::new(Profiled),
+            execution: as_specified(),
             overheads: Box::new(FixedOverheads::default()),
             completion: None,
             faults: Faults::default(),
             script: Vec::new(),
             measure: Measure::All,
             keep_rounds: false,
+            keep_timeline: false,
+            assignments: None,
             keep_waits: false,
             explain: None,
             visit_every_round: false,
@@ -139,6 +156,39 @@ impl Simulation {
     #[must_use]
     pub fn keep_rounds(mut self, yes: bool) -> Self {
         self.keep_rounds = yes;
+        self
+    }
+
+    /// Keeps how busy the cluster was and how long the queue, at most 2048 rows.
+    #[must_use]
+    pub fn keep_timeline(mut self, yes: bool) -> Self {
+        self.keep_timeline = yes;
+        self
+    }
+
+    /// Hands over every assignment when it ends: who held which GPUs when.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
+    /// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+    /// use blox_sim::{Simulation, results::AssignmentRow, workload::Jobs};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// # let fifo = Composition::new("fifo")
+    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+    /// #     .placement(FirstFit).build();
+    /// let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+    /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(400.0))]);
+    /// Simulation::new(ClusterSpec::uniform(1, 4))
+    ///     .assignments_to(Some(rows.clone()))
+    ///     .run(fifo, &mut jobs)?;
+    /// let rows = rows.lock().unwrap();
+    /// assert_eq!((rows[0].ranges(), rows[0].end.secs()), (vec![(0, 1)], 600.0));
+    /// # Ok::<(), blox_sim::SimError>(())
+    /// ```
+    #[must_use]
+    pub fn assignments_to(mut self, sink: Option<SharedSink>) -> Self {
+        self.assignments = sink;
         self
     }
 
@@ -207,6 +257,18 @@ impl Simulation {
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
+        let mut parts = self.start(scheduler, workload, journal)?;
+        run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
+        Ok(self.report(scheduler.name(), parts))
+    }
+
+    /// Everything that a run of this scheduler needs, before its first turn.
+    pub(crate) fn start<'w>(
+        &self,
+        scheduler: &Pipeline,
+        workload: &'w mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
         let cadence = scheduler.cadence();
         let period = cadence.period();
@@ -229,13 +291,16 @@ impl Simulation {
         let mut core = Core::new(state, cadence)
             .visiting_every_round(self.visit_every_round)
             .with_collector(Box::new(recorder));
+        if self.keep_timeline || self.assignments.is_some() {
+            core = core.with_collector(Box::new(Occupancy::new(self.assignments.clone())));
+        }
         if self.keep_waits {
             core = core.with_collector(Box::new(Waits::new(self.measure)));
         }
         if let Some(journal) = journal {
             core = core.with_journal(journal);
         }
-        let mut backend = Simulator::new(
+        let backend = Simulator::new(
             workload,
             self.execution.clone(),
             self.overheads.clone(),
@@ -246,23 +311,35 @@ impl Simulation {
             self.cluster.nodes.len(),
         )?
         .with_script(self.script.clone());
-        run_ready(drive(&mut core, scheduler, &mut backend))?;
-        let ended = backend.ended;
-        let name = blox_core::Decide::name(scheduler).to_owned();
-        Ok(self.report(&name, core, ended, period.map(|p| p.secs())))
+        Ok(Parts {
+            core,
+            backend,
+            period: period.map(|p| p.secs()),
+        })
     }
 
-    fn report(&self, name: &str, mut core: Core, ended: Ended, period: Option<f64>) -> Report {
+    pub(crate) fn report(&self, name: &str, parts: Parts<'_>) -> Report {
+        let Parts {
+            mut core,
+            backend,
+            period,
+        } = parts;
+        let ended = backend.ended;
         let mut recorder = Recorder::new(self.measure, false, None, Arc::default());
         let mut waits = Waits::new(self.measure);
+        let mut occupancy = None;
         for collector in core.take_collectors() {
-            match (collector as Box<dyn std::any::Any>).downcast::<Recorder>() {
-                Ok(r) => recorder = *r,
-                Err(other) => {
-                    if let Ok(w) = other.downcast::<Waits>() {
-                        waits = *w;
-                    }
+            let collector: Box<dyn std::any::Any> = collector;
+            let other = match collector.downcast::<Recorder>() {
+                Ok(it) => {
+                    recorder = *it;
+                    continue;
                 }
+                Err(other) => other,
+            };
+            match other.downcast::<Waits>() {
+                Ok(it) => waits = *it,
+                Err(other) => occupancy = other.downcast::<Occupancy>().ok().or(occupancy),
             }
         }
         let state = core.state();
@@ -300,6 +377,10 @@ impl Simulation {
             summary,
             rounds: recorder.rounds,
             waits: waits.rows(end),
+            timeline: match occupancy.map(|o| o.finish(end)) {
+                Some(timeline) if self.keep_timeline => timeline.rows(end.secs()),
+                _ => Vec::new(),
+            },
             story: recorder.story,
             counters,
             ended,

@@ -16,6 +16,7 @@ use std::path::PathBuf;
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox simulate --scheduler las --trace jobs.csv --cluster 16x8
   blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --output-dir results
+  blox compare fifo las --output-dir results && blox report results
   blox policies"
 )]
 pub(super) struct Cli {
@@ -37,7 +38,7 @@ pub(super) enum Command {
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
   blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
-      --jobs 2000 --cluster 8x4 --output-dir results
+      --jobs 2000 --cluster 8x4 --output-dir results --plots
   blox compare fifo las 'las{guard_h=100}' --workload poisson --load 8 --jobs 2000 \\
       --seeds 0..9 --baseline fifo --output-format markdown")]
     Compare(CompareArgs),
@@ -63,6 +64,54 @@ Examples:
   blox verify golden/blox
   blox verify golden/blox/las_L7_t1000 --system blox --all")]
     Verify(VerifyArgs),
+    /// Draw the pictures of result folders
+    #[command(after_help = "Examples:
+  blox plot results
+  blox plot monday tuesday --output-dir pictures
+  blox plot results --only jct-cdf --only utilisation --png
+
+Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
+(simulated with --assignments or --plots), load-jct (of a sweep).")]
+    Plot(PlotArgs),
+    /// Make one self-contained HTML page of result folders
+    #[command(after_help = "Examples:
+  blox report results
+  blox report monday tuesday --output week.html")]
+    Report(ReportArgs),
+    /// Walk through a simulation decision by decision
+    ///
+    /// Commands come from standard input, one a line; `help` lists them.
+    #[command(after_help = "Examples:
+  blox step --scheduler las --trace jobs.csv --cluster 2x4
+  printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
+    Step(SimulateArgs),
+    /// Begin a crate with a scheduling policy of your own
+    ///
+    /// It builds, passes its tests, and its program has every subcommand of this one.
+    #[command(after_help = "Examples:
+  blox new my-policy
+  blox new 'somewhere else/my policy' --name my-policy")]
+    New(NewArgs),
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:
+  blox completions bash > ~/.local/share/bash-completion/completions/blox
+  blox completions zsh > ~/.zfunc/_blox
+  blox completions fish > ~/.config/fish/completions/blox.fish")]
+    Completions(CompletionsArgs),
+    /// Look at workload files, check, convert, sample and generate them
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  blox trace info cluster_job_log.json.gz
+  blox trace check jobs.csv --cluster 16x8
+  blox trace convert sacct.txt --output jobs.csv"
+    )]
+    Trace(super::trace::TraceArgs),
+    /// Repeat a published figure: its numbers beside ours, and its picture
+    #[command(after_help = "Examples:
+  blox reproduce --list
+  blox reproduce blox-fig6 --output-dir figures")]
+    Reproduce(ReproduceArgs),
 }
 
 #[derive(Args)]
@@ -134,6 +183,70 @@ pub(super) struct VerifyArgs {
     pub all: bool,
 }
 
+#[derive(Args)]
+pub(super) struct NewArgs {
+    /// The folder to make
+    pub path: PathBuf,
+    /// Name of the crate and the scheduler [default: the folder's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(super) struct PlotArgs {
+    /// Folders that simulate, compare or sweep wrote with --output-dir
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// Where to draw [default: DIR/plots, if there is one DIR]
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Only the picture of this name; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// PNG beside SVG (in builds with the feature `png`)
+    #[arg(long)]
+    pub png: bool,
+}
+
+#[derive(Args)]
+pub(super) struct ReportArgs {
+    /// Folders that simulate or compare wrote with --output-dir
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// The page [default: DIR/report.html, if there is one DIR]
+    #[arg(long, short, value_name = "FILE.html")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct ReproduceArgs {
+    /// The figure
+    #[arg(required_unless_present = "list")]
+    pub figure: Option<String>,
+    /// Name all figures, and the data that they need
+    #[arg(long, conflicts_with = "figure")]
+    pub list: bool,
+    /// Folder with the data that does not ship with the toolkit
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Write its numbers as CSV and its pictures as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that is not empty
+    #[arg(long)]
+    pub force: bool,
+    /// No progress and no notes
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// Everything that a simulation can be told. The keys of a configuration file
 /// are the long names of these options.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -176,10 +289,21 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// Its format: csv, jsonl, philly, blox-jobs, tiresias [default: told from the file]
+    /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
+    /// tiresias or synergy [default: told from the file]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+    /// Its columns, of a table of no such format: submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min
+    ///
+    /// FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas. Fields: submit, gpus, duration (or
+    /// start and end), job_id, user, virtual_cluster, group, model, priority, batch_size, cpus,
+    /// memory, deadline, user_estimate. Units of moments: s (the default), ms, us, ns, min, h, d,
+    /// epoch, epoch-ms, epoch-us, epoch-ns, date; of lengths: s to d, clock (D-HH:MM:SS); of GPUs
+    /// and CPUs: count, percent, milli; of memory: gib, mib, kib, bytes, gb, mb.
+    #[arg(long, value_name = "MAP", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
     /// Folder of throughput tables, MODEL.csv each: jobs that name model and batch become elastic
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,6 +358,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diurnal: Option<String>,
+    /// Let jobs that report no loss report a made-up one, for schedulers that end them by it
+    #[arg(long, help_heading = "Workload")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub losses: bool,
     /// Only the first N jobs
     ///
     /// With --measure, an endless workload ends by itself after ten times the
@@ -325,7 +453,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "A..B", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<String>,
-    /// Write jobs.csv and summary.json a scheduler, and manifest.json, below this folder
+    /// Write jobs.csv, timeline.csv and summary.json a scheduler, and manifest.json, below this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_dir: Option<PathBuf>,
@@ -337,6 +465,14 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rounds: bool,
+    /// Also write assignments.csv: who held which GPUs when
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub assignments: bool,
+    /// Draw pictures of the results into the output folder, Gantt charts included
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plots: bool,
     /// Count why measured jobs waited, and for how long
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]

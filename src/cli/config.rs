@@ -3,6 +3,7 @@
 use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
 use super::generated;
+use clap::Args;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -164,6 +165,32 @@ fn threads(given: Option<usize>) -> Result<Option<usize>, Failure> {
     }
 }
 
+/// For `trace generate`, which makes a workload and runs nothing: an option
+/// about anything else would be ignored, which is a misunderstanding.
+pub(super) fn generate(options: Options, not_meant: &[&str]) -> Result<Given, Failure> {
+    let mut given = merge(options)?;
+    let meant = |key: &str| {
+        let also = ["cluster", "force", "quiet", "schedulers", "scheduler"];
+        also.contains(&key) || (is_about_workloads(key) && !not_meant.contains(&key))
+    };
+    if let Some(key) = given.on_command_line.iter().find(|key| !meant(key)) {
+        return Err(Failure::new(format!(
+            "--{key} has no meaning for `trace generate`"
+        )));
+    }
+    // Nothing is run: any scheduler that has no needs of its own will do.
+    given.schedulers = vec!["fifo".to_owned()];
+    Ok(given)
+}
+
+/// Whether the help lists an option under that heading.
+fn is_about_workloads(key: &str) -> bool {
+    let command = Options::augment_args(clap::Command::new(""));
+    command
+        .get_arguments()
+        .any(|arg| arg.get_long() == Some(key) && arg.get_help_heading() == Some("Workload"))
+}
+
 macro_rules! first_given {
     ($cli:ident, $file:ident; options: $($o:ident)*; flags: $($f:ident)*) => {
         Options {
@@ -203,6 +230,11 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     }
     if cli.trace.is_some() {
         file.format = None;
+        file.map = None;
+    }
+    if cli.format.is_some() || cli.map.is_some() {
+        file.format = None;
+        file.map = None;
     }
     if cli.load.is_some() || cli.load_of_capacity.is_some() {
         file.load = None;
@@ -228,11 +260,11 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     let mut vary = file.vary.clone();
     vary.extend(cli.vary.clone());
     let mut options = first_given!(cli, file;
-        options: seeds loads baseline scheduler schedulers trace format throughputs workload load load_of_capacity durations
+        options: seeds loads baseline scheduler schedulers trace format map throughputs workload load load_of_capacity durations
             gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster admission placement cluster_manager round on_event
             completion launch_s checkpoint_s restart_s migration_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
-        flags: visit_every_round force rounds why json quiet);
+        flags: losses visit_every_round force rounds assignments plots why json quiet);
     options.vary = vary;
     Ok(Given {
         options,

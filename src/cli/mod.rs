@@ -10,29 +10,38 @@
 //!
 //! Data goes to standard output, errors and progress to standard error. Exit
 //! codes: 0 all is well, 1 a verification that differs, 2 wrong usage or bad
-//! input, 130 interrupted by Ctrl-C.
+//! input, 130 interrupted by Ctrl-C or SIGTERM.
 
 mod args;
 mod config;
+mod files;
 mod generated;
 mod grid;
+mod new;
 mod output;
+mod plot;
 mod policies;
 mod pool;
 mod progress;
+mod reading;
+mod recording;
+mod report;
+mod reproduce;
 mod resolve;
 mod run;
 mod seeds;
+mod step;
 mod sweep;
 mod table;
+mod trace;
 mod verify;
 
 use args::{Cli, Command};
 use blox_core::registry::Registry;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Why a command could not do what it was told.
@@ -65,8 +74,11 @@ const DIFFERS: i32 = 1;
 const BAD_INPUT: i32 = 2;
 const INTERRUPTED: i32 = 130;
 
-/// Where a command's output goes.
+/// Where a command's output goes, and commands of `step` come from.
 struct Terminal<'a> {
+    input: &'a mut dyn BufRead,
+    /// Whether somebody types, and wants to be asked.
+    prompts: bool,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
     /// Whether this is a whole process with a user before it: it may show
@@ -78,7 +90,10 @@ struct Terminal<'a> {
 pub fn run(registry: Registry) -> ExitCode {
     // No lock: the progress bar shares standard error.
     let (mut out, mut err) = (io::stdout(), io::stderr());
+    let prompts = io::stdin().is_terminal();
     let mut terminal = Terminal {
+        input: &mut io::stdin().lock(),
+        prompts,
         out: &mut out,
         err: &mut err,
         interactive: true,
@@ -103,6 +118,8 @@ pub fn run_with<A: Into<OsString>>(
     stderr: &mut dyn Write,
 ) -> i32 {
     let mut terminal = Terminal {
+        input: &mut io::empty(),
+        prompts: false,
         out: stdout,
         err: stderr,
         interactive: false,
@@ -128,6 +145,13 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+        Some(Ok(Command::New(a))) => new::run(&a, terminal),
+        Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
+        Some(Ok(Command::Step(a))) => step::run(registry, config::simulate(a)?, terminal),
+        Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
+        Some(Ok(Command::Report(a))) => report::run(&a, terminal),
+        Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;
@@ -142,6 +166,13 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             BAD_INPUT
         }
     }
+}
+
+fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "blox", &mut script);
+    terminal.out.write_all(&script)?;
+    Ok(OK)
 }
 
 /// `None` after help or version was shown, a code after wrong usage was.

@@ -3,11 +3,14 @@
 use super::Failure;
 use super::args::Options;
 use super::config::Given;
+use super::files::write_whole;
 use super::resolve::{Experiment, Input};
 use super::run::Run;
-use blox_core::JobId;
 use blox_core::journal::{Entry, Journal, JsonLines};
-use blox_sim::results::{COLUMNS, Summary, WaitRow, statistics::Paired, write_jobs, write_rounds};
+use blox_core::{ClusterSpec, JobId, NodeSpec};
+use blox_sim::results::{
+    COLUMNS, Summary, WaitRow, statistics::Paired, write_jobs, write_rounds, write_timeline,
+};
 use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -74,29 +77,6 @@ pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
     std::fs::remove_file(&probe).map_err(cannot)
 }
 
-/// A file is there whole or not at all.
-pub(super) fn write_whole<E: std::error::Error + 'static>(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
-) -> Result<(), Failure> {
-    let cannot = |e: &(dyn std::error::Error + 'static)| {
-        // What the operating system said is at the bottom.
-        let mut cause = e;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        Failure::new(format!("{}: cannot be written: {cause}", path.display()))
-    };
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
-    let mut out = BufWriter::new(File::create(&part).map_err(|e| cannot(&e))?);
-    write(&mut out).map_err(|e| cannot(&e))?;
-    out.flush().map_err(|e| cannot(&e))?;
-    drop(out);
-    std::fs::rename(&part, path).map_err(|e| cannot(&e))
-}
-
 /// `summary.json`, and an element of what `--json` prints.
 #[derive(Serialize)]
 struct Figures<'a> {
@@ -156,9 +136,26 @@ pub(super) fn write_run(
     let dir = dir.join(folder);
     std::fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", dir.display())))?;
+    let o = &experiment.options;
+    // What an earlier run left must not pass for this one's.
+    for (file, asked) in [
+        ("timeline.csv", !run.report.timeline.is_empty()),
+        ("rounds.csv", o.rounds),
+        ("assignments.csv", o.assignments || o.plots),
+    ] {
+        if !asked {
+            // Mostly it is not there.
+            let _ = std::fs::remove_file(dir.join(file));
+        }
+    }
     write_whole(&dir.join("jobs.csv"), |out| {
         write_jobs(out, &run.report.jobs)
     })?;
+    if !run.report.timeline.is_empty() {
+        write_whole(&dir.join("timeline.csv"), |out| {
+            write_timeline(out, &run.report.timeline)
+        })?;
+    }
     if experiment.options.rounds {
         write_whole(&dir.join("rounds.csv"), |out| {
             write_rounds(out, &run.report.rounds)
@@ -209,10 +206,22 @@ pub(super) fn write_manifest(
         "workload": runs.first().map(|r| &r.workload),
         "nodes": experiment.cluster.nodes.len(),
         "gpus": experiment.cluster.total_gpus(),
+        "cluster": cluster(&experiment.cluster),
         "schedulers": schedulers,
         "notices": super::table::notices(experiment, runs),
     });
     write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+}
+
+/// Nodes in order of registration, a row for neighbours that are alike.
+fn cluster(spec: &ClusterSpec) -> Vec<Value> {
+    let alike = |a: &NodeSpec, b: &NodeSpec| a.gpus == b.gpus && a.gpu_type == b.gpu_type;
+    let kinds = spec.nodes.chunk_by(alike);
+    kinds
+        .map(|nodes| {
+            json!({ "nodes": nodes.len(), "gpus": nodes[0].gpus, "gpu_type": nodes[0].gpu_type })
+        })
+        .collect()
 }
 
 /// The options that results depend on.

@@ -6,6 +6,7 @@ use super::args::Options;
 use super::config::Given;
 use super::generated;
 use super::output::OutputFormat;
+use super::reading::read_options;
 use crate::compat::blox::OptimusSpeed;
 use blox_core::registry::{Named, Registry, RegistryError};
 use blox_core::{ClusterSpec, Composition, OnEvent, Pipeline, Rounds, Seconds, Time};
@@ -14,9 +15,9 @@ use blox_sim::compat::blox_workload::BloxWorkload;
 use blox_sim::completion::Exact;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::FixedOverheads;
-use blox_sim::workload::generate::{Generator, GeneratorSpec};
+use blox_sim::workload::generate::{Generator, GeneratorSpec, WithLoss};
 use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
-use blox_sim::workload::{Format, Limited, Workload, fingerprint, open};
+use blox_sim::workload::{Limited, ReadOptions, Trace, Workload, fingerprint};
 use blox_sim::{Measure, Simulation, cluster_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,8 @@ pub(super) struct Experiment<'r> {
     pub inputs: Vec<Input>,
     pub seed: u64,
     source: Source,
+    /// The file of [`Source::Trace`], looked through.
+    trace: Option<Trace>,
     /// Throughput tables, if any.
     scaling: Option<Arc<ScalingTable>>,
     world: World,
@@ -92,7 +95,7 @@ struct Overrides {
 }
 
 enum Source {
-    Trace(PathBuf, Option<Format>),
+    Trace(PathBuf, ReadOptions),
     Blox(f64),
     Generated(&'static str, Box<GeneratorSpec>),
 }
@@ -102,7 +105,8 @@ enum Source {
 #[derive(Default)]
 pub(super) struct Known {
     hashes: BTreeMap<PathBuf, String>,
-    jobs: BTreeMap<(PathBuf, Option<String>), u64>,
+    /// By path, format and map.
+    traces: BTreeMap<(PathBuf, Option<String>, Option<String>), Trace>,
 }
 
 impl<'r> Experiment<'r> {
@@ -153,9 +157,9 @@ impl<'r> Experiment<'r> {
             placement: named("placement", &o.placement)?,
             cluster: named("cluster-manager", &o.cluster_manager)?,
         };
+        let inputs = other_inputs(&given, &source, &cluster_text, known)?;
         let scaling = o.throughputs.as_ref().map(ScalingTable::read_dir);
         let scaling = scaling.transpose().map_err(Failure::new)?.map(Arc::new);
-        let inputs = inputs(&given, &source, &cluster_text, known)?;
         let world = world(&given, cadence, seed)?;
         let mut experiment = Experiment {
             registry,
@@ -172,6 +176,7 @@ impl<'r> Experiment<'r> {
             inputs,
             seed,
             source,
+            trace: None,
             scaling,
             world,
             cadence,
@@ -189,7 +194,6 @@ impl<'r> Experiment<'r> {
                 )));
             }
         }
-        // Opened once now, so that a bad line is found before anything runs.
         let of_file = experiment.check_workload(known)?;
         let by_measure = match measure {
             Measure::Ids(_, last) => Some(u64::from(last) + 1),
@@ -228,7 +232,13 @@ impl<'r> Experiment<'r> {
     /// The jobs, from the first.
     pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
         let jobs: Box<dyn Workload> = match &self.source {
-            Source::Trace(path, format) => open(path, *format).map_err(Failure::new)?,
+            Source::Trace(path, options) => {
+                let trace = match &self.trace {
+                    Some(trace) => trace.jobs(),
+                    None => Trace::open(path, options).and_then(|trace| trace.jobs()),
+                };
+                Box::new(trace.map_err(Failure::new)?)
+            }
             Source::Blox(load) => Box::new(
                 BloxWorkload::new(*load)
                     .map_err(Failure::new)?
@@ -242,27 +252,41 @@ impl<'r> Experiment<'r> {
             Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),
             None => jobs,
         };
-        Ok(match self.options.jobs {
+        let jobs: Box<dyn Workload> = match self.options.jobs {
             Some(n) => Box::new(Limited::new(jobs, n)),
             None => jobs,
+        };
+        Ok(match self.options.losses {
+            true => Box::new(WithLoss::new(jobs, self.seed)),
+            false => jobs,
         })
     }
 
-    /// How many jobs a file has.
-    fn check_workload(&self, known: &mut Known) -> Result<Option<u64>, Failure> {
-        match &self.source {
-            Source::Trace(path, format) => {
-                let key = (path.clone(), format.map(|f| f.to_string()));
-                if let Some(jobs) = known.jobs.get(&key) {
-                    return Ok(Some(*jobs));
-                }
-                let file = blox_sim::workload::open::open_file(path, *format);
-                let jobs = file.map_err(Failure::new)?.len();
-                known.jobs.insert(key, jobs);
-                Ok(Some(jobs))
-            }
-            _ => self.workload().map(|_| None),
+    /// Looks at the workload once, so that a bad line is found before anything
+    /// runs; how many jobs a file has.
+    fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
+        let Source::Trace(path, options) = &self.source else {
+            return self.workload().map(|_| None);
+        };
+        let (format, map) = (&self.options.format, &self.options.map);
+        let key = (path.clone(), format.clone(), map.clone());
+        let trace = match known.traces.get(&key) {
+            Some(trace) => trace.clone(),
+            None => Trace::open(path, options).map_err(Failure::new)?,
+        };
+        if self.options.output_dir.is_some() {
+            let sha256 = match known.hashes.get(path) {
+                Some(hash) => hash.clone(),
+                None => trace.fingerprint().map_err(Failure::new)?,
+            };
+            known.hashes.insert(path.clone(), sha256.clone());
+            let path = path.clone();
+            self.inputs.push(Input { path, sha256 });
         }
+        known.traces.insert(key, trace.clone());
+        let count = trace.len();
+        self.trace = Some(trace);
+        Ok(Some(count))
     }
 
     /// The `i`th scheduler, anew.
@@ -331,6 +355,7 @@ impl<'r> Experiment<'r> {
             .faults(self.world.faults)
             .measure(self.measure)
             .keep_rounds(self.options.rounds)
+            .keep_timeline(self.options.output_dir.is_some())
             .keep_waits(self.options.why)
             .visiting_every_round(self.options.visit_every_round);
         if self.world.exact_ends {
@@ -450,6 +475,7 @@ fn source(
     let bursts = (kind == "bursty", "--workload bursty");
     let only_with = [
         ("format", o.format.is_some(), kind == "trace", "--trace"),
+        ("map", o.map.is_some(), kind == "trace", "--trace"),
         (
             "load",
             o.load.is_some(),
@@ -502,13 +528,9 @@ fn source(
     }
     match (kind, &o.trace) {
         ("trace", Some(path)) => {
-            let format = o
-                .format
-                .as_deref()
-                .map(str::parse::<Format>)
-                .transpose()
-                .map_err(|e| Failure::new(format!("{}: {e}", given.name("format"))))?;
-            Ok(Source::Trace(path.clone(), format))
+            let (format, map) = (o.format.as_deref(), o.map.as_deref());
+            let options = read_options(format, map, |key| given.name(key))?;
+            Ok(Source::Trace(path.clone(), options))
         }
         (kind, _) if made => generated::spec(kind, given, cluster, seed)
             .map(|spec| Source::Generated(kind, Box::new(spec))),
@@ -555,7 +577,7 @@ fn arrivals_end(
     Ok(Some((10.0 * needed).max(10_000.0).ceil() as u64))
 }
 
-fn parse_measure(text: &str) -> Option<Measure> {
+pub(super) fn parse_measure(text: &str) -> Option<Measure> {
     let (a, b) = text.split_once("..")?;
     let (a, b) = (a.trim(), b.trim());
     if let (Ok(a), Ok(b)) = (a.parse(), b.parse()) {
@@ -671,8 +693,8 @@ fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Fail
     })
 }
 
-/// The hashes of the files that the results depend on.
-fn inputs(
+/// The hashes of the files that the results depend on, but for the trace.
+fn other_inputs(
     given: &Given,
     source: &Source,
     cluster_text: &str,
@@ -683,10 +705,8 @@ fn inputs(
     }
     let mut paths: Vec<PathBuf> = Vec::new();
     paths.extend(given.file().map(Path::to_owned));
-    match source {
-        Source::Trace(path, _) => paths.push(path.clone()),
-        Source::Generated(..) => paths.extend(generated::files(given)),
-        Source::Blox(_) => {}
+    if let Source::Generated(..) = source {
+        paths.extend(generated::files(given));
     }
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));

@@ -4,11 +4,13 @@
 use super::config::Given;
 use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
+use super::recording::Assignments;
 use super::resolve::Experiment;
-use super::{Failure, INTERRUPTED, OK, Terminal, pool, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, plot, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::Registry;
+use blox_sim::results::SharedSink;
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, Report, Watch};
 use std::ffi::OsString;
@@ -35,8 +37,15 @@ pub(super) fn simulate(
     let experiment = Experiment::of(given, registry)?;
     let explained = experiment.explained()?.map(JobId);
     let o = &experiment.options;
-    if let Some(dir) = &o.output_dir {
-        output::prepare(dir, o.force)?;
+    match &o.output_dir {
+        Some(dir) => output::prepare(dir, o.force)?,
+        None if o.plots || o.assignments => {
+            let what = if o.plots { "plots" } else { "assignments" };
+            return Err(Failure::new(format!(
+                "--{what} has nowhere to write, expected --output-dir DIR with it"
+            )));
+        }
+        None => {}
     }
     let journals = output::open_journals(&experiment)?;
     #[allow(
@@ -54,6 +63,9 @@ pub(super) fn simulate(
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
     if let Some(dir) = &o.output_dir {
         output::write_manifest(dir, &experiment, &done, args, interrupted)?;
+        if o.plots {
+            plot::draw(std::slice::from_ref(dir), &dir.join("plots"), &[], false)?;
+        }
     }
     let format = experiment.format;
     let text = match format {
@@ -144,10 +156,15 @@ fn run_all(
     };
     let progress = Progress::start(shows, &watches, interactive);
     let results = pool::each(&watches, experiment.threads, |i, watch| {
-        let run = run_one(experiment, i, &journals[i], explained, watch)?;
+        let assignments = Assignments::create(experiment, i)?;
+        let sink = assignments.as_ref().map(Assignments::sink);
+        let run = recorded(experiment, i, &journals[i], explained, watch, sink)?;
         if let Some(dir) = &experiment.options.output_dir {
             // As soon as it is there: a long comparison may be cut short.
             output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
+        }
+        if let Some(assignments) = assignments {
+            assignments.close()?;
         }
         Ok(run)
     });
@@ -163,6 +180,17 @@ pub(super) fn run_one(
     explained: Option<JobId>,
     watch: &Arc<Watch>,
 ) -> Result<Run, Failure> {
+    recorded(experiment, i, journal, explained, watch, None)
+}
+
+fn recorded(
+    experiment: &Experiment<'_>,
+    i: usize,
+    journal: &Option<SharedJournal>,
+    explained: Option<JobId>,
+    watch: &Arc<Watch>,
+    assignments: Option<SharedSink>,
+) -> Result<Run, Failure> {
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.cadence().period().map(|p| p.secs());
     let workload = experiment.workload()?;
@@ -173,6 +201,7 @@ pub(super) fn run_one(
         .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
     let report = experiment
         .simulation(i)
+        .assignments_to(assignments)
         .explain(explained)
         .watched_by(Arc::clone(watch))
         .run_journaled(scheduler, &mut workload, journal)

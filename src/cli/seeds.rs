@@ -188,7 +188,6 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], markdown: bool) -> String {
         "±\n95 %",
         "faster",
         "slower",
-        "p99\nJCT s",
         "avg\nresp. s",
         "GPU\nutil.",
     ];
@@ -214,7 +213,6 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], markdown: bool) -> String {
                 half(diff),
                 percent(e.share(|p| p.faster)),
                 percent(e.share(|p| p.slower)),
-                decimal(e.estimate("p99_jct_s").mean, 0),
                 decimal(e.estimate("avg_responsiveness_s").mean, 1),
                 format!("{:.1} %", 100.0 * e.estimate("utilisation").mean),
             ]

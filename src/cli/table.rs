@@ -183,7 +183,9 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
             let name = &run.report.summary.scheduler;
             if *name != base.report.summary.scheduler {
                 let p = Paired::of(&base.report.jobs, &run.report.jobs);
-                say("paired", format!("{name}: {}", paired(&p)));
+                for (what, line) in paired(&p) {
+                    say(what, format!("{name}: {line}"));
+                }
             }
         }
     }
@@ -206,20 +208,30 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     lines
 }
 
-/// The same jobs under two schedulers, in one line.
-fn paired(p: &Paired) -> String {
+/// The same jobs under two schedulers.
+fn paired(p: &Paired) -> [(&'static str, String); 2] {
     let share = |n: u64| 100.0 * n as f64 / p.pairs.max(1) as f64;
-    format!(
-        "{:.1} % of {} jobs faster, {:.1} % slower; JCT differs by {} s on average, \
-         p10 {} s, median {} s, p90 {} s",
-        share(p.faster),
-        whole(p.pairs),
-        share(p.slower),
-        decimal(p.mean_s, 1),
-        decimal(p.p10_s, 0),
-        decimal(p.median_s, 0),
-        decimal(p.p90_s, 0)
-    )
+    [
+        (
+            "paired",
+            format!(
+                "{:.1} % of {} jobs faster, {:.1} % slower",
+                share(p.faster),
+                whole(p.pairs),
+                share(p.slower)
+            ),
+        ),
+        (
+            "diff.",
+            format!(
+                "JCT {} s on average; p10 {} s, median {} s, p90 {} s",
+                decimal(p.mean_s, 1),
+                decimal(p.p10_s, 0),
+                decimal(p.median_s, 0),
+                decimal(p.p90_s, 0)
+            ),
+        ),
+    ]
 }
 
 fn measured(experiment: &Experiment<'_>, run: &Run) -> String {

@@ -3,4 +3,5 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod synergy;
 pub mod tiresias;

@@ -1,6 +1,7 @@
 //! The schedulers that ship: a file each, with the paper, the rule, its
 //! parameters and what was verified.
 
+mod bandwidth_placement;
 mod chronus;
 mod edf;
 mod edf_admission;
@@ -9,11 +10,18 @@ mod elasticflow;
 mod fifo;
 mod gandiva;
 mod las;
+mod load_admission;
+mod loss_termination;
+mod optimus;
 mod sjf;
 mod srtf;
+mod synergy;
+mod synthesizer;
 mod themis;
 mod tiresias;
+mod tiresias_plus;
 
+pub use bandwidth_placement::bandwidth_placement;
 pub use chronus::{chronus, chronus_with};
 pub use edf::{edf, edf_with};
 pub use edf_admission::{edf_admission, edf_admission_with};
@@ -22,7 +30,16 @@ pub use elasticflow::{ElasticFlowParams, elasticflow, elasticflow_with};
 pub use fifo::fifo;
 pub use gandiva::{gandiva, gandiva_with};
 pub use las::{LasParams, las, las_with};
+pub use load_admission::{load_admission, load_admission_with};
+pub use loss_termination::{LossTerminationParams, loss_termination, loss_termination_with};
+pub use optimus::{OptimusParams, optimus, optimus_with};
 pub use sjf::sjf;
 pub use srtf::{srtf, srtf_with};
+pub use synergy::{JobOrder, SynergyParams, Where, synergy, synergy_with};
+pub use synthesizer::{
+    SynthesizerParams, candidates as synthesizer_candidates, synthesizer, synthesizer_over,
+    synthesizer_with,
+};
 pub use themis::{themis, themis_with};
 pub use tiresias::{TiresiasParams, tiresias, tiresias_with};
+pub use tiresias_plus::{tiresias_plus, tiresias_plus_with};

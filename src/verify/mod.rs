@@ -7,6 +7,7 @@
 mod blox;
 mod case;
 mod elasticflow;
+mod synergy;
 mod tiresias;
 
 pub use case::{Case, Table};
@@ -100,7 +101,12 @@ trait System {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
-const SYSTEMS: &[&dyn System] = &[&blox::Blox, &elasticflow::ElasticFlow, &tiresias::Tiresias];
+const SYSTEMS: &[&dyn System] = &[
+    &blox::Blox,
+    &elasticflow::ElasticFlow,
+    &synergy::Synergy,
+    &tiresias::Tiresias,
+];
 
 /// The systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {

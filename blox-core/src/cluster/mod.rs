@@ -6,6 +6,7 @@
 //! waits until nobody else holds its GPUs.
 
 pub mod spec;
+pub mod topology;
 
 use crate::assignment::Assignment;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
@@ -78,6 +79,9 @@ pub struct Node {
     pub(crate) cordon: Option<Name>,
     pub(crate) failed: u64,
     pub(crate) promised: u64,
+    /// GPUs that may be used, promised ones included.
+    pub(crate) usable: u64,
+    /// Of these, those that are promised to nobody.
     pub(crate) free: u64,
     pub(crate) cpus_promised: f64,
     pub(crate) memory_promised: f64,
@@ -125,7 +129,7 @@ impl Node {
     }
     /// How many of its GPUs may be used, promised ones included.
     pub fn usable_count(&self) -> u32 {
-        self.usable_mask().count_ones()
+        self.usable.count_ones()
     }
     /// CPU cores that no assignment counts on.
     pub fn free_cpus(&self) -> f64 {
@@ -273,13 +277,15 @@ impl Cluster {
             cordon: None,
             failed: 0,
             promised: 0,
+            usable: 0,
             free: 0,
             cpus_promised: 0.0,
             memory_promised: 0.0,
             changed: version,
             dirty: false,
         });
-        let n = &self.nodes[id.index()];
+        let n = &mut self.nodes[id.index()];
+        n.usable = n.usable_mask();
         self.installed += n.spec.gpus;
         self.usable += n.usable_count();
         self.refresh(id);
@@ -298,6 +304,7 @@ impl Cluster {
         change(node);
         self.installed += gpus(node);
         node.changed = version;
+        node.usable = node.usable_mask();
         self.usable += node.usable_count();
         self.refresh(id);
     }
@@ -312,35 +319,59 @@ impl Cluster {
         self.held[gpu.index()]
     }
 
+    /// The node of the first GPU, a mask of those at the head of the list that
+    /// lie on it, and how many they are; `None` if there is no first one.
+    #[inline]
+    pub(crate) fn first_node(&self, gpus: &[GpuId]) -> Option<(&Node, u64, usize)> {
+        let node = self.node(self.node_of(*gpus.first()?)?)?;
+        let (mut bits, mut count) = (0, 0);
+        for gpu in gpus {
+            // Below the node's first, it wraps around.
+            let local = gpu.0.wrapping_sub(node.first_gpu);
+            if local >= node.spec.gpus {
+                break;
+            }
+            bits |= 1u64 << local;
+            count += 1;
+        }
+        Some((node, bits, count))
+    }
+
     pub(crate) fn promise(&mut self, job: JobId, a: &Assignment) {
-        for &g in &a.gpus {
-            let owners = &mut self.promised[g.index()];
-            owners.add(job);
-            let id = self.gpu_node[g.index()];
-            let node = &mut self.nodes[id.index()];
-            node.promised |= 1 << (g.0 - node.first_gpu);
+        let mut rest = &a.gpus[..];
+        while let Some((node, bits, count)) = self.first_node(rest) {
+            let id = node.id();
+            for g in &rest[..count] {
+                self.promised[g.index()].add(job);
+            }
+            rest = &rest[count..];
+            self.nodes[id.index()].promised |= bits;
             self.refresh(id);
         }
         self.count_resources(a, 1.0);
     }
 
     pub(crate) fn unpromise(&mut self, job: JobId, a: &Assignment) {
-        for &g in &a.gpus {
-            let owners = &mut self.promised[g.index()];
-            owners.remove(job);
-            if owners.is_empty() {
-                let id = self.gpu_node[g.index()];
-                let node = &mut self.nodes[id.index()];
-                node.promised &= !(1 << (g.0 - node.first_gpu));
-                self.refresh(id);
-            }
-        }
         self.count_resources(a, -1.0);
-        for &g in &a.gpus {
-            let node = &mut self.nodes[self.gpu_node[g.index()].index()];
-            if node.promised == 0 {
-                // Sums of shares must not drift away over years.
-                (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
+        let mut rest = &a.gpus[..];
+        while let Some((node, mut bits, count)) = self.first_node(rest) {
+            let (id, first) = (node.id(), node.first_gpu);
+            for g in &rest[..count] {
+                let owners = &mut self.promised[g.index()];
+                owners.remove(job);
+                if !owners.is_empty() {
+                    bits &= !(1 << (g.0 - first));
+                }
+            }
+            rest = &rest[count..];
+            if bits != 0 {
+                let node = &mut self.nodes[id.index()];
+                node.promised &= !bits;
+                if node.promised == 0 {
+                    // Sums of shares must not drift away over years.
+                    (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
+                }
+                self.refresh(id);
             }
         }
     }
@@ -369,7 +400,7 @@ impl Cluster {
     #[inline]
     fn refresh(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
-        let free = node.usable_mask() & !node.promised;
+        let free = node.usable & !node.promised;
         self.free = self.free + free.count_ones() - node.free.count_ones();
         node.free = free;
         if !node.dirty {

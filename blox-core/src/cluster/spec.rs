@@ -102,12 +102,15 @@ impl NodeSpec {
 
 /// A cluster as its owner writes it down: nodes in order of registration.
 ///
-/// From the shorthand `NODESxGPUS[:TYPE]`, joined by commas:
+/// From the shorthand `NODESxGPUS[:TYPE][@LAYOUT]`, joined by commas; a
+/// [`Layout`](super::topology::Layout) says how the GPUs of a node are linked:
 ///
 /// ```
 /// use blox_core::ClusterSpec;
 /// let sia: ClusterSpec = "6x4:t4,3x8:rtx,2x8:a100".parse()?;
 /// assert_eq!((sia.nodes.len(), sia.total_gpus()), (11, 64));
+/// let linked: ClusterSpec = "32x4:v100@p3.8xlarge".parse()?;
+/// assert_eq!(linked.nodes[0].bandwidth(0, 3), Some(50.0));
 /// let err = "6x4:t4,3y8".parse::<ClusterSpec>().unwrap_err();
 /// assert_eq!(
 ///     err.to_string(),
@@ -128,6 +131,33 @@ impl ClusterSpec {
         ClusterSpec {
             nodes: vec![NodeSpec::with_gpus(gpus); nodes],
         }
+    }
+
+    /// `nodes` equal nodes of `gpus` GPUs, linked by a
+    /// [`Layout`](super::topology::Layout).
+    ///
+    /// # Errors
+    /// The layout is for another number of GPUs.
+    pub fn linked(
+        nodes: usize,
+        gpus: u32,
+        layout: super::topology::Layout,
+    ) -> Result<Self, ClusterSpecError> {
+        let wrong = |expected| ClusterSpecError::Node {
+            node: 0,
+            field: "layout",
+            found: format!("{layout:?}"),
+            expected,
+        };
+        let node = NodeSpec {
+            links: layout
+                .links(gpus)
+                .ok_or_else(|| wrong(format!("a layout for {gpus} GPUs")))?,
+            ..NodeSpec::with_gpus(gpus)
+        };
+        Ok(ClusterSpec {
+            nodes: vec![node; nodes],
+        })
     }
 
     /// GPUs of all nodes.
@@ -200,6 +230,26 @@ impl ClusterSpec {
     }
 }
 
+/// The links of a node with so many GPUs and the layout of this name; what was
+/// expected if there are none.
+///
+/// # Errors
+/// The name is unknown, or the layout is for another number of GPUs.
+pub fn links_of(layout: &str, gpus: u32) -> Result<Vec<Link>, String> {
+    use super::topology::Layout;
+    let Some(found) = Layout::named(layout) else {
+        let names: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
+        return Err(format!("one of {}", names.join(", ")));
+    };
+    let size = match found {
+        Layout::P3Quad => "4",
+        _ => "8",
+    };
+    found
+        .links(gpus)
+        .ok_or_else(|| format!("a layout for {gpus} GPUs; this one is for {size}"))
+}
+
 impl std::str::FromStr for ClusterSpec {
     type Err = ClusterSpecError;
 
@@ -211,10 +261,14 @@ impl std::str::FromStr for ClusterSpec {
                 part: i + 1,
                 found: part.to_owned(),
             };
-            let (shape, gpu_type) = match part.trim().split_once(':') {
+            let (plain, layout) = match part.trim().split_once('@') {
+                Some((plain, name)) => (plain, Some(name)),
+                None => (part.trim(), None),
+            };
+            let (shape, gpu_type) = match plain.split_once(':') {
                 Some((shape, name)) if !name.is_empty() => (shape, Some(Name::from(name))),
                 Some(_) => return Err(wrong()),
-                None => (part.trim(), None),
+                None => (plain, None),
             };
             let (count, gpus) = shape.split_once('x').ok_or_else(wrong)?;
             let count: usize = count.parse().map_err(|_| wrong())?;
@@ -230,6 +284,14 @@ impl std::str::FromStr for ClusterSpec {
             }
             let mut node = NodeSpec::with_gpus(gpus);
             node.gpu_type = gpu_type;
+            if let Some(name) = layout {
+                node.links = links_of(name, gpus).map_err(|expected| ClusterSpecError::Node {
+                    node: nodes.len(),
+                    field: "layout",
+                    found: name.to_owned(),
+                    expected,
+                })?;
+            }
             nodes.resize(nodes.len() + count, node);
         }
         let spec = ClusterSpec { nodes };
@@ -292,7 +354,20 @@ mod tests {
     #[test]
     fn shorthand_refuses_nonsense() {
         for text in [
-            "", "32", "x4", "32x", "0x4", "4x0", "4x4:", "-1x4", "4x65", "4x4,,4x4",
+            "4x4@",
+            "4x4@ring",
+            "4x8@p3.8xlarge",
+            "4x4@dgx1",
+            "",
+            "32",
+            "x4",
+            "32x",
+            "0x4",
+            "4x0",
+            "4x4:",
+            "-1x4",
+            "4x65",
+            "4x4,,4x4",
         ] {
             assert!(text.parse::<ClusterSpec>().is_err(), "{text:?}");
         }

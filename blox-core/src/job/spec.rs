@@ -1,8 +1,10 @@
 //! What a job asks for: the part of a job that never changes.
 
 use crate::ids::Name;
+use crate::perf::{LossReports, Sensitivity};
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How much work a job has.
 ///
@@ -85,6 +87,17 @@ pub struct Extras {
     pub cpus: f64,
     /// Memory in GiB for all GPUs together; 0 where the job does not say.
     pub memory_gib: f64,
+    /// How its loss falls, and how often it reports that; `None` for a job that does not report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossReports>,
+    /// The share of a step in which it exchanges gradients where all its GPUs are
+    /// linked as fast as the best links of the cluster, from 0 to below 1; 0 where
+    /// the job does not say.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub communication: f64,
+    /// How its speed depends on CPUs and memory, if somebody measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Arc<Sensitivity>>,
     /// A group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,
@@ -97,6 +110,10 @@ pub struct Extras {
     /// Anything else that a reader found and a policy may want, by name.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub attributes: std::collections::BTreeMap<Name, serde_json::Value>,
+}
+
+fn is_zero(x: &f64) -> bool {
+    *x == 0.0
 }
 
 /// What a job asks for. Immutable once submitted.
@@ -262,6 +279,22 @@ impl JobSpec {
                     "extras.deadlines",
                     d.value.to_string(),
                     "values that are finite numbers",
+                );
+            }
+            if let Some(loss) = &extras.loss
+                && !(loss.curve.is_sound() && loss.epoch.is_finite() && loss.epoch > 0.0)
+            {
+                return wrong(
+                    "extras.loss",
+                    format!("{loss:?}"),
+                    "b0 and b2 of at least 0, b1 and an epoch above 0",
+                );
+            }
+            if !(0.0..1.0).contains(&extras.communication) {
+                return wrong(
+                    "extras.communication",
+                    extras.communication.to_string(),
+                    "a share of at least 0 and below 1",
                 );
             }
             for (field, amount) in [

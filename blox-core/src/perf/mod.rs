@@ -1,9 +1,15 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+mod loss;
+mod sensitivity;
 mod skew;
+mod workers;
 
+pub use loss::{LOSS, LossCurve, LossReports, converged};
+pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
+pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;
 use crate::ids::Name;

@@ -519,7 +519,9 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
     assert_eq!(answer(&mut b, 10.0, plan.clone()), Decided::Applied);
     assert_eq!(b.take_commands(), "start 2.1");
     assert_eq!(b.phases(), "1 running, 2 starting, 3 waiting, 4 submitted");
-    assert_eq!(b.core.counters().stale_steps, 3);
+    let counters = b.core.counters();
+    assert_eq!(counters.stale_steps, 3);
+    assert_eq!((counters.preemptions, counters.placements), (0, 3));
     assert!(b.job(3).promoted());
     // The change that came too late leaves the job where it is.
     assert_eq!(b.job(1).assignment(), Some(&on(&[1])));

@@ -13,6 +13,13 @@ pub struct LoadThreshold {
     threshold: f64,
 }
 
+impl Default for LoadThreshold {
+    /// 1.2 times the cluster's GPUs.
+    fn default() -> Self {
+        LoadThreshold { threshold: 1.2 }
+    }
+}
+
 impl LoadThreshold {
     /// With a threshold above 0; Blox uses 1.0, 1.2, 1.4 and 1.5.
     ///

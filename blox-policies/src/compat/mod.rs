@@ -2,4 +2,5 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod synergy;
 pub mod tiresias;

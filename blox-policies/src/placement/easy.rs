@@ -2,8 +2,8 @@
 
 use super::walk::{Rule, can_ever_place, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, Event, JobRef, Part, Phase, PlacementPolicy, Reason, Requests, RestoreError,
-    Time, View,
+    Draft, DraftError, Event, JobRef, Outlook, Part, PlacementPolicy, Reason, Requests,
+    RestoreError, Time, View,
     estimate::{Estimator, Oracle},
 };
 use serde_json::Value;
@@ -16,6 +16,8 @@ use serde_json::Value;
 pub struct EasyBackfill<R> {
     rule: R,
     estimator: Box<dyn Estimator>,
+    /// Whether the last decision reserved anything.
+    reserved: bool,
 }
 
 impl<R: Rule> EasyBackfill<R> {
@@ -30,6 +32,7 @@ impl<R: Rule> EasyBackfill<R> {
         EasyBackfill {
             rule,
             estimator: Box::new(estimator),
+            reserved: false,
         }
     }
 
@@ -47,7 +50,6 @@ impl<R: Rule> EasyBackfill<R> {
         let mut free = draft.free_gpus();
         let mut ends: Vec<(Time, u32)> = view
             .active()
-            .filter(|j| j.phase() != Phase::Ended)
             .filter_map(|j| {
                 let gpus = draft.current(j.id())?.count().get();
                 Some((self.end(&j, now), gpus))
@@ -115,10 +117,21 @@ impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
                 break;
             }
         }
+        self.reserved = reserved.is_some();
         if let Some((head, ..)) = reserved {
             draft.explain_rest(Reason::BehindHead(head));
         }
         Ok(())
+    }
+
+    fn outlook(&self) -> Outlook {
+        // A reservation moves away while the jobs that it waits for do not
+        // progress, as those do that are starting.
+        if self.reserved {
+            Outlook::NextRound
+        } else {
+            Outlook::Stable
+        }
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

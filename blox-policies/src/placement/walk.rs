@@ -97,6 +97,12 @@ pub(crate) fn place_in_free<R: Rule>(
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
+    let free = draft.free_gpus();
+    let by_rule = |s: &Shape| !matches!(s.place, Place::ShareWith(_) | Place::Nodes(_));
+    let hopeless = |s: &Shape| s.gpus.get() > free && by_rule(s);
+    if request.shapes.iter().all(hopeless) {
+        return Ok(false);
+    }
     let Some(job) = draft.view().job(request.job) else {
         return Ok(false);
     };
@@ -104,13 +110,13 @@ pub(crate) fn place_in_free<R: Rule>(
         let found = match &shape.place {
             Place::ShareWith(other) => beside(draft, *other, shape),
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
-            _ if draft.free_gpus() < shape.gpus.get() => None,
+            _ if free < shape.gpus.get() => None,
             _ => rule.find(draft, &job, shape),
         };
         if let Some(assignment) = found {
-            let gpus = assignment.gpus.clone();
+            let beside = request.partner.map(|p| (p, assignment.gpus.clone()));
             draft.assign(request.job, assignment)?;
-            if let Some(partner) = request.partner
+            if let Some((partner, gpus)) = beside
                 && draft.current(partner).is_none()
                 && draft.may_place(partner)
             {

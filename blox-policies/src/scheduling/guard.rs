@@ -1,8 +1,8 @@
 //! Protection against starvation, around any scheduling policy.
 
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Event, JobId, Outlook, Part, Phase, Requests, RestoreError,
-    SchedulingPolicy, Seconds, Time, View,
+    AdmissionPolicy, ClusterManager, Event, JobId, Outlook, Part, Phase, PlacementPolicy, Requests,
+    RestoreError, SchedulingPolicy, Seconds, Time, View,
 };
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -17,8 +17,11 @@ use std::collections::VecDeque;
 pub struct StarvationGuard<P> {
     inner: P,
     limit: Seconds,
-    /// Waiting jobs by the moment from which they wait; rebuilt from the view.
+    /// Waiting jobs by the moment from which they wait, those of one moment as
+    /// they came; rebuilt from the view.
     queue: VecDeque<(Time, JobId)>,
+    /// Those whose time is up.
+    due: Vec<(Time, JobId)>,
     decision: Option<u64>,
 }
 
@@ -29,6 +32,7 @@ impl<P> StarvationGuard<P> {
             inner,
             limit,
             queue: VecDeque::new(),
+            due: Vec::new(),
             decision: None,
         }
     }
@@ -45,8 +49,14 @@ impl<P> StarvationGuard<P> {
             }
             // Jobs that ran since leave their entries behind.
             if self.queue.len() > 64 + 2 * view.waiting_count() as usize {
-                self.queue
-                    .retain(|&(since, id)| waits_since(view, id, since));
+                let mut live: Vec<_> = self.queue.drain(..).collect();
+                live.retain(|&(since, id)| waits_since(view, id, since));
+                if live.len() > view.waiting_count() as usize {
+                    // A job that was touched while it waits is there twice.
+                    live.sort_unstable();
+                    live.dedup();
+                }
+                self.queue = live.into();
             }
         } else {
             self.queue.clear();
@@ -68,17 +78,17 @@ fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
     })
 }
 
-/// Times only grow, so the place is nearly always the end. Jobs of one moment
-/// are in order of their numbers, as in a queue made anew; a job that was
-/// touched while it waits is there already.
+/// Times only grow, so the place is nearly always the end.
 fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
+    if queue.back().is_none_or(|last| last.0 <= entry.0) {
+        queue.push_back(entry);
+        return;
+    }
     let mut at = queue.len();
-    while at > 0 && queue[at - 1] > entry {
+    while at > 0 && queue[at - 1].0 > entry.0 {
         at -= 1;
     }
-    if at == 0 || queue[at - 1] != entry {
-        queue.insert(at, entry);
-    }
+    queue.insert(at, entry);
 }
 
 impl<P: Part + Clone> Part for StarvationGuard<P> {
@@ -105,9 +115,15 @@ impl<P: SchedulingPolicy + Clone> SchedulingPolicy for StarvationGuard<P> {
                 break;
             }
             if still {
-                out.promote(id);
+                self.due.push((since, id));
             }
             self.queue.pop_front();
+        }
+        // In one order, whenever they were told apart.
+        self.due.sort_unstable();
+        self.due.dedup();
+        for (_, id) in self.due.drain(..) {
+            out.promote(id);
         }
         self.inner.schedule(view, out).and(timer)
     }
@@ -119,6 +135,10 @@ impl<P: SchedulingPolicy + Clone> SchedulingPolicy for StarvationGuard<P> {
     fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
         self.inner.cluster()
     }
+
+    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
+        self.inner.placement()
+    }
 }
 
 #[cfg(test)]
@@ -126,12 +146,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_of_one_moment_are_in_order_and_there_once() {
+    fn jobs_lie_in_order_of_their_moments() {
         let mut queue = VecDeque::new();
-        for (at, job) in [(0.0, 3), (5.0, 2), (5.0, 1), (5.0, 2), (0.0, 3), (7.0, 0)] {
+        for (at, job) in [(0.0, 3), (5.0, 2), (7.0, 0), (5.0, 1)] {
             insert(&mut queue, (Time::new(at), JobId(job)));
         }
         let jobs: Vec<u32> = queue.iter().map(|(_, job)| job.0).collect();
-        assert_eq!(jobs, [3, 1, 2, 0]);
+        assert_eq!(jobs, [3, 2, 1, 0]);
     }
 }

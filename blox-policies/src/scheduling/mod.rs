@@ -1,27 +1,42 @@
 //! Which jobs should run, in what order.
 
 mod chronus;
+mod drf;
 mod elasticflow;
 mod fifo;
 mod finish_time;
+mod ftf;
 mod gittins;
 mod guard;
 mod las;
+mod listed;
+mod loss_termination;
+mod optimus;
 mod sjf;
+mod srsf;
 mod srtf;
+mod synthesizer;
+mod tetris;
 mod themis;
 mod time_slicing;
 mod two_das;
 
 pub use chronus::{Chronus, LeaseChoice};
+pub use drf::Drf;
 pub use elasticflow::{ElasticFlow, Share};
 pub use fifo::{Fifo, fifo};
 pub use finish_time::{Claim, fair_shares};
+pub use ftf::FinishTimeFairness;
 pub use gittins::ServiceHistory;
 pub use guard::StarvationGuard;
 pub use las::{Las, Service};
+pub use loss_termination::LossTermination;
+pub use optimus::Optimus;
 pub use sjf::Sjf;
+pub use srsf::Srsf;
 pub use srtf::Srtf;
+pub use synthesizer::Synthesizer;
+pub use tetris::Tetris;
 pub use themis::Themis;
 pub use time_slicing::TimeSlicing;
 pub use two_das::TwoDas;

@@ -6,6 +6,7 @@
 //! class; it and further columns are left out.
 
 use crate::workload::file::{FileWorkload, Rows, sensible};
+use crate::workload::open::{Format, open_file};
 use crate::workload::source::Source;
 use crate::workload::table::{Column, Table};
 use crate::workload::{Notices, WorkloadError};
@@ -17,11 +18,7 @@ use std::path::Path;
 /// # Errors
 /// If the file cannot be read, lacks a column, or has a row that is no job.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    read_source(&Source::at(path.as_ref())?)
-}
-
-pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError> {
-    FileWorkload::checked(source, "blox-jobs", open_rows)
+    open_file(path, Some(Format::BloxJobs))
 }
 
 struct BloxRows {
@@ -29,7 +26,10 @@ struct BloxRows {
     columns: [Column; 5],
 }
 
-fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
     let columns = table.require(COLUMNS)?;
     let mut known = COLUMNS.to_vec();
@@ -77,6 +77,7 @@ impl Rows for BloxRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::open::read_bytes;
     use crate::workload::{Workload, collect};
 
     #[test]
@@ -84,7 +85,7 @@ mod tests {
         let text = "job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id,x\r\n\
                     0,75,35424.3471980879,1,1,0,?\r\n\
                     1,75,4578.832840173429,0.5,4,1,?\r\n";
-        let mut workload = read_source(&Source::of("jobs.csv", text.as_bytes())).unwrap();
+        let mut workload = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap();
         assert_eq!(workload.len(), 2);
         let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn a_bad_row_names_line_and_field() {
         let text = "job_id,arrival_s,total_iteration,iteration_time_s,num_gpus\n0,75,10,0,1\n";
-        let error = read_source(&Source::of("jobs.csv", text.as_bytes())).unwrap_err();
+        let error = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap_err();
         assert_eq!(
             error.to_string(),
             "jobs.csv: line 2: iteration_time_s is `0`, expected a number of seconds above 0"

@@ -167,7 +167,8 @@ mod tests {
             0,5,700,bert,90,64,2,70,1\n";
         let theirs = b"job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n\
             a-b,5,700,bert,90,64,2,70\n";
-        let [a, b] = [&ours[..], theirs].map(|t| trace_of(&Source::of("t.csv", t)).unwrap());
+        let [a, b] =
+            [&ours[..], theirs].map(|t| trace_of(&Source::of("t.csv", t).unwrap()).unwrap());
         assert_eq!(a[0].work, b[0].work);
         assert_eq!(a[0].duration().secs(), 70.0);
         assert_eq!(a[0].extras().class, ServiceClass::BestEffort);

@@ -1,16 +1,21 @@
 //! What came of a simulation: a row a job, a summary, files.
 
+mod assignments;
 mod recorder;
 pub mod statistics;
 mod summary;
+mod timeline;
 mod waits;
 mod write;
 
+pub(crate) use assignments::Occupancy;
+pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Deadlines, Summary};
+pub use timeline::TimelineRow;
 pub use waits::WaitRow;
 pub(crate) use waits::Waits;
-pub use write::{WriteError, write_jobs, write_rounds};
+pub use write::{AssignmentWriter, WriteError, write_jobs, write_rounds, write_timeline};
 
 use blox_core::{JobId, Name, Outcome, Seconds, Time};
 use serde::Serialize;

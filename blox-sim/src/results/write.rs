@@ -1,6 +1,6 @@
 //! Results as CSV.
 
-use super::{DeadlineFate, JobResult, RoundRow};
+use super::{AssignmentRow, AssignmentSink, DeadlineFate, JobResult, RoundRow, TimelineRow};
 use std::io::Write;
 
 /// Results that could not be written.
@@ -22,8 +22,7 @@ impl From<std::io::Error> for WriteError {
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
-    let mut csv = csv::Writer::from_writer(out);
+pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     let mut head = vec![
         "job_id",
         "name",
@@ -46,34 +45,31 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
     if with_deadlines {
         head.extend(["deadline_s", "deadline"]);
     }
-    csv.write_record(head)?;
-    let mut row = Row::default();
+    let mut rows = Rows::new(&head);
     for j in jobs {
-        row.start();
-        row.whole(j.job.0);
-        row.text(j.name.as_deref().unwrap_or(""));
-        row.number(Some(j.submit.secs()));
-        row.number(j.first_start.map(|t| t.secs()));
-        row.number(j.finish.map(|t| t.secs()));
-        row.number(j.jct().map(|t| t.secs()));
-        row.number(j.responsiveness().map(|t| t.secs()));
-        row.number(Some(j.attained.secs()));
-        row.whole(j.gpus);
-        row.number(Some(j.duration.secs()));
-        row.whole(j.preemptions);
-        row.whole(j.launches);
-        row.whole(j.crashes);
-        row.text(j.outcome.map_or("unfinished", |o| o.as_str()));
-        row.text(j.reason.as_deref().unwrap_or(""));
-        row.whole(u32::from(j.measured));
+        rows.whole(j.job.0);
+        rows.text(j.name.as_deref().unwrap_or(""));
+        rows.number(Some(j.submit.secs()));
+        rows.number(j.first_start.map(|t| t.secs()));
+        rows.number(j.finish.map(|t| t.secs()));
+        rows.number(j.jct().map(|t| t.secs()));
+        rows.number(j.responsiveness().map(|t| t.secs()));
+        rows.number(Some(j.attained.secs()));
+        rows.whole(j.gpus);
+        rows.number(Some(j.duration.secs()));
+        rows.whole(j.preemptions);
+        rows.whole(j.launches);
+        rows.whole(j.crashes);
+        rows.text(j.outcome.map_or("unfinished", |o| o.as_str()));
+        rows.text(j.reason.as_deref().unwrap_or(""));
+        rows.whole(u32::from(j.measured));
         if with_deadlines {
-            row.number(j.deadline.map(|t| t.secs()));
-            row.text(j.deadline_fate().map_or("", DeadlineFate::as_str));
+            rows.number(j.deadline.map(|t| t.secs()));
+            rows.text(j.deadline_fate().map_or("", DeadlineFate::as_str));
         }
-        csv.write_byte_record(&row.fields)?;
+        rows.end(&mut out)?;
     }
-    csv.flush()?;
-    Ok(())
+    rows.flush(&mut out)
 }
 
 /// A row a visited decision:
@@ -82,9 +78,8 @@ pub fn write_jobs(out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError>
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn write_rounds(out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
-    let mut csv = csv::Writer::from_writer(out);
-    csv.write_record([
+pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
+    let mut rows = Rows::new(&[
         "time_s",
         "preemptions",
         "placements",
@@ -93,53 +88,218 @@ pub fn write_rounds(out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteErr
         "deferred_jobs",
         "free_gpus",
         "demand_gpus",
-    ])?;
-    let mut row = Row::default();
+    ]);
     for r in rounds {
-        row.start();
-        row.number(Some(r.at.secs()));
-        row.whole(r.preemptions);
-        row.whole(r.placements);
-        row.whole(r.placed);
-        row.whole(r.waiting);
-        row.whole(r.deferred);
-        row.whole(r.free_gpus);
-        row.number(Some(r.demand as f64));
-        csv.write_byte_record(&row.fields)?;
+        rows.number(Some(r.at.secs()));
+        rows.whole(r.preemptions);
+        rows.whole(r.placements);
+        rows.whole(r.placed);
+        rows.whole(r.waiting);
+        rows.whole(r.deferred);
+        rows.whole(r.free_gpus);
+        rows.number(Some(r.demand as f64));
+        rows.end(&mut out)?;
     }
-    csv.flush()?;
-    Ok(())
+    rows.flush(&mut out)
 }
 
-/// A row in the making. Numbers become the shortest text that reads back to
+/// A row a stretch of time:
+/// `time_s,length_s,busy_gpus,usable_gpus,placed_jobs,queued_jobs,deferred_jobs`, all but the
+/// first two means over the stretch. See [`TimelineRow`].
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn write_timeline(mut out: impl Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
+    let mut rows = Rows::new(&[
+        "time_s",
+        "length_s",
+        "busy_gpus",
+        "usable_gpus",
+        "placed_jobs",
+        "queued_jobs",
+        "deferred_jobs",
+    ]);
+    for r in timeline {
+        rows.number(Some(r.time_s));
+        rows.number(Some(r.length_s));
+        rows.number(Some(r.busy_gpus));
+        rows.number(Some(r.usable_gpus));
+        rows.number(Some(r.placed_jobs));
+        rows.number(Some(r.queued_jobs));
+        rows.number(Some(r.deferred_jobs));
+        rows.end(&mut out)?;
+    }
+    rows.flush(&mut out)
+}
+
+/// Writes assignments while a simulation runs, so that they need no memory: a
+/// row each time that a job leaves GPUs, in this order,
+/// `job_id,launch,placed_s,start_s,stop_s,end_s,gpus,why`.
+///
+/// `gpus` are numbers and ranges of numbers through all nodes, separated by
+/// spaces: `0-3 8`. The job ran from `start_s` to `stop_s`; it was promised the
+/// GPUs at `placed_s` and had left them at `end_s`.
+pub struct AssignmentWriter<W: Write> {
+    out: W,
+    rows: Rows,
+    gpus: String,
+    error: Option<WriteError>,
+}
+
+impl<W: Write> AssignmentWriter<W> {
+    /// Writes the header. What cannot be written is said by [`AssignmentWriter::finish`].
+    pub fn new(out: W) -> Self {
+        AssignmentWriter {
+            out,
+            rows: Rows::new(&[
+                "job_id", "launch", "placed_s", "start_s", "stop_s", "end_s", "gpus", "why",
+            ]),
+            gpus: String::new(),
+            error: None,
+        }
+    }
+
+    /// Whether all of it was written.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.rows.flush(&mut self.out)?;
+        self.rows.text.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write + Send> AssignmentSink for AssignmentWriter<W> {
+    fn take(&mut self, a: AssignmentRow) {
+        use std::fmt::Write;
+        if self.error.is_some() {
+            return;
+        }
+        self.gpus.clear();
+        for (first, last) in a.ranges() {
+            if !self.gpus.is_empty() {
+                self.gpus.push(' ');
+            }
+            // Writing to a string cannot fail.
+            let _ = match first == last {
+                true => write!(self.gpus, "{first}"),
+                false => write!(self.gpus, "{first}-{last}"),
+            };
+        }
+        let rows = &mut self.rows;
+        rows.whole(a.job.0);
+        rows.whole(a.launch);
+        rows.number(Some(a.placed.secs()));
+        rows.number(Some(a.start.secs()));
+        rows.number(Some(a.stop.secs()));
+        rows.number(Some(a.end.secs()));
+        rows.text(&self.gpus);
+        rows.text(a.why);
+        self.error = rows.end(&mut self.out).err();
+    }
+}
+
+#[cfg(test)]
+impl AssignmentWriter<Vec<u8>> {
+    pub(crate) fn written(&self) -> &str {
+        std::str::from_utf8(&self.out).unwrap()
+    }
+}
+
+/// Bytes that are written at once.
+const BLOCK: usize = 1 << 16;
+
+/// Rows in the making. Numbers become the shortest text that reads back to
 /// the same bits.
-#[derive(Default)]
-struct Row {
-    fields: csv::ByteRecord,
+struct Rows {
+    text: Vec<u8>,
     whole: itoa::Buffer,
     float: ryu::Buffer,
 }
 
-impl Row {
-    fn start(&mut self) {
-        self.fields.clear();
+impl Rows {
+    fn new(heading: &[&str]) -> Self {
+        let mut rows = Rows {
+            text: Vec::with_capacity(BLOCK + 1024),
+            whole: itoa::Buffer::new(),
+            float: ryu::Buffer::new(),
+        };
+        heading.iter().for_each(|name| rows.text(name));
+        rows.close();
+        rows
     }
 
     fn text(&mut self, text: &str) {
-        self.fields.push_field(text.as_bytes());
+        let special = |b: &u8| matches!(b, b',' | b'"' | b'\r' | b'\n');
+        if text.as_bytes().iter().any(special) {
+            self.text.push(b'"');
+            self.text
+                .extend_from_slice(text.replace('"', "\"\"").as_bytes());
+            self.text.push(b'"');
+        } else {
+            self.text.extend_from_slice(text.as_bytes());
+        }
+        self.text.push(b',');
     }
 
     fn whole(&mut self, value: u32) {
-        self.fields.push_field(self.whole.format(value).as_bytes());
+        self.text
+            .extend_from_slice(self.whole.format(value).as_bytes());
+        self.text.push(b',');
     }
 
     fn number(&mut self, value: Option<f64>) {
         let text = match value {
             None => "",
             // Whole seconds, as most times are, without a point.
-            Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => self.whole.format(v as i64),
+            Some(v) if v.abs() < 9e15 && v as i64 as f64 == v => self.whole.format(v as i64),
             Some(v) => self.float.format(v),
         };
-        self.fields.push_field(text.as_bytes());
+        self.text.extend_from_slice(text.as_bytes());
+        self.text.push(b',');
+    }
+
+    /// The comma after the last field becomes the end of the line.
+    fn close(&mut self) {
+        if let Some(last) = self.text.last_mut() {
+            *last = b'\n';
+        }
+    }
+
+    fn end(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
+        self.close();
+        if self.text.len() >= BLOCK {
+            out.write_all(&self.text)?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
+        out.write_all(&self.text)?;
+        out.flush()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_with_commas_and_quotes_is_quoted() {
+        let mut rows = Rows::new(&["a", "b"]);
+        rows.text("x, \"y\"");
+        rows.number(Some(-0.0));
+        rows.close();
+        rows.number(Some(0.1 + 0.2));
+        rows.number(None);
+        rows.close();
+        let text = String::from_utf8(rows.text).unwrap();
+        assert_eq!(text, "a,b\n\"x, \"\"y\"\"\",0\n0.30000000000000004,\n");
     }
 }

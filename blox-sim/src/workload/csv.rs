@@ -18,67 +18,34 @@
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
 //! | `user_estimate_s` | how long the user says that it runs |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
+//! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
 //!
 //! An empty cell is a fact that the job does not tell. A list may also be a
 //! JSON array, for names with a semicolon. Other columns are left out, with a
 //! notice.
 
-use super::file::{FileWorkload, Rows, SharedNames, sensible};
+use super::file::{FileWorkload, Rows, SharedNames, sensible, work};
+use super::open::{Format, open_file};
 use super::source::Source;
 use super::table::{Column, Table};
 use super::{Notices, WorkloadError};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
-use std::io::{self, Write};
 use std::path::Path;
+
+mod write;
+
+pub use write::{Columns, CsvWriter, write_csv};
 
 /// Reads the toolkit's own CSV, plain or gzip.
 ///
 /// # Errors
 /// If the file cannot be read, lacks a column, or has a row that is no job.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    read_source(&Source::at(path.as_ref())?)
-}
-
-/// Writes jobs as the toolkit's own CSV, with the columns that some job needs.
-/// Numbers are written so that reading them gives the same bits.
-///
-/// # Errors
-/// If they cannot be written.
-pub fn write_csv(out: impl Write, jobs: &[JobSpec]) -> Result<(), WorkloadError> {
-    // Cells are made twice: all of them at once would take more memory than the jobs.
-    let mut used = COLUMNS.map(|name| NEEDED.contains(&name));
-    for job in jobs {
-        for (used, cell) in used.iter_mut().zip(cells(job)) {
-            *used |= !cell.is_empty();
-        }
-    }
-    let needed: Vec<usize> = (0..COLUMNS.len()).filter(|&c| used[c]).collect();
-    let mut writer = csv::Writer::from_writer(out);
-    let mut write = |cells: &mut dyn Iterator<Item = &str>| {
-        writer
-            .write_record(cells)
-            .map_err(|e| WorkloadError::Write {
-                source: match e.into_kind() {
-                    csv::ErrorKind::Io(e) => e,
-                    other => io::Error::other(format!("{other:?}")),
-                },
-            })
-    };
-    write(&mut needed.iter().map(|&c| COLUMNS[c]))?;
-    for row in jobs.iter().map(cells) {
-        write(&mut needed.iter().map(|&c| row[c].as_str()))?;
-    }
-    writer
-        .flush()
-        .map_err(|source| WorkloadError::Write { source })
-}
-
-pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError> {
-    FileWorkload::checked(source, "csv", open_rows)
+    open_file(path, Some(Format::Csv))
 }
 
 /// The columns in the order in which they are written.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "job_id",
     "submit_s",
     "gpus",
@@ -101,6 +68,7 @@ const COLUMNS: [&str; 22] = [
     "user_estimate_s",
     "command",
     "attributes",
+    "sensitivity",
 ];
 const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
 
@@ -129,6 +97,7 @@ enum Col {
     UserEstimate,
     Command,
     Attributes,
+    Sensitivity,
 }
 
 struct CsvRows {
@@ -138,7 +107,10 @@ struct CsvRows {
     names: SharedNames,
 }
 
-fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
     let needed = table.require(NEEDED)?;
     table.note_unknown(&COLUMNS, notices);
@@ -201,10 +173,9 @@ impl CsvRows {
                 }
                 Work { iterations, rate }
             }
-            (Some(duration), Some(iterations), None) if iterations / duration > 0.0 => Work {
-                iterations,
-                rate: iterations / duration,
-            },
+            (Some(duration), Some(iterations), None) if iterations / duration > 0.0 => {
+                work(iterations, duration)
+            }
             (Some(duration), None, rate) => {
                 let rate = rate.unwrap_or(1.0);
                 Work {
@@ -298,6 +269,12 @@ impl CsvRows {
                     serde_json::from_str(t).ok()
                 })?
                 .unwrap_or_default(),
+            sensitivity: self.parse(
+                Col::Sensitivity,
+                "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
+                |t| serde_json::from_str(t).ok(),
+            )?,
+            ..Extras::default()
         })
     }
 
@@ -348,91 +325,17 @@ fn parse_deadline(text: &str) -> Option<Deadline> {
     })
 }
 
-/// A job as the cells of [`COLUMNS`].
-fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
-    let mut cells: [String; COLUMNS.len()] = Default::default();
-    let mut put = |column: Col, text: String| cells[column as usize] = text;
-    let name = |name: &Option<Name>| name.as_deref().unwrap_or_default().to_owned();
-    put(Col::JobId, name(&job.name));
-    put(Col::Submit, job.submit.to_string());
-    put(Col::Gpus, job.gpus.to_string());
-    put(Col::Duration, job.duration().to_string());
-    if job.work.rate != 1.0 {
-        put(Col::Iterations, job.work.iterations.to_string());
-        put(Col::Rate, job.work.rate.to_string());
-    }
-    put(Col::User, name(&job.user));
-    put(Col::VirtualCluster, name(&job.virtual_cluster));
-    if job.priority != 0 {
-        put(Col::Priority, job.priority.to_string());
-    }
-    let Some(extras) = &job.extras else {
-        return cells;
-    };
-    put(Col::Model, name(&extras.model));
-    put(Col::Group, name(&extras.group));
-    if let Some(batch_size) = extras.batch_size {
-        put(Col::BatchSize, batch_size.to_string());
-    }
-    for (column, amount) in [
-        (Col::Cpus, extras.cpus),
-        (Col::MemoryGib, extras.memory_gib),
-    ] {
-        if amount != 0.0 {
-            put(column, amount.to_string());
-        }
-    }
-    let deadline = |d: &Deadline| match d.value {
-        1.0 => d.at.to_string(),
-        value => format!("{}:{value}", d.at),
-    };
-    put(Col::Deadline, join(extras.deadlines.iter().map(deadline)));
-    if extras.class == ServiceClass::BestEffort {
-        put(Col::Class, "best-effort".to_owned());
-    }
-    put(
-        Col::Levels,
-        join(extras.levels.iter().map(GpuCount::to_string)),
-    );
-    put(Col::Rates, join(extras.rates.iter().map(f64::to_string)));
-    let plain = |name: &Name| !name.is_empty() && !name.contains(';') && !name.starts_with('[');
-    put(
-        Col::GpuTypes,
-        if extras.gpu_types.iter().all(plain) {
-            join(extras.gpu_types.iter().map(Name::to_string))
-        } else {
-            json(&extras.gpu_types)
-        },
-    );
-    if let Some(estimate) = extras.user_estimate {
-        put(Col::UserEstimate, estimate.to_string());
-    }
-    if !extras.command.is_empty() {
-        put(Col::Command, json(&extras.command));
-    }
-    if !extras.attributes.is_empty() {
-        put(Col::Attributes, json(&extras.attributes));
-    }
-    cells
-}
-
-fn join(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(";")
-}
-
-/// Strings and values with string keys always have a JSON form.
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::open::read_bytes;
     use crate::workload::{NoticeKind, Workload, collect};
+    use blox_core::perf::Sensitivity;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
-        read_source(&Source::of("jobs.csv", text.as_bytes()))
+        read_bytes("jobs.csv", text.as_bytes(), Format::Csv)
     }
 
     fn message(text: &str) -> String {
@@ -543,8 +446,8 @@ mod tests {
 
     fn any_job() -> impl Strategy<Value = JobSpec> {
         let name = || proptest::option::of(any::<String>().prop_filter("", |s| !s.is_empty()));
-        let amount = || prop_oneof![Just(0.0), 0.0..1e12];
-        let rate = prop_oneof![Just(1.0), 1e-6..1e6];
+        let amount = || prop_oneof![Just(0.0), 0.0..1e9];
+        let rate = prop_oneof![Just(1.0), 1.0..1e6];
         let base = (amount(), 1u32.., amount(), rate, any::<i32>());
         let names = (name(), name(), name(), name(), name());
         let lists = (
@@ -560,6 +463,7 @@ mod tests {
             amount(),
             any::<bool>(),
             proptest::option::of(amount()),
+            proptest::option::of((1e-6..1e6, 1e-6..1e6)),
         );
         (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
             let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
@@ -599,6 +503,11 @@ mod tests {
                 memory_gib: rest.2,
                 class: [ServiceClass::Guaranteed, ServiceClass::BestEffort][usize::from(rest.3)],
                 user_estimate: rest.4.map(Seconds::new),
+                sensitivity: rest.5.map(|(point, speed)| {
+                    let table = Sensitivity::new(vec![point], vec![0.0], vec![vec![speed]]);
+                    Arc::new(table.unwrap())
+                }),
+                ..Extras::default()
             };
             if extras != Extras::default() {
                 job = job.with_extras(extras);
@@ -611,17 +520,20 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn written_jobs_are_read_back(mut jobs in proptest::collection::vec(any_job(), 0..4)) {
+        fn written_jobs_are_read_back(mut jobs in proptest::collection::vec(any_job(), 1..4)) {
             jobs.sort_by_key(|job| job.submit);
+            for (i, job) in jobs.iter_mut().enumerate() {
+                job.name = job.name.take().map(|name| format!("{i}{name}").into());
+            }
             let mut csv = Vec::new();
             write_csv(&mut csv, &jobs).unwrap();
-            let mut workload = read_source(&Source::of("x.csv", &csv)).unwrap();
+            let mut workload = read_bytes("x.csv", &csv, Format::Csv).unwrap();
             prop_assert_eq!(&collect(&mut workload).unwrap(), &jobs);
 
             let mut lines = Vec::new();
             crate::workload::jsonl::write_jsonl(&mut lines, &jobs).unwrap();
             let mut workload =
-                crate::workload::jsonl::read_source(&Source::of("x.jsonl", &lines)).unwrap();
+                read_bytes("x.jsonl", &lines, Format::Jsonl).unwrap();
             prop_assert_eq!(&collect(&mut workload).unwrap(), &jobs);
         }
 
@@ -630,8 +542,8 @@ mod tests {
             let _ = read_text(&text);
             let mut bytes = b"submit_s,gpus,duration_s,deadline_s,gpu_types,attributes\n".to_vec();
             bytes.extend(rows);
-            let _ = read_source(&Source::of("x.csv", &bytes));
-            let _ = crate::workload::jsonl::read_source(&Source::of("x.jsonl", &bytes));
+            let _ = read_bytes("x.csv", &bytes, Format::Csv);
+            let _ = read_bytes("x.jsonl", &bytes, Format::Jsonl);
         }
     }
 }

@@ -34,7 +34,7 @@ pub enum WorkloadError {
         /// Why.
         source: io::Error,
     },
-    /// A pipe or device where the content must be there to be read again.
+    /// A device, or a pipe where the content must be there to be read again.
     #[error("{}: is no regular file, expected one", path.display())]
     NotAFile {
         /// The path.
@@ -106,6 +106,28 @@ pub enum WorkloadError {
         /// What is wrong with it, what was expected.
         what: String,
     },
+    /// What makes all that is below it unreadable.
+    #[error("{}: line {line}: {what}", path.display())]
+    Unreadable {
+        /// The path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it, what was expected.
+        what: &'static str,
+    },
+    /// A row that goes on and on.
+    #[error(
+        "{}: line {line}: a row is longer than {} bytes, expected its end before: is a quote never closed?",
+        path.display(),
+        super::source::LONGEST_ROW
+    )]
+    RowTooLong {
+        /// The path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+    },
     /// The file was another one when it was read again.
     #[error("{}: line {line}: the file has changed while it was read", path.display())]
     Changed {
@@ -156,6 +178,14 @@ impl WorkloadError {
         }
     }
 
+    /// Whether it is about one row, so that the rows below it can still be looked at.
+    pub(crate) fn is_of_a_row(&self) -> bool {
+        matches!(
+            self,
+            WorkloadError::Field { .. } | WorkloadError::Line { .. }
+        )
+    }
+
     pub(crate) fn line(path: &Path, line: u64, what: impl Into<String>) -> Self {
         WorkloadError::Line {
             path: path.to_owned(),
@@ -167,9 +197,18 @@ impl WorkloadError {
 
 /// Text of an input as a message shows it: its start, without control characters.
 pub(crate) fn shown(text: &str) -> String {
+    start(text, 80)
+}
+
+/// A message that may quote an input, on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    start(text, 400)
+}
+
+fn start(text: &str, most: usize) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
-        if i == 80 {
+        if i == most {
             out.push_str("...");
             break;
         }

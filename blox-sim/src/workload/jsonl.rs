@@ -1,11 +1,13 @@
 //! JSON lines: one [`JobSpec`] a line. Every field survives, also those that
 //! the CSV form has no column for.
 
+use super::error::one_line;
 use super::file::{FileWorkload, Rows, sensible};
-use super::source::{Source, Text};
+use super::open::{Format, open_file};
+use super::source::{LONGEST_ROW, Source, Text};
 use super::{Notices, WorkloadError};
 use blox_core::JobSpec;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Reads JSON lines, plain or gzip. Blank lines are passed over.
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// If the file cannot be read or a line is no job.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    read_source(&Source::at(path.as_ref())?)
+    open_file(path, Some(Format::Jsonl))
 }
 
 /// Writes jobs as JSON lines.
@@ -32,10 +34,6 @@ pub fn write_jsonl<'a>(
     out.flush().map_err(writing)
 }
 
-pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError> {
-    FileWorkload::checked(source, "jsonl", open_rows)
-}
-
 struct JsonRows {
     path: PathBuf,
     text: Text,
@@ -43,7 +41,10 @@ struct JsonRows {
     line: u64,
 }
 
-fn open_rows(source: &Source, _notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(
+    source: &Source,
+    _notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
     Ok(Box::new(JsonRows {
         path: source.path().to_owned(),
         text: source.text()?,
@@ -56,14 +57,20 @@ impl Rows for JsonRows {
     fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
         loop {
             self.buffer.clear();
-            let n = self
-                .text
+            let n = (&mut self.text)
+                .take(LONGEST_ROW as u64 + 1)
                 .read_until(b'\n', &mut self.buffer)
                 .map_err(|e| WorkloadError::reading(&self.path, e))?;
             if n == 0 {
                 return Ok(None);
             }
             self.line += 1;
+            if n > LONGEST_ROW {
+                return Err(WorkloadError::RowTooLong {
+                    path: self.path.clone(),
+                    line: self.line,
+                });
+            }
             if !self.buffer.trim_ascii().is_empty() {
                 break;
             }
@@ -75,7 +82,7 @@ impl Rows for JsonRows {
                 Some(end) => format!("column {}: {}", e.column(), &text[..end]),
                 None => text,
             };
-            WorkloadError::line(&self.path, self.line, what)
+            WorkloadError::line(&self.path, self.line, one_line(&what))
         })?;
         sensible(&self.path, self.line, job, notices).map(Some)
     }
@@ -89,9 +96,10 @@ impl Rows for JsonRows {
 mod tests {
     use super::*;
     use crate::workload::collect;
+    use crate::workload::open::read_bytes;
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
-        read_source(&Source::of("jobs.jsonl", text.as_bytes()))
+        read_bytes("jobs.jsonl", text.as_bytes(), Format::Jsonl)
     }
 
     #[test]
@@ -112,7 +120,7 @@ mod tests {
         );
         let mut out = Vec::new();
         write_jsonl(&mut out, &jobs).unwrap();
-        let again = read_source(&Source::of("x", &out)).and_then(|mut w| collect(&mut w));
+        let again = read_bytes("x", &out, Format::Jsonl).and_then(|mut w| collect(&mut w));
         assert_eq!(again.unwrap(), jobs);
     }
 

@@ -1,26 +1,53 @@
 //! Workloads: where jobs come from.
 //!
 //! A workload hands out jobs in the order in which they are submitted; ties
-//! keep the order of the file. Files are read with [`open()`], jobs are made
-//! up by [`generate`] and by [`compat`](crate::compat).
+//! keep the order of the file. Files are read with [`Trace`] or [`open()`], jobs
+//! are made up by [`generate`] and by [`compat`](crate::compat).
+//!
+//! | format | what it is |
+//! |---|---|
+//! | [`csv`] | the toolkit's own CSV |
+//! | [`jsonl`] | JSON lines: every field of a job |
+//! | [`philly`], [`philly_log`] | Microsoft's Philly trace as a table, and as published |
+//! | [`itp`] | Microsoft's ITP traces and those of ElasticFlow |
+//! | [`helios`] | SenseTime's Helios traces |
+//! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
+//! | [`slurm`] | Slurm's accounting |
+//! | [`blox_jobs`](crate::compat::blox_jobs) | jobs of the Blox simulator |
+//! | [`map`] | any other table, by its columns |
 
 pub mod csv;
 mod error;
 pub(crate) mod file;
 pub mod generate;
+pub mod helios;
+pub mod itp;
 pub mod jsonl;
+pub mod map;
+mod mapped;
+mod moment;
 mod notices;
 pub mod open;
+pub mod openb;
+pub mod pai;
 pub mod philly;
+pub mod philly_log;
+pub mod sample;
 pub mod scaling;
+pub mod slurm;
 pub(crate) mod source;
+pub mod stats;
 pub(crate) mod table;
+mod trace;
 
 pub use error::WorkloadError;
+pub(crate) use error::shown;
 pub use file::FileWorkload;
-pub use notices::{Notice, NoticeKind, Notices};
+pub use map::{ColumnMap, MapError};
+pub use notices::{Dropped, Notice, NoticeKind, Notices};
 pub use open::{Format, FormatError, open};
 pub use source::fingerprint;
+pub use trace::{Checked, ReadOptions, Trace, check, check_bytes};
 
 use blox_core::JobSpec;
 
@@ -80,6 +107,13 @@ impl Jobs {
             rest: jobs.into_iter(),
             notices: Notices::default(),
         }
+    }
+
+    /// With what there is to tell about where they come from.
+    #[must_use]
+    pub fn with_notices(mut self, notices: Notices) -> Self {
+        self.notices = notices;
+        self
     }
 }
 

@@ -30,6 +30,12 @@ impl Notices {
             .map_or(0, |n| n.count)
     }
 
+    /// How many rows became no job.
+    pub fn dropped(&self) -> u64 {
+        let dropped = |n: &&Notice| matches!(n.kind, NoticeKind::Dropped(_));
+        self.list.iter().filter(dropped).map(|n| n.count).sum()
+    }
+
     /// Adds all of another's.
     pub(crate) fn extend(&mut self, other: &Notices) {
         for notice in &other.list {
@@ -91,6 +97,37 @@ pub enum NoticeKind {
     NoGain,
     /// Jobs whose model and batch size no throughput table has.
     NoProfile,
+    /// Rows of the input that became no job.
+    Dropped(Dropped),
+    /// Jobs that ask for a part of a GPU; it was rounded up to whole GPUs.
+    PartOfGpu,
+    /// Jobs whose attempts had different numbers of GPUs; the largest counts.
+    GpusDiffer,
+    /// Attempts without start or end, left out of a job with others.
+    AttemptLeftOut,
+    /// Jobs with the name of a job above, where the format allows it.
+    RepeatedName,
+    /// Jobs whose names were not compared with the others, being too many.
+    NamesNotCompared,
+    /// Jobs without an entry in the table beside this one.
+    NotInOtherTable,
+}
+
+/// Why a row became no job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Dropped {
+    /// It asks for no GPU.
+    NoGpus,
+    /// It was never started: cancelled while it waited, or waiting still.
+    NeverStarted,
+    /// It had not ended when the log was taken: nobody knows how long it runs.
+    StillRunning,
+    /// The log does not say when it ran.
+    NoTimes,
+    /// A step of a job that has a row of its own.
+    Step,
 }
 
 impl fmt::Display for NoticeKind {
@@ -114,7 +151,36 @@ impl fmt::Display for NoticeKind {
             NoticeKind::NoGain => f.write_str(
                 "no higher throughput than on fewer GPUs: elastic jobs do not run on that GPU count",
             ),
+            NoticeKind::Dropped(why) => write!(f, "dropped: {why}"),
+            NoticeKind::PartOfGpu => {
+                f.write_str("asks for parts of GPUs: rounded up to whole ones")
+            }
+            NoticeKind::GpusDiffer => {
+                f.write_str("attempts with different numbers of GPUs: the largest taken")
+            }
+            NoticeKind::AttemptLeftOut => {
+                f.write_str("an attempt without start or end: left out of its job")
+            }
+            NoticeKind::RepeatedName => f.write_str("the name of a job above: kept as another job"),
+            NoticeKind::NamesNotCompared => {
+                f.write_str("not looked at whether the name is unique, being too many")
+            }
+            NoticeKind::NotInOtherTable => {
+                f.write_str("not in the table of jobs: submission taken from its first task")
+            }
         }
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dropped::NoGpus => "asks for no GPU",
+            Dropped::NeverStarted => "never started",
+            Dropped::StillRunning => "had not ended when the log was taken",
+            Dropped::NoTimes => "the log does not say when it ran",
+            Dropped::Step => "a step of a job",
+        })
     }
 }
 

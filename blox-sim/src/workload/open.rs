@@ -1,12 +1,16 @@
-//! Opening a workload file of any known format.
+//! Which format a workload file has, and opening it.
 
 use super::error::shown;
+use super::file::{Clock, Rows};
 use super::source::Source;
-use super::{FileWorkload, Workload, WorkloadError};
+use super::{ColumnMap, FileWorkload, Notices, ReadOptions, Trace, Workload, WorkloadError};
+use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
+use crate::compat::{blox_jobs, synergy, tiresias};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Opens a workload file, plain or gzip. Without a format, the first line
 /// tells it, and for a file that begins with neither a header nor JSON the
@@ -29,67 +33,107 @@ pub fn open_file(
     path: impl AsRef<Path>,
     format: Option<Format>,
 ) -> Result<FileWorkload, WorkloadError> {
-    let source = Source::at(path.as_ref())?;
-    let format = match format {
-        Some(format) => format,
-        None => detect(&source)?,
-    };
-    match format {
-        Format::Csv => super::csv::read_source(&source),
-        Format::Jsonl => super::jsonl::read_source(&source),
-        Format::Philly => super::philly::read_source(&source),
-        Format::BloxJobs => crate::compat::blox_jobs::read_source(&source),
-        Format::Tiresias => crate::compat::tiresias::read_source(&source),
-    }
+    let columns = None;
+    Trace::open(path, &ReadOptions { format, columns })?.jobs()
 }
 
 /// A file format of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// The toolkit's own CSV, `csv`: see [`csv`](super::csv).
+    /// The toolkit's own CSV, `csv`: see [`csv`].
     Csv,
-    /// JSON lines, `jsonl`: see [`jsonl`](super::jsonl).
+    /// JSON lines, `jsonl`: see [`jsonl`].
     Jsonl,
-    /// The Philly trace, `philly`: see [`philly`](super::philly).
+    /// The Philly trace as a table, `philly`: see [`philly`].
     Philly,
-    /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`](crate::compat::blox_jobs).
+    /// The Philly trace as it was published, `philly-log`: see [`philly_log`].
+    PhillyLog,
+    /// Microsoft's ITP traces and those of ElasticFlow, `itp`: see [`itp`].
+    Itp,
+    /// The Helios traces, `helios`: see [`helios`].
+    Helios,
+    /// Alibaba's PAI trace of 2020, `pai`: see [`pai`].
+    Pai,
+    /// Alibaba's GPU trace of 2023, `openb`: see [`openb`].
+    Openb,
+    /// What Slurm's `sacct --parsable2` prints, `slurm`: see [`slurm`].
+    Slurm,
+    /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`].
     BloxJobs,
-    /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`](crate::compat::tiresias).
+    /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`].
     Tiresias,
+    /// Jobs of the Synergy simulator, `synergy`: see [`synergy`].
+    /// It has no header, and must be named.
+    Synergy,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 5] = [
+    pub const ALL: [Format; 12] = [
         Format::Csv,
         Format::Jsonl,
         Format::Philly,
+        Format::PhillyLog,
+        Format::Itp,
+        Format::Helios,
+        Format::Pai,
+        Format::Openb,
+        Format::Slurm,
         Format::BloxJobs,
         Format::Tiresias,
+        Format::Synergy,
     ];
 
-    /// Columns that together tell the format; none where it has no header.
-    fn telling_columns(self) -> &'static [&'static str] {
+    /// Its name, as `--format` takes it.
+    pub fn name(self) -> &'static str {
         match self {
-            Format::Csv => &["submit_s", "gpus"],
-            Format::Jsonl => &[],
-            Format::Philly => &["timestamp", "num_gpus"],
-            Format::BloxJobs => &["arrival_s", "total_iteration"],
-            Format::Tiresias => &["num_gpu", "submit_time", "duration"],
+            Format::Csv => "csv",
+            Format::Jsonl => "jsonl",
+            Format::Philly => "philly",
+            Format::PhillyLog => "philly-log",
+            Format::Itp => "itp",
+            Format::Helios => "helios",
+            Format::Pai => "pai",
+            Format::Openb => "openb",
+            Format::Slurm => "slurm",
+            Format::BloxJobs => "blox-jobs",
+            Format::Tiresias => "tiresias",
+            Format::Synergy => "synergy",
+        }
+    }
+
+    /// Lists of columns each of which tells the format; none where it has no header.
+    fn telling_columns(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Format::Csv => &[&["submit_s", "gpus"]],
+            Format::Jsonl | Format::PhillyLog | Format::Synergy => &[],
+            Format::Philly => &[&["timestamp", "num_gpus"]],
+            Format::Itp => &[
+                &["submission_time", "num_iteration"],
+                &["submit_time", "ddl"],
+            ],
+            Format::Helios => &[&["gpu_num", "submit_time"]],
+            Format::Pai => &[&["job_name", "plan_gpu"]],
+            Format::Openb => &[&["gpu_milli", "creation_time"]],
+            Format::Slurm => &[&["JobID", "Submit"], &["JobIDRaw", "Submit"]],
+            Format::BloxJobs => &[&["arrival_s", "total_iteration"]],
+            Format::Tiresias => &[&["num_gpu", "submit_time", "duration"]],
+        }
+    }
+
+    /// What stands between two columns.
+    fn delimiter(self) -> char {
+        match self {
+            Format::Slurm => '|',
+            _ => ',',
         }
     }
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Format::Csv => "csv",
-            Format::Jsonl => "jsonl",
-            Format::Philly => "philly",
-            Format::BloxJobs => "blox-jobs",
-            Format::Tiresias => "tiresias",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -99,7 +143,7 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Format::ALL
             .into_iter()
-            .find(|format| format.to_string() == text)
+            .find(|format| format.name() == text)
             .ok_or_else(|| FormatError {
                 found: text.to_owned(),
             })
@@ -108,14 +152,96 @@ impl FromStr for Format {
 
 /// A name that is no workload format.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("`{found}` is no workload format, expected {}", names())]
+#[error("`{found}` is no workload format, expected {}", Format::ALL.map(Format::name).join(", "))]
 pub struct FormatError {
     /// The name.
     pub found: String,
 }
 
-fn names() -> String {
-    Format::ALL.map(|format| format.to_string()).join(", ")
+/// What reads a file.
+#[derive(Clone, Debug)]
+pub(crate) enum Reader {
+    Known(Format),
+    Mapped(Arc<ColumnMap>),
+}
+
+impl Reader {
+    /// And whether it was told from the file.
+    pub(crate) fn of(
+        source: &Source,
+        options: &ReadOptions,
+    ) -> Result<(Self, bool), WorkloadError> {
+        Ok(match (&options.columns, options.format) {
+            (Some(columns), _) => (Reader::Mapped(Arc::new(columns.clone())), false),
+            (None, Some(format)) => (Reader::Known(format), false),
+            (None, None) => (Reader::Known(detect(source)?), true),
+        })
+    }
+
+    /// Begins to read.
+    pub(crate) fn rows(
+        &self,
+        source: &Source,
+        notices: &mut Notices,
+    ) -> Result<Box<dyn Rows>, WorkloadError> {
+        match self {
+            Reader::Known(Format::Csv) => csv::open_rows(source, notices),
+            Reader::Known(Format::Jsonl) => jsonl::open_rows(source, notices),
+            Reader::Known(Format::Philly) => philly::open_rows(source, notices),
+            Reader::Known(Format::PhillyLog) => philly_log::open_rows(source),
+            Reader::Known(Format::Itp) => itp::open_rows(source, notices),
+            Reader::Known(Format::Helios) => helios::open_rows(source, notices),
+            Reader::Known(Format::Pai) => pai::open_rows(source, notices),
+            Reader::Known(Format::Openb) => openb::open_rows(source, notices),
+            Reader::Known(Format::Slurm) => slurm::open_rows(source),
+            Reader::Known(Format::BloxJobs) => blox_jobs::open_rows(source, notices),
+            Reader::Known(Format::Tiresias) => tiresias::open_rows(source, notices),
+            Reader::Known(Format::Synergy) => synergy::open_rows(source),
+            Reader::Mapped(columns) => mapped::open_rows(columns, source),
+        }
+    }
+
+    /// How moments are counted.
+    pub(crate) fn clock(&self) -> Clock {
+        match self {
+            Reader::Known(
+                Format::Csv
+                | Format::Jsonl
+                | Format::Itp
+                | Format::BloxJobs
+                | Format::Tiresias
+                | Format::Synergy,
+            ) => Clock::Kept,
+            Reader::Known(Format::Philly | Format::PhillyLog | Format::Helios | Format::Slurm) => {
+                Clock::Wall(0.0)
+            }
+            Reader::Known(Format::Pai) => Clock::Wall(pai::AHEAD_OF_UTC_S),
+            Reader::Known(Format::Openb) => Clock::Shifted,
+            Reader::Mapped(columns) => columns.clock(),
+        }
+    }
+
+    /// The field with names of which no two may be equal.
+    pub(crate) fn unique_names(&self) -> Option<&str> {
+        match self {
+            Reader::Known(Format::Jsonl | Format::Openb) => Some("name"),
+            Reader::Known(Format::PhillyLog) => Some("jobid"),
+            Reader::Known(Format::Pai) => Some("job_name"),
+            // Slurm counts from 1 again one day.
+            Reader::Known(Format::Slurm) => None,
+            Reader::Known(_) => Some("job_id"),
+            Reader::Mapped(columns) => columns.name_column(),
+        }
+    }
+}
+
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reader::Known(format) => format.fmt(f),
+            Reader::Mapped(_) => f.write_str("map"),
+        }
+    }
 }
 
 fn detect(source: &Source) -> Result<Format, WorkloadError> {
@@ -123,13 +249,16 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     if line.starts_with('{') {
         return Ok(Format::Jsonl);
     }
-    let columns: Vec<_> = line
-        .split(',')
-        .map(|name| name.trim().trim_matches('"'))
-        .collect();
+    if line.starts_with('[') {
+        return Ok(Format::PhillyLog);
+    }
     let told = Format::ALL.into_iter().find(|format| {
-        let telling = format.telling_columns();
-        !telling.is_empty() && telling.iter().all(|name| columns.contains(name))
+        let columns: Vec<_> = line
+            .split(format.delimiter())
+            .map(|name| name.trim().trim_matches('"'))
+            .collect();
+        let has_all = |names: &&[&str]| names.iter().all(|name| columns.contains(name));
+        format.telling_columns().iter().any(has_all)
     });
     if let Some(format) = told {
         return Ok(format);
@@ -139,11 +268,17 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     if name.ends_with(".jsonl") || name.ends_with(".ndjson") {
         return Ok(Format::Jsonl);
     }
+    // It was published with the header in another file.
+    if name.contains("pai_task_table") {
+        return Ok(Format::Pai);
+    }
     let headers: Vec<_> = Format::ALL
         .into_iter()
+        .filter(|format| *format != Format::Synergy)
         .map(|format| match format.telling_columns() {
-            [] => format!("a JSON object ({format})"),
-            columns => format!("a header with {} ({format})", columns.join(" and ")),
+            [first, ..] => format!("a header with {} ({format})", first.join(" and ")),
+            [] if format == Format::Jsonl => format!("a JSON object ({format})"),
+            [] => format!("a JSON array ({format})"),
         })
         .collect();
     Err(WorkloadError::UnknownFormat {
@@ -154,7 +289,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
 }
 
 /// The first line that is not blank, at most the start of it.
-fn first_line(source: &Source) -> Result<String, WorkloadError> {
+pub(crate) fn first_line(source: &Source) -> Result<String, WorkloadError> {
     let mut start = Vec::new();
     source
         .text()?
@@ -169,6 +304,19 @@ fn first_line(source: &Source) -> Result<String, WorkloadError> {
         .unwrap_or("")
         .trim()
         .to_owned())
+}
+
+#[cfg(test)]
+pub(crate) fn read_bytes(
+    name: &str,
+    bytes: &[u8],
+    format: Format,
+) -> Result<FileWorkload, WorkloadError> {
+    let options = ReadOptions {
+        format: Some(format),
+        columns: None,
+    };
+    Trace::of_bytes(name, bytes, &options)?.jobs()
 }
 
 #[cfg(test)]
@@ -208,6 +356,32 @@ mod tests {
                 "jobs.csv (blox-jobs, 0 jobs)",
             ),
             ("a.jsonl", "\n", "a.jsonl (jsonl, 0 jobs)"),
+            ("a", "\n[\n]\n", "a (philly-log, 0 jobs)"),
+            (
+                "a",
+                "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration",
+                "a (itp, 0 jobs)",
+            ),
+            (
+                "a",
+                "job_id,gpu_num,submit_time,duration,state",
+                "a (helios, 0 jobs)",
+            ),
+            (
+                "pai_task_table.csv",
+                "j,worker,1.0,Terminated,5.0,6.0,100.0,1.0,100.0,T4",
+                "pai_task_table.csv (pai, 1 jobs)",
+            ),
+            (
+                "a",
+                "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time",
+                "a (openb, 0 jobs)",
+            ),
+            (
+                "a",
+                "JobID|Submit|Elapsed|State|AllocTRES",
+                "a (slurm, 0 jobs)",
+            ),
         ] {
             assert_eq!(open_text(name, text.as_bytes()), Ok(told.to_owned()));
             let mut gz = flate2::write::GzEncoder::new(Vec::new(), Default::default());
@@ -223,7 +397,11 @@ mod tests {
             open_text("notes.txt", b"hello\nworld\n").unwrap_err(),
             "notes.txt: the format cannot be told, the first line is `hello`, expected a header \
              with submit_s and gpus (csv), a JSON object (jsonl), a header with timestamp and \
-             num_gpus (philly), a header with arrival_s and total_iteration (blox-jobs)"
+             num_gpus (philly), a JSON array (philly-log), a header with submission_time and \
+             num_iteration (itp), a header with gpu_num and submit_time (helios), a header with \
+             job_name and plan_gpu (pai), a header with gpu_milli and creation_time (openb), a \
+             header with JobID and Submit (slurm), a header with arrival_s and total_iteration \
+             (blox-jobs), a header with num_gpu and submit_time and duration (tiresias)"
         );
         assert_eq!(
             open_text("a.csv", b"").unwrap_err(),
@@ -256,7 +434,8 @@ mod tests {
         }
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
-            "`parquet` is no workload format, expected csv, jsonl, philly, blox-jobs"
+            "`parquet` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, \
+             pai, openb, slurm, blox-jobs, tiresias, synergy"
         );
     }
 }

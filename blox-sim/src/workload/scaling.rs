@@ -218,7 +218,8 @@ mod tests {
     fn table() -> ScalingTable {
         let mut t = ScalingTable::default();
         let text = b"global_batch_size,1,2,4,8\n64,2,3,3,nan\n128,1,0,4,\n";
-        t.read("bert", &Source::of("bert.csv", text)).unwrap();
+        t.read("bert", &Source::of("bert.csv", text).unwrap())
+            .unwrap();
         t
     }
 
@@ -262,7 +263,7 @@ mod tests {
     #[test]
     fn a_bad_cell_is_named() {
         let mut t = ScalingTable::default();
-        let bad = Source::of("m.csv", b"global_batch_size,1,2\n64,2,x\n");
+        let bad = Source::of("m.csv", b"global_batch_size,1,2\n64,2,x\n").unwrap();
         assert_eq!(
             t.read("m", &bad).unwrap_err().to_string(),
             "m.csv: line 2: 2 is `x`, expected iterations a second, at least 0, or nan"

@@ -3,10 +3,11 @@
 use super::WorkloadError;
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::NamedTempFile;
 
 /// The SHA-256 of a file as it lies on the disk, in hexadecimal: what
 /// `sha256sum` prints. For the manifest of a run.
@@ -16,7 +17,7 @@ use std::sync::Arc;
 pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
     let path = path.as_ref();
     let reading = |e| WorkloadError::file(path, e);
-    let mut file = File::open(path).map_err(reading)?;
+    let file = File::open(path).map_err(reading)?;
     let meta = file.metadata().map_err(reading)?;
     // What can be read only once would leave a hash of nothing in the manifest.
     if meta.is_dir() {
@@ -25,14 +26,18 @@ pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
     if !meta.is_file() {
         return Err(WorkloadError::NotAFile { path: path.into() });
     }
+    hash(file).map_err(reading)
+}
+
+fn hash(mut from: impl Read) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; BUFFER];
     loop {
-        match file.read(&mut buffer) {
+        match from.read(&mut buffer) {
             Ok(0) => break,
             Ok(n) => hash.update(&buffer[..n]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(reading(e)),
+            Err(e) => return Err(e),
         }
     }
     Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
@@ -45,39 +50,64 @@ pub(crate) type Text = Box<dyn BufRead + Send>;
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     path: PathBuf,
-    /// The content of what can be read only once, such as a pipe.
-    held: Option<Arc<[u8]>>,
+    place: Place,
+}
+
+/// Where the bytes lie.
+#[derive(Clone, Debug)]
+enum Place {
+    File,
+    Memory(Arc<[u8]>),
+    /// What a pipe gave, in a file of ours that goes when the last reader goes.
+    Spool(Arc<NamedTempFile>),
 }
 
 impl Source {
     /// The file at `path`, which is there and not empty.
     pub(crate) fn at(path: &Path) -> Result<Self, WorkloadError> {
-        let reading = |e| WorkloadError::reading(path, e);
         let meta = std::fs::metadata(path).map_err(|e| WorkloadError::file(path, e))?;
         if meta.is_dir() {
             return Err(WorkloadError::Directory { path: path.into() });
         }
-        let held = if meta.is_file() {
-            None
+        let place = if meta.is_file() {
+            Place::File
+        } else if is_device(&meta) {
+            return Err(WorkloadError::NotAFile { path: path.into() });
         } else {
-            Some(Arc::from(std::fs::read(path).map_err(reading)?))
+            Place::Spool(Arc::new(spool(path)?))
         };
-        let source = Source {
+        Source {
             path: path.into(),
-            held,
-        };
-        if peek(&mut *source.text()?).map_err(reading)?.is_empty() {
-            return Err(WorkloadError::Empty { path: path.into() });
+            place,
         }
-        Ok(source)
+        .not_empty()
     }
 
-    /// Bytes in memory under a name for messages.
-    #[cfg(test)]
-    pub(crate) fn of(name: &str, bytes: &[u8]) -> Self {
+    /// Bytes in memory, not empty, under a name for messages.
+    pub(crate) fn of(name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
         Source {
             path: name.into(),
-            held: Some(Arc::from(bytes)),
+            place: Place::Memory(Arc::from(bytes)),
+        }
+        .not_empty()
+    }
+
+    fn not_empty(self) -> Result<Self, WorkloadError> {
+        let start = |text: &mut Text| peek(&mut **text).map(<[u8]>::is_empty);
+        let empty = start(&mut self.text()?).map_err(|e| WorkloadError::reading(&self.path, e))?;
+        if empty {
+            return Err(WorkloadError::Empty { path: self.path });
+        }
+        Ok(self)
+    }
+
+    /// The SHA-256 of the bytes as they came, in hexadecimal.
+    pub(crate) fn fingerprint(&self) -> Result<String, WorkloadError> {
+        let reading = |e| WorkloadError::file(&self.path, e);
+        match &self.place {
+            Place::File => fingerprint(&self.path),
+            Place::Memory(bytes) => hash(&bytes[..]).map_err(reading),
+            Place::Spool(spool) => hash(spool.reopen().map_err(reading)?).map_err(reading),
         }
     }
 
@@ -88,12 +118,20 @@ impl Source {
     /// The text from its start.
     pub(crate) fn text(&self) -> Result<Text, WorkloadError> {
         let reading = |e| WorkloadError::reading(&self.path, e);
-        let mut raw: Text = match &self.held {
-            Some(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
-            None => {
+        let mut raw: Text = match &self.place {
+            Place::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+            Place::File => {
                 let file =
                     File::open(&self.path).map_err(|e| WorkloadError::file(&self.path, e))?;
                 Box::new(BufReader::with_capacity(BUFFER, file))
+            }
+            Place::Spool(spool) => {
+                let file = spool.reopen().map_err(reading)?;
+                // Keeps the file there for as long as it is read.
+                Box::new(BufReader::with_capacity(
+                    BUFFER,
+                    Spooled(file, Arc::clone(spool)),
+                ))
             }
         };
         let mut text: Text = if peek(&mut *raw).map_err(reading)?.starts_with(&GZIP_MAGIC) {
@@ -111,13 +149,58 @@ impl Source {
     }
 }
 
+/// A reader of a spool.
+struct Spooled(
+    File,
+    #[allow(dead_code, reason = "held, not read")] Arc<NamedTempFile>,
+);
+
+impl Read for Spooled {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+/// Copies a pipe into a file, since it can be read only once and a trace is
+/// read twice. It keeps the bytes as they come: gzip stays gzip.
+fn spool(path: &Path) -> Result<NamedTempFile, WorkloadError> {
+    let mut pipe = File::open(path).map_err(|e| WorkloadError::file(path, e))?;
+    let mut copy = || -> io::Result<NamedTempFile> {
+        let mut file = NamedTempFile::new()?;
+        io::copy(&mut pipe, &mut file)?;
+        Ok(file)
+    };
+    copy().map_err(|source| WorkloadError::Io {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Devices may never end.
+#[cfg(unix)]
+fn is_device(meta: &Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    meta.file_type().is_char_device() || meta.file_type().is_block_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: &Metadata) -> bool {
+    false
+}
+
 /// A text that is handed out by the line, so that a parser that reads no more
 /// than it needs has taken exactly the lines up to its place.
 pub(crate) struct Lines {
     text: Text,
     taken: u64,
     at_line_start: bool,
+    /// Bytes that may still be taken for one row.
+    left: usize,
 }
+
+/// No row of any trace comes near this; without a limit, a quote that is never
+/// closed would take the rest of the file into memory.
+pub(crate) const LONGEST_ROW: usize = 1 << 24;
 
 impl Lines {
     pub(crate) fn new(text: Text) -> Self {
@@ -125,7 +208,13 @@ impl Lines {
             text,
             taken: 0,
             at_line_start: true,
+            left: LONGEST_ROW,
         }
+    }
+
+    /// A row begins.
+    pub(crate) fn begin_row(&mut self) {
+        self.left = LONGEST_ROW;
     }
 
     /// The number of lines of which something was taken.
@@ -140,6 +229,10 @@ impl Read for Lines {
         let next = &next[..next.len().min(out.len())];
         let end = next.iter().position(|b| *b == b'\n');
         let n = end.map_or(next.len(), |end| end + 1);
+        if n > self.left {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.left -= n;
         out[..n].copy_from_slice(&next[..n]);
         self.text.consume(n);
         if n > 0 {
@@ -179,7 +272,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<String, WorkloadError> {
         let mut text = String::new();
-        Source::of("x.csv", bytes)
+        Source::of("x.csv", bytes)?
             .text()?
             .read_to_string(&mut text)
             .map_err(|e| WorkloadError::reading(Path::new("x.csv"), e))?;

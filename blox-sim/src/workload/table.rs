@@ -1,9 +1,11 @@
 //! Comma-separated values with a header.
 
 use super::error::shown;
+use super::moment::parse_date;
 use super::source::{Lines, Source};
 use super::{NoticeKind, Notices, WorkloadError};
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A table, read row by row.
@@ -12,24 +14,72 @@ pub(crate) struct Table {
     header: Vec<String>,
     reader: Reader<Lines>,
     row: StringRecord,
+    /// Whether the first row is what is taken next: it was no header.
+    again: bool,
+    /// The line on which the row that is being read begins.
+    row_begins: u64,
+}
+
+/// How rows are split into cells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// What stands between two cells.
+    pub delimiter: u8,
+    /// Whether a quote at the start of a cell means anything.
+    pub quotes: bool,
+    /// The columns of a file that may come without a header.
+    pub columns: &'static [&'static str],
+}
+
+impl Layout {
+    /// Comma-separated values with a header.
+    pub(crate) const CSV: Layout = Layout {
+        delimiter: b',',
+        quotes: true,
+        columns: &[],
+    };
 }
 
 impl Table {
-    /// Reads the header.
+    /// Comma-separated values: reads the header.
     pub(crate) fn open(source: &Source) -> Result<Self, WorkloadError> {
+        Self::open_as(source, Layout::CSV)
+    }
+
+    /// Reads the header, or finds that there is none and takes the layout's.
+    pub(crate) fn open_as(source: &Source, layout: Layout) -> Result<Self, WorkloadError> {
         let mut table = Table {
             path: source.path().to_owned(),
             header: Vec::new(),
-            reader: ReaderBuilder::new().from_reader(Lines::new(source.text()?)),
+            reader: ReaderBuilder::new()
+                .delimiter(layout.delimiter)
+                .quoting(layout.quotes)
+                .has_headers(false)
+                .from_reader(Lines::new(source.text()?)),
             row: StringRecord::new(),
+            again: false,
+            row_begins: 1,
         };
-        let header = match table.reader.headers() {
-            Ok(header) => header.clone(),
-            Err(e) => return Err(table.error(e)),
-        };
-        table.header = header.iter().map(|name| name.trim().to_owned()).collect();
+        table.advance()?;
+        let first = table.row.iter().map(|name| name.trim().to_owned());
+        let columns = layout.columns;
+        if !columns.is_empty() && !first.clone().any(|name| columns.contains(&&*name)) {
+            if table.row.len() != columns.len() {
+                let what = format!(
+                    "the row has {} fields, expected {}: {}",
+                    table.row.len(),
+                    columns.len(),
+                    columns.join(", ")
+                );
+                return Err(WorkloadError::line(&table.path, table.line(), what));
+            }
+            table.header = columns.iter().map(|&name| name.to_owned()).collect();
+            table.again = true;
+            return Ok(table);
+        }
+        table.header = first.collect();
         for (i, name) in table.header.iter().enumerate() {
-            if table.header[..i].contains(name) {
+            if !name.is_empty() && table.header[..i].contains(name) {
                 let what = format!(
                     "the column `{}` occurs twice, expected it once",
                     shown(name)
@@ -41,34 +91,37 @@ impl Table {
     }
 
     /// Where the column stands, if the table has it.
-    pub(crate) fn find(&self, name: &'static str) -> Option<Column> {
-        let index = self.header.iter().position(|n| n == name)?;
-        Some(Column { index, name })
+    pub(crate) fn find(&self, name: &str) -> Option<Column> {
+        self.header.iter().position(|n| n == name).map(Column)
     }
 
     /// Where the columns stand.
     pub(crate) fn require<const N: usize>(
         &self,
-        names: [&'static str; N],
+        names: [&str; N],
     ) -> Result<[Column; N], WorkloadError> {
-        let missing: Vec<_> = names
-            .into_iter()
-            .filter(|name| self.find(name).is_none())
-            .collect();
-        if !missing.is_empty() {
-            return Err(WorkloadError::Columns {
-                path: self.path.clone(),
-                missing: missing.join(", "),
-                found: shown_header(&self.header),
-            });
+        let found = self.require_all(&names)?;
+        Ok(std::array::from_fn(|i| found[i]))
+    }
+
+    /// Where the columns stand.
+    pub(crate) fn require_all(&self, names: &[&str]) -> Result<Vec<Column>, WorkloadError> {
+        let is_missing = |name: &&&str| self.find(name).is_none();
+        let missing: Vec<_> = names.iter().filter(is_missing).copied().collect();
+        if missing.is_empty() {
+            return Ok(names.iter().filter_map(|name| self.find(name)).collect());
         }
-        Ok(names.map(|name| self.find(name).unwrap_or(Column { index: 0, name })))
+        Err(WorkloadError::Columns {
+            path: self.path.clone(),
+            missing: missing.join(", "),
+            found: shown_header(&self.header),
+        })
     }
 
     /// Tells of each column that is not among `known`.
     pub(crate) fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
         for name in &self.header {
-            if !known.contains(&name.as_str()) {
+            if !name.is_empty() && !known.contains(&name.as_str()) {
                 notices.add(NoticeKind::IgnoredColumn(name.as_str().into()), 1);
             }
         }
@@ -76,6 +129,12 @@ impl Table {
 
     /// Goes to the next row; `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool, WorkloadError> {
+        if std::mem::take(&mut self.again) {
+            return Ok(true);
+        }
+        let lines = self.reader.get_mut();
+        lines.begin_row();
+        self.row_begins = lines.taken() + 1;
         match self.reader.read_record(&mut self.row) {
             Ok(more) => Ok(more),
             Err(e) => Err(self.error(e)),
@@ -104,9 +163,14 @@ impl Table {
         &self.path
     }
 
+    /// The name of a column.
+    pub(crate) fn name(&self, column: Column) -> &str {
+        self.header.get(column.0).map_or("", String::as_str)
+    }
+
     /// What the row holds in a column.
     pub(crate) fn text(&self, column: Column) -> &str {
-        self.row.get(column.index).unwrap_or_default()
+        self.row.get(column.0).unwrap_or_default()
     }
 
     /// What the row holds in a column that may be missing or empty.
@@ -128,6 +192,27 @@ impl Table {
         }
     }
 
+    /// A date, in seconds since 1970.
+    pub(crate) fn date(&self, column: Column) -> Result<f64, WorkloadError> {
+        parse_date(self.text(column))
+            .ok_or_else(|| self.wrong(column, "a date such as 2017-10-09 07:01:55"))
+    }
+
+    /// Whether the cell says that there is no value, as logs do.
+    pub(crate) fn is_null(&self, column: Column) -> bool {
+        is_null(self.text(column))
+    }
+
+    /// A whole number of at least 0, also when it is written as `4.0`; 0 for no value.
+    pub(crate) fn count_or_none(&self, column: Column) -> Result<u32, WorkloadError> {
+        if self.is_null(column) {
+            return Ok(0);
+        }
+        let whole = |x: f64| (0.0..=f64::from(u32::MAX)).contains(&x) && x.fract() == 0.0;
+        let x = self.number(column, whole, "a whole number of at least 0")?;
+        Ok(x as u32)
+    }
+
     /// A whole number of at least 1, also when it is written as `4.0`.
     pub(crate) fn count(&self, column: Column) -> Result<u32, WorkloadError> {
         let whole = |x: f64| x >= 1.0 && x <= f64::from(u32::MAX) && x.fract() == 0.0;
@@ -140,7 +225,7 @@ impl Table {
         WorkloadError::Field {
             path: self.path.clone(),
             line: self.line(),
-            field: column.name.to_owned(),
+            field: self.name(column).to_owned(),
             found: shown(self.text(column)),
             expected: expected.to_owned(),
         }
@@ -149,6 +234,12 @@ impl Table {
     fn error(&self, e: csv::Error) -> WorkloadError {
         let line = self.line();
         match e.into_kind() {
+            ErrorKind::Io(e) if e.kind() == io::ErrorKind::FileTooLarge => {
+                WorkloadError::RowTooLong {
+                    path: self.path.clone(),
+                    line: self.row_begins,
+                }
+            }
             ErrorKind::Io(e) => WorkloadError::reading(&self.path, e),
             ErrorKind::UnequalLengths {
                 expected_len, len, ..
@@ -165,17 +256,24 @@ impl Table {
     }
 }
 
+/// What logs write where there is no value.
+pub(crate) fn is_null(text: &str) -> bool {
+    const NULLS: [&str; 9] = [
+        "", "nan", "none", "null", "nil", "na", "n/a", "unknown", "\\n",
+    ];
+    NULLS
+        .iter()
+        .any(|null| text.trim().eq_ignore_ascii_case(null))
+}
+
 fn shown_header(header: &[String]) -> String {
     let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
     names.join(", ")
 }
 
-/// A column of a table.
+/// Where a column stands in a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
-    index: usize,
-    name: &'static str,
-}
+pub(crate) struct Column(usize);
 
 #[cfg(test)]
 mod tests {
@@ -183,7 +281,8 @@ mod tests {
 
     #[test]
     fn lines_are_counted_as_an_editor_counts_them() {
-        let source = Source::of("t.csv", b"a, b\r\n1,2\r\n\r\n\"x\ny\",4\n5,6\r\n\n7,8,9\n");
+        let source =
+            Source::of("t.csv", b"a, b\r\n1,2\r\n\r\n\"x\ny\",4\n5,6\r\n\n7,8,9\n").unwrap();
         let mut table = Table::open(&source).unwrap();
         let [a, b] = table.require(["a", "b"]).unwrap();
         let mut lines = Vec::new();
@@ -211,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_header_names_what_is_missing_and_what_is_there() {
-        let table = Table::open(&Source::of("t.csv", b"a,b\n")).unwrap();
+        let table = Table::open(&Source::of("t.csv", b"a,b\n").unwrap()).unwrap();
         assert_eq!(
             table.require(["a", "c"]).unwrap_err().to_string(),
             "t.csv: line 1: the column c is missing, found the columns a, b"
@@ -221,7 +320,7 @@ mod tests {
             "t.csv: line 1: the columns d, c are missing, found the columns a, b"
         );
         assert_eq!(
-            Table::open(&Source::of("t.csv", b"a,a\n"))
+            Table::open(&Source::of("t.csv", b"a,a\n").unwrap())
                 .err()
                 .unwrap()
                 .to_string(),

@@ -184,8 +184,10 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], markdown: bool) -> String {
     let axes: Vec<usize> = (0..plan.axes.len())
         .filter(|i| plan.axes[*i].key != "seed")
         .collect();
-    // Groups in order of their first run.
-    let mut groups: Vec<(Vec<String>, Vec<&Map<String, Value>>)> = Vec::new();
+    /// Rows that differ in their seeds alone.
+    type Group<'a> = (Vec<String>, Vec<&'a Map<String, Value>>);
+    // In order of their first run.
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for (run, row) in plan.runs.iter().zip(rows) {
         let Some(Ok(row)) = row else { continue };
         let cell = &plan.cells[run.cell];

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 const MOST_RUNS: usize = 100_000;
 
 /// What says where results go, or is about one run, and is no setting.
-const NOT_VARIED: [&str; 15] = [
+const NOT_VARIED: [&str; 17] = [
     "scheduler",
     "schedulers",
     "seeds",
@@ -23,6 +23,8 @@ const NOT_VARIED: [&str; 15] = [
     "output-dir",
     "force",
     "rounds",
+    "assignments",
+    "plots",
     "why",
     "explain",
     "journal",
@@ -71,6 +73,8 @@ impl<'r> Plan<'r> {
         for (key, is_given) in [
             ("explain", given.options.explain.is_some()),
             ("journal", given.options.journal.is_some()),
+            ("assignments", given.options.assignments),
+            ("plots", given.options.plots),
         ] {
             if is_given {
                 return Err(Failure::new(format!(

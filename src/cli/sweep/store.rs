@@ -29,8 +29,9 @@
 //! [`Estimate`](blox_sim::results::statistics::Estimate).
 
 use super::super::Failure;
+use super::super::files::write_whole;
 use super::super::grid;
-use super::super::output::{self, MANIFEST, pretty, write_whole};
+use super::super::output::{self, MANIFEST, pretty};
 use super::super::run::Run;
 use super::super::table;
 use super::plan::{Plan, Planned};

@@ -23,7 +23,9 @@ pub(super) fn numbers(text: &str) -> Option<Vec<f64>> {
         // Rounded, so that three steps of 0.1 are 0.3.
         list.extend((0..=steps).map(|i| round(from + i as f64 * step)));
     }
-    let twice = list.iter().enumerate().any(|(i, v)| list[..i].contains(v));
+    let mut sorted = list.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
     (!twice && list.len() <= MOST).then_some(list)
 }
 

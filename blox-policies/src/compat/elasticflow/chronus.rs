@@ -332,7 +332,7 @@ impl Chronus {
         let mut items: Vec<Item> = open
             .map(|j| self.item(*j, &jobs[*j as usize], number))
             .collect();
-        while let Some(_) = self.submits.get(self.arrived).filter(|s| **s <= now) {
+        while self.submits.get(self.arrived).is_some_and(|s| *s <= now) {
             let j = self.arrived as u32;
             self.arrived += 1;
             let Some(job) = jobs.get(j as usize).filter(|j| j.known) else {

@@ -131,10 +131,10 @@ impl Program for Themis {
         let until = now + self.slot;
         // A last event is drawn to the end of the lease as well.
         self.events.keep_apart(now, self.slot);
-        if let Some(at) = self.events.next().filter(|t| (t - now).trunc() < self.slot) {
-            if let Some(event) = self.events.take(at) {
-                self.events.put(until, event);
-            }
+        if let Some(at) = self.events.next().filter(|t| (t - now).trunc() < self.slot)
+            && let Some(event) = self.events.take(at)
+        {
+            self.events.put(until, event);
         }
         for &j in self.runnable.iter().filter(|j| running.contains(j)) {
             let (job, account) = (&mut jobs[j as usize], &mut self.accounts[j as usize]);

@@ -30,15 +30,17 @@ mod repack;
 mod samples;
 mod shortest;
 mod slicing;
+mod yarn;
 
 pub use classes::{ClassQueues, dict_order};
 pub use pending::{EveryOther, Pending};
 pub use queues::DlasQueues;
 pub use rank::LowestRank;
-pub use repack::{AsNamed, Count, Grant, Nowhere, Repack, Scheme, Yarn};
+pub use repack::{AsNamed, Count, Grant, Nowhere, Repack, Scheme};
 pub use samples::Samples;
 pub use shortest::{InPlace, ShortestBy};
 pub use slicing::{Joined, NodeSets};
+pub use yarn::Yarn;
 
 use blox_core::{Event, JobId, JobRef, Phase, Request, Requests, View};
 use serde::{Deserialize, Serialize};

@@ -7,6 +7,7 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// All jobs by their Gittins index, **lowest first**: the opposite of what the
 /// paper says, and of `dlas-gpu-gittins`. What waits is ranked by the seconds for
@@ -67,10 +68,11 @@ impl SchedulingPolicy for LowestRank {
             repeat(view, &m.granted, out);
             return Outlook::Until(Time::new(m.next_look));
         }
+        let known: BTreeSet<JobId> = m.runnable.iter().copied().collect();
         let arrivals: Vec<JobId> = view
             .active()
             .map(|j| j.id())
-            .filter(|id| !m.runnable.contains(id))
+            .filter(|id| !known.contains(id))
             .collect();
         if !arrivals.is_empty() {
             let stale = m.ends.take(view);

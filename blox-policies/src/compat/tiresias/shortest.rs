@@ -6,7 +6,7 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What [`InPlace`] sorts by, ascending.
 #[derive(Clone, Debug)]
@@ -97,33 +97,25 @@ impl InPlace {
         let here = |id: &JobId| active(view, *id).is_some();
         m.runnable.retain(here);
         m.expected.retain(|id, _| here(id));
-        for job in view.active() {
-            if !m.runnable.contains(&job.id()) {
-                m.runnable.push(job.id());
-                m.latest = Some(job.id());
-                if let ShortestBy::Expected(samples) = &self.by {
-                    m.expected.insert(job.id(), samples.expected(0.0));
-                }
+        let known: BTreeSet<JobId> = m.runnable.iter().copied().collect();
+        for job in view.active().filter(|j| !known.contains(&j.id())) {
+            m.runnable.push(job.id());
+            m.latest = Some(job.id());
+            if let ShortestBy::Expected(samples) = &self.by {
+                m.expected.insert(job.id(), samples.expected(0.0));
             }
         }
         if let ShortestBy::Expected(samples) = &self.by {
-            let jobs = m.runnable.iter().filter_map(|id| view.job(*id));
-            let last = jobs.filter(|j| j.is_placed()).last();
+            let mut jobs = m.runnable.iter().filter_map(|id| view.job(*id));
+            let last = jobs.rfind(|j| j.is_placed());
             let latest = m.latest.and_then(|id| m.expected.get_mut(&id));
             if let (Some(job), Some(expected)) = (last, latest) {
                 *expected = samples.expected(job.attained_time().secs());
             }
         }
-        let mut keyed: Vec<(f64, JobRef<'_>)> = m
-            .runnable
-            .iter()
-            .filter_map(|id| view.job(*id))
-            .map(|job| (0.0, job))
-            .collect();
-        for (key, job) in &mut keyed {
-            *key = self.key(job);
-        }
+        let jobs = self.memory.runnable.iter().filter_map(|id| view.job(*id));
+        let mut keyed: Vec<(f64, JobId)> = jobs.map(|job| (self.key(&job), job.id())).collect();
         keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        self.memory.runnable = keyed.iter().map(|(_, job)| job.id()).collect();
+        self.memory.runnable = keyed.into_iter().map(|(_, id)| id).collect();
     }
 }

@@ -7,7 +7,7 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Gandiva's time slicing as the released simulator has it.
 ///
@@ -252,7 +252,7 @@ impl SchedulingPolicy for NodeSets {
         let released = m.end_step(view, &classes);
         m.pending.retain(|id| active(view, *id).is_some());
         let at = view.now();
-        let known: Vec<JobId> = m.joined.keys().chain(&m.pending).copied().collect();
+        let known: BTreeSet<JobId> = m.joined.keys().chain(&m.pending).copied().collect();
         for job in view.active().filter(|j| !known.contains(&j.id())) {
             if m.place(&job, &classes) {
                 let joined = Joined { at, waited: false };

@@ -1,6 +1,6 @@
 //! Elastic expansion: what deadlines leave over goes to jobs, level by level.
 
-use super::plan::{Grid, Plan, Task, Timeline, add, commit, fill};
+use super::plan::{Begun, Grid, Plan, Task, Timeline, add, commit, fill};
 use blox_core::JobId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -171,17 +171,12 @@ fn offer(
         // A job that is late anyway runs on as fast as it can.
         let due = task.due.filter(|due| plan.end <= *due);
         let rest = |share: u32| {
-            let first = first.clone();
-            fill(
-                task,
-                window.grid,
-                scratch,
-                share,
-                window.until?,
-                due,
-                first,
+            let begun = Begun {
+                plan: first.clone(),
+                upto: window.until?,
                 left,
-            )
+            };
+            fill(task, window.grid, scratch, share, due, begun)
         };
         match due {
             Some(_) => task.levels.iter().find_map(|(share, _)| rest(*share))?,

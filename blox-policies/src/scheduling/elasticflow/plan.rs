@@ -202,20 +202,38 @@ pub(super) fn work_of(task: &Task, plan: &Plan, now: f64) -> f64 {
     each.sum()
 }
 
-/// The plan with at most `share` GPUs from `from` on, as early as possible;
-/// `first` is what is planned before. `None` if it ends after `until`.
+/// A plan that is made up to a moment, and the work that it leaves.
+pub(super) struct Begun {
+    pub plan: Plan,
+    pub upto: f64,
+    pub left: f64,
+}
+
+impl Begun {
+    fn nothing(task: &Task, now: f64) -> Self {
+        Begun {
+            plan: Plan::default(),
+            upto: now,
+            left: task.left,
+        }
+    }
+}
+
+/// The plan with at most `share` GPUs after what is begun, as early as possible.
+/// `None` if it ends after `until`.
 pub(super) fn fill(
     task: &Task,
     grid: Grid,
     line: &Timeline,
     share: u32,
-    from: f64,
     until: Option<f64>,
-    first: Plan,
-    left: f64,
+    begun: Begun,
 ) -> Option<Plan> {
-    let mut plan = first;
-    let mut rest = left;
+    let Begun {
+        mut plan,
+        upto: from,
+        left: mut rest,
+    } = begun;
     let ends = line.iter().skip(1).map(|(t, _)| *t).chain([f64::MAX]);
     for (&(t, free), next) in line.iter().zip(ends) {
         if next <= from {
@@ -263,8 +281,14 @@ pub(super) fn minimum(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Opt
         if span * rate < task.left {
             continue;
         }
-        let first = Plan::default();
-        let plan = fill(task, grid, line, share, now, Some(due), first, task.left);
+        let plan = fill(
+            task,
+            grid,
+            line,
+            share,
+            Some(due),
+            Begun::nothing(task, now),
+        );
         if plan.is_some() {
             return plan;
         }
@@ -274,8 +298,14 @@ pub(super) fn minimum(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Opt
 
 /// As many GPUs as it can use, as early as possible, whatever the deadline.
 pub(super) fn greedy(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Option<Plan> {
-    let first = Plan::default();
-    fill(task, grid, line, task.top(), now, None, first, task.left)
+    fill(
+        task,
+        grid,
+        line,
+        task.top(),
+        None,
+        Begun::nothing(task, now),
+    )
 }
 
 #[cfg(test)]

@@ -71,7 +71,9 @@ mod tests {
 
     fn read(rows: &str) -> Result<ClusterSpec, String> {
         let text = format!("{}\n{rows}", COLUMNS.join(","));
-        read_source(&Source::of("c.csv", text.as_bytes())).map_err(|e| e.to_string())
+        Source::of("c.csv", text.as_bytes())
+            .and_then(|source| read_source(&source))
+            .map_err(|e| e.to_string())
     }
 
     #[test]

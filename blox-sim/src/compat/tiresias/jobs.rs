@@ -1,4 +1,5 @@
 use crate::workload::file::{FileWorkload, Rows, SharedNames, sensible};
+use crate::workload::open::{Format, open_file};
 use crate::workload::source::Source;
 use crate::workload::table::{Column, Table};
 use crate::workload::{Notices, WorkloadError};
@@ -10,11 +11,7 @@ use std::path::Path;
 /// # Errors
 /// If the file cannot be read, lacks a column, or has a row that is no job.
 pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    read_source(&Source::at(path.as_ref())?)
-}
-
-pub(crate) fn read_source(source: &Source) -> Result<FileWorkload, WorkloadError> {
-    FileWorkload::checked(source, "tiresias", open_rows)
+    open_file(path, Some(Format::Tiresias))
 }
 
 const COLUMNS: [&str; 4] = ["job_id", "num_gpu", "submit_time", "duration"];
@@ -26,7 +23,10 @@ struct TiresiasRows {
     models: SharedNames,
 }
 
-fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
     let columns = table.require(COLUMNS)?;
     let mut known = COLUMNS.to_vec();
@@ -72,10 +72,11 @@ impl Rows for TiresiasRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::open::read_bytes;
     use crate::workload::{Workload, collect};
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
-        read_source(&Source::of("jobs.csv", text.as_bytes()))
+        read_bytes("jobs.csv", text.as_bytes(), Format::Tiresias)
     }
 
     #[test]

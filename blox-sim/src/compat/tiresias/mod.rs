@@ -17,7 +17,7 @@ mod samples;
 mod steps;
 
 pub use cluster::read_cluster;
+pub(crate) use jobs::open_rows;
 pub use jobs::read_jobs;
-pub(crate) use jobs::read_source;
 pub use samples::read_samples;
 pub use steps::Steps;

@@ -33,7 +33,9 @@ mod tests {
     #[test]
     fn samples_are_a_column() {
         let read = |text: &str| {
-            read_source(&Source::of("s.csv", text.as_bytes())).map_err(|e| e.to_string())
+            Source::of("s.csv", text.as_bytes())
+                .and_then(|source| read_source(&source))
+                .map_err(|e| e.to_string())
         };
         assert_eq!(read("duration\n500\n20\n"), Ok(vec![500, 20]));
         assert_eq!(

@@ -8,11 +8,13 @@
 
 mod arrivals;
 mod durations;
+mod loss;
 mod mix;
 mod random;
 
 pub use arrivals::{Arrivals, DayShape};
 pub use durations::DurationLaw;
+pub use loss::WithLoss;
 pub use mix::{GpuShare, NameShare};
 
 use super::{Notices, Workload, WorkloadError};
@@ -177,31 +179,37 @@ impl Workload for Generator {
         };
         let rate = 3600.0 / self.gap;
         let arrivals = match &self.spec.arrivals {
-            Arrivals::Poisson => format!("Poisson jobs, {rate} per hour"),
+            Arrivals::Poisson => format!("Poisson jobs, {} per hour", short(rate)),
             Arrivals::Bursty {
                 quiet,
                 burst,
                 factor,
                 ..
             } => format!(
-                "bursty jobs, {rate} per hour for {quiet} s, then {} per hour for {burst} s",
-                rate * factor
+                "bursty jobs, {} per hour for {quiet} s, then {} per hour for {burst} s",
+                short(rate),
+                short(rate * factor)
             ),
-            Arrivals::Diurnal(_) => format!("diurnal jobs, {rate} per hour over a day"),
+            Arrivals::Diurnal(_) => format!("diurnal jobs, {} per hour over a day", short(rate)),
         };
         let bursts = match &self.spec.arrivals {
             Arrivals::Bursty {
                 durations: Some(law),
                 ..
-            } => format!(" ({} s for those of bursts)", law.mean()),
+            } => format!(" ({} s for those of bursts)", short(law.mean().secs())),
             _ => String::new(),
         };
         format!(
             "{count}{arrivals}, mean duration {} s{bursts}, seed {}",
-            self.spec.durations.mean(),
+            short(self.spec.durations.mean().secs()),
             self.spec.seed
         )
     }
+}
+
+/// Not more digits than anybody reads.
+fn short(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 /// Purposes of the stream of bursts begin here, those of the base load at 0.

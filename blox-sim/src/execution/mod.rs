@@ -1,5 +1,13 @@
 //! What a job really does on an assignment.
 
+mod cpu_memory;
+mod links;
+mod profiled;
+
+pub use cpu_memory::CpuMemory;
+pub use links::LinkBound;
+pub use profiled::Profiled;
+
 use blox_core::{Assignment, JobRef, Part, View};
 
 /// The truth about speed. Policies never see it; they have beliefs.
@@ -30,29 +38,9 @@ impl ExecutionModel for FixedRate {
     }
 }
 
-/// Every job does its profiled rate on the GPUs that it has: at a level of its
-/// own profile what was measured there; on a count between two levels what it
-/// does on the level below; without a profile as [`FixedRate`] says.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Profiled;
-
-impl Part for Profiled {}
-
-impl ExecutionModel for Profiled {
-    #[inline]
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let extras = job.spec().extras();
-        if extras.rates.is_empty() {
-            return FixedRate.rate(view, job, assignment);
-        }
-        let count = assignment.count();
-        if let Some(rate) = job.spec().rate_at(count) {
-            return rate;
-        }
-        let below = extras.levels.iter().rposition(|l| *l < count);
-        below
-            .and_then(|i| extras.rates.get(i))
-            .copied()
-            .unwrap_or(0.0)
-    }
+/// The model that simulations use unless told otherwise: jobs are as fast as
+/// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
+/// are short, or [links](LinkBound) slow.
+pub fn as_specified() -> Box<dyn ExecutionModel> {
+    Box::new(LinkBound::over(CpuMemory::over(Profiled)))
 }

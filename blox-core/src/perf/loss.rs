@@ -1,0 +1,223 @@
+//! How a training loss falls: the curve of Optimus (EuroSys 2018, section 3.1).
+
+use serde::{Deserialize, Serialize};
+
+/// The loss after `k` epochs: 1 / (b0 k + b1) + b2.
+///
+/// ```
+/// use blox_core::perf::LossCurve;
+/// let curve = LossCurve { b0: 0.5, b1: 1.0, b2: 0.25 };
+/// assert_eq!(curve.at(2.0), 0.75);
+/// let seen: Vec<(f64, f64)> = (0..8).map(|k| (f64::from(k), curve.at(f64::from(k)))).collect();
+/// let fitted = LossCurve::fit(&seen).unwrap();
+/// assert!((fitted.at(40.0) - curve.at(40.0)).abs() < 1e-3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossCurve {
+    /// How fast it falls, at least 0.
+    pub b0: f64,
+    /// The inverse of how far the first loss lies above the last one, above 0.
+    pub b1: f64,
+    /// Where it goes in the end, at least 0.
+    pub b2: f64,
+}
+
+/// A job's reports of its loss, as it really trains.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossReports {
+    /// The loss by epoch.
+    pub curve: LossCurve,
+    /// Iterations of an epoch, above 0; the job reports after each.
+    pub epoch: f64,
+}
+
+/// The series in which jobs report their loss; see [`JobRef::metric`](crate::JobRef::metric).
+pub const LOSS: &str = "loss";
+
+/// More points than this are thinned before a fit.
+const MOST_POINTS: usize = 64;
+
+impl LossCurve {
+    /// The loss after `epochs`.
+    pub fn at(&self, epochs: f64) -> f64 {
+        1.0 / (self.b0 * epochs + self.b1) + self.b2
+    }
+
+    /// Whether the numbers make sense.
+    pub fn is_sound(&self) -> bool {
+        let numbers = [self.b0, self.b1, self.b2];
+        numbers.iter().all(|b| b.is_finite() && *b >= 0.0) && self.b1 > 0.0
+    }
+
+    /// The curve nearest to points `(epochs, loss)`, by least squares, none of
+    /// its numbers below 0; `None` with fewer than three points, or if they do
+    /// not fall.
+    pub fn fit(points: &[(f64, f64)]) -> Option<LossCurve> {
+        let step = points.len().div_ceil(MOST_POINTS).max(1);
+        let points: Vec<(f64, f64)> = points.iter().rev().step_by(step).copied().collect();
+        let least = points.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
+        let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
+        if points.len() < 3 || !least.is_finite() || !(least > 0.0 && most > least) {
+            return None;
+        }
+        // Given where it ends, the rest is a straight line through 1 / (loss - b2).
+        const STEPS: u32 = 32;
+        let of = |share: f64| line(&points, share * least);
+        let mut best = (of(0.0), 0.0);
+        for i in 1..STEPS {
+            let share = f64::from(i) / f64::from(STEPS);
+            let here = of(share);
+            if here.0 < best.0.0 {
+                best = (here, share);
+            }
+        }
+        let mut width = 1.0 / f64::from(STEPS);
+        while width > 1e-9 {
+            for share in [best.1 - width / 2.0, best.1 + width / 2.0] {
+                if (0.0..1.0).contains(&share) {
+                    let here = of(share);
+                    if here.0 < best.0.0 {
+                        best = (here, share);
+                    }
+                }
+            }
+            width /= 2.0;
+        }
+        let ((_, b0, b1), share) = best;
+        let curve = LossCurve {
+            b0,
+            b1,
+            b2: share * least,
+        };
+        (curve.is_sound() && b0 > 0.0).then_some(curve)
+    }
+
+    /// The epoch from which on the loss falls by less than `drop` an epoch; 0 if
+    /// it does from the start.
+    pub fn flat_from(&self, drop: f64) -> f64 {
+        if self.b0 <= 0.0 {
+            return 0.0;
+        }
+        // From k to k + 1 it falls by b0 / (x (x + b0)) with x = b0 k + b1.
+        let x = (-self.b0 + (self.b0 * self.b0 + 4.0 * self.b0 / drop).sqrt()) / 2.0;
+        ((x - self.b1) / self.b0).max(0.0)
+    }
+}
+
+/// Squared error, b0 and b1 of the best curve that ends at `b2`.
+fn line(points: &[(f64, f64)], b2: f64) -> (f64, f64, f64) {
+    let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for &(x, loss) in points {
+        let above = loss - b2;
+        let y = 1.0 / above;
+        // So that errors count as errors of the loss.
+        let weight = above * above * above * above;
+        w += weight;
+        wx += weight * x;
+        wy += weight * y;
+        wxx += weight * x * x;
+        wxy += weight * x * y;
+    }
+    let spread = w * wxx - wx * wx;
+    let mut b0 = if spread > 0.0 {
+        (w * wxy - wx * wy) / spread
+    } else {
+        0.0
+    };
+    let mut b1 = (wy - b0 * wx) / w;
+    if b0 < 0.0 {
+        (b0, b1) = (0.0, wy / w);
+    } else if b1 <= 0.0 {
+        (b0, b1) = (if wxx > 0.0 { wxy / wxx } else { 0.0 }, f64::MIN_POSITIVE);
+    }
+    let curve = LossCurve { b0, b1, b2 };
+    let error = points
+        .iter()
+        .map(|&(x, loss)| {
+            let off = curve.at(x) - loss;
+            off * off
+        })
+        .sum();
+    (error, b0, b1)
+}
+
+/// Whether a loss has converged: over each of the last `reports` steps it fell
+/// by less than `tolerance` of the largest loss reported.
+///
+/// ```
+/// use blox_core::perf::converged;
+/// assert!(!converged([1.0, 0.5, 0.4, 0.3995], 0.001, 2));
+/// assert!(converged([1.0, 0.5, 0.4, 0.3995, 0.3993], 0.001, 2));
+/// ```
+pub fn converged(losses: impl IntoIterator<Item = f64>, tolerance: f64, reports: usize) -> bool {
+    let (mut most, mut last, mut flat) = (f64::NEG_INFINITY, None, Vec::new());
+    for loss in losses {
+        most = most.max(loss);
+        if let Some(before) = last {
+            flat.push(before - loss);
+        }
+        last = Some(loss);
+    }
+    flat.len() >= reports
+        && flat[flat.len() - reports..]
+            .iter()
+            .all(|fell| *fell < tolerance * most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CURVE: LossCurve = LossCurve {
+        b0: 0.3,
+        b1: 0.8,
+        b2: 0.4,
+    };
+
+    fn points(n: u32) -> Vec<(f64, f64)> {
+        (0..n)
+            .map(|k| (f64::from(k), CURVE.at(f64::from(k))))
+            .collect()
+    }
+
+    #[test]
+    fn a_curve_is_found_again() {
+        for n in [6, 20, 100, 500] {
+            let found = LossCurve::fit(&points(n)).unwrap();
+            for (a, b) in [(found.b0, 0.3), (found.b1, 0.8), (found.b2, 0.4)] {
+                assert!((a - b).abs() < 2e-3, "{n}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fall_has_no_curve() {
+        assert_eq!(LossCurve::fit(&points(2)), None);
+        assert_eq!(LossCurve::fit(&[(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), None);
+        assert_eq!(LossCurve::fit(&[(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]), None);
+        let bad = [(0.0, f64::NAN), (1.0, 1.0), (2.0, 0.5)];
+        assert!(LossCurve::fit(&bad).is_none_or(|c| c.is_sound()));
+    }
+
+    #[test]
+    fn the_flat_part_begins_where_a_step_is_small() {
+        let k = CURVE.flat_from(0.001);
+        let step = |k: f64| CURVE.at(k) - CURVE.at(k + 1.0);
+        assert!((step(k) - 0.001).abs() < 1e-12, "{k}");
+        assert!((k - 54.570_525_275).abs() < 1e-6, "{k}");
+        assert_eq!(CURVE.flat_from(10.0), 0.0);
+    }
+
+    #[test]
+    fn too_few_reports_are_no_convergence() {
+        assert!(!converged([], 0.1, 1));
+        assert!(!converged([1.0], 0.1, 1));
+        assert!(converged([1.0, 1.0], 0.1, 1));
+        assert!(
+            converged([1.0, 1.2], 0.1, 1),
+            "a loss that rises falls no more"
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! The orders of the original.
+
+use super::Mode;
+use super::demand::{Demand, ServerSize};
+use blox_core::{
+    JobId, JobRef, Outlook, Part, Phase, Request, Requests, SchedulingPolicy, Seconds, View,
+};
+
+/// What jobs are sorted by, ascending; ties go to the job that arrived first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Arrival. The only one that no starving job passes.
+    Fifo,
+    /// Attained service in GPU-seconds.
+    Las,
+    /// Remaining time.
+    Srtf,
+    /// Age and remaining time over the whole duration: the best treated job first.
+    Ftf,
+    /// The dominant share of the best-case demand.
+    Drf,
+    /// Remaining time, times the sum of the shares of the best-case demand.
+    Tetris,
+    /// Remaining time at a fair share, times GPUs. (The original cannot be
+    /// started with it: its constructor takes too few parameters.)
+    Srsf,
+}
+
+/// All jobs in order of a [`Key`]. A job that has not run for 1000 hours comes
+/// before all others from the next round on.
+#[derive(Clone, Debug)]
+pub struct Order {
+    key: Key,
+    mode: Mode,
+    round: Seconds,
+}
+
+/// After how long without a lease a job comes before all others.
+const STARVED_HOURS: f64 = 1000.0;
+
+impl Order {
+    /// By a key, for rounds of this length.
+    pub fn new(key: Key, mode: Mode, round: Seconds) -> Self {
+        Order { key, mode, round }
+    }
+
+    fn value(&self, view: View<'_>, job: &JobRef<'_>, size: &ServerSize) -> f64 {
+        if self.key == Key::Fifo {
+            return job.submit().secs();
+        }
+        let d = Demand::of(job.spec(), size);
+        let gpus = d.best[0];
+        let done = job.work_done().round().min(d.iterations);
+        let at_fair_share = d.iteration_s * (d.iterations - done);
+        let left = match self.mode {
+            Mode::Fair => at_fair_share,
+            _ => at_fair_share / speedup_of_last_round(job, &d),
+        };
+        let share = |i: usize| match size.total[i] {
+            0.0 => 0.0,
+            total => d.best[i] / total,
+        };
+        match self.key {
+            Key::Fifo => job.submit().secs(),
+            Key::Las => job.attained_time().secs() * gpus,
+            Key::Srtf => left,
+            Key::Ftf => {
+                let age = (view.now() - job.submit()).secs();
+                (age + left) / (d.iteration_s * d.iterations)
+            }
+            Key::Drf => share(0).max(share(1)).max(share(2)),
+            Key::Tetris => share(0) * left + share(1) * left + share(2) * left,
+            Key::Srsf => at_fair_share * gpus,
+        }
+    }
+
+    fn starves(&self, view: View<'_>, job: &JobRef<'_>) -> bool {
+        let idle = match job.phase() {
+            Phase::Waiting if job.first_start().is_some() => {
+                // The decision before the first that could have launched it
+                // again is the one that ended its lease.
+                view.now() - job.eligible_since() + self.round
+            }
+            Phase::Waiting => job.age(),
+            _ => Seconds::ZERO,
+        };
+        idle > Seconds::from_hours(STARVED_HOURS)
+    }
+}
+
+/// The original resets the speedup of a job that had a fair share only after
+/// the sort.
+fn speedup_of_last_round(job: &JobRef<'_>, d: &Demand) -> f64 {
+    let shrunk = job.assignment().is_some_and(|a| {
+        // A hair less memory marks something else: see `pass`.
+        a.cpus != d.cpus() || (a.memory_gib - d.memory_gb()).abs() > 1e-9 * d.memory_gb()
+    });
+    if shrunk { 1.0 } else { d.speedup }
+}
+
+impl Part for Order {}
+
+impl SchedulingPolicy for Order {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let size = ServerSize::in_view(view);
+        let mut jobs: Vec<(bool, f64, JobId)> = view
+            .active()
+            .map(|job| {
+                let behind = self.key == Key::Fifo || !job.promoted();
+                (behind, self.value(view, &job, &size), job.id())
+            })
+            .collect();
+        // Jobs are numbered as they arrive.
+        jobs.sort_by(|a, b| {
+            let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
+            keys.then(a.2.cmp(&b.2))
+        });
+        out.allow_preemption();
+        for (_, _, id) in jobs {
+            let Some(job) = view.job(id) else { continue };
+            if !job.promoted() && self.starves(view, &job) {
+                out.promote(id);
+            }
+            out.push(Request::gang(&job));
+        }
+        Outlook::NextRound
+    }
+}

@@ -1,0 +1,228 @@
+//! The scheme `yarn`.
+
+use super::repack::{Grant, Scheme, gpus_of_pass};
+use blox_core::{Draft, Event, JobId, JobRef, NodeId, Part, Request, RestoreError, View};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The scheme `yarn` (and `cbalance`, which falls through to it): on one node,
+/// or on wholly free nodes under one switch and one more for the rest, the first
+/// that do. A switch is what nodes of the same location have in common.
+///
+/// A job takes 2 CPUs (one GPU) or 6 a GPU. It takes 5 GB of memory on one
+/// node; on several, 11 and a tenth of its GPUs for each GPU. A node that does
+/// not say how many CPUs or how much memory it has has enough.
+///
+/// A pass empties GPUs and CPUs, but not memory; a running job's record of where
+/// it is is dropped before it is placed anew, and only the last one is given
+/// back when the job ends. So each pass that a job survives leaks its memory,
+/// until no node has enough and jobs wait for ever.
+#[derive(Clone, Debug, Default)]
+pub struct Yarn {
+    memory: YarnMemory,
+    switches: Vec<Vec<Room>>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct YarnMemory {
+    /// Memory left on each node, but for what leaked.
+    free: BTreeMap<NodeId, f64>,
+    /// Where each job is.
+    records: BTreeMap<JobId, Vec<Share>>,
+}
+
+/// What a job has on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Share {
+    node: NodeId,
+    gpus: u32,
+    cpus: f64,
+    memory: f64,
+}
+
+/// What a node has left in this pass, memory apart.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    node: NodeId,
+    all_gpus: u32,
+    gpus: u32,
+    cpus: f64,
+}
+
+impl Yarn {
+    fn find(&self, rooms: &[Room], needed: u32) -> Option<Vec<Share>> {
+        let free = |room: &Room| self.memory.free.get(&room.node).copied().unwrap_or(0.0);
+        let a_node = rooms.iter().map(|r| r.all_gpus).max().unwrap_or(0);
+        let part = |room: &Room, gpus: u32, cpus: f64, memory: f64| Share {
+            node: room.node,
+            gpus,
+            cpus,
+            memory,
+        };
+        if needed <= a_node {
+            let cpus = if needed == 1 {
+                2.0
+            } else {
+                6.0 * f64::from(needed)
+            };
+            let fits = |r: &&Room| r.gpus >= needed && r.cpus >= cpus && free(r) >= 5.0;
+            let room = rooms.iter().find(fits)?;
+            return Some(vec![part(room, needed, cpus, 5.0)]);
+        }
+        if a_node == 0 {
+            return None;
+        }
+        // Parameter servers: 6, and a tenth a worker; 5 a worker.
+        let a_gpu = 6.0 + f64::from(needed) * 0.1 + 5.0;
+        let fits = |r: &&Room, gpus: u32| {
+            let (cpus, memory) = (6.0 * f64::from(gpus), a_gpu * f64::from(gpus));
+            r.gpus >= gpus && r.cpus >= cpus && free(r) >= memory
+        };
+        let whole =
+            |r: &Room, gpus: u32| part(r, gpus, 6.0 * f64::from(gpus), a_gpu * f64::from(gpus));
+        let full_nodes = (needed / a_node) as usize;
+        let mut found: Vec<Share> = rooms
+            .iter()
+            .filter(|r| r.gpus == r.all_gpus && fits(r, r.all_gpus))
+            .take(full_nodes)
+            .map(|r| whole(r, r.all_gpus))
+            .collect();
+        if found.len() < full_nodes {
+            return None;
+        }
+        let rest = needed % a_node;
+        if rest > 0 {
+            let taken = |r: &&Room| found.iter().all(|p| p.node != r.node);
+            let last = rooms.iter().filter(taken).find(|r| fits(r, rest))?;
+            found.push(whole(last, rest));
+        }
+        Some(found)
+    }
+}
+
+impl Part for Yarn {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            for part in self.memory.records.remove(job).into_iter().flatten() {
+                *self.memory.free.entry(part.node).or_default() += part.memory;
+            }
+        }
+    }
+
+    fn save(&self) -> Option<Value> {
+        Some(json!(self.memory))
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl Scheme for Yarn {
+    fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]) {
+        let view = draft.view();
+        let free = gpus_of_pass(draft, listed);
+        let mut taken: BTreeMap<NodeId, f64> = BTreeMap::new();
+        for (job, parts) in &self.memory.records {
+            if listed.iter().all(|r| r.job != *job) {
+                for part in parts {
+                    *taken.entry(part.node).or_default() += part.cpus;
+                }
+            }
+        }
+        let or_enough = |amount: f64| if amount == 0.0 { f64::INFINITY } else { amount };
+        self.switches.clear();
+        let mut paths = Vec::new();
+        for node in view.nodes() {
+            let (id, spec) = (node.id(), node.spec());
+            let all = or_enough(spec.memory_gib).min(f64::MAX);
+            self.memory.free.entry(id).or_insert(all);
+            let room = Room {
+                node: id,
+                all_gpus: node.gpu_count(),
+                gpus: free.get(&id).copied().unwrap_or(0),
+                cpus: or_enough(spec.cpus) - taken.get(&id).copied().unwrap_or(0.0),
+            };
+            match paths.iter().position(|p| *p == &spec.location) {
+                Some(s) => self.switches[s].push(room),
+                None => {
+                    paths.push(&spec.location);
+                    self.switches.push(vec![room]);
+                }
+            }
+        }
+    }
+
+    fn grant(&mut self, job: &JobRef<'_>, _: &Request) -> Option<Grant> {
+        if job.is_placed() {
+            self.memory.records.remove(&job.id());
+        }
+        let needed = job.gpus().get();
+        let (s, found) = self
+            .switches
+            .iter()
+            .enumerate()
+            .find_map(|(s, rooms)| Some((s, self.find(rooms, needed)?)))?;
+        for part in &found {
+            for room in self.switches[s].iter_mut().filter(|r| r.node == part.node) {
+                room.gpus = room.gpus.saturating_sub(part.gpus);
+                room.cpus -= part.cpus;
+            }
+            *self.memory.free.entry(part.node).or_default() -= part.memory;
+        }
+        let nodes = found.iter().map(|p| (p.node, p.gpus)).collect();
+        self.memory.records.insert(job.id(), found);
+        Some(Grant::On(nodes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rooms(gpus: &[u32], cpus: f64) -> Vec<Room> {
+        let room = |(node, gpus): (usize, &u32)| Room {
+            node: NodeId(node as u32),
+            all_gpus: 4,
+            gpus: *gpus,
+            cpus,
+        };
+        gpus.iter().enumerate().map(room).collect()
+    }
+
+    fn nodes(yarn: &Yarn, rooms: &[Room], needed: u32) -> Option<Vec<(u32, u32)>> {
+        let found = yarn.find(rooms, needed)?;
+        Some(found.iter().map(|s| (s.node.0, s.gpus)).collect())
+    }
+
+    fn with_memory(free: f64) -> Yarn {
+        let mut yarn = Yarn::default();
+        yarn.memory.free = (0..4).map(|n| (NodeId(n), free)).collect();
+        yarn
+    }
+
+    #[test]
+    fn small_jobs_go_to_the_first_node_with_room() {
+        let yarn = with_memory(5.0);
+        assert_eq!(
+            nodes(&yarn, &rooms(&[1, 4, 4], 24.0), 2),
+            Some(vec![(1, 2)])
+        );
+        // Four GPUs come with 24 CPUs, one with two.
+        assert_eq!(nodes(&yarn, &rooms(&[4, 4], 23.0), 4), None);
+        assert_eq!(nodes(&yarn, &rooms(&[4, 4], 2.0), 1), Some(vec![(0, 1)]));
+        assert_eq!(nodes(&with_memory(4.9), &rooms(&[4], 24.0), 1), None);
+    }
+
+    #[test]
+    fn large_jobs_go_to_idle_nodes_and_one_for_the_rest() {
+        // For 9 GPUs, each comes with 11.9 GB: an idle node needs 47.6.
+        let yarn = with_memory(48.0);
+        let all = rooms(&[4, 3, 4, 4], 24.0);
+        assert_eq!(nodes(&yarn, &all, 9), Some(vec![(0, 4), (2, 4), (1, 1)]));
+        assert_eq!(nodes(&yarn, &rooms(&[4, 3, 3, 4], 24.0), 12), None);
+        assert_eq!(nodes(&with_memory(47.0), &all, 9), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! What placements share that plan every round from an empty cluster.
+
+use blox_core::{Assignment, Draft, DraftError, JobId, Reason, Requests};
+
+/// Takes everything from the jobs that are asked for, and names those that may
+/// be placed, in their order. Jobs that nobody asks for stay as they are.
+pub(crate) fn release_all(
+    requests: &mut Requests,
+    draft: &mut Draft<'_>,
+) -> Result<Vec<JobId>, DraftError> {
+    let mut jobs = requests.in_order(draft.view());
+    let mut seen = std::collections::BTreeSet::new();
+    jobs.retain(|&job| draft.may_place(job) && seen.insert(job));
+    for &job in &jobs {
+        if draft.current(job).is_some() {
+            draft.release(job, Reason::NotChosen)?;
+        }
+    }
+    Ok(jobs)
+}
+
+/// Gives a job what it gets: one that keeps its GPUs goes on, with other CPUs
+/// and memory if they changed; any other starts anew.
+pub(crate) fn settle(
+    draft: &mut Draft<'_>,
+    job: JobId,
+    assignment: Assignment,
+) -> Result<(), DraftError> {
+    let before = draft.view().job(job).and_then(|j| j.assignment());
+    let Some(before) = before.filter(|b| b.same_gpus(&assignment)) else {
+        return draft.assign(job, assignment);
+    };
+    if draft.spare(job).is_err() {
+        return draft.assign(job, assignment);
+    }
+    let now = Assignment {
+        gpus: before.gpus.clone(),
+        ..assignment
+    };
+    if now == *before {
+        return Ok(());
+    }
+    draft.reassign(job, now)
+}

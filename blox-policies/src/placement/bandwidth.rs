@@ -1,0 +1,168 @@
+//! The GPUs of a node that are linked best.
+
+use super::consolidated::{Consolidated, Split};
+use super::walk::{Rule, filled, has_resources, suits};
+use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View};
+
+/// Placement by intra-node bandwidth (Blox, EuroSys 2024, table 4: Bebop).
+///
+/// On one node if one has enough free GPUs: the set of GPUs, over all such nodes,
+/// with the highest [bandwidth](blox_core::NodeSpec::bandwidth_of); among equals on
+/// the node with the fewest free GPUs, then the set with the highest sum of
+/// bandwidths within, then the one that leaves the highest sum to others. So a job
+/// with one GPU does not break up a fast pair. Where no node has enough it does
+/// as [`Consolidated`] does, and where no node says how its GPUs are linked it
+/// is [`Consolidated`].
+///
+/// Sets are tried one by one up to 12 free GPUs on a node; beyond that they are grown
+/// from each GPU over the fastest links.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bandwidth {
+    otherwise: Consolidated,
+}
+
+impl Bandwidth {
+    /// With an answer to jobs that fit on no single node.
+    pub fn new(split: Split) -> Self {
+        Bandwidth {
+            otherwise: Consolidated::new(split),
+        }
+    }
+}
+
+/// Free GPUs up to which all sets are tried.
+const MOST_TRIED: usize = 12;
+
+impl Rule for Bandwidth {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let view = draft.view();
+        let needed = shape.gpus.get();
+        let mut best: Option<(Worth, GpuList)> = None;
+        for count in needed..=draft.most_free() {
+            for node in draft.nodes_with_exactly(count) {
+                if !suits(node, job, shape, view) || !has_resources(draft, node, shape, needed) {
+                    continue;
+                }
+                let Some(most) = node.spec().best_bandwidth() else {
+                    continue;
+                };
+                if best.as_ref().is_some_and(|(w, _)| w.bandwidth >= most) && needed > 1 {
+                    // No set of this node is faster, and it has more free GPUs.
+                    continue;
+                }
+                let found = best_set(draft, node, needed as usize);
+                let better = |(w, _): &(Worth, GpuList)| match needed {
+                    1 => false,
+                    _ => found.0.bandwidth > w.bandwidth,
+                };
+                if best.as_ref().is_none_or(better) {
+                    best = Some(found);
+                }
+            }
+        }
+        match best {
+            Some((_, gpus)) => Some(filled(gpus, shape)),
+            None => self.otherwise.find(draft, job, shape),
+        }
+    }
+
+    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+        self.otherwise.most_gpus(view, job)
+    }
+}
+
+/// How good a set is; larger is better, field by field.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+struct Worth {
+    bandwidth: f64,
+    within: f64,
+    left: f64,
+}
+
+/// The best `needed` free GPUs of a node that has them; the first in order among equals.
+fn best_set(draft: &Draft<'_>, node: &Node, needed: usize) -> (Worth, GpuList) {
+    let all: Vec<_> = node.gpus().collect();
+    let free: Vec<u32> = draft
+        .free_gpus_on(node.id())
+        .filter_map(|g| all.iter().position(|a| *a == g))
+        .map(|i| i as u32)
+        .collect();
+    let set = if free.len() <= MOST_TRIED {
+        tried(node, &free, needed)
+    } else {
+        grown(node, &free, needed)
+    };
+    let gpus = set.1.iter().filter_map(|&i| node.gpu(i)).collect();
+    (set.0, gpus)
+}
+
+fn worth(node: &Node, free: &[u32], set: &[u32]) -> Worth {
+    let spec = node.spec();
+    let sum = |of: &dyn Fn(u32) -> bool| {
+        let mut sum = 0.0;
+        for (i, &a) in free.iter().enumerate() {
+            for &b in &free[i + 1..] {
+                if of(a) && of(b) {
+                    sum += spec.bandwidth(a, b).unwrap_or(0.0);
+                }
+            }
+        }
+        sum
+    };
+    Worth {
+        bandwidth: spec.bandwidth_of(set).unwrap_or(0.0),
+        within: sum(&|g| set.contains(&g)),
+        left: sum(&|g| !set.contains(&g)),
+    }
+}
+
+fn tried(node: &Node, free: &[u32], needed: usize) -> (Worth, Vec<u32>) {
+    // Index sets in lexicographic order.
+    let mut at: Vec<usize> = (0..needed).collect();
+    let mut best: Option<(Worth, Vec<u32>)> = None;
+    loop {
+        let set: Vec<u32> = at.iter().map(|&i| free[i]).collect();
+        let here = worth(node, free, &set);
+        if best.as_ref().is_none_or(|(w, _)| here > *w) {
+            best = Some((here, set));
+        }
+        let Some(i) = (0..needed).rev().find(|&i| at[i] + needed < free.len() + i) else {
+            break;
+        };
+        at[i] += 1;
+        for j in i + 1..needed {
+            at[j] = at[j - 1] + 1;
+        }
+    }
+    best.unwrap_or((worth(node, free, &[]), Vec::new()))
+}
+
+fn grown(node: &Node, free: &[u32], needed: usize) -> (Worth, Vec<u32>) {
+    let spec = node.spec();
+    let reach = |set: &[u32], gpu: u32| {
+        set.iter()
+            .filter_map(|&s| spec.bandwidth(s, gpu))
+            .fold(0.0, f64::max)
+    };
+    let mut best: Option<(Worth, Vec<u32>)> = None;
+    for &first in free {
+        let mut set = vec![first];
+        while set.len() < needed {
+            let mut next: Option<(f64, u32)> = None;
+            for &gpu in free.iter().filter(|g| !set.contains(g)) {
+                let here = reach(&set, gpu);
+                if next.is_none_or(|(w, _)| here > w) {
+                    next = Some((here, gpu));
+                }
+            }
+            let Some((_, gpu)) = next else { break };
+            set.push(gpu);
+        }
+        set.sort_unstable();
+        let here = worth(node, free, &set);
+        if best.as_ref().is_none_or(|(w, _)| here > *w) {
+            best = Some((here, set));
+        }
+    }
+    best.unwrap_or((worth(node, free, &[]), Vec::new()))
+}

@@ -1,0 +1,178 @@
+//! Placement for jobs whose number of GPUs changes while they run.
+
+use super::walk::{Rule, place_in_free, shortage};
+use blox_core::{
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, NodeStatus, Part,
+    PlacementPolicy, Reason, Request, Requests, Shape, View,
+};
+
+/// Gives every listed job the first of its shapes that fits, running jobs
+/// included: first those that shrink give GPUs back, then jobs that have none are
+/// placed by a rule, in order, then those that grow take what is left. A job
+/// that cannot be placed holds nobody up.
+///
+/// A job that shrinks keeps GPUs on the nodes where it has most; one that grows
+/// takes more on nodes where it is, most first, and then as the draft has them.
+/// Whether a change needs a restart is for the backend to say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resizing<R> {
+    rule: R,
+}
+
+impl<R: Rule> Resizing<R> {
+    /// By a rule for jobs that have no GPUs.
+    pub fn new(rule: R) -> Self {
+        Resizing { rule }
+    }
+}
+
+impl<R: Rule> Part for Resizing<R> {}
+
+impl<R: Rule> PlacementPolicy for Resizing<R> {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let list: Vec<Request> = requests.list().to_vec();
+        for request in &list {
+            shrink(request, draft)?;
+        }
+        while let Some(request) = requests.next_candidate(draft) {
+            if place_in_free(&self.rule, &request, draft)? {
+                requests.candidate_placed(draft);
+            } else {
+                let why = shortage(&request, draft);
+                draft.explain(request.job, why);
+                requests.candidate_blocked(draft);
+            }
+        }
+        for request in &list {
+            grow(request, draft)?;
+        }
+        Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        super::walk::can_ever_place(&self.rule, view, job)
+    }
+}
+
+/// What a job has now, by node, and how much that is.
+fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, GpuList)> {
+    let cluster = draft.view().cluster();
+    let mut parts: Vec<(NodeId, GpuList)> = Vec::new();
+    for &gpu in &assignment.gpus {
+        let Some(node) = cluster.node_of(gpu) else {
+            continue;
+        };
+        match parts.iter_mut().find(|(id, _)| *id == node) {
+            Some((_, list)) => list.push(gpu),
+            None => parts.push((node, GpuList::from_slice(&[gpu]))),
+        }
+    }
+    // Most first; equal ones stay in order.
+    parts.sort_by_key(|(_, list)| std::cmp::Reverse(list.len()));
+    parts
+}
+
+fn current(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
+    let here = draft.current(job).cloned()?;
+    let cluster = draft.view().cluster();
+    // From a node that is lost, a launch that still waits can only be taken away.
+    let reachable = here.gpus.iter().all(|gpu| {
+        let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+        node.is_some_and(|n| n.status() == NodeStatus::Up)
+    });
+    // Two jobs on the same GPUs stay as they are.
+    (draft.may_place(job) && here.partner.is_none() && reachable).then_some(here)
+}
+
+fn shrink(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    let Some(now) = current(draft, request.job) else {
+        return Ok(());
+    };
+    let has = now.count();
+    let Some(shape) = request.shapes.iter().find(|s| s.gpus <= has) else {
+        return Ok(());
+    };
+    // It may be one of those that grow.
+    let most = request.shapes.iter().map(|s| s.gpus).max();
+    if shape.gpus == has || most > Some(has) {
+        return Ok(());
+    }
+    let gpus = parts(draft, &now)
+        .into_iter()
+        .flat_map(|(_, list)| list)
+        .take(shape.gpus.get() as usize)
+        .collect();
+    reassign(request.job, gpus, shape, draft)
+}
+
+fn grow(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    let Some(now) = current(draft, request.job) else {
+        return Ok(());
+    };
+    let has = now.count();
+    let larger = request.shapes.iter().filter(|s| s.gpus > has);
+    for shape in larger {
+        let more = shape.gpus.get() - has.get();
+        if draft.free_gpus() < more {
+            continue;
+        }
+        if let Some(extra) = free_for(draft, request.job, &now, shape, more) {
+            let gpus = now.gpus.iter().copied().chain(extra).collect();
+            return reassign(request.job, gpus, shape, draft);
+        }
+    }
+    Ok(())
+}
+
+/// `more` free GPUs for a job beside those that it has.
+fn free_for(
+    draft: &Draft<'_>,
+    job: JobId,
+    now: &Assignment,
+    shape: &Shape,
+    more: u32,
+) -> Option<GpuList> {
+    let view = draft.view();
+    let job = view.job(job)?;
+    let here = parts(draft, now);
+    let beside = here.iter().filter_map(|(id, _)| view.node(*id));
+    let mut elsewhere: Vec<_> = draft
+        .nodes_with_free()
+        .filter(|n| here.iter().all(|(id, _)| *id != n.id()))
+        .collect();
+    elsewhere.sort_by_key(|n| std::cmp::Reverse(draft.free_on(n.id())));
+    let mut gpus = GpuList::new();
+    for node in beside.chain(elsewhere) {
+        let left = more - gpus.len() as u32;
+        let count = left.min(draft.free_on(node.id()));
+        if count == 0
+            || !super::walk::suits(node, &job, shape, view)
+            || !super::walk::has_resources(draft, node, shape, count)
+        {
+            continue;
+        }
+        gpus.extend(draft.free_gpus_on(node.id()).take(count as usize));
+        if GpuCount(gpus.len() as u32) == GpuCount(more) {
+            return Some(gpus);
+        }
+    }
+    None
+}
+
+fn reassign(
+    job: JobId,
+    gpus: GpuList,
+    shape: &Shape,
+    draft: &mut Draft<'_>,
+) -> Result<(), DraftError> {
+    draft.reassign(
+        job,
+        Assignment {
+            gpus,
+            cpus: shape.cpus,
+            memory_gib: shape.memory_gib,
+            config: shape.config,
+            partner: None,
+        },
+    )
+}

@@ -1,0 +1,104 @@
+//! Fair shares and demands of CPUs and memory.
+
+use blox_core::{Assignment, GpuCount, JobRef, Node, NodeStatus, View};
+
+/// CPU cores and memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Amounts {
+    pub cpus: f64,
+    pub memory_gib: f64,
+}
+
+impl Amounts {
+    /// What an assignment gives.
+    pub fn of(a: &Assignment) -> Self {
+        Amounts {
+            cpus: a.cpus,
+            memory_gib: a.memory_gib,
+        }
+    }
+
+    /// Of each resource, the smaller amount.
+    pub fn at_most(self, other: Amounts) -> Self {
+        self.with(other, f64::min)
+    }
+
+    /// So many times as much.
+    pub fn times(self, factor: f64) -> Self {
+        Amounts {
+            cpus: self.cpus * factor,
+            memory_gib: self.memory_gib * factor,
+        }
+    }
+
+    fn with(self, other: Amounts, choose: impl Fn(f64, f64) -> f64) -> Self {
+        Amounts {
+            cpus: choose(self.cpus, other.cpus),
+            memory_gib: choose(self.memory_gib, other.memory_gib),
+        }
+    }
+}
+
+/// What nodes have for each of their GPUs. A resource that no node counts is
+/// given to nobody: its amounts are 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares {
+    /// For one GPU, on the least equipped node.
+    each: Amounts,
+    /// GPUs and all that there is, of every node.
+    nodes: Vec<(GpuCount, Amounts)>,
+}
+
+impl Shares {
+    /// Of the nodes in view that have not left.
+    pub fn in_view(view: View<'_>) -> Self {
+        let size = |n: &Node| {
+            let (cpus, memory_gib) = (n.spec().cpus, n.spec().memory_gib);
+            (GpuCount(n.gpu_count()), Amounts { cpus, memory_gib })
+        };
+        let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        let nodes: Vec<_> = there.map(size).filter(|(gpus, _)| gpus.get() > 0).collect();
+        let least = |amount: fn(&Amounts) -> f64| {
+            let each = nodes.iter().map(|(gpus, all)| (gpus, amount(all)));
+            let counted = each.filter(|(_, all)| *all > 0.0);
+            let least = counted.map(|(gpus, all)| all / f64::from(gpus.get()));
+            least.reduce(f64::min).unwrap_or(0.0)
+        };
+        Shares {
+            each: Amounts {
+                cpus: least(|a| a.cpus),
+                memory_gib: least(|a| a.memory_gib),
+            },
+            nodes,
+        }
+    }
+
+    /// The fair share of so many GPUs.
+    pub fn fair(&self, gpus: GpuCount) -> Amounts {
+        self.each.times(f64::from(gpus.get()))
+    }
+
+    /// What a job demands at best: what it asks for, its fair share where it does
+    /// not say, and no more than a node has. One larger than any node demands at
+    /// most its fair share.
+    pub fn demand(&self, job: &JobRef<'_>) -> Amounts {
+        let fair = self.fair(job.gpus());
+        let extras = job.spec().extras();
+        let asked = |amount: f64, fair: f64| if amount > 0.0 { amount } else { fair };
+        let asked = Amounts {
+            cpus: asked(extras.cpus, fair.cpus),
+            memory_gib: asked(extras.memory_gib, fair.memory_gib),
+        };
+        let holds = self.nodes.iter().filter(|(gpus, _)| *gpus >= job.gpus());
+        let largest = holds
+            .map(|(_, all)| *all)
+            .reduce(|a, b| a.with(b, f64::max));
+        let most = largest.unwrap_or(fair);
+        // What nobody counts is not capped.
+        let most = most.with(
+            self.each,
+            |most, each| if each > 0.0 { most } else { f64::MAX },
+        );
+        asked.at_most(most)
+    }
+}

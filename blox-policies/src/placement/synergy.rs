@@ -1,0 +1,288 @@
+//! CPUs and memory by need, beside GPUs.
+
+use super::anew::{release_all, settle};
+use super::share::{Amounts, Shares};
+use super::walk::{Rule, can_ever_place};
+use blox_core::{
+    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, NodeId, Outlook, Part, PlacementPolicy,
+    Reason, Requests, Shape, View,
+};
+use std::collections::BTreeMap;
+
+/// How CPUs and memory are given out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allocation {
+    /// A fair share for each GPU, whatever the job can use.
+    Proportional,
+    /// The best-case demand, or nothing: a job that finds it nowhere is passed
+    /// over, though GPUs are free (Synergy-Greedy).
+    Greedy,
+    /// The best-case demand where it can be had, at least a fair share of what
+    /// the job can use otherwise (Synergy-Tune).
+    #[default]
+    Tune,
+}
+
+/// Synergy's mechanism (OSDI 2022, section 4): GPUs, CPUs and memory are given
+/// out together, in each round from an empty cluster, by a rule.
+///
+/// What a job demands at best are the CPUs and the memory that it asks for; one
+/// that does not say demands a fair share, and none demands more than a node
+/// has. The fair share of a GPU is what each GPU of the least equipped node
+/// could have of it.
+///
+/// [`Allocation::Greedy`] walks the jobs in their order. The other two take the
+/// jobs in their order whose GPUs fit in the count of all that are free, and
+/// place them from the largest demand to the smallest: GPUs first, then CPUs,
+/// then memory. Under [`Allocation::Tune`] a job that finds no room for its
+/// demand is content with at most its fair share of each resource, and if that
+/// is not there either, it goes where GPUs are free, and jobs that hold more
+/// than their share there give up what is more, the one with the most first.
+/// So everybody is at least as fast as with a fair share, and no GPU idles for
+/// want of CPUs or memory. Jobs run as the gangs that they ask for; other shapes
+/// and partners of a request are not looked at. (The released program raises what a job demands less
+/// of than its share up to the share; here it stays as it is.)
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Synergy<R> {
+    rule: R,
+    allocation: Allocation,
+}
+
+impl<R: Rule> Synergy<R> {
+    /// By a rule, with [`Allocation::Tune`].
+    pub fn new(rule: R) -> Self {
+        Synergy {
+            rule,
+            allocation: Allocation::Tune,
+        }
+    }
+
+    /// With another allocation.
+    #[must_use]
+    pub fn with(mut self, allocation: Allocation) -> Self {
+        self.allocation = allocation;
+        self
+    }
+}
+
+impl<R: Rule> Part for Synergy<R> {}
+
+impl<R: Rule> PlacementPolicy for Synergy<R> {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let view = draft.view();
+        let jobs = release_all(requests, draft)?;
+        let mut pass = Pass {
+            rule: &self.rule,
+            shares: Shares::in_view(view),
+            on: BTreeMap::new(),
+        };
+        let greedy = self.allocation == Allocation::Greedy;
+        let mut left = draft.free_gpus();
+        let mut runnable: Vec<(JobRef<'_>, Amounts)> = Vec::new();
+        for id in jobs {
+            let Some(job) = view.job(id) else { continue };
+            let needed = job.gpus().get();
+            if needed <= left {
+                left -= if greedy { 0 } else { needed };
+                runnable.push((job, pass.shares.demand(&job)));
+            } else {
+                let (needed, free) = (job.gpus(), GpuCount(left));
+                draft.explain(id, Reason::TooFewGpus { needed, free });
+            }
+        }
+        if !greedy {
+            // The outcome then depends on who is runnable, not on their order,
+            // which moves as they run.
+            runnable.sort_by(|(a, a_demand), (b, b_demand)| {
+                let amounts = b_demand.cpus.total_cmp(&a_demand.cpus);
+                let amounts = amounts.then(b_demand.memory_gib.total_cmp(&a_demand.memory_gib));
+                b.gpus()
+                    .cmp(&a.gpus())
+                    .then(amounts)
+                    .then(a.id().cmp(&b.id()))
+            });
+        }
+        for (job, demand) in runnable {
+            let placed = match self.allocation {
+                Allocation::Proportional => {
+                    let share = pass.shares.fair(job.gpus());
+                    pass.give(draft, &job, share)?
+                }
+                Allocation::Greedy => pass.give(draft, &job, demand)?,
+                Allocation::Tune => pass.tune(draft, &job, demand)?,
+            };
+            if !placed {
+                let (needed, free) = (job.gpus(), GpuCount(draft.free_gpus()));
+                let why = match free < needed {
+                    true => Reason::TooFewGpus { needed, free },
+                    false => Reason::Fragmented { needed, free },
+                };
+                draft.explain(job.id(), why);
+            }
+        }
+        Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        can_ever_place(&self.rule, view, job)
+    }
+
+    fn outlook(&self) -> Outlook {
+        match self.allocation {
+            // The order of running jobs decides what each of them finds.
+            Allocation::Greedy => Outlook::NextRound,
+            Allocation::Proportional | Allocation::Tune => Outlook::Stable,
+        }
+    }
+}
+
+/// One decision.
+struct Pass<'r, R> {
+    rule: &'r R,
+    shares: Shares,
+    /// Who was placed on a node in this decision.
+    on: BTreeMap<NodeId, Vec<JobId>>,
+}
+
+impl<R: Rule> Pass<'_, R> {
+    /// Places a job with so much, if the rule finds room for it.
+    fn give(
+        &mut self,
+        draft: &mut Draft<'_>,
+        job: &JobRef<'_>,
+        amounts: Amounts,
+    ) -> Result<bool, DraftError> {
+        let shape = Shape {
+            cpus: amounts.cpus,
+            memory_gib: amounts.memory_gib,
+            ..Shape::gpus(job.gpus())
+        };
+        match self.rule.find(draft, job, &shape) {
+            Some(assignment) => self.settle(draft, job.id(), assignment),
+            None => Ok(false),
+        }
+    }
+
+    fn settle(
+        &mut self,
+        draft: &mut Draft<'_>,
+        job: JobId,
+        assignment: Assignment,
+    ) -> Result<bool, DraftError> {
+        for node in nodes_of(draft, &assignment) {
+            self.on.entry(node).or_default().push(job);
+        }
+        settle(draft, job, assignment)?;
+        Ok(true)
+    }
+
+    fn tune(
+        &mut self,
+        draft: &mut Draft<'_>,
+        job: &JobRef<'_>,
+        demand: Amounts,
+    ) -> Result<bool, DraftError> {
+        if self.give(draft, job, demand)? {
+            return Ok(true);
+        }
+        let share = demand.at_most(self.shares.fair(job.gpus()));
+        if share != demand && self.give(draft, job, share)? {
+            return Ok(true);
+        }
+        let Some(mut assignment) = self.rule.find(draft, job, &Shape::gpus(job.gpus())) else {
+            return Ok(false);
+        };
+        assignment.cpus = share.cpus;
+        assignment.memory_gib = share.memory_gib;
+        let start = draft.savepoint();
+        for node in nodes_of(draft, &assignment) {
+            if !self.make_room(draft, node, &assignment)? {
+                draft.rollback(start);
+                return Ok(false);
+            }
+        }
+        self.settle(draft, job.id(), assignment)
+    }
+
+    /// Takes what is more than their share from jobs on a node until the node's
+    /// part of an assignment fits there; `false` if it never does.
+    fn make_room(
+        &self,
+        draft: &mut Draft<'_>,
+        node: NodeId,
+        wanted: &Assignment,
+    ) -> Result<bool, DraftError> {
+        let mut peers: Vec<(Amounts, JobId)> = Vec::new();
+        for &peer in self.on.get(&node).into_iter().flatten() {
+            if let Some(held) = draft.current(peer) {
+                let each = 1.0 / f64::from(held.count().get());
+                peers.push((Amounts::of(held).times(each), peer));
+            }
+        }
+        // Most CPUs for a GPU first, then most memory.
+        peers.sort_by(|a, b| {
+            let amounts = b.0.cpus.total_cmp(&a.0.cpus);
+            let amounts = amounts.then(b.0.memory_gib.total_cmp(&a.0.memory_gib));
+            amounts.then(a.1.cmp(&b.1))
+        });
+        for (_, peer) in peers {
+            let Some(short) = shortage(draft, node, wanted) else {
+                return Ok(true);
+            };
+            let Some(held) = draft.current(peer).cloned() else {
+                continue;
+            };
+            let has = Amounts::of(&held);
+            let share = has.at_most(self.shares.fair(held.count()));
+            let helps = (short.cpus > 0.0 && share.cpus < has.cpus)
+                || (short.memory_gib > 0.0 && share.memory_gib < has.memory_gib);
+            if helps {
+                let less = Assignment {
+                    cpus: share.cpus,
+                    memory_gib: share.memory_gib,
+                    ..held
+                };
+                draft.reassign(peer, less)?;
+            }
+        }
+        Ok(shortage(draft, node, wanted).is_none())
+    }
+}
+
+/// What a node lacks for its part of an assignment; `None` if nothing. A node
+/// that does not say how many it has has enough.
+fn shortage(draft: &Draft<'_>, node: NodeId, wanted: &Assignment) -> Option<Amounts> {
+    let cluster = draft.view().cluster();
+    let spec = cluster.node(node)?.spec();
+    let here = wanted
+        .gpus
+        .iter()
+        .filter(|g| cluster.node_of(**g) == Some(node));
+    let part = here.count() as f64 / f64::from(wanted.count().get());
+    let lacks = |amount: f64, free: f64, has: f64| match has {
+        0.0 => 0.0,
+        _ if amount * part <= free + 1e-9 => 0.0,
+        _ => amount * part - free,
+    };
+    let short = Amounts {
+        cpus: lacks(wanted.cpus, draft.free_cpus_on(node), spec.cpus),
+        memory_gib: lacks(
+            wanted.memory_gib,
+            draft.free_memory_gib_on(node),
+            spec.memory_gib,
+        ),
+    };
+    (short != Amounts::default()).then_some(short)
+}
+
+fn nodes_of(draft: &Draft<'_>, assignment: &Assignment) -> Vec<NodeId> {
+    let cluster = draft.view().cluster();
+    let mut nodes: Vec<NodeId> = assignment
+        .gpus
+        .iter()
+        .filter_map(|g| cluster.node_of(*g))
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}

@@ -1,0 +1,46 @@
+//! What policies share whose keys change while jobs wait.
+
+use blox_core::{JobId, JobRef, Request, Requests, View};
+
+/// Lists all jobs, promoted ones first, in ascending order of a key; ties go to
+/// the job's number. Who comes later may be stopped for who comes first.
+pub(super) fn list_by(view: View<'_>, out: &mut Requests, key: impl Fn(&JobRef<'_>) -> f64) {
+    let mut jobs: Vec<(bool, f64, JobId)> = view
+        .active()
+        .map(|job| (!job.promoted(), key(&job), job.id()))
+        .collect();
+    jobs.sort_by(|a, b| {
+        let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
+        keys.then(a.2.cmp(&b.2))
+    });
+    out.allow_preemption();
+    for (_, _, id) in jobs {
+        if let Some(job) = view.job(id) {
+            out.push(Request::gang(&job));
+        }
+    }
+}
+
+/// GPUs, CPU cores and memory of all nodes in view that have not left.
+pub(super) fn totals(view: View<'_>) -> [f64; 3] {
+    let mut sum = [0.0; 3];
+    for node in view.nodes() {
+        if node.status() != blox_core::NodeStatus::Left {
+            let spec = node.spec();
+            sum[0] += f64::from(spec.gpus);
+            sum[1] += spec.cpus;
+            sum[2] += spec.memory_gib;
+        }
+    }
+    sum
+}
+
+/// What a job asks for as parts of these totals; 0 of what nobody counts.
+pub(super) fn shares(job: &JobRef<'_>, totals: &[f64; 3]) -> [f64; 3] {
+    let extras = job.spec().extras();
+    let asked = [f64::from(job.gpus().get()), extras.cpus, extras.memory_gib];
+    std::array::from_fn(|i| match totals[i] {
+        0.0 => 0.0,
+        total => asked[i] / total,
+    })
+}

@@ -1,0 +1,363 @@
+//! Optimus: workers where they shorten training most.
+
+use blox_core::perf::{LOSS, Linear, LossCurve, Profile, Setting, WorkerModel};
+use blox_core::{
+    Event, GpuCount, JobId, JobRef, Outlook, Part, Phase, Request, Requests, RestoreError,
+    SchedulingPolicy, Shape, View,
+};
+use serde_json::Value;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+/// Gives GPUs where they shorten training most (Peng et al., EuroSys 2018).
+///
+/// *How much is left.* Once a job has reported its loss four times, the curve of
+/// [`LossCurve`] is fitted to it, and the job is taken to end when the loss falls by
+/// less than a share of its largest value an epoch; before that, and at most, after
+/// the iterations that it was submitted with.
+///
+/// *How fast.* [`WorkerModel`] is fitted to the speeds at which the job ran so far,
+/// and to what a [`Profile`] says about 1, 2, 4, ... GPUs where it has not run (the
+/// paper runs a job for a short while before it starts).
+///
+/// *How many.* Every job first gets its smallest number of GPUs, those with the
+/// least left first; then, again and again, the job whose time to the end shrinks
+/// most a GPU gets its next number. A job that says at which numbers it may run
+/// (`levels`) gets those only; any other may run on 1 to a given most.
+///
+/// Jobs are listed smallest first; pair it with
+/// [`Resizing`](crate::placement::Resizing), which changes what running jobs have.
+#[derive(Clone)]
+pub struct Optimus {
+    profile: Arc<dyn Profile>,
+    most: u32,
+    tolerance: f64,
+    /// Iterations a second at each number of GPUs on which a job ran.
+    speeds: BTreeMap<JobId, BTreeMap<u32, f64>>,
+    /// The end that was estimated after so many reports, in epochs; follows from the view.
+    ends: BTreeMap<JobId, (usize, Option<f64>)>,
+}
+
+/// A loss is fitted from so many reports on.
+const FEWEST_REPORTS: usize = 4;
+
+impl Default for Optimus {
+    /// Speed in proportion to GPUs until it is seen, at most 16 of them; the end is
+    /// where the loss falls by less than a thousandth an epoch.
+    fn default() -> Self {
+        Optimus {
+            profile: Arc::new(Linear),
+            most: 16,
+            tolerance: 0.001,
+            speeds: BTreeMap::new(),
+            ends: BTreeMap::new(),
+        }
+    }
+}
+
+impl Optimus {
+    /// With another belief about speed before it is seen.
+    #[must_use]
+    pub fn believing(mut self, profile: impl Profile + 'static) -> Self {
+        self.profile = Arc::new(profile);
+        self
+    }
+
+    /// With at most so many GPUs, at least 1, for a job that does not say.
+    #[must_use]
+    pub fn at_most(mut self, gpus: GpuCount) -> Self {
+        self.most = gpus.get().max(1);
+        self
+    }
+
+    /// With another share of the largest loss, above 0.
+    #[must_use]
+    pub fn tolerance(mut self, share: f64) -> Self {
+        self.tolerance = share;
+        self
+    }
+
+    fn candidate(&mut self, job: &JobRef<'_>) -> Candidate {
+        let levels = &job.spec().extras().levels;
+        let levels: Vec<u32> = match levels.is_empty() {
+            true => (1..=self.most).collect(),
+            false => levels.iter().map(|l| l.get()).collect(),
+        };
+        let ran = self.speeds.get(&job.id());
+        let mut steps: Vec<(u32, f64)> = ran
+            .into_iter()
+            .flatten()
+            .filter(|(_, rate)| **rate > 0.0)
+            .map(|(w, rate)| (*w, 1.0 / rate))
+            .collect();
+        let mut w = 1;
+        while levels.last().is_some_and(|most| w <= *most) {
+            if ran.is_none_or(|ran| !ran.contains_key(&w))
+                && let Some(rate) = self
+                    .profile
+                    .throughput(job.spec(), &Setting::gpus(GpuCount(w)))
+            {
+                steps.push((w, 1.0 / rate));
+            }
+            w *= 2;
+        }
+        Candidate {
+            job: job.id(),
+            left: self.left(job),
+            // Without any belief more GPUs are no better.
+            model: WorkerModel::fit(&steps).unwrap_or(WorkerModel { c: [0.0, 1.0, 0.0] }),
+            levels,
+            level: None,
+        }
+    }
+
+    /// Iterations that are left.
+    fn left(&mut self, job: &JobRef<'_>) -> f64 {
+        let declared = job.work_left();
+        let losses = job.metric(LOSS);
+        let Some(reports) = job
+            .spec()
+            .extras()
+            .loss
+            .filter(|_| losses.len() >= FEWEST_REPORTS)
+        else {
+            return declared;
+        };
+        let known = self.ends.get(&job.id()).filter(|e| e.0 == losses.len());
+        let end = match known {
+            Some((_, end)) => *end,
+            None => {
+                let end = end_of(losses.iter().map(|l| l.1), self.tolerance);
+                self.ends.insert(job.id(), (losses.len(), end));
+                end
+            }
+        };
+        let done = job.work_done() / reports.epoch;
+        match end {
+            // A job that is still there has something left.
+            Some(end) => ((end - done).max(1.0) * reports.epoch).min(declared),
+            None => declared,
+        }
+    }
+}
+
+/// The epoch after which the loss, as far as it is known, is flat.
+fn end_of(losses: impl Iterator<Item = f64>, tolerance: f64) -> Option<f64> {
+    let points: Vec<(f64, f64)> = losses
+        .enumerate()
+        .map(|(i, loss)| ((i + 1) as f64, loss))
+        .collect();
+    let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
+    LossCurve::fit(&points).map(|curve| curve.flat_from(tolerance * most))
+}
+
+struct Candidate {
+    job: JobId,
+    left: f64,
+    model: WorkerModel,
+    levels: Vec<u32>,
+    /// Index of what it gets; `None` for nothing.
+    level: Option<usize>,
+}
+
+impl Candidate {
+    fn gpus(&self) -> u32 {
+        self.level.map_or(0, |l| self.levels[l])
+    }
+
+    /// What the next number would take more, and by how much it shortens a GPU.
+    fn gain(&self) -> Option<(u32, f64)> {
+        let next = *self.levels.get(self.level? + 1)?;
+        let more = next - self.gpus();
+        let saved = self.left * (self.model.seconds(self.gpus()) - self.model.seconds(next));
+        (more > 0 && saved > 0.0).then(|| (more, saved / f64::from(more)))
+    }
+}
+
+/// Gains with the largest first, ties to the older job.
+#[derive(PartialEq)]
+struct Gain {
+    a_gpu: f64,
+    at: usize,
+}
+
+impl Eq for Gain {}
+
+impl PartialOrd for Gain {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Gain {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let by_gain = self.a_gpu.total_cmp(&other.a_gpu);
+        by_gain.then(other.at.cmp(&self.at))
+    }
+}
+
+/// Divides `free` GPUs; the candidates are in order of job.
+fn divide(candidates: &mut [Candidate], mut free: u32) {
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    let time = |c: &Candidate| c.left * c.model.seconds(c.levels.first().copied().unwrap_or(1));
+    order.sort_by(|&a, &b| time(&candidates[a]).total_cmp(&time(&candidates[b])));
+    let mut gains = BinaryHeap::new();
+    for i in order {
+        let Some(&first) = candidates[i].levels.first() else {
+            continue;
+        };
+        if first <= free {
+            free -= first;
+            candidates[i].level = Some(0);
+            if let Some((_, a_gpu)) = candidates[i].gain() {
+                gains.push(Gain { a_gpu, at: i });
+            }
+        }
+    }
+    while let Some(Gain { at, .. }) = gains.pop() {
+        let candidate = &mut candidates[at];
+        let Some((more, _)) = candidate.gain().filter(|(more, _)| *more <= free) else {
+            continue;
+        };
+        free -= more;
+        candidate.level = candidate.level.map(|l| l + 1);
+        if let Some((_, a_gpu)) = candidate.gain() {
+            gains.push(Gain { a_gpu, at });
+        }
+    }
+}
+
+impl Part for Optimus {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        let Some(job) = event.job().and_then(|id| view.job(id)) else {
+            return;
+        };
+        if job.phase() == Phase::Ended {
+            self.speeds.remove(&job.id());
+            self.ends.remove(&job.id());
+            return;
+        }
+        if let Event::Started { .. } | Event::Progress { .. } = event
+            && let Some(held) = job.held()
+        {
+            let speeds = self.speeds.entry(job.id()).or_default();
+            speeds.insert(held.count().get(), job.rate());
+        }
+    }
+
+    fn save(&self) -> Option<Value> {
+        let list: Vec<_> = self.speeds.iter().collect();
+        serde_json::to_value(list).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let list: Vec<(JobId, BTreeMap<u32, f64>)> = serde_json::from_value(memory)?;
+        self.speeds = list.into_iter().collect();
+        self.ends.clear();
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Optimus {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let mut candidates: Vec<Candidate> = view.active().map(|j| self.candidate(&j)).collect();
+        if candidates.is_empty() {
+            return Outlook::Stable;
+        }
+        divide(&mut candidates, view.usable_gpus().get());
+        candidates.retain(|c| c.level.is_some());
+        candidates.sort_by_key(Candidate::gpus);
+        for c in &candidates {
+            let Some(job) = view.job(c.job) else { continue };
+            let extras = job.spec().extras();
+            let share =
+                |amount: f64, gpus: u32| amount * f64::from(gpus) / f64::from(job.gpus().get());
+            // Fewer, where its number does not fit.
+            let shapes = c.levels[..=c.level.unwrap_or(0)].iter().rev();
+            out.push(Request {
+                job: c.job,
+                partner: None,
+                shapes: shapes
+                    .map(|&gpus| Shape {
+                        cpus: share(extras.cpus, gpus),
+                        memory_gib: share(extras.memory_gib, gpus),
+                        ..Shape::gpus(GpuCount(gpus))
+                    })
+                    .collect(),
+            });
+        }
+        out.stop_unlisted();
+        // What is left shrinks at different speeds.
+        Outlook::NextRound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(job: u32, left: f64, c: [f64; 3], levels: &[u32]) -> Candidate {
+        Candidate {
+            job: JobId(job),
+            left,
+            model: WorkerModel { c },
+            levels: levels.to_vec(),
+            level: None,
+        }
+    }
+
+    fn divided(mut candidates: Vec<Candidate>, free: u32) -> Vec<u32> {
+        divide(&mut candidates, free);
+        candidates.iter().map(Candidate::gpus).collect()
+    }
+
+    #[test]
+    fn gpus_go_where_they_shorten_most() {
+        let all = [1, 2, 3, 4, 5, 6];
+        // Time is left / w: 1 -> 2 saves a half, 2 -> 3 a sixth, 3 -> 4 a twelfth.
+        let two = || {
+            vec![
+                candidate(0, 100.0, [1.0, 0.0, 0.0], &all),
+                candidate(1, 900.0, [1.0, 0.0, 0.0], &all),
+            ]
+        };
+        assert_eq!(divided(two(), 1), [1, 0]);
+        assert_eq!(divided(two(), 2), [1, 1]);
+        assert_eq!(divided(two(), 5), [1, 4]);
+        assert_eq!(divided(two(), 6), [2, 4], "50 a GPU beats 900 / 20");
+    }
+
+    #[test]
+    fn what_does_not_shorten_is_not_given() {
+        let flat = candidate(0, 100.0, [0.0, 1.0, 0.0], &[1, 2, 4]);
+        let worse = candidate(1, 100.0, [1.0, 0.0, 1.0], &[1, 2]);
+        assert_eq!(divided(vec![flat, worse], 16), [1, 1]);
+    }
+
+    #[test]
+    fn levels_are_kept() {
+        let levels = candidate(0, 100.0, [1.0, 0.0, 0.0], &[2, 8]);
+        assert_eq!(divided(vec![levels], 7), [2]);
+        let levels = candidate(0, 100.0, [1.0, 0.0, 0.0], &[2, 8]);
+        assert_eq!(divided(vec![levels], 8), [8]);
+        let levels = candidate(0, 100.0, [1.0, 0.0, 0.0], &[2, 8]);
+        assert_eq!(divided(vec![levels], 1), [0]);
+    }
+
+    #[test]
+    fn the_end_follows_from_the_loss() {
+        let curve = LossCurve {
+            b0: 0.3,
+            b1: 0.8,
+            b2: 0.4,
+        };
+        let losses = |n: u32| (1..=n).map(move |k| curve.at(f64::from(k)));
+        let most = curve.at(1.0);
+        let found = end_of(losses(10), 0.001).unwrap();
+        assert!(
+            (found - curve.flat_from(0.001 * most)).abs() < 0.5,
+            "{found}"
+        );
+        assert_eq!(end_of([1.0, 1.0, 1.0, 1.0].into_iter(), 0.001), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, no header.
+
+use super::profiles::{Model, Profiles};
+use crate::workload::file::{FileWorkload, Rows, sensible};
+use crate::workload::source::{LONGEST_ROW, Source, Text};
+use crate::workload::{Notices, WorkloadError};
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+/// Reads jobs, plain or gzip: lines of `job_id,model,arrival_s,total_iterations,gpus`.
+///
+/// A job asks for its best-case demand of CPUs and memory (GB are taken for
+/// GiB), on which it does `speedup` iterations every `iter_time` seconds. It
+/// carries its sensitivity and, as the attributes `iteration_s`, `speedup`,
+/// `cpus_per_gpu`, `memory_gb_per_gpu`, `storage_mb_s_per_gpu` and
+/// `placement_penalty`, the numbers of its profile.
+///
+/// # Errors
+/// If the file cannot be read, a line is no job, or a model has no profile.
+pub fn read_trace(
+    path: impl AsRef<Path>,
+    profiles: &Profiles,
+) -> Result<FileWorkload, WorkloadError> {
+    read(&Source::at(path.as_ref())?, profiles)
+}
+
+/// As [`read_trace`], with the `profiles.json` in the folder of the trace, or
+/// the nearest one above it.
+pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+    let failed = |what: String| WorkloadError::line(source.path(), 1, what);
+    let place = std::path::absolute(source.path()).unwrap_or_else(|_| source.path().to_owned());
+    let beside = place.ancestors().skip(1).map(|a| a.join("profiles.json"));
+    let Some(found) = beside.into_iter().find(|p: &PathBuf| p.is_file()) else {
+        let what = "a synergy trace, expected a `profiles.json` in its folder or one above";
+        return Err(failed(what.to_owned()));
+    };
+    let profiles = Profiles::read(found).map_err(|e| failed(e.to_string()))?;
+    Ok(Box::new(TraceRows::open(source, profiles)?))
+}
+
+fn read(source: &Source, profiles: &Profiles) -> Result<FileWorkload, WorkloadError> {
+    let mut rows = TraceRows::open(source, profiles)?;
+    let mut jobs = Vec::new();
+    let mut notices = Notices::default();
+    while let Some(job) = rows.next_row(&mut notices)? {
+        jobs.push(job);
+    }
+    Ok(FileWorkload::sorted(source, "synergy", jobs, notices))
+}
+
+struct TraceRows<P> {
+    path: PathBuf,
+    text: Text,
+    line: u64,
+    profiles: P,
+}
+
+impl<P: Borrow<Profiles>> TraceRows<P> {
+    fn open(source: &Source, profiles: P) -> Result<Self, WorkloadError> {
+        Ok(TraceRows {
+            path: source.path().to_owned(),
+            text: source.text()?,
+            line: 0,
+            profiles,
+        })
+    }
+}
+
+impl<P: Borrow<Profiles> + Send> Rows for TraceRows<P> {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        loop {
+            let mut bytes = Vec::new();
+            let n = (&mut self.text)
+                .take(LONGEST_ROW as u64 + 1)
+                .read_until(b'\n', &mut bytes)
+                .map_err(|e| WorkloadError::reading(&self.path, e))?;
+            if n == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            let line = Line {
+                path: &self.path,
+                line: self.line,
+            };
+            if n > LONGEST_ROW {
+                return Err(WorkloadError::RowTooLong {
+                    path: self.path.clone(),
+                    line: self.line,
+                });
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            if !text.trim().is_empty() {
+                let job = line.job(text.trim_end(), self.profiles.borrow())?;
+                return sensible(line.path, line.line, job, notices).map(Some);
+            }
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+}
+
+struct Line<'a> {
+    path: &'a Path,
+    line: u64,
+}
+
+impl Line<'_> {
+    fn job(&self, text: &str, profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
+        let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+        let &[id, model, arrival, iterations, gpus] = &fields[..] else {
+            let what = format!(
+                "has {} fields, expected job_id,model,arrival_s,total_iterations,gpus",
+                fields.len()
+            );
+            return Err(WorkloadError::line(self.path, self.line, what));
+        };
+        if id.parse::<u64>().is_err() {
+            return Err(self.wrong("job_id", id, "a whole number of at least 0"));
+        }
+        let arrival = match arrival.parse::<f64>() {
+            Ok(t) if t.is_finite() && t >= 0.0 => Time::new(t),
+            _ => return Err(self.wrong("arrival_s", arrival, "a number of seconds, at least 0")),
+        };
+        let iterations = match iterations.parse::<u32>() {
+            Ok(n) => f64::from(n),
+            Err(_) => {
+                let expected = "a whole number from 0 to 4294967295";
+                return Err(self.wrong("total_iterations", iterations, expected));
+            }
+        };
+        let gpus = match gpus.parse::<u32>() {
+            Ok(n @ (1 | 2 | 4 | 8 | 16)) => n,
+            _ => return Err(self.wrong("gpus", gpus, "1, 2, 4, 8 or 16")),
+        };
+        let Some(profile) = profiles.get(model) else {
+            let known = profiles.names().collect::<Vec<_>>().join(", ");
+            return Err(self.wrong("model", model, &format!("one of {known}")));
+        };
+        let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(id);
+        job.work = Work {
+            iterations,
+            rate: profile.speedup / profile.iteration_s,
+        };
+        Ok(job.with_extras(Extras {
+            model: Some(Name::from(model)),
+            cpus: profile.cpus * f64::from(gpus),
+            memory_gib: profile.memory_gb * f64::from(gpus),
+            sensitivity: profile.sensitivity.clone(),
+            attributes: attributes(profile),
+            ..Extras::default()
+        }))
+    }
+
+    fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
+        WorkloadError::Field {
+            path: self.path.to_owned(),
+            line: self.line,
+            field: field.to_owned(),
+            found: crate::workload::shown(found),
+            expected: expected.to_owned(),
+        }
+    }
+}
+
+fn attributes(m: &Model) -> BTreeMap<Name, serde_json::Value> {
+    [
+        ("iteration_s", m.iteration_s),
+        ("speedup", m.speedup),
+        ("cpus_per_gpu", m.cpus),
+        ("memory_gb_per_gpu", m.memory_gb),
+        ("storage_mb_s_per_gpu", m.storage_mb_s),
+        ("placement_penalty", m.placement_penalty),
+    ]
+    .into_iter()
+    .map(|(name, value)| (Name::from(name), value.into()))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profiles::tests::profiles;
+    use super::*;
+    use crate::workload::collect;
+
+    fn read_text(text: &str) -> Result<Vec<JobSpec>, String> {
+        let source = Source::of("t", text.as_bytes()).unwrap();
+        let mut jobs = read(&source, &profiles()).map_err(|e| e.to_string())?;
+        collect(&mut jobs).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_job_carries_its_profile() {
+        let jobs = read_text("0,alexnet,.5,1000,2\n1,vae,300.25,40,1\n").unwrap();
+        let (job, extras) = (&jobs[0], jobs[0].extras());
+        assert_eq!((job.submit.secs(), job.gpus), (0.5, GpuCount(2)));
+        assert_eq!((job.work.iterations, job.work.rate), (1000.0, 4.0));
+        assert_eq!((extras.cpus, extras.memory_gib), (18.0, 120.0));
+        assert_eq!(extras.attributes["storage_mb_s_per_gpu"], 60.0);
+        assert_eq!(extras.attributes["iteration_s"], 0.5);
+        assert!(extras.sensitivity.is_some() && jobs[1].extras().sensitivity.is_none());
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (text, expected) in [
+            (
+                "0,alexnet,0,10\n",
+                "t: line 1: has 4 fields, expected job_id,model,arrival_s,total_iterations,gpus",
+            ),
+            (
+                "0,alexnet,0,10,1\n1,alexnet,0,10,3\n",
+                "t: line 2: gpus is `3`, expected 1, 2, 4, 8 or 16",
+            ),
+            (
+                "0,bert,0,10,1\n",
+                "t: line 1: model is `bert`, expected one of alexnet, vae",
+            ),
+            (
+                "0,vae,-1,10,1\n",
+                "t: line 1: arrival_s is `-1`, expected a number of seconds, at least 0",
+            ),
+            (
+                "0,vae,1,1.5,1\n",
+                "t: line 1: total_iterations is `1.5`, expected a whole number from 0 to 4294967295",
+            ),
+        ] {
+            assert_eq!(read_text(text).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Speed as profiled at each GPU count.
+
+use super::{ExecutionModel, FixedRate};
+use blox_core::{Assignment, JobRef, Part, View};
+
+/// Every job does its profiled rate on the GPUs that it has: at a level of its
+/// own profile what was measured there; on a count between two levels what it
+/// does on the level below; without a profile as [`FixedRate`] says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Profiled;
+
+impl Part for Profiled {}
+
+impl ExecutionModel for Profiled {
+    #[inline]
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+        let extras = job.spec().extras();
+        if extras.rates.is_empty() {
+            return FixedRate.rate(view, job, assignment);
+        }
+        let count = assignment.count();
+        if let Some(rate) = job.spec().rate_at(count) {
+            return rate;
+        }
+        let below = extras.levels.iter().rposition(|l| *l < count);
+        below
+            .and_then(|i| extras.rates.get(i))
+            .copied()
+            .unwrap_or(0.0)
+    }
+}

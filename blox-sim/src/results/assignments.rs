@@ -1,0 +1,328 @@
+//! Who held which GPUs when.
+
+use super::timeline::{Levels, Timeline};
+use blox_core::{
+    Action, Event, GpuId, JobId, MetricCollector, Part, Phase, Plan, Time, Verdict, View,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A job on GPUs, from when it runs until it has left them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssignmentRow {
+    /// The job.
+    pub job: JobId,
+    /// The number of its launch, from 1.
+    pub launch: u32,
+    /// When a plan gave it the GPUs.
+    pub placed: Time,
+    /// When it ran on them.
+    pub start: Time,
+    /// When it was told to stop or to change; otherwise when it left.
+    pub stop: Time,
+    /// When it had left.
+    pub end: Time,
+    /// Its GPUs in order of number.
+    pub gpus: Vec<GpuId>,
+    /// Why it left.
+    pub why: &'static str,
+}
+
+impl AssignmentRow {
+    /// Its GPUs as ranges, both ends included.
+    pub fn ranges(&self) -> Vec<(u32, u32)> {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for gpu in &self.gpus {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == gpu.0 => *last = gpu.0,
+                _ => ranges.push((gpu.0, gpu.0)),
+            }
+        }
+        ranges
+    }
+}
+
+/// Takes assignments as they end, in order of their ends.
+pub trait AssignmentSink: Send {
+    /// Takes one.
+    fn take(&mut self, row: AssignmentRow);
+}
+
+impl AssignmentSink for Vec<AssignmentRow> {
+    fn take(&mut self, row: AssignmentRow) {
+        self.push(row);
+    }
+}
+
+/// A sink that can be asked for what it took once the simulation is over.
+pub type SharedSink = Arc<Mutex<dyn AssignmentSink>>;
+
+/// A job that runs.
+#[derive(Clone, Debug)]
+struct Open {
+    launch: u32,
+    placed: Time,
+    start: Time,
+    stop: Option<Time>,
+    gpus: Vec<GpuId>,
+}
+
+/// Follows jobs onto GPUs and off them.
+#[derive(Clone)]
+pub(crate) struct Occupancy {
+    /// Indexed by job.
+    open: Vec<Option<Box<Open>>>,
+    placed_at: Vec<Time>,
+    /// Jobs that run on each GPU.
+    running: Vec<u8>,
+    busy: u32,
+    /// Jobs in the system.
+    live: u32,
+    timeline: Timeline,
+    sink: Option<SharedSink>,
+}
+
+impl Occupancy {
+    pub fn new(sink: Option<SharedSink>) -> Self {
+        Occupancy {
+            open: Vec::new(),
+            placed_at: Vec::new(),
+            running: Vec::new(),
+            busy: 0,
+            live: 0,
+            timeline: Timeline::new(),
+            sink,
+        }
+    }
+
+    /// The rest, at the end of a simulation.
+    pub fn finish(mut self, end: Time) -> Timeline {
+        for id in 0..self.open.len() {
+            self.leave(JobId(id as u32), end, "end of simulation");
+        }
+        self.timeline
+    }
+
+    fn enter(&mut self, view: View<'_>, id: JobId) {
+        let Some(job) = view.job(id) else { return };
+        let Some(held) = job.held() else { return };
+        let mut gpus = held.gpus.to_vec();
+        gpus.sort_unstable();
+        self.count(&gpus, true);
+        if self.open.len() <= id.index() {
+            self.open.resize(id.index() + 1, None);
+        }
+        let placed = self.placed_at.get(id.index()).copied();
+        self.open[id.index()] = Some(Box::new(Open {
+            launch: job.attempt(),
+            placed: placed.unwrap_or(view.now()),
+            start: view.now(),
+            stop: None,
+            gpus,
+        }));
+    }
+
+    /// It is told to leave: it does not run any more.
+    fn told(&mut self, id: JobId, at: Time) {
+        if let Some(Some(open)) = self.open.get_mut(id.index())
+            && open.stop.is_none()
+        {
+            open.stop = Some(at);
+            let gpus = std::mem::take(&mut open.gpus);
+            self.count(&gpus, false);
+            if let Some(open) = &mut self.open[id.index()] {
+                open.gpus = gpus;
+            }
+        }
+    }
+
+    fn leave(&mut self, id: JobId, at: Time, why: &'static str) {
+        self.told(id, at);
+        let Some(open) = self.open.get_mut(id.index()).and_then(Option::take) else {
+            return;
+        };
+        if let Some(sink) = &self.sink {
+            let row = AssignmentRow {
+                job: id,
+                launch: open.launch,
+                placed: open.placed,
+                start: open.start,
+                stop: open.stop.unwrap_or(at),
+                end: at,
+                gpus: open.gpus,
+                why,
+            };
+            sink.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(row);
+        }
+    }
+
+    fn count(&mut self, gpus: &[GpuId], comes: bool) {
+        for gpu in gpus {
+            if self.running.len() <= gpu.index() {
+                self.running.resize(gpu.index() + 1, 0);
+            }
+            let jobs = &mut self.running[gpu.index()];
+            if comes {
+                self.busy += u32::from(*jobs == 0);
+                *jobs += 1;
+            } else {
+                *jobs -= 1;
+                self.busy -= u32::from(*jobs == 0);
+            }
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, view: View<'_>) {
+        let placed_jobs = view.placed_count();
+        let levels = Levels {
+            busy_gpus: self.busy,
+            usable_gpus: view.cluster().usable_gpus(),
+            placed_jobs,
+            queued_jobs: self.live.saturating_sub(placed_jobs),
+            deferred_jobs: view.deferred_count(),
+        };
+        self.timeline.set(view.now().secs(), levels);
+    }
+}
+
+impl Part for Occupancy {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        let now = view.now();
+        match event {
+            Event::Submitted { .. } => self.live += 1,
+            Event::Judged {
+                verdict: Verdict::Reject(_),
+                ..
+            } => self.live = self.live.saturating_sub(1),
+            Event::Started { job, .. } => {
+                // A change: what it had before is left with it.
+                self.leave(*job, now, "changed");
+                self.enter(view, *job);
+            }
+            Event::Stopped { job, .. } => self.leave(*job, now, "stopped"),
+            Event::Crashed { job, .. } => self.leave(*job, now, "crashed"),
+            Event::Ended { job, outcome } => {
+                self.live = self.live.saturating_sub(1);
+                self.leave(*job, now, outcome.as_str());
+            }
+            _ => {}
+        }
+        self.note(view);
+    }
+}
+
+impl MetricCollector for Occupancy {
+    fn round(&mut self, view: View<'_>, plan: &Plan) {
+        let now = view.now();
+        for action in &plan.actions {
+            match action {
+                Action::Stop { job, .. } | Action::Finish { job, .. } => self.told(*job, now),
+                Action::Place { job, .. } => {
+                    if self.placed_at.len() <= job.index() {
+                        self.placed_at.resize(job.index() + 1, now);
+                    }
+                    self.placed_at[job.index()] = now;
+                    // In place, it runs on or not: its phase says which.
+                    if view.job(*job).is_some_and(|j| j.phase() != Phase::Running) {
+                        self.told(*job, now);
+                    }
+                }
+                Action::Promote { .. } => {}
+                _ => {}
+            }
+        }
+        self.note(view);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Simulation;
+    use crate::overheads::FixedOverheads;
+    use crate::results::AssignmentWriter;
+    use crate::workload::Jobs;
+    use blox_core::testing::FirstFit;
+    use blox_core::{
+        ClusterSpec, Composition, GpuCount, JobSpec, Pipeline, Seconds, order::SortKey,
+        policy::by_key,
+    };
+
+    fn fifo() -> Pipeline {
+        Composition::new("fifo")
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .placement(FirstFit)
+            .build()
+    }
+
+    fn job(submit: f64, gpus: u32, duration: f64) -> JobSpec {
+        JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration))
+    }
+
+    #[test]
+    fn assignments_say_from_the_plan_to_the_end() {
+        let overheads = FixedOverheads {
+            launch: Seconds::new(30.0),
+            ..FixedOverheads::default()
+        };
+        let sink = Arc::new(Mutex::new(AssignmentWriter::new(Vec::new())));
+        let mut jobs = Jobs::new(vec![
+            job(0.0, 1, 400.0),
+            job(10.0, 2, 100.0),
+            job(20.0, 3, 1e9),
+        ]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 3))
+            .overheads(overheads)
+            .assignments_to(Some(sink.clone()))
+            .keep_timeline(true)
+            .happening(
+                Time::new(2000.0),
+                Event::Ended {
+                    job: JobId(2),
+                    outcome: blox_core::Outcome::Cancelled,
+                },
+            )
+            .run(fifo(), &mut jobs)
+            .unwrap();
+        let mut writer = sink.lock().unwrap();
+        writer.finish().unwrap();
+        assert_eq!(
+            writer.written(),
+            "job_id,launch,placed_s,start_s,stop_s,end_s,gpus,why\n\
+             0,1,0,30,600,600,0,completed\n\
+             1,1,300,330,600,600,1-2,completed\n\
+             2,1,600,630,2000,2000,0-2,cancelled\n"
+        );
+        let busy: f64 = report
+            .timeline
+            .iter()
+            .map(|r| r.busy_gpus * r.length_s)
+            .sum();
+        let ran: f64 = report.jobs.iter().map(|j| j.attained_gpu.secs()).sum();
+        assert_eq!((busy, ran), (5220.0, 5220.0));
+        let queued: f64 = report
+            .timeline
+            .iter()
+            .map(|r| r.queued_jobs * r.length_s)
+            .sum();
+        // 290 s of the second and 580 s of the third.
+        assert_eq!(queued, 870.0);
+    }
+
+    #[test]
+    fn ranges_join_neighbours() {
+        let row = AssignmentRow {
+            job: JobId(0),
+            launch: 1,
+            placed: Time::ZERO,
+            start: Time::ZERO,
+            stop: Time::ZERO,
+            end: Time::ZERO,
+            gpus: [0, 1, 2, 5, 7, 8].map(GpuId).to_vec(),
+            why: "stopped",
+        };
+        assert_eq!(row.ranges(), [(0, 2), (5, 5), (7, 8)]);
+    }
+}

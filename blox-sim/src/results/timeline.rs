@@ -1,0 +1,191 @@
+//! How busy the cluster was and how long the queue, over time, in bounded memory.
+
+use serde::Serialize;
+
+/// The most rows of a timeline.
+const ROWS: usize = 2048;
+
+/// Means over a stretch of time. All rows of a timeline are equally long: 1 s,
+/// or the least power of two of it with which at most 2048 rows are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TimelineRow {
+    /// Where it begins, in seconds.
+    pub time_s: f64,
+    /// How long it is, in seconds; the last one ends with the simulation.
+    pub length_s: f64,
+    /// GPUs on which at least one job ran.
+    pub busy_gpus: f64,
+    /// GPUs that could be used.
+    pub usable_gpus: f64,
+    /// Jobs with GPUs: starting, running or stopping.
+    pub placed_jobs: f64,
+    /// Jobs in the system without GPUs: waiting, held back, or not judged yet.
+    pub queued_jobs: f64,
+    /// Of these, jobs that admission or a user held back.
+    pub deferred_jobs: f64,
+}
+
+/// What a timeline is made of at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Levels {
+    pub busy_gpus: u32,
+    pub usable_gpus: u32,
+    pub placed_jobs: u32,
+    pub queued_jobs: u32,
+    pub deferred_jobs: u32,
+}
+
+/// Sums of levels over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    /// Where the first stretch begins.
+    origin: Option<f64>,
+    length: f64,
+    sums: Vec<[f64; 5]>,
+    since: f64,
+    now: Levels,
+}
+
+impl Timeline {
+    pub fn new() -> Self {
+        Timeline {
+            origin: None,
+            length: 1.0,
+            sums: Vec::new(),
+            since: 0.0,
+            now: Levels::default(),
+        }
+    }
+
+    /// The levels from `at` on. Only changes are summed, so that the moments at
+    /// which somebody looked leave no trace in the last bits.
+    #[inline]
+    pub fn set(&mut self, at: f64, levels: Levels) {
+        if levels != self.now {
+            self.advance(at);
+            self.now = levels;
+        }
+    }
+
+    fn advance(&mut self, to: f64) {
+        let Some(origin) = self.origin else {
+            self.origin = Some(to.floor());
+            self.since = to;
+            return;
+        };
+        while (to - origin) / self.length > ROWS as f64 {
+            self.halve();
+        }
+        let l = self.now;
+        let levels = [
+            l.busy_gpus,
+            l.usable_gpus,
+            l.placed_jobs,
+            l.queued_jobs,
+            l.deferred_jobs,
+        ];
+        while self.since < to {
+            let i = ((self.since - origin) / self.length) as usize;
+            let end = (origin + (i + 1) as f64 * self.length).min(to);
+            if i >= self.sums.len() {
+                self.sums.resize(i + 1, [0.0; 5]);
+            }
+            for (sum, level) in self.sums[i].iter_mut().zip(levels) {
+                *sum += (end - self.since) * f64::from(level);
+            }
+            self.since = end;
+        }
+    }
+
+    /// Half as many rows, twice as long.
+    fn halve(&mut self) {
+        let add = |pair: &[[f64; 5]]| {
+            let mut sum = pair[0];
+            if let Some(second) = pair.get(1) {
+                for (a, b) in sum.iter_mut().zip(second) {
+                    *a += b;
+                }
+            }
+            sum
+        };
+        self.sums = self.sums.chunks(2).map(add).collect();
+        self.length *= 2.0;
+    }
+
+    /// The rows up to the end of the simulation.
+    pub fn rows(mut self, end: f64) -> Vec<TimelineRow> {
+        self.advance(end.max(self.since));
+        let origin = self.origin.unwrap_or(0.0);
+        let row = |(i, sums): (usize, &[f64; 5])| {
+            let time_s = origin + i as f64 * self.length;
+            let length_s = self.length.min(end - time_s);
+            let mean = |sum: f64| sum / length_s;
+            TimelineRow {
+                time_s,
+                length_s,
+                busy_gpus: mean(sums[0]),
+                usable_gpus: mean(sums[1]),
+                placed_jobs: mean(sums[2]),
+                queued_jobs: mean(sums[3]),
+                deferred_jobs: mean(sums[4]),
+            }
+        };
+        let rows = self.sums.iter().enumerate().map(row);
+        rows.filter(|r| r.length_s > 0.0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy(busy_gpus: u32) -> Levels {
+        Levels {
+            busy_gpus,
+            usable_gpus: 4,
+            ..Levels::default()
+        }
+    }
+
+    #[test]
+    fn rows_are_means_over_time() {
+        let mut t = Timeline::new();
+        t.set(10.0, busy(4));
+        t.set(10.5, busy(2));
+        t.set(12.0, busy(0));
+        let rows = t.rows(13.5);
+        let seen: Vec<_> = rows
+            .iter()
+            .map(|r| (r.time_s, r.length_s, r.busy_gpus))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (10.0, 1.0, 3.0),
+                (11.0, 1.0, 2.0),
+                (12.0, 1.0, 0.0),
+                (13.0, 0.5, 0.0)
+            ]
+        );
+        assert_eq!(rows[3].usable_gpus, 4.0);
+    }
+
+    #[test]
+    fn long_ones_have_longer_rows_and_lose_nothing() {
+        let mut t = Timeline::new();
+        for i in 0..100_000u32 {
+            t.set(f64::from(i), busy(1 + i % 2));
+        }
+        let rows = t.rows(100_000.0);
+        assert!(
+            rows.len() <= ROWS && rows.len() > ROWS / 2,
+            "{}",
+            rows.len()
+        );
+        assert_eq!(rows[0].length_s, 64.0);
+        assert!(rows[..rows.len() - 1].iter().all(|r| r.busy_gpus == 1.5));
+        let sum: f64 = rows.iter().map(|r| r.busy_gpus * r.length_s).sum();
+        assert_eq!(sum, 150_000.0);
+        assert!(Timeline::new().rows(0.0).is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! A simulation that somebody walks through, a step at a time.
+
+use crate::backend::{SimError, Simulator};
+use crate::simulation::{Parts, Report, Simulation};
+use crate::workload::Workload;
+use blox_core::decision::Command;
+use blox_core::drive::{Backend, Input, run_ready, turn};
+use blox_core::{Decide, DecideError, Event, EventError, Pipeline, Plan, Time, View};
+
+/// What happened in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Something came from the cluster or the workload; the view shows it.
+    Event(Time, Event),
+    /// A decision was made; [`Stepper::plan`] has it, the view shows what it promises.
+    Decision(Time),
+    /// The simulation is over.
+    End,
+}
+
+/// A simulation between two steps. It gives what [`Simulation::run`] gives, as
+/// both take the same turns.
+///
+/// ```
+/// # use blox_core::testing::FirstFit;
+/// # use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
+/// use blox_sim::{Simulation, stepping::{Step, Stepper}, workload::Jobs};
+///
+/// # let fifo = Composition::new("fifo")
+/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+/// #     .placement(FirstFit).build();
+/// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0))]);
+/// let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
+/// let mut stepper = Stepper::new(&simulation, fifo, &mut jobs)?;
+/// while !matches!(stepper.step()?, Step::Decision(_)) {}
+/// assert_eq!(stepper.plan().actions.len(), 1);
+/// assert_eq!(stepper.view().placed_count(), 1);
+/// # Ok::<(), blox_sim::SimError>(())
+/// ```
+pub struct Stepper<'w> {
+    simulation: Simulation,
+    scheduler: Pipeline,
+    parts: Parts<'w>,
+    commands: Vec<Command>,
+    over: bool,
+}
+
+impl<'w> Stepper<'w> {
+    /// Before the first step.
+    ///
+    /// # Errors
+    /// The cluster makes no sense, or the workload cannot be read.
+    pub fn new(
+        simulation: &Simulation,
+        scheduler: Pipeline,
+        workload: &'w mut dyn Workload,
+    ) -> Result<Self, SimError> {
+        Ok(Stepper {
+            parts: simulation.start(&scheduler, workload, None)?,
+            simulation: simulation.clone(),
+            scheduler,
+            commands: Vec::new(),
+            over: false,
+        })
+    }
+
+    /// Takes a step; at the end, none.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or the policy errs.
+    pub fn step(&mut self) -> Result<Step, SimError> {
+        if self.over {
+            return Ok(Step::End);
+        }
+        let mut watched = Watched {
+            simulator: &mut self.parts.backend,
+            seen: Step::End,
+        };
+        let goes_on = run_ready(turn(
+            &mut self.parts.core,
+            &mut self.scheduler,
+            &mut watched,
+            &mut self.commands,
+        ))?;
+        let seen = watched.seen;
+        self.over = !goes_on;
+        Ok(if goes_on { seen } else { Step::End })
+    }
+
+    /// The state between two steps.
+    pub fn view(&self) -> View<'_> {
+        self.parts.core.view()
+    }
+
+    /// The last decision's plan.
+    pub fn plan(&self) -> &Plan {
+        self.parts.core.plan()
+    }
+
+    /// What has come of it so far. Jobs that have not ended are unfinished.
+    pub fn report(self) -> Report {
+        self.simulation.report(self.scheduler.name(), self.parts)
+    }
+}
+
+/// The simulator, and what it said last.
+struct Watched<'a, 'w> {
+    simulator: &'a mut Simulator<'w>,
+    seen: Step,
+}
+
+impl Backend for Watched<'_, '_> {
+    type Error = SimError;
+
+    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
+        let (at, event) = self.simulator.ready(view)?;
+        self.seen = Step::Event(at, event.clone());
+        Some((at, event))
+    }
+
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
+        let input = self.simulator.next(due, view).await?;
+        self.seen = match &input {
+            Input::Event(at, event) => Step::Event(*at, event.clone()),
+            Input::Due(at) => Step::Decision(*at),
+            _ => Step::End,
+        };
+        Ok(input)
+    }
+
+    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
+        self.simulator.carry_out(view, commands).await
+    }
+
+    fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), SimError> {
+        self.simulator.refused(at, event, error)
+    }
+
+    fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), SimError> {
+        self.simulator.lost_turn(at, error)
+    }
+}

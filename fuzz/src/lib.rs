@@ -1,0 +1,81 @@
+//! Fuzz targets of the readers: whatever the bytes are, a reader ends with jobs
+//! that make sense or an error of one line.
+//!
+//! With a nightly compiler and `cargo install cargo-fuzz`:
+//!
+//! ```text
+//! mkdir -p fuzz/corpus/slurm
+//! cargo +nightly fuzz run slurm fuzz/corpus/slurm blox-sim/tests/inputs -- -max_total_time=300 -max_len=4096
+//! ```
+//!
+//! There is a target a format, `told` for telling the format, and `map` for
+//! column maps (the first line is the map). `blox-sim/tests/readers.rs` tries
+//! the same on damaged inputs without any of this.
+
+use blox_sim::workload::{ColumnMap, ReadOptions, Trace, Workload, WorkloadError, check_bytes};
+
+/// Reads bytes as a format that is said.
+pub fn known(format: &str, bytes: &[u8]) {
+    let options = ReadOptions {
+        format: Some(format.parse().expect("a format")),
+        columns: None,
+    };
+    read(bytes, &options);
+}
+
+/// Reads bytes as the format that they look like.
+pub fn told(bytes: &[u8]) {
+    read(bytes, &ReadOptions::default());
+}
+
+/// Reads a table by the map on the first line.
+pub fn mapped(bytes: &[u8]) {
+    let end = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
+    let Ok(map) = std::str::from_utf8(&bytes[..end]) else {
+        return;
+    };
+    let columns = match map.parse::<ColumnMap>() {
+        Ok(columns) => Some(columns),
+        Err(e) => {
+            assert!(!e.to_string().is_empty());
+            return;
+        }
+    };
+    let options = ReadOptions {
+        format: None,
+        columns,
+    };
+    read(bytes.get(end + 1..).unwrap_or_default(), &options);
+}
+
+fn read(bytes: &[u8], options: &ReadOptions) {
+    let opened = Trace::of_bytes("fuzzed", bytes, options);
+    match &opened {
+        Ok(trace) => {
+            let mut jobs = trace.jobs().expect("it was read before");
+            let mut count = 0;
+            let mut last = None;
+            while let Some(job) = jobs.next_job().expect("it was read before") {
+                job.check().expect("jobs make sense");
+                assert!(last.is_none_or(|last| last <= job.submit), "in order");
+                last = Some(job.submit);
+                count += 1;
+            }
+            assert_eq!(count, trace.len());
+        }
+        Err(e) => one_sentence(e),
+    }
+    match check_bytes("fuzzed", bytes, options, 3) {
+        Ok(checked) => {
+            checked.problems.iter().for_each(one_sentence);
+            assert_eq!(checked.problem_count == 0, opened.is_ok());
+        }
+        Err(e) => one_sentence(&e),
+    }
+}
+
+fn one_sentence(e: &WorkloadError) {
+    let text = e.to_string();
+    assert!(text.starts_with("fuzzed: "), "{text}");
+    assert!(!text.contains(['\n', '\r', '\u{1b}']), "{text}");
+}

@@ -1,0 +1,45 @@
+//! Files that are written: whole or not at all.
+
+use super::Failure;
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes a file under another name and gives it its own at the end: it is
+/// there whole or not at all. What is no regular file, such as a pipe, is written as it goes.
+pub(super) fn write_whole<E: Error + 'static>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), Failure> {
+    let cannot = |e: &(dyn Error + 'static)| {
+        // What the operating system said is at the bottom.
+        let mut cause = e;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        Failure::new(format!("{}: cannot be written: {cause}", path.display()))
+    };
+    let fill = |to: &Path| -> Result<(), Failure> {
+        let mut out = BufWriter::new(File::create(to).map_err(|e| cannot(&e))?);
+        write(&mut out).map_err(|e| cannot(&e))?;
+        out.flush().map_err(|e| cannot(&e))
+    };
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return fill(path);
+    }
+    let part = part_of(path);
+    let filled = fill(&part).and_then(|()| std::fs::rename(&part, path).map_err(|e| cannot(&e)));
+    if filled.is_err() {
+        // The error that counts is the first.
+        let _ = std::fs::remove_file(&part);
+    }
+    filled
+}
+
+/// Where a file lies until it is whole.
+pub(super) fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}

@@ -1,0 +1,124 @@
+//! `blox new`: a crate with a policy of one's own.
+
+use super::args::NewArgs;
+use super::{Failure, OK, Terminal};
+use std::path::Path;
+
+/// Where each file goes, and what it is made from.
+const FILES: [(&str, &str); 6] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    ("README.md", include_str!("template/README.md.txt")),
+    (".gitignore", include_str!("template/gitignore.txt")),
+    ("src/main.rs", include_str!("template/main.rs.txt")),
+    ("src/lib.rs", include_str!("template/lib.rs.txt")),
+    ("tests/policy.rs", include_str!("template/policy.rs.txt")),
+];
+
+pub(super) fn run(args: &NewArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let dir = &args.path;
+    let name = match (&args.name, dir.file_name()) {
+        (Some(name), _) => name.clone(),
+        (None, Some(name)) => name.to_string_lossy().into_owned(),
+        (None, None) => String::new(),
+    };
+    check(&name)?;
+    let fails = |path: &Path, e: std::io::Error| {
+        Failure::new(format!("{}: cannot be written: {e}", path.display()))
+    };
+    if dir.exists() && std::fs::read_dir(dir).map_or(true, |mut d| d.next().is_some()) {
+        return Err(Failure::new(format!(
+            "{}: is there already, expected a new or an empty folder",
+            dir.display()
+        )));
+    }
+    let dependency = dependency();
+    for (file, template) in FILES {
+        let path = dir.join(file);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|e| fails(parent, e))?;
+        }
+        let text = filled(template, &name, &dependency);
+        std::fs::write(&path, text).map_err(|e| fails(&path, e))?;
+        writeln!(terminal.out, "{}", path.display())?;
+    }
+    writeln!(
+        terminal.out,
+        "next: cd '{}' && cargo test && cargo run --release -- compare fifo {name} --load 8",
+        dir.display()
+    )?;
+    Ok(OK)
+}
+
+/// A name that is one of a crate and of a scheduler alike.
+fn check(name: &str) -> Result<(), Failure> {
+    let mut chars = name.chars();
+    let first = chars.next().is_some_and(|c| c.is_ascii_lowercase());
+    let rest = chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    // Words of the language, and names that would hide what the crate needs.
+    let taken = [
+        "as", "async", "await", "blox", "box", "break", "const", "continue", "core", "crate", "do",
+        "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in",
+        "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
+        "return", "self", "static", "std", "struct", "super", "test", "trait", "true", "try",
+        "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+    ];
+    if !first || !rest || name.ends_with('-') || taken.contains(&name) {
+        return Err(Failure::new(format!(
+            "the name is `{name}`, expected one for a crate: lower-case letters, digits and hyphens, \
+             a letter first, no word of Rust; --name says another one than the folder's"
+        )));
+    }
+    Ok(())
+}
+
+fn filled(template: &str, name: &str, dependency: &str) -> String {
+    let type_name: String = name
+        .split('-')
+        .map(|word| {
+            let mut chars = word.chars();
+            let first = chars.next().map(|c| c.to_ascii_uppercase());
+            first.into_iter().chain(chars).collect::<String>()
+        })
+        .collect();
+    template
+        .replace("{{name}}", name)
+        .replace("{{crate}}", &name.replace('-', "_"))
+        .replace("{{type}}", &type_name)
+        .replace("{{dependency}}", dependency)
+}
+
+/// The checkout that this program was built from, if it is still there; the
+/// version otherwise.
+fn dependency() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // A package that a registry unpacked has no other crates within.
+    if source.join("blox-core/Cargo.toml").is_file() {
+        // A literal string has no escapes; a path may hold anything but a quote.
+        let path = source.display().to_string();
+        if !path.contains('\'') {
+            return format!("{{ path = '{path}' }}");
+        }
+    }
+    format!("\"{}\"", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_those_of_rust() {
+        let text = "{{name}} {{crate}} {{type}} {{dependency}}";
+        assert_eq!(
+            filled(text, "my-policy2", "\"1\""),
+            "my-policy2 my_policy2 MyPolicy2 \"1\""
+        );
+        for (_, template) in FILES {
+            assert!(!filled(template, "a", "b").contains("{{"));
+        }
+        for bad in ["", "My", "2x", "a b", "fn", "blox", "a_b", "a-", "-a"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+        assert!(check("my-policy").is_ok());
+    }
+}

@@ -1,0 +1,54 @@
+//! Who held which GPUs when, on its way into a file.
+
+use super::Failure;
+use super::files::part_of;
+use super::resolve::Experiment;
+use blox_sim::results::{AssignmentWriter, SharedSink};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// `assignments.csv` while a simulation fills it.
+pub(super) struct Assignments {
+    path: PathBuf,
+    writer: Arc<Mutex<AssignmentWriter<BufWriter<File>>>>,
+}
+
+impl Assignments {
+    /// `None` if nobody asked for it.
+    pub fn create(experiment: &Experiment<'_>, i: usize) -> Result<Option<Self>, Failure> {
+        let o = &experiment.options;
+        let Some(dir) = &o.output_dir else {
+            return Ok(None);
+        };
+        if !o.assignments && !o.plots {
+            return Ok(None);
+        }
+        let dir = dir.join(&experiment.contestants[i].folder);
+        let path = dir.join("assignments.csv");
+        let cannot =
+            |e: io::Error| Failure::new(format!("{}: cannot be written: {e}", path.display()));
+        std::fs::create_dir_all(&dir).map_err(cannot)?;
+        let file = File::create(part_of(&path)).map_err(cannot)?;
+        let writer = AssignmentWriter::new(BufWriter::new(file));
+        Ok(Some(Assignments {
+            path,
+            writer: Arc::new(Mutex::new(writer)),
+        }))
+    }
+
+    pub fn sink(&self) -> SharedSink {
+        self.writer.clone()
+    }
+
+    /// All of it is written.
+    pub fn close(self) -> Result<(), Failure> {
+        let cannot = |e: &dyn std::fmt::Display| {
+            Failure::new(format!("{}: cannot be written: {e}", self.path.display()))
+        };
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.finish().map_err(|e| cannot(&e))?;
+        std::fs::rename(part_of(&self.path), &self.path).map_err(|e| cannot(&e))
+    }
+}

@@ -1,0 +1,365 @@
+//! `blox step`: a simulation decision by decision.
+
+mod show;
+
+use super::config::Given;
+use super::resolve::Experiment;
+use super::{Failure, OK, Terminal};
+use blox_core::registry::Registry;
+use blox_core::{Event, JobId, Outcome, Time, View};
+use blox_sim::stepping::{Step, Stepper};
+use blox_sim::workload::{Limited, Workload};
+use std::collections::BTreeMap;
+
+const HELP: &str = "  next [N]      the next decision, or the next N (an empty line: next)
+  until T       the first decision from T on: 3600, 90m, 10h, 2d
+  until job J   the next decision in which something happens to job J
+  finish J      until job J has ended
+  end           until the simulation ends
+  queue [N]     jobs that wait, and why
+  running [N]   jobs with GPUs
+  nodes         nodes, and who holds their GPUs
+  job J         one job
+  why J         why a job is where it is
+  plan          the last decision again
+  quit
+";
+
+pub(super) fn run(
+    registry: &Registry,
+    given: Given,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let experiment = Experiment::of(given, registry)?;
+    let contestant = &experiment.contestants[0].label;
+    let workload = experiment.workload()?;
+    let about = workload.describe();
+    let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
+    let stepper = Stepper::new(
+        &experiment.simulation(0),
+        experiment.pipeline(0)?,
+        &mut workload,
+    )
+    .map_err(Failure::new)?;
+    let mut walk = Walk {
+        stepper,
+        round: Round::default(),
+        submits: Vec::new(),
+        ended: BTreeMap::new(),
+        over: false,
+    };
+    let c = &experiment.cluster;
+    writeln!(
+        terminal.out,
+        "{contestant} on {}: {} nodes, {} GPUs; {about}; `help` lists the commands",
+        experiment.cluster_text,
+        c.nodes.len(),
+        c.total_gpus()
+    )?;
+    let mut line = String::new();
+    loop {
+        if terminal.prompts {
+            write!(terminal.out, "blox> ")?;
+            terminal.out.flush()?;
+        }
+        line.clear();
+        let read = terminal.input.read_line(&mut line);
+        if read.map_err(|e| Failure::new(format!("commands cannot be read: {e}")))? == 0 {
+            break;
+        }
+        match parse(&line) {
+            Ok(Say::Quit) => break,
+            Ok(say) => {
+                let text = walk.answer(&say)?;
+                terminal.out.write_all(text.as_bytes())?;
+            }
+            // A slip of the finger must not end a walk.
+            Err(why) => writeln!(terminal.out, "{why}; `help` lists the commands")?,
+        }
+    }
+    Ok(OK)
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Say {
+    Help,
+    Next(u64),
+    Until(Time),
+    UntilJob(JobId),
+    Finish(JobId),
+    End,
+    Queue(usize),
+    Running(usize),
+    Nodes,
+    Job(JobId),
+    Why(JobId),
+    Plan,
+    Quit,
+}
+
+/// How many jobs a list shows if nobody says.
+const SHOWN: usize = 20;
+
+fn parse(line: &str) -> Result<Say, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let job = |text: &str| {
+        let wrong = |_| format!("`{text}` is no number of a job");
+        text.parse().map(JobId).map_err(wrong)
+    };
+    let count = |text: Option<&&str>, default: u64| match text {
+        None => Ok(default),
+        Some(text) => text
+            .parse()
+            .map_err(|_| format!("`{text}` is no whole number")),
+    };
+    Ok(match words.as_slice() {
+        [] => Say::Next(1),
+        ["help" | "h" | "?"] => Say::Help,
+        ["next" | "n", rest @ ..] if rest.len() < 2 => Say::Next(count(rest.first(), 1)?),
+        ["until", "end"] | ["end"] => Say::End,
+        ["until", "job", j] => Say::UntilJob(job(j)?),
+        ["until", "finish", j] | ["finish", j] => Say::Finish(job(j)?),
+        ["until", t] => Say::Until(time(t).ok_or_else(|| {
+            format!("`{t}` is no moment, expected seconds or such as 90m, 10h, 2d")
+        })?),
+        ["queue" | "q", rest @ ..] if rest.len() < 2 => {
+            Say::Queue(count(rest.first(), SHOWN as u64)? as usize)
+        }
+        ["running" | "r", rest @ ..] if rest.len() < 2 => {
+            Say::Running(count(rest.first(), SHOWN as u64)? as usize)
+        }
+        ["nodes"] => Say::Nodes,
+        ["job", j] => Say::Job(job(j)?),
+        ["why", j] => Say::Why(job(j)?),
+        ["plan"] => Say::Plan,
+        ["quit" | "exit"] => Say::Quit,
+        _ => return Err(format!("`{}` is no command", line.trim())),
+    })
+}
+
+/// Seconds, or with a unit.
+fn time(text: &str) -> Option<Time> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
+        None => (text, 1.0),
+        Some(number) => match text.as_bytes()[text.len() - 1] {
+            b's' => (number, 1.0),
+            b'm' => (number, 60.0),
+            b'h' => (number, 3600.0),
+            _ => (number, 86_400.0),
+        },
+    };
+    let value: f64 = number.parse().ok()?;
+    (value >= 0.0)
+        .then(|| Time::try_new(value * unit))
+        .flatten()
+}
+
+/// What happened from one decision to the next.
+#[derive(Default)]
+struct Round {
+    number: u64,
+    at: Time,
+    /// When the decision before it was.
+    before: Option<Time>,
+    events: Vec<(Time, Event)>,
+}
+
+impl Round {
+    /// Whether anything in it is about a job, the plan included.
+    fn touches(&self, job: JobId, plan: &blox_core::Plan) -> bool {
+        self.events.iter().any(|(_, e)| e.job() == Some(job))
+            || plan.actions.iter().any(|a| a.job() == job)
+    }
+}
+
+/// How a job ended.
+struct Gone {
+    at: Time,
+    submit: Time,
+    outcome: Outcome,
+}
+
+struct Walk<'w> {
+    stepper: Stepper<'w>,
+    round: Round,
+    /// When each job came in, in order of job.
+    submits: Vec<Time>,
+    ended: BTreeMap<JobId, Gone>,
+    over: bool,
+}
+
+impl Walk<'_> {
+    fn answer(&mut self, say: &Say) -> Result<String, Failure> {
+        let jobs = self.stepper.view().state().next_job_id().0;
+        Ok(match *say {
+            Say::Help => HELP.to_owned(),
+            Say::Next(n) => self.decisions(n)?,
+            Say::Until(t) => self.until(|walk| walk.round.at >= t)?,
+            Say::UntilJob(j) => self.until(|w| w.round.touches(j, w.stepper.plan()))?,
+            Say::Finish(j) if self.ended.contains_key(&j) => self.job(j),
+            Say::Finish(j) => self.until(|walk| walk.ended.contains_key(&j))?,
+            Say::End => self.until(|_| false)?,
+            Say::Queue(n) => show::queue(self.view(), self.stepper.plan(), n),
+            Say::Running(n) => show::running(self.view(), n),
+            Say::Nodes => show::nodes(self.view()),
+            Say::Job(j) | Say::Why(j) if j.0 >= jobs => format!("job {j} has not come in yet\n"),
+            Say::Job(j) => self.job(j),
+            Say::Why(j) => match self.ended.get(&j) {
+                Some(_) => self.job(j),
+                None => show::why(self.view(), self.stepper.plan(), j),
+            },
+            Say::Plan => self.shown(),
+            Say::Quit => String::new(),
+        })
+    }
+
+    fn view(&self) -> View<'_> {
+        self.stepper.view()
+    }
+
+    fn job(&self, job: JobId) -> String {
+        match self.ended.get(&job) {
+            Some(gone) => format!(
+                "job {job} ended at {}: {}, {} after it was submitted\n",
+                show::s(gone.at.secs()),
+                gone.outcome.as_str(),
+                show::s((gone.at - gone.submit).secs())
+            ),
+            None => show::job(self.view(), job),
+        }
+    }
+
+    /// Goes on until the next decision; false at the end.
+    fn decide(&mut self) -> Result<bool, Failure> {
+        if self.over {
+            return Ok(false);
+        }
+        self.round.events.clear();
+        loop {
+            match self.stepper.step().map_err(Failure::new)? {
+                Step::Decision(at) => {
+                    let first = self.round.number == 0;
+                    self.round.before = (!first).then_some(self.round.at);
+                    self.round.number += 1;
+                    self.round.at = at;
+                    return Ok(true);
+                }
+                Step::Event(at, event) => {
+                    self.remember(at, &event);
+                    self.round.events.push((at, event));
+                }
+                Step::End => {
+                    self.over = true;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, at: Time, event: &Event) {
+        match event {
+            Event::Submitted { spec, .. } => self.submits.push(spec.submit),
+            Event::Ended { job, outcome } => {
+                // A job that ended has left the view.
+                let submit = self.submits.get(job.index()).copied();
+                let gone = Gone {
+                    at,
+                    submit: submit.unwrap_or(at),
+                    outcome: *outcome,
+                };
+                self.ended.insert(*job, gone);
+            }
+            _ => {}
+        }
+    }
+
+    fn decisions(&mut self, n: u64) -> Result<String, Failure> {
+        let mut text = String::new();
+        for _ in 0..n {
+            if !self.decide()? {
+                text.push_str(&self.end());
+                break;
+            }
+            text.push_str(&self.shown());
+        }
+        Ok(text)
+    }
+
+    fn until(&mut self, there: impl Fn(&Self) -> bool) -> Result<String, Failure> {
+        let first = self.round.number;
+        while self.decide()? {
+            if there(self) {
+                let passed = self.round.number - first - 1;
+                let skipped = match passed {
+                    0 => String::new(),
+                    n => format!("({n} decisions passed)\n"),
+                };
+                return Ok(skipped + &self.shown());
+            }
+        }
+        Ok(self.end())
+    }
+
+    fn shown(&self) -> String {
+        if self.round.number == 0 {
+            return "no decision yet; `next` makes one\n".to_owned();
+        }
+        show::round(self.view(), self.stepper.plan(), &self.round)
+    }
+
+    fn end(&self) -> String {
+        let last = self.ended.values().map(|g| g.at).max();
+        let done = self
+            .ended
+            .values()
+            .filter(|g| matches!(g.outcome, Outcome::Completed | Outcome::Terminated));
+        let jct: Vec<f64> = done.map(|g| (g.at - g.submit).secs()).collect();
+        let average = jct.iter().sum::<f64>() / jct.len().max(1) as f64;
+        format!(
+            "the simulation has ended: the last job at {}; {} completed, average JCT {}\n",
+            show::s(last.unwrap_or(Time::ZERO).secs()),
+            show::counted(jct.len(), "job"),
+            show::s(average)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_understood() {
+        let t = |s: f64| Time::new(s);
+        for (line, say) in [
+            ("", Say::Next(1)),
+            ("next 5\n", Say::Next(5)),
+            ("until 3600", Say::Until(t(3600.0))),
+            ("until 1.5h", Say::Until(t(5400.0))),
+            ("until job 17", Say::UntilJob(JobId(17))),
+            ("finish 17", Say::Finish(JobId(17))),
+            ("until end", Say::End),
+            ("queue", Say::Queue(20)),
+            ("why 17", Say::Why(JobId(17))),
+            ("quit", Say::Quit),
+        ] {
+            assert_eq!(parse(line), Ok(say), "{line}");
+        }
+        for (line, why) in [
+            ("jump", "`jump` is no command"),
+            ("next x", "`x` is no whole number"),
+            ("why me", "`me` is no number of a job"),
+            (
+                "until -5",
+                "`-5` is no moment, expected seconds or such as 90m, 10h, 2d",
+            ),
+            (
+                "until é",
+                "`é` is no moment, expected seconds or such as 90m, 10h, 2d",
+            ),
+        ] {
+            assert_eq!(parse(line), Err(why.to_owned()));
+        }
+    }
+}

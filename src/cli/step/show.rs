@@ -1,0 +1,250 @@
+//! What a walk shows, as text.
+
+use super::Round;
+use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Time, View};
+use std::fmt::Write;
+
+/// Items of one kind that a decision shows.
+const ITEMS: usize = 8;
+
+/// Seconds with a place where there is one to say.
+pub(super) fn s(seconds: f64) -> String {
+    match (seconds * 10.0).round() / 10.0 {
+        whole if whole.fract() == 0.0 => format!("{whole:.0} s"),
+        tenths => format!("{tenths:.1} s"),
+    }
+}
+
+/// A number of things.
+pub(super) fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A decision: what happened before it, what it decided, what is now.
+pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
+    let mut text = format!("decision {} at {}\n", round.number, s(round.at.secs()));
+    let mut came = Vec::new();
+    let mut ended = Vec::new();
+    let mut other = Vec::new();
+    for (at, event) in &round.events {
+        match event {
+            Event::Submitted { job, spec } => came.push(format!(
+                "job {job} ({}, {})",
+                counted(spec.gpus.get() as usize, "GPU"),
+                s(spec.duration().secs())
+            )),
+            Event::Ended { job, outcome } => ended.push(format!("job {job} {}", outcome.as_str())),
+            event => other.extend(happening(*at, event, round.before)),
+        }
+    }
+    let (mut stops, mut places) = (Vec::new(), Vec::new());
+    for action in &plan.actions {
+        match action {
+            Action::Stop { job, why } => stops.push(format!("job {job}: {why}")),
+            Action::Place { job, assignment } => {
+                places.push(format!("job {job} on {}", gpus(view, &assignment.gpus)));
+            }
+            Action::Finish { job, why } => stops.push(format!("job {job} for good: {why}")),
+            Action::Promote { job } => other.push(format!("job {job} promoted")),
+            _ => {}
+        }
+    }
+    // Writing to a string cannot fail.
+    for (what, items) in [
+        ("came in", came),
+        ("ended", ended),
+        ("also", other),
+        ("stops", stops),
+        ("places", places),
+    ] {
+        for (i, item) in items.iter().take(ITEMS).enumerate() {
+            let what = if i == 0 { what } else { "" };
+            let _ = writeln!(text, "  {what:<8} {item}");
+        }
+        if items.len() > ITEMS {
+            let _ = writeln!(text, "  {:<8} and {} more", "", items.len() - ITEMS);
+        }
+    }
+    let c = view.cluster();
+    let _ = writeln!(
+        text,
+        "  now      {} with GPUs, {} waiting, {} held back; {} of {} GPUs free",
+        counted(view.placed_count() as usize, "job"),
+        view.waiting_count(),
+        view.deferred_count(),
+        c.free_gpus(),
+        c.usable_gpus()
+    );
+    text
+}
+
+/// Anything but comings and ends. What followed from the last decision at once
+/// is no news.
+fn happening(at: Time, event: &Event, before: Option<Time>) -> Option<String> {
+    let when = s(at.secs());
+    let late = before.is_some_and(|before| at > before);
+    let text = match event {
+        Event::Started { job, .. } if late => format!("job {job} runs since {when}"),
+        Event::Stopped { job, .. } if late => format!("job {job} left at {when}"),
+        Event::Crashed { job, why, .. } => format!("job {job} crashed at {when}: {why}"),
+        Event::LaunchFailed { job, why, .. } => format!("launch of job {job} failed: {why}"),
+        Event::NodeLost { node } => format!("node {node} lost at {when}"),
+        Event::NodeReturned { node } => format!("node {node} back at {when}"),
+        _ => return None,
+    };
+    Some(text)
+}
+
+/// GPUs as ranges within their nodes.
+fn gpus(view: View<'_>, list: &[GpuId]) -> String {
+    let c = view.cluster();
+    let mut places: Vec<(u32, u32)> = list
+        .iter()
+        .filter_map(|g| {
+            let node = c.node(c.node_of(*g)?)?;
+            Some((node.id().0, g.0 - node.gpu(0)?.0))
+        })
+        .collect();
+    places.sort_unstable();
+    let mut parts: Vec<String> = Vec::new();
+    for on_node in places.chunk_by(|a, b| a.0 == b.0) {
+        let runs = on_node.chunk_by(|a, b| a.1 + 1 == b.1);
+        let ranges: Vec<String> = runs
+            .map(|r| match r {
+                [(_, one)] => one.to_string(),
+                run => format!("{}-{}", run[0].1, run[run.len() - 1].1),
+            })
+            .collect();
+        parts.push(format!("node {} GPU {}", on_node[0].0, ranges.join(",")));
+    }
+    parts.join(", ")
+}
+
+/// Why a job without GPUs has none: its own reason, or the last plan's.
+fn why_waiting(plan: &Plan, job: &JobRef<'_>) -> String {
+    match job.phase() {
+        Phase::Waiting => plan.reason_for(job.id()).to_string(),
+        _ => job.reason().to_string(),
+    }
+}
+
+pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
+    let mut jobs: Vec<JobRef<'_>> = view.waiting().chain(view.deferred()).collect();
+    jobs.sort_by_key(JobRef::id);
+    let mut text = format!("{} without GPUs\n", counted(jobs.len(), "job"));
+    for job in jobs.iter().take(most) {
+        let _ = writeln!(
+            text,
+            "  job {}: {}, in for {}, ran {}: {}",
+            job.id(),
+            counted(job.gpus().get() as usize, "GPU"),
+            s(job.age().secs()),
+            s(job.attained_time().secs()),
+            why_waiting(plan, job)
+        );
+    }
+    more(&mut text, jobs.len(), most, "queue");
+    text
+}
+
+pub(super) fn running(view: View<'_>, most: usize) -> String {
+    let mut text = format!(
+        "{} with GPUs\n",
+        counted(view.placed_count() as usize, "job")
+    );
+    for job in view.placed().take(most) {
+        let list = job.held().or(job.assignment());
+        let _ = writeln!(
+            text,
+            "  job {}: {} on {}, ran {} of {}",
+            job.id(),
+            job.phase(),
+            list.map_or(String::new(), |a| gpus(view, &a.gpus)),
+            s(job.attained_time().secs()),
+            s(job.spec().duration().secs())
+        );
+    }
+    more(&mut text, view.placed_count() as usize, most, "running");
+    text
+}
+
+fn more(text: &mut String, all: usize, shown: usize, command: &str) {
+    if all > shown {
+        let _ = writeln!(text, "  and {} more: {command} {all}", all - shown);
+    }
+}
+
+pub(super) fn nodes(view: View<'_>) -> String {
+    let c = view.cluster();
+    let mut text = String::new();
+    for node in view.nodes() {
+        let mut held: Vec<JobId> = node.gpus().flat_map(|g| c.held_by(g)).collect();
+        held.dedup();
+        let jobs: Vec<String> = held.iter().map(JobId::to_string).collect();
+        let state = match node.status() {
+            NodeStatus::Up => match node.cordoned() {
+                Some(why) => format!("cordoned ({why})"),
+                None => "up".to_owned(),
+            },
+            status => format!("{status:?}").to_lowercase(),
+        };
+        let _ = writeln!(
+            text,
+            "  node {}: {state}, {} of {} GPUs free, jobs: {}",
+            node.id(),
+            node.free_count(),
+            node.gpu_count(),
+            if jobs.is_empty() {
+                "none".to_owned()
+            } else {
+                jobs.join(" ")
+            }
+        );
+    }
+    text
+}
+
+pub(super) fn job(view: View<'_>, id: JobId) -> String {
+    let Some(job) = view.job(id) else {
+        return format!("job {id} has ended\n");
+    };
+    let mut text = format!("job {id}");
+    if let Some(name) = &job.spec().name {
+        let _ = write!(text, " ({name})");
+    }
+    let _ = writeln!(
+        text,
+        ": {}\n  asks for {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
+        job.phase(),
+        counted(job.gpus().get() as usize, "GPU"),
+        s(job.spec().duration().secs()),
+        s(job.submit().secs()),
+        s(job.attained_time().secs()),
+        match job.attempt() {
+            1 => "1 launch".to_owned(),
+            n => format!("{n} launches"),
+        },
+        counted(job.preemptions() as usize, "time")
+    );
+    if let Some(a) = job.held().or(job.assignment()) {
+        let _ = writeln!(text, "  on {}", gpus(view, &a.gpus));
+    }
+    text
+}
+
+pub(super) fn why(view: View<'_>, plan: &Plan, id: JobId) -> String {
+    let Some(job) = view.job(id) else {
+        return format!("job {id} was turned away\n");
+    };
+    match job.phase() {
+        Phase::Waiting | Phase::Deferred => {
+            format!("job {id} is {}: {}\n", job.phase(), why_waiting(plan, &job))
+        }
+        Phase::Submitted => format!("job {id} came in; no decision has seen it yet\n"),
+        phase => {
+            let a = job.held().or(job.assignment());
+            let place = a.map_or(String::new(), |a| format!(" on {}", gpus(view, &a.gpus)));
+            format!("job {id} is {phase}{place}: the plans give it GPUs\n")
+        }
+    }
+}

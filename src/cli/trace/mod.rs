@@ -1,0 +1,214 @@
+//! `blox trace`: workload files, looked at and changed.
+
+mod check;
+mod info;
+mod plot;
+mod write;
+
+use super::args::Options;
+use super::reading::read_options;
+use super::{Failure, Terminal};
+use blox_core::registry::Registry;
+use blox_sim::workload::{ReadOptions, Trace};
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(super) struct TraceArgs {
+    #[command(subcommand)]
+    command: TraceCommand,
+}
+
+#[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one a process")]
+enum TraceCommand {
+    /// Show what a workload is like: sizes, durations, arrivals, the cluster that it needs
+    #[command(after_help = "Examples:
+  blox trace info jobs.csv --cluster 16x8
+  blox trace info cluster_job_log.gz
+  blox trace info tasks.tsv --map submit=queued:date,gpus=num_gpu,duration=minutes:min --json")]
+    Info(InfoArgs),
+    /// Report all problems of a file, not only the first; exit code 2 if it has any
+    #[command(after_help = "Examples:
+  blox trace check jobs.csv
+  blox trace check sacct.txt --format slurm --cluster 16x8 --limit 100")]
+    Check(CheckArgs),
+    /// Write a file of any format as the toolkit's own CSV or JSON lines
+    #[command(after_help = "Examples:
+  blox trace convert cluster_log.csv --output jobs.csv
+  blox trace convert jobs.csv.gz --to jsonl > jobs.jsonl
+  sacct --allusers --parsable2 --format All | blox trace convert /dev/stdin --output jobs.csv")]
+    Convert(ConvertArgs),
+    /// Write a part of a file: a window of time, a random sample, the first jobs
+    #[command(after_help = "Examples:
+  blox trace sample jobs.csv --window 10d..17d --output week.csv
+  blox trace sample jobs.csv --count 1000 --seed 7 --output sample.csv
+  blox trace sample jobs.csv --fraction 0.1 --first 500 --to jsonl")]
+    Sample(SampleArgs),
+    /// Write a made-up workload: whatever --workload of simulate makes
+    #[command(
+        after_help = "Examples:
+  blox trace generate --load 8 --jobs 4000 --output blox.csv
+  blox trace generate --workload poisson --load-of-capacity 0.9 --cluster 16x8 \\
+      --durations exponential:7200 --gpu-mix 1:70,4:20,8:10 --jobs 5000 --seed 3 --to jsonl",
+        mut_args = show_workload_alone
+    )]
+    Generate(GenerateArgs),
+}
+
+/// The other options of `simulate` mean nothing here: see [`write::generate`].
+fn show_workload_alone(arg: clap::Arg) -> clap::Arg {
+    let id = arg.get_id().as_str();
+    let shown = arg.get_help_heading() == Some("Workload")
+        || [
+            "output", "to", "force", "quiet", "cluster", "config", "help",
+        ]
+        .contains(&id);
+    let shown = shown && !NOT_GENERATED.contains(&id);
+    arg.hide(!shown)
+}
+
+/// Options about workloads that are not made up.
+const NOT_GENERATED: [&str; 3] = ["trace", "format", "map"];
+
+/// A workload file.
+#[derive(Args)]
+struct FileArgs {
+    /// Workload file, plain or gzip
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
+    /// tiresias or synergy [default: told from the file]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// Its columns, of a table of no such format; see `blox simulate --help`
+    #[arg(long, value_name = "MAP")]
+    map: Option<String>,
+}
+
+impl FileArgs {
+    fn options(&self) -> Result<ReadOptions, Failure> {
+        let name = |key: &str| format!("--{key}");
+        read_options(self.format.as_deref(), self.map.as_deref(), name)
+    }
+
+    fn open(&self) -> Result<Trace, Failure> {
+        Trace::open(&self.file, &self.options()?).map_err(Failure::new)
+    }
+}
+
+/// Where jobs are written.
+#[derive(Args)]
+struct OutArgs {
+    /// The file to write; it is there whole or not at all [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// csv or jsonl [default: by the name of the file, else csv]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<To>,
+    /// Write over a file that is there
+    #[arg(long)]
+    force: bool,
+    /// No notes
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum To {
+    Csv,
+    Jsonl,
+}
+
+#[derive(Args)]
+struct InfoArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Also tell how many GPUs of this cluster it keeps busy
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: Option<String>,
+    /// JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Also report jobs that could never run on this cluster
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: Option<String>,
+    /// How many problems are shown
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+}
+
+#[derive(Args)]
+struct ConvertArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    #[command(flatten)]
+    out: OutArgs,
+}
+
+#[derive(Args)]
+#[command(allow_negative_numbers = true)]
+struct SampleArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Only jobs submitted from A to B, counted from A: 10h..2d (s, m, h, d)
+    #[arg(long, value_name = "A..B")]
+    window: Option<String>,
+    /// Each of them with this probability: the load falls with it
+    #[arg(long, value_name = "P", conflicts_with = "count")]
+    fraction: Option<f64>,
+    /// So many of them at random, all choices equally likely
+    #[arg(long, value_name = "N")]
+    count: Option<usize>,
+    /// Of what is left, the first N
+    #[arg(long, value_name = "N")]
+    first: Option<u64>,
+    /// Seed of the choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    out: OutArgs,
+}
+
+#[derive(Args)]
+struct GenerateArgs {
+    /// The file to write; it is there whole or not at all [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// csv or jsonl [default: by the name of the file, else csv]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<To>,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(super) fn run(
+    registry: &Registry,
+    args: TraceArgs,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    match args.command {
+        TraceCommand::Info(a) => info::run(&a, terminal),
+        TraceCommand::Check(a) => check::run(&a, terminal),
+        TraceCommand::Convert(a) => write::convert(&a, terminal),
+        TraceCommand::Sample(a) => write::sample(&a, terminal),
+        TraceCommand::Generate(a) => write::generate(registry, a, terminal),
+    }
+}
+
+/// A cluster, as `--cluster` says it.
+fn cluster(text: &str) -> Result<blox_core::ClusterSpec, Failure> {
+    use blox_sim::cluster_file::{ClusterFileError, read_cluster};
+    read_cluster(text).map_err(|e| match e {
+        ClusterFileError::Shorthand(_) | ClusterFileError::Spec(_) => {
+            Failure::new(format!("--cluster: {e}"))
+        }
+        e => Failure::new(e),
+    })
+}

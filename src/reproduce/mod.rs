@@ -1,0 +1,377 @@
+//! Published figures, each repeated by one command.
+//!
+//! A figure says which simulations it needs and what follows from their
+//! reports: numbers beside those that were published, each with its source,
+//! what the publication claims and whether it holds here, and pictures. A new one
+//! is a file that implements [`Figure`], and a line in [`figures`].
+//!
+//! ```
+//! let fig6 = blox::reproduce::figures().into_iter().find(|f| f.name() == "blox-fig6");
+//! assert_eq!(fig6.map(|f| f.data().len()), Some(0)); // it needs no data
+//! ```
+
+mod blox_fig12;
+mod blox_fig13;
+mod blox_fig14;
+mod blox_fig16;
+mod blox_fig6;
+mod blox_table4;
+mod bursty;
+
+use blox_core::Pipeline;
+use blox_sim::workload::{Workload, WorkloadError};
+use blox_sim::{Report, SimError, Simulation};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A figure or table of a publication.
+pub trait Figure: Send + Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, and where it was published.
+    fn title(&self) -> &'static str;
+
+    /// What it needs and does not ship with the toolkit.
+    fn data(&self) -> &'static [DataFile] {
+        &[]
+    }
+
+    /// The simulations. `data` is the folder with all of [`Figure::data`].
+    ///
+    /// # Errors
+    /// The data cannot be read.
+    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
+
+    /// What came of them, from their reports in the order of [`Figure::runs`].
+    fn findings(&self, reports: &[Report]) -> Findings;
+}
+
+/// A file that a figure needs and that does not ship with the toolkit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    /// Its path in the data folder.
+    pub path: &'static str,
+    /// Where to get it, and under which licence.
+    pub from: &'static str,
+}
+
+/// One simulation of a figure.
+pub struct Run {
+    /// Its name in messages.
+    pub label: String,
+    /// The world.
+    pub simulation: Simulation,
+    /// The scheduler.
+    pub scheduler: Pipeline,
+    /// The jobs.
+    pub workload: Box<dyn Workload>,
+}
+
+/// What came of a figure's simulations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// The numbers.
+    pub rows: Vec<Row>,
+    /// What the publication says about them.
+    pub claims: Vec<Claim>,
+    /// What the reader has to know.
+    pub notes: Vec<String>,
+    /// The pictures.
+    pub pictures: Vec<Picture>,
+}
+
+/// One number, as published and as found here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it is, with its unit.
+    pub what: String,
+    /// What the paper prints.
+    pub published: Option<Cited>,
+    /// What the released program gives.
+    pub artifact: Option<Cited>,
+    /// What this toolkit gives.
+    pub ours: f64,
+    /// Digits after the point.
+    pub decimals: usize,
+}
+
+impl Row {
+    /// A number that is known from here only, so far.
+    pub fn new(what: impl Into<String>, ours: f64, decimals: usize) -> Self {
+        Row {
+            what: what.into(),
+            published: None,
+            artifact: None,
+            ours,
+            decimals,
+        }
+    }
+
+    /// With what the paper prints.
+    #[must_use]
+    pub fn published(mut self, value: f64, source: &'static str) -> Self {
+        self.published = Some(Cited { value, source });
+        self
+    }
+
+    /// With what the released program gives.
+    #[must_use]
+    pub fn artifact(mut self, value: f64, source: &'static str) -> Self {
+        self.artifact = Some(Cited { value, source });
+        self
+    }
+}
+
+/// A number and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cited {
+    /// The number.
+    pub value: f64,
+    /// Publication and place, or program and how it was run.
+    pub source: &'static str,
+}
+
+/// Something that the publication says in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What it says.
+    pub text: String,
+    /// Whether it holds here.
+    pub holds: bool,
+}
+
+impl Claim {
+    /// Says so, and whether it holds.
+    pub fn new(text: impl Into<String>, holds: bool) -> Self {
+        Claim {
+            text: text.into(),
+            holds,
+        }
+    }
+}
+
+/// A picture of a figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Its file name without an extension.
+    pub name: String,
+    /// The picture.
+    pub svg: String,
+}
+
+/// Why a figure could not be repeated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReproduceError {
+    /// No such figure.
+    #[error("unknown figure `{name}`; known: {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// All known names.
+        known: String,
+    },
+    /// Data that is not there.
+    #[error("`{figure}` needs {path}, which is not in {}; get it from {from}", folder.as_deref().map_or("any --data folder".to_owned(), |f| f.display().to_string()))]
+    Missing {
+        /// The figure.
+        figure: &'static str,
+        /// The file.
+        path: &'static str,
+        /// Where it was looked for; `None` if no folder was named.
+        folder: Option<PathBuf>,
+        /// Where to get it.
+        from: &'static str,
+    },
+    /// Jobs that cannot be read or made.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A parameter that makes no sense.
+    #[error(transparent)]
+    Parameter(#[from] blox_core::registry::RegistryError),
+    /// A cluster that makes no sense.
+    #[error(transparent)]
+    Cluster(#[from] blox_core::ClusterSpecError),
+    /// A simulation that could not go on.
+    #[error("{label}: {error}")]
+    Simulation {
+        /// Which.
+        label: String,
+        /// Why.
+        error: Box<SimError>,
+    },
+}
+
+/// All figures, in order of their names.
+pub fn figures() -> Vec<Box<dyn Figure>> {
+    vec![
+        Box::new(blox_fig12::BloxFig12),
+        Box::new(blox_fig13::BloxFig13),
+        Box::new(blox_fig14::BloxFig14),
+        Box::new(blox_fig16::BloxFig16),
+        Box::new(blox_fig6::BloxFig6),
+        Box::new(blox_table4::BloxTable4),
+    ]
+}
+
+/// The figure of this name.
+///
+/// # Errors
+/// There is none; the error lists the known names.
+pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
+    let all = figures();
+    let known: Vec<&str> = all.iter().map(|f| f.name()).collect();
+    let known = known.join(", ");
+    all.into_iter()
+        .find(|f| f.name() == name)
+        .ok_or_else(|| ReproduceError::Unknown {
+            name: name.to_owned(),
+            known,
+        })
+}
+
+/// Repeats a figure on all cores. `done` is told how many of how many
+/// simulations have ended, from whatever thread runs them.
+///
+/// # Errors
+/// Data that is missing, or the first simulation that could not go on.
+pub fn reproduce(
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    done: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Findings, ReproduceError> {
+    for file in figure.data() {
+        if !data.is_some_and(|folder| folder.join(file.path).exists()) {
+            return Err(ReproduceError::Missing {
+                figure: figure.name(),
+                path: file.path,
+                folder: data.map(Path::to_owned),
+                from: file.from,
+            });
+        }
+    }
+    Ok(figure.findings(&run_all(figure.runs(data)?, done)?))
+}
+
+/// The reports in order, whichever ends first.
+fn run_all(
+    runs: Vec<Run>,
+    done: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Report>, ReproduceError> {
+    let count = runs.len();
+    let runs: Vec<_> = runs.into_iter().map(|r| Mutex::new(Some(r))).collect();
+    let reports: Vec<_> = (0..count).map(|_| Mutex::new(None)).collect();
+    let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    done(0, count);
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(count) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(i).and_then(take) else {
+                        break;
+                    };
+                    let report = simulate(run);
+                    if report.is_err() {
+                        next.store(count, Ordering::Relaxed);
+                    }
+                    *reports[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+                    done(ended.fetch_add(1, Ordering::Relaxed) + 1, count);
+                }
+            });
+        }
+    });
+    // They were begun in order: an error lies before all that never began.
+    reports.iter().filter_map(take).collect()
+}
+
+fn simulate(mut run: Run) -> Result<Report, ReproduceError> {
+    run.simulation
+        .run(run.scheduler, &mut *run.workload)
+        .map_err(|error| ReproduceError::Simulation {
+            label: run.label,
+            error: Box::new(error),
+        })
+}
+
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_figure_lists_the_known_ones() {
+        let error = figure("fig99").err().map(|e| e.to_string());
+        assert_eq!(
+            error.as_deref(),
+            Some(
+                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4"
+            )
+        );
+    }
+
+    /// Needs a file that nobody has.
+    struct Hungry;
+
+    impl Figure for Hungry {
+        fn name(&self) -> &'static str {
+            "hungry"
+        }
+        fn title(&self) -> &'static str {
+            "Nothing"
+        }
+        fn data(&self) -> &'static [DataFile] {
+            &[DataFile {
+                path: "trace.csv",
+                from: "https://example.org (CC-BY-4.0)",
+            }]
+        }
+        fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+            Ok(Vec::new())
+        }
+        fn findings(&self, reports: &[Report]) -> Findings {
+            Findings {
+                notes: vec![format!("{} reports", reports.len())],
+                ..Findings::default()
+            }
+        }
+    }
+
+    #[test]
+    fn missing_data_is_named_with_where_to_get_it() {
+        let text = |data| reproduce(&Hungry, data, &|_, _| ()).map_err(|e| e.to_string());
+        assert_eq!(
+            text(None).unwrap_err(),
+            "`hungry` needs trace.csv, which is not in any --data folder; get it from https://example.org (CC-BY-4.0)"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        assert!(text(Some(dir.path())).is_err());
+        std::fs::write(dir.path().join("trace.csv"), "").unwrap();
+        assert_eq!(text(Some(dir.path())).unwrap().notes, ["0 reports"]);
+    }
+
+    #[test]
+    fn reports_come_in_order_however_long_each_takes() {
+        use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+        use blox_sim::workload::Jobs;
+        let run = |hours: f64| Run {
+            label: hours.to_string(),
+            simulation: Simulation::new(ClusterSpec::uniform(1, 1)),
+            scheduler: crate::schedulers::fifo(),
+            workload: Box::new(Jobs::new(vec![JobSpec::new(
+                Time::ZERO,
+                GpuCount(1),
+                Seconds::from_hours(hours),
+            )])),
+        };
+        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &|_, _| ()).unwrap();
+        let ends: Vec<f64> = reports.iter().map(|r| r.end.hours()).collect();
+        assert_eq!(ends, [3.0, 1.0, 2.0]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Finish-time fairness of jobs.
+
+use super::JobRow;
+
+/// Finish-time fairness ρ of each measured job that did all its work, in order
+/// of job (Themis, NSDI 2020, section 3): its completion time over what it
+/// would have been on a fair share of the cluster. Above 1, sharing has cost
+/// the job more than its part.
+///
+/// ρ = JCT / (duration × max(1, contention)), where contention is the mean, over
+/// the job's time in the system, of GPUs asked for by all jobs in the system
+/// over the GPUs of the cluster; `end_s` is the end of jobs that have not ended.
+/// Rejected jobs ask for nothing.
+pub fn finish_time_fairness(jobs: &[JobRow], gpus: u32, end_s: f64) -> Vec<f64> {
+    let demand = Demand::of(jobs, end_s);
+    let done = jobs.iter().filter(|j| j.measured);
+    done.filter_map(|j| {
+        let (jct, finish) = (j.jct_s?, j.finish_s?);
+        if jct <= 0.0 || j.duration_s <= 0.0 || gpus == 0 {
+            return None;
+        }
+        let asked = (demand.until(finish) - demand.until(j.submit_s)) / (finish - j.submit_s);
+        Some(jct / (j.duration_s * (asked / f64::from(gpus)).max(1.0)))
+    })
+    .collect()
+}
+
+/// GPUs asked for by jobs in the system, summed over time.
+struct Demand {
+    /// Moment, GPU-seconds until then, GPUs from then on; in order of moment.
+    steps: Vec<(f64, f64, f64)>,
+}
+
+impl Demand {
+    fn of(jobs: &[JobRow], end_s: f64) -> Self {
+        let mut changes = Vec::new();
+        for j in jobs.iter().filter(|j| &*j.outcome != "rejected") {
+            let gpus = f64::from(j.gpus);
+            changes.push((j.submit_s, gpus));
+            changes.push((j.finish_s.unwrap_or(end_s).max(j.submit_s), -gpus));
+        }
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut steps: Vec<(f64, f64, f64)> = Vec::with_capacity(changes.len());
+        for (at, change) in changes {
+            match steps.last_mut() {
+                Some(last) if last.0 == at => last.2 += change,
+                Some(&mut (from, sum, level)) => {
+                    steps.push((at, sum + level * (at - from), level + change));
+                }
+                None => steps.push((at, 0.0, change)),
+            }
+        }
+        Demand { steps }
+    }
+
+    fn until(&self, at: f64) -> f64 {
+        let i = self.steps.partition_point(|s| s.0 <= at);
+        match i.checked_sub(1).and_then(|i| self.steps.get(i)) {
+            Some((from, sum, level)) => sum + level * (at - from),
+            None => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(job: u32, submit_s: f64, finish_s: f64, gpus: u32, duration_s: f64) -> JobRow {
+        JobRow {
+            job,
+            name: None,
+            submit_s,
+            first_start_s: Some(submit_s),
+            finish_s: Some(finish_s),
+            jct_s: Some(finish_s - submit_s),
+            attained_s: duration_s,
+            gpus,
+            duration_s,
+            preemptions: 0,
+            launches: 1,
+            outcome: "completed".into(),
+            reason: None,
+            measured: true,
+        }
+    }
+
+    #[test]
+    fn waiting_for_another_is_fair_up_to_ones_share() {
+        // One GPU: the second waits for the first.
+        let jobs = [job(0, 0.0, 100.0, 1, 100.0), job(1, 0.0, 200.0, 1, 100.0)];
+        // Contention is 2 while both are there: half of the GPU each would have taken
+        // the first 200 s; the second had it to itself for half of its life.
+        assert_eq!(finish_time_fairness(&jobs, 1, 200.0), [0.5, 200.0 / 150.0]);
+        // Room for both: waiting is not fair at all.
+        assert_eq!(finish_time_fairness(&jobs, 2, 200.0), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn jobs_without_end_press_until_the_end() {
+        let mut endless = job(1, 0.0, 0.0, 3, 1e6);
+        endless.finish_s = None;
+        endless.jct_s = None;
+        let jobs = [job(0, 0.0, 100.0, 1, 100.0), endless.clone()];
+        assert_eq!(finish_time_fairness(&jobs, 1, 1000.0), [0.25]);
+        endless.outcome = "rejected".into();
+        let jobs = [job(0, 0.0, 100.0, 1, 100.0), endless];
+        assert_eq!(finish_time_fairness(&jobs, 1, 1000.0), [1.0]);
+    }
+}

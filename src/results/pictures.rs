@@ -1,0 +1,298 @@
+//! From result folders to charts.
+
+use super::fairness::finish_time_fairness;
+use super::folder::{Folder, FolderError, RunResults};
+use super::sweep;
+use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
+
+/// A drawn picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// Its name in paths.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// The picture itself.
+    pub svg: String,
+}
+
+/// More series than this that go up and down get a panel each.
+const IN_ONE_FRAME: usize = 4;
+/// The most points of a line over time.
+const POINTS: usize = 240;
+
+/// A scheduler of a folder under a name that no other one has.
+pub(super) struct Contestant<'a> {
+    pub name: String,
+    pub folder: &'a Folder,
+    pub run: &'a RunResults,
+}
+
+/// All schedulers of all folders. Those of one name in several folders get the
+/// folder's name added.
+pub(super) fn contestants(folders: &[Folder]) -> Vec<Contestant<'_>> {
+    let all = || {
+        folders
+            .iter()
+            .flat_map(|f| f.runs.iter().map(move |r| (f, r)))
+    };
+    all()
+        .map(|(folder, run)| {
+            let alone = all().filter(|(_, r)| r.name == run.name).count() == 1;
+            let place = folder.path.file_name().unwrap_or(folder.path.as_os_str());
+            let name = match alone {
+                true => run.name.clone(),
+                false => format!("{} ({})", run.name, place.to_string_lossy()),
+            };
+            Contestant { name, folder, run }
+        })
+        .collect()
+}
+
+/// Everything that these folders have the data for, Gantt charts included.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn pictures(folders: &[Folder]) -> Result<Vec<Picture>, FolderError> {
+    let all = contestants(folders);
+    let mut list = summaries(&all);
+    for c in &all {
+        if c.run.has_assignments() {
+            list.push(gantt(c)?);
+        }
+    }
+    for folder in folders {
+        list.extend(sweep::pictures(&folder.path)?);
+    }
+    Ok(list)
+}
+
+/// Everything but the Gantt charts.
+pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
+    let about = about(all);
+    let mut list = Vec::new();
+    let mut draw = |name: &str, title: &str, svg: Option<String>| {
+        if let Some(svg) = svg {
+            list.push(Picture {
+                name: name.to_owned(),
+                title: title.to_owned(),
+                svg,
+            });
+        }
+    };
+    let title = "Job completion time (JCT)";
+    let axis = Axis::seconds("JCT: submission until the end").log();
+    let values = |c: &Contestant<'_>| c.run.measured().filter_map(|j| j.jct_s).collect();
+    draw(
+        "jct-cdf",
+        title,
+        distribution(title, &about, axis, all, values),
+    );
+    let title = "Queueing time";
+    let axis = Axis::seconds("queueing: JCT without the time running").log();
+    let values = |c: &Contestant<'_>| c.run.measured().filter_map(|j| j.queueing_s()).collect();
+    draw(
+        "queueing-cdf",
+        title,
+        distribution(title, &about, axis, all, values),
+    );
+    let title = "Finish-time fairness";
+    let text = format!(
+        "{about}. ρ = JCT / (duration × max(1, mean GPU demand in its time / GPUs)): above 1, \
+         sharing cost the job more than its part"
+    );
+    let values =
+        |c: &Contestant<'_>| finish_time_fairness(&c.run.jobs, c.folder.gpus(), c.run.end_s());
+    let axis = Axis::new("finish-time fairness ρ").log();
+    draw(
+        "fairness-cdf",
+        title,
+        distribution(title, &text, axis, all, values),
+    );
+    let title = "GPU utilisation";
+    let axis = Axis::fraction("GPUs with a running job, of those usable");
+    let share = |r: &blox_sim::results::TimelineRow| (r.busy_gpus, r.usable_gpus);
+    draw(
+        "utilisation",
+        title,
+        over_time(title, axis.from(0.0).to(1.0), all, share),
+    );
+    let title = "Queue length";
+    let axis = Axis::new("jobs without GPUs").from(0.0);
+    draw(
+        "queue-length",
+        title,
+        over_time(title, axis, all, |r| (r.queued_jobs, 1.0)),
+    );
+    let title = "Average job completion time";
+    draw(
+        "avg-jct",
+        title,
+        (all.len() > 1).then(|| averages(title, &about, all)),
+    );
+    list
+}
+
+/// What the figures are about, in one line.
+fn about(all: &[Contestant<'_>]) -> String {
+    let Some(first) = all.first() else {
+        return String::new();
+    };
+    let counts: Vec<usize> = all.iter().map(|c| c.run.measured().count()).collect();
+    let (least, most) = (
+        counts.iter().min().unwrap_or(&0),
+        counts.iter().max().unwrap_or(&0),
+    );
+    let jobs = match least == most {
+        true => format!("{} measured jobs", whole(*least)),
+        false => format!("{} to {} measured jobs", whole(*least), whole(*most)),
+    };
+    // Of several folders, only what they share.
+    let same = |what: fn(&Folder) -> String| {
+        let text = what(first.folder);
+        all.iter().all(|c| what(c.folder) == text).then_some(text)
+    };
+    let workload = same(|f| f.workload().to_owned()).filter(|w| !w.is_empty());
+    let gpus = same(|f| format!("{} GPUs", f.gpus()));
+    let parts: Vec<String> = [Some(jobs), workload, gpus].into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// With a comma between thousands.
+pub(super) fn whole(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, d) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(d);
+    }
+    out
+}
+
+fn averages(title: &str, about: &str, all: &[Contestant<'_>]) -> String {
+    let figure = |c: &Contestant<'_>, key: &str| c.run.summary[key].as_f64().unwrap_or(f64::NAN);
+    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(about);
+    for c in all {
+        let bars = [
+            ("average", figure(c, "avg_jct_s")),
+            ("median", figure(c, "median_jct_s")),
+        ];
+        chart = chart.with(c.name.as_str(), bars);
+    }
+    chart.svg()
+}
+
+/// `None` if there are no values at all.
+fn distribution(
+    title: &str,
+    about: &str,
+    axis: Axis,
+    all: &[Contestant<'_>],
+    values: impl Fn(&Contestant<'_>) -> Vec<f64>,
+) -> Option<String> {
+    let values: Vec<(String, Vec<f64>)> = all.iter().map(|c| (c.name.clone(), values(c))).collect();
+    if values.iter().all(|(_, v)| v.is_empty()) {
+        return None;
+    }
+    let series = values
+        .into_iter()
+        .map(|(name, values)| Series::distribution(name, values));
+    let chart = Chart::distribution(title, axis).subtitle(about);
+    Some(chart.with_all(series).svg())
+}
+
+/// A ratio of two means over time; `None` if no run has a timeline.
+fn over_time(
+    title: &str,
+    axis: Axis,
+    all: &[Contestant<'_>],
+    ratio: impl Fn(&blox_sim::results::TimelineRow) -> (f64, f64),
+) -> Option<String> {
+    let mut longest = 0.0f64;
+    let mut series = Vec::new();
+    for c in all {
+        let rows = &c.run.timeline;
+        if rows.is_empty() {
+            continue;
+        }
+        let together = rows.len().div_ceil(POINTS);
+        let mut points: Vec<(f64, f64)> = rows
+            .chunks(together)
+            .map(|chunk| {
+                let (mut above, mut below, mut length) = (0.0, 0.0, 0.0);
+                for row in chunk {
+                    let (a, b) = ratio(row);
+                    above += a * row.length_s;
+                    below += b * row.length_s;
+                    length += row.length_s;
+                }
+                longest = longest.max(length);
+                let value = if below > 0.0 { above / below } else { 0.0 };
+                (chunk[0].time_s, value)
+            })
+            .collect();
+        if let (Some(last), Some(row)) = (points.last().copied(), rows.last()) {
+            points.push((row.time_s + row.length_s, last.1));
+        }
+        series.push(Series::steps(c.name.as_str(), points));
+    }
+    if series.is_empty() {
+        return None;
+    }
+    let panels = series.len() > IN_ONE_FRAME;
+    let mut subtitle = format!("All jobs, means over {}", span(longest));
+    if panels {
+        subtitle.push_str("; in grey the other schedulers");
+    }
+    let end = all.iter().map(|c| c.run.end_s()).fold(1.0, f64::max);
+    let time = Axis::seconds("time").from(0.0).to(end);
+    let chart = Chart::new(title, time, axis).subtitle(subtitle);
+    Some(chart.with_all(series).in_panels(panels).svg())
+}
+
+fn span(s: f64) -> String {
+    match s {
+        _ if s >= 7200.0 => format!("{:.1} hours", s / 3600.0),
+        _ if s >= 120.0 => format!("{:.1} minutes", s / 60.0),
+        _ => format!("{s} s"),
+    }
+}
+
+fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
+    let mut bars = Vec::new();
+    c.run.each_assignment(|a| {
+        bars.push(Bar {
+            job: a.job,
+            gpus: a.gpus,
+            start_s: a.start_s,
+            end_s: a.end_s,
+        });
+    })?;
+    let title = format!("{}: GPUs over time", c.name);
+    let chart = Gantt::new(title.as_str(), c.folder.node_gpus())
+        .subtitle("A row a GPU, colours tell neighbouring jobs apart.")
+        .with_all(bars);
+    Ok(Picture {
+        name: format!("gantt-{}", c.run.folder),
+        title,
+        svg: chart.svg(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_of_time_are_said_in_a_unit_that_suits() {
+        assert_eq!(span(3.0), "3 s");
+        assert_eq!(span(300.0), "5.0 minutes");
+        assert_eq!(span(27_000.0), "7.5 hours");
+        assert_eq!(
+            (whole(999), whole(1_234_567)),
+            ("999".into(), "1,234,567".into())
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! Blox's own compositions, and Optimus, in the simulator.
+
+use blox::core::perf::{LossCurve, LossReports};
+use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
+use blox::sim::completion::Exact;
+use blox::sim::workload::Jobs;
+use blox::sim::workload::generate::{
+    Arrivals, DurationLaw, Generator, GeneratorSpec, GpuShare, Load, WithLoss,
+};
+use blox::sim::{Report, Simulation};
+
+fn scheduler(name: &str) -> Pipeline {
+    blox::registry()
+        .schedulers
+        .build(&name.parse().expect("a name"), 0)
+        .expect("a registered scheduler")
+}
+
+fn finishes(report: &Report) -> Vec<Option<f64>> {
+    let jobs = report.jobs.iter();
+    jobs.map(|j| j.finish.map(|t| t.secs())).collect()
+}
+
+/// Long jobs, and bursts of short ones.
+fn bursty(load: f64, count: u64) -> Generator {
+    let hours = |least, most| DurationLaw::Uniform {
+        least: Seconds::from_hours(least),
+        most: Seconds::from_hours(most),
+    };
+    let spec = GeneratorSpec {
+        arrivals: Arrivals::Bursty {
+            quiet: Seconds::from_hours(4.0),
+            burst: Seconds::from_hours(2.0),
+            factor: 5.0,
+            durations: Some(hours(0.2, 1.0)),
+        },
+        gpus: vec![
+            GpuShare {
+                gpus: 1,
+                weight: 3.0,
+            },
+            GpuShare {
+                gpus: 4,
+                weight: 1.0,
+            },
+        ],
+        seed: 3,
+        count: Some(count),
+        ..GeneratorSpec::new(Load::PerHour(load), hours(10.0, 24.0))
+    };
+    Generator::new(spec).expect("a sound workload")
+}
+
+#[test]
+fn a_job_ends_when_its_loss_has_converged() {
+    // 0.5, 0.25, 0.125 of the first loss; then steps below a tenth of it.
+    let curve = LossCurve {
+        b0: 1.0,
+        b1: 1.0,
+        b2: 0.0,
+    };
+    let job = |loss| {
+        JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(10_000.0)).with_extras(Extras {
+            loss,
+            ..Extras::default()
+        })
+    };
+    let reports = Some(LossReports {
+        curve,
+        epoch: 500.0,
+    });
+    // Losses 1/2, 1/3, 1/4, 1/5, 1/6: the steps are 1/6, 1/12, 1/20 and 1/30. Two in a
+    // row below 0.12 x 1/2 are there after 5 epochs, at 2500 s; the round is at 2700 s.
+    let mut jobs = Jobs::new(vec![job(reports), job(None)]);
+    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        .run(
+            scheduler("loss-termination{tolerance=0.12,reports=2}"),
+            &mut jobs,
+        )
+        .expect("a sound policy");
+    assert_eq!(finishes(&report), [Some(2700.0), Some(10_200.0)]);
+    assert_eq!(report.jobs[0].outcome, Some(Outcome::Terminated));
+    assert_eq!(report.summary.completed, 2);
+}
+
+#[test]
+fn placement_by_bandwidth_keeps_fast_pairs_together() {
+    let job = |gpus| {
+        JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1000.0)).with_extras(Extras {
+            communication: 0.5,
+            ..Extras::default()
+        })
+    };
+    let run = |name: &str, sizes: &[u32]| {
+        let cluster: ClusterSpec = "1x4@p3.8xlarge".parse().expect("a cluster");
+        let mut jobs = Jobs::new(sizes.iter().map(|g| job(*g)).collect());
+        let report = Simulation::new(cluster)
+            .completion(Exact)
+            .run(scheduler(name), &mut jobs)
+            .expect("a sound policy");
+        finishes(&report)
+    };
+    // One NVLink between 0 and 1, two between 2 and 3, and two of 0 and 3, 1 and 2.
+    assert_eq!(run("fifo", &[2, 2]), [Some(1500.0), Some(1000.0)]);
+    assert_eq!(
+        run("bandwidth-placement", &[2, 2]),
+        [Some(1000.0), Some(1000.0)]
+    );
+    // A single GPU leaves the two best links to others.
+    assert_eq!(
+        run("bandwidth-placement", &[1, 3]),
+        [Some(1000.0), Some(1000.0)]
+    );
+}
+
+#[test]
+fn tiresias_plus_consolidates_who_was_measured_to_need_it() {
+    let job = |at: f64, gpus, communication| {
+        JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(1000.0)).with_extras(Extras {
+            communication,
+            ..Extras::default()
+        })
+    };
+    // On two nodes of four, three GPUs each are taken; two are left, one a node.
+    let run = |communication| {
+        let jobs = vec![
+            job(0.0, 3, 0.0),
+            job(0.0, 3, 0.5),
+            job(1.0, 2, communication),
+        ];
+        let report = Simulation::new(ClusterSpec::uniform(2, 4))
+            .run(scheduler("tiresias-plus"), &mut Jobs::new(jobs))
+            .expect("a sound policy");
+        finishes(&report)
+    };
+    let others = [Some(1200.0), Some(1200.0)];
+    let apart = run(0.0);
+    assert_eq!(apart[..2], others);
+    assert_eq!(apart[2], Some(1500.0), "at once, over both nodes");
+    assert_eq!(run(0.2)[2], Some(2400.0), "when a node has room");
+}
+
+#[test]
+fn the_synthesizer_is_as_good_as_the_best_static_composition_with_bursts() {
+    use blox::schedulers::{SynthesizerParams, synthesizer_candidates, synthesizer_with};
+    let params = SynthesizerParams::default();
+    let average = |scheduler: Pipeline| {
+        let report = Simulation::new(ClusterSpec::uniform(16, 4))
+            .run(scheduler, &mut bursty(2.0, 600))
+            .expect("a sound policy");
+        assert_eq!(report.summary.completed, 600);
+        report.summary.avg_jct_s
+    };
+    let statics: Vec<f64> = synthesizer_candidates(&params)
+        .into_iter()
+        .map(average)
+        .collect();
+    let (best, worst) = statics
+        .iter()
+        .fold((f64::MAX, 0.0_f64), |(a, b), v| (a.min(*v), b.max(*v)));
+    let ours = average(synthesizer_with(params));
+    assert!(ours <= best, "{ours}, statics {statics:?}");
+    assert!(worst > 1.05 * best, "the choice must matter: {statics:?}");
+}
+
+#[test]
+fn optimus_gives_all_gpus_to_who_gains_most() {
+    let job = |hours| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(hours));
+    // Alone, a job of 8 h takes 8 GPUs; half as many for the first of two equal ones.
+    let run = |hours: &[f64]| {
+        let mut jobs = Jobs::new(hours.iter().map(|h| job(*h)).collect());
+        let report = Simulation::new(ClusterSpec::uniform(2, 4))
+            .completion(Exact)
+            .run(scheduler("optimus"), &mut jobs)
+            .expect("a sound policy");
+        finishes(&report)
+    };
+    assert_eq!(run(&[8.0]), [Some(3600.0)]);
+    assert_eq!(run(&[8.0, 8.0]), [Some(7200.0), Some(7200.0)]);
+    // More jobs than GPUs: the shortest first.
+    let many = run(&[9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+    assert_eq!(many[1..], [Some(3600.0); 8]);
+    assert_eq!(many[0], Some(3600.0 + 9.0 / 8.0 * 3600.0));
+}
+
+#[test]
+fn skipped_rounds_change_nothing() {
+    for name in [
+        "loss-termination",
+        "load-admission",
+        "bandwidth-placement",
+        "synthesizer{horizon_h=1}",
+        "optimus",
+        "tiresias-plus",
+    ] {
+        let run = |visit| {
+            let mut jobs = WithLoss::new(bursty(2.0, 200), 1);
+            let report = Simulation::new("16x4@p3.8xlarge".parse().expect("a cluster"))
+                .visiting_every_round(visit)
+                .run(scheduler(name), &mut jobs)
+                .expect("a sound policy");
+            (report.jobs, report.counters.preemptions)
+        };
+        assert_eq!(run(false), run(true), "{name}");
+    }
+}
+
+#[test]
+fn decisions_replay_from_the_journal() {
+    use blox::core::State;
+    use blox::core::journal::{JsonLines, replay};
+    let dir = tempfile::tempdir().expect("a folder");
+    let cluster = ClusterSpec::uniform(8, 4);
+    for name in ["loss-termination", "synthesizer{horizon_h=1}", "optimus"] {
+        let path = dir.path().join("journal.jsonl");
+        let out = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));
+        let mut jobs = WithLoss::new(bursty(2.0, 100), 1);
+        Simulation::new(cluster.clone())
+            .run_journaled(
+                scheduler(name),
+                &mut jobs,
+                Some(Box::new(JsonLines::new(out))),
+            )
+            .expect("a sound policy");
+        let read = std::io::BufReader::new(std::fs::File::open(&path).expect("the file"));
+        let mut again = scheduler(name);
+        let state = State::new(&cluster).expect("a sound cluster");
+        let replayed = replay(read, state, again.cadence(), &mut again);
+        assert!(replayed.is_ok(), "{name}: {:?}", replayed.err());
+    }
+}
+
+/// Rows that the released program, or its rules, give as well.
+fn equals_the_artifact(name: &str, expected: usize) {
+    let figure = blox::reproduce::figure(name).expect("a figure");
+    let findings = blox::reproduce::reproduce(&*figure, None, &|_, _| ()).expect("no data needed");
+    let mut compared = 0;
+    for row in &findings.rows {
+        let Some(theirs) = row.artifact else { continue };
+        let unit = 10f64.powi(-(row.decimals as i32));
+        let near = (row.ours - theirs.value).abs() <= 0.5000001 * unit;
+        assert!(near, "{}: {} and {}", row.what, row.ours, theirs.value);
+        compared += 1;
+    }
+    assert_eq!(compared, expected);
+    for claim in &findings.claims {
+        assert!(claim.holds, "{}", claim.text);
+    }
+}
+
+#[test]
+fn admission_by_load_gives_the_averages_of_the_released_rules() {
+    equals_the_artifact("blox-fig12", 13);
+}
+
+#[test]
+fn the_sweep_of_loads_gives_the_averages_of_the_released_program() {
+    equals_the_artifact("blox-fig6", 54);
+}

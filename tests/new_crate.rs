@@ -1,0 +1,73 @@
+//! What `blox new` writes builds, passes its tests, and runs.
+
+use std::path::Path;
+use std::process::Command;
+
+fn text(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn new(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
+    let output = command
+        .current_dir(dir)
+        .arg("new")
+        .args(args)
+        .output()
+        .unwrap();
+    (output.status.code(), text(&output))
+}
+
+/// Without a network, in a path with spaces, against this checkout.
+#[test]
+fn a_new_crate_builds_and_passes_its_tests() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = new(dir.path(), &["a path/with spaces", "--name", "my-policy"]);
+    assert_eq!(code, Some(0), "{said}");
+    let krate = dir.path().join("a path/with spaces");
+    let manifest = std::fs::read_to_string(krate.join("Cargo.toml")).unwrap();
+    let dependency = format!("blox = {{ path = '{}' }}", env!("CARGO_MANIFEST_DIR"));
+    assert!(manifest.contains(&dependency), "{manifest}");
+    // The very versions that this checkout was tested with.
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
+    std::fs::copy(lock, krate.join("Cargo.lock")).unwrap();
+    let cargo = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO"));
+        command
+            .current_dir(&krate)
+            .args(args)
+            .arg("--offline")
+            // Kept between runs: only the first one compiles everything.
+            .env(
+                "CARGO_TARGET_DIR",
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-crate"),
+            )
+            .env_remove("RUSTFLAGS");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    };
+    let tested = cargo(&["test"]);
+    assert!(tested.contains("it_conforms ... ok"), "{tested}");
+    assert!(tested.contains("a_short_job_passes_one_that_ran_for_long ... ok"));
+}
+
+#[test]
+fn what_cannot_be_made_is_one_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("full")).unwrap();
+    std::fs::write(dir.path().join("full/x"), "").unwrap();
+    let (code, said) = new(dir.path(), &["full"]);
+    assert_eq!(code, Some(2));
+    assert_eq!(
+        said,
+        "error: full: is there already, expected a new or an empty folder\n"
+    );
+    let (code, said) = new(dir.path(), &["My Policy"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        said.starts_with("error: the name is `My Policy`, expected one for a crate"),
+        "{said}"
+    );
+    assert!(!dir.path().join("My Policy").exists());
+}

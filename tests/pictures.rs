@@ -1,0 +1,361 @@
+//! Recording, pictures and the page, from outside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs it in a folder: exit code, output, errors.
+fn blox(dir: &Path, line: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
+    let seen = command
+        .current_dir(dir)
+        .args(line.split_whitespace())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (seen.status.code(), text(seen.stdout), text(seen.stderr))
+}
+
+fn done(dir: &Path, line: &str) -> String {
+    let (code, out, err) = blox(dir, line);
+    assert_eq!(code, Some(0), "{line}: {err}");
+    out
+}
+
+const WORKLOAD: &str =
+    "--load 8 --jobs 250 --cluster 4x4 --migration-s 60 --checkpoint-s 20 --launch-s 40";
+
+fn rows(path: PathBuf) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().skip(1);
+    lines
+        .map(|l| l.split(',').map(str::to_owned).collect())
+        .collect()
+}
+
+fn number(row: &[String], column: usize) -> f64 {
+    row[column].parse().unwrap()
+}
+
+/// Assignments and timeline add up to what jobs say that they ran.
+#[test]
+fn records_add_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    done(
+        d,
+        &format!("simulate -s las {WORKLOAD} --output-dir r --assignments"),
+    );
+    let jobs = rows(d.join("r/las/jobs.csv"));
+    // attained_s x gpus; all jobs ask for the GPUs that they get.
+    let ran: f64 = jobs.iter().map(|r| number(r, 7) * number(r, 8)).sum();
+    let mut per_job = vec![0.0; jobs.len()];
+    let assignments = rows(d.join("r/las/assignments.csv"));
+    assert!(assignments.len() > 2 * jobs.len(), "{}", assignments.len());
+    for a in &assignments {
+        assert!(
+            number(a, 2) <= number(a, 3)
+                && number(a, 3) <= number(a, 4)
+                && number(a, 4) <= number(a, 5)
+        );
+        per_job[number(a, 0) as usize] += number(a, 4) - number(a, 3);
+    }
+    for (row, sum) in jobs.iter().zip(&per_job) {
+        assert!((number(row, 7) - sum).abs() < 1e-6, "{row:?}");
+    }
+    let timeline = rows(d.join("r/las/timeline.csv"));
+    let busy: f64 = timeline.iter().map(|r| number(r, 1) * number(r, 2)).sum();
+    assert!((busy - ran).abs() < 1e-6 * ran, "{busy} {ran}");
+    // Queueing as the timeline has it: in the system, without GPUs.
+    assert!(timeline.len() > 1024 && timeline.len() <= 2048);
+    assert!(
+        timeline
+            .iter()
+            .all(|r| number(r, 2) <= 16.0 && number(r, 3) == 16.0)
+    );
+    let summary = fs::read_to_string(d.join("r/las/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let share = busy / 16.0 / summary["makespan_s"].as_f64().unwrap();
+    assert!((share - summary["utilisation"].as_f64().unwrap()).abs() < 1e-9);
+}
+
+#[test]
+fn rounds_that_are_skipped_leave_no_trace_in_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let line = format!("simulate -s fifo {WORKLOAD} --assignments");
+    done(d, &format!("{line} --output-dir a"));
+    done(d, &format!("{line} --output-dir b --visit-every-round"));
+    for file in ["timeline.csv", "assignments.csv"] {
+        let read = |dir: &str| fs::read(d.join(dir).join("fifo").join(file)).unwrap();
+        assert!(read("a") == read("b"), "{file}");
+    }
+}
+
+#[test]
+fn one_command_gives_a_table_and_its_pictures() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let out = done(
+        d,
+        &format!("compare fifo las {WORKLOAD} --output-dir r --plots"),
+    );
+    assert!(out.starts_with("scheduler"));
+    let names = [
+        "avg-jct",
+        "jct-cdf",
+        "queueing-cdf",
+        "fairness-cdf",
+        "utilisation",
+        "queue-length",
+        "gantt-fifo",
+        "gantt-las",
+    ];
+    for name in names {
+        let svg = fs::read_to_string(d.join(format!("r/plots/{name}.svg"))).unwrap();
+        assert!(
+            svg.starts_with("<svg") && svg.ends_with("</svg>\n"),
+            "{name}"
+        );
+        assert!(svg.contains("las") || name == "gantt-fifo", "{name}");
+    }
+    // Again, from the files alone, and the same.
+    let listed = done(d, "plot r --output-dir again");
+    assert_eq!(listed.lines().count(), names.len(), "{listed}");
+    for name in names {
+        let read = |dir: &str| fs::read(d.join(dir).join(format!("{name}.svg"))).unwrap();
+        assert!(read("r/plots") == read("again"), "{name}");
+    }
+    let one = done(d, "plot r --only jct-cdf --output-dir one");
+    assert!(
+        one.starts_with("one/jct-cdf.svg  Job completion time"),
+        "{one}"
+    );
+    // Two folders in one picture tell their schedulers apart.
+    fs::rename(d.join("again"), d.join("old")).unwrap();
+    done(d, &format!("simulate -s las {WORKLOAD} --output-dir s"));
+    done(d, "plot r s --output-dir both");
+    let svg = fs::read_to_string(d.join("both/jct-cdf.svg")).unwrap();
+    for name in [">fifo<", ">las (r)<", ">las (s)<"] {
+        assert!(svg.contains(name), "{name}");
+    }
+    // A later run without a record does not show an earlier one's.
+    done(
+        d,
+        &format!("compare fifo las {WORKLOAD} --output-dir r --force"),
+    );
+    assert!(!done(d, "plot r --output-dir late").contains("gantt"));
+}
+
+#[test]
+fn twenty_schedulers_are_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let names: Vec<String> = (1..=20).map(|i| format!("las{{guard_h={i}}}")).collect();
+    let schedulers = names.join(" ");
+    done(
+        d,
+        &format!("compare {schedulers} --load 8 --jobs 60 --cluster 2x4 --output-dir r --plots"),
+    );
+    let svg = fs::read_to_string(d.join("r/plots/queue-length.svg")).unwrap();
+    assert_eq!(svg.matches("<use ").count(), 19);
+    let svg = fs::read_to_string(d.join("r/plots/jct-cdf.svg")).unwrap();
+    assert!(names.iter().all(|n| svg.contains(&format!(">{n}</text>"))));
+}
+
+#[test]
+fn what_cannot_be_drawn_is_one_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    fs::create_dir(d.join("empty")).unwrap();
+    done(d, "simulate -s fifo --load 8 --jobs 5 --output-dir r");
+    for (line, sentence) in [
+        (
+            "plot empty",
+            "empty: no manifest.json, expected a folder that `blox simulate`, `blox compare` or `blox sweep` wrote with --output-dir",
+        ),
+        (
+            "plot r r",
+            "several folders, expected --output-dir DIR to say where to draw",
+        ),
+        (
+            "report r r",
+            "several folders, expected --output FILE.html to say where the page goes",
+        ),
+        (
+            "plot r --only gantt",
+            "--only is `gantt`, expected a picture that there are data for: \
+             jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length",
+        ),
+        (
+            "simulate -s fifo --load 8 --jobs 5 --plots",
+            "--plots has nowhere to write, expected --output-dir DIR with it",
+        ),
+    ] {
+        let (code, _, err) = blox(d, line);
+        assert_eq!(
+            (code, err),
+            (Some(2), format!("error: {sentence}\n")),
+            "{line}"
+        );
+    }
+    fs::write(d.join("r/fifo/timeline.csv"), "time_s,length_s\n0,x\n").unwrap();
+    let (_, _, err) = blox(d, "plot r");
+    assert_eq!(
+        err,
+        "error: r/fifo/timeline.csv: line 1: busy_gpus is `time_s,length_s`, expected a header with this column\n"
+    );
+}
+
+/// A browser, if there is one here.
+fn browser() -> Option<&'static str> {
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|b| {
+            Command::new(b)
+                .arg("--version")
+                .output()
+                .is_ok_and(|o| o.status.success())
+        })
+}
+
+/// The page after its script has run, as the browser has it.
+fn dom(browser: &str, profile: &Path, page: &Path) -> String {
+    let output = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args(["--virtual-time-budget=10000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A trace of many jobs that is quick to simulate.
+fn large_trace(path: &Path, jobs: u32) {
+    let mut text = String::from("job_id,submit_s,gpus,duration_s\n");
+    for i in 0..jobs {
+        let (gpus, duration) = ([1, 2, 4][(i % 3) as usize], 100 + i * 7919 % 2000);
+        text.push_str(&format!("<job & {i}>,{},{gpus},{duration}\n", i * 40));
+    }
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_page_of_many_jobs_stays_small_and_says_what_it_leaves_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    large_trace(&d.join("jobs.csv"), 100_000);
+    done(
+        d,
+        "compare fifo sjf --trace jobs.csv --cluster 16x4 --output-dir r --assignments",
+    );
+    assert_eq!(done(d, "report r"), "r/report.html\n");
+    let page = fs::read_to_string(d.join("r/report.html")).unwrap();
+    assert!(page.len() < 40 << 20, "{}", page.len());
+    assert!(page.contains("Of more than 50,000 jobs a scheduler, an even sample"));
+    assert!(page.contains("bars, the 75,000 with the most GPU time are here"));
+    // Nothing from elsewhere, and nothing that a name could break out of.
+    assert_eq!(
+        page.matches("http").count(),
+        page.matches("http://www.w3.org/2000/svg").count() + 1
+    );
+    assert!(page.contains("http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'"));
+    assert!(!page.contains("<job"));
+}
+
+/// What a reader does: sorts, filters, zooms, marks a job, turns the lights off.
+const READER: &str = r##"
+const seen = {};
+const click = (e) => e.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+const cells = (row) => [...row.cells].map((c) => c.textContent);
+seen.runs = data.runs.map((r) => r.name);
+const header = document.querySelectorAll("#summary th button");
+click(header[0]); click(header[0]);
+seen.sorted = [...document.querySelectorAll("#summary tbody tr")].map((r) => r.cells[0].textContent);
+seen.jobs = $("where").textContent;
+const jct = [...document.querySelectorAll("#jobs th button")].find((b) => b.textContent === "JCT s");
+click(jct);
+click([...document.querySelectorAll("#jobs th button")].find((b) => b.textContent === "JCT s"));
+seen.longest = cells(document.querySelector("#jobs tbody tr"));
+$("find").value = "17"; $("find").oninput();
+seen.found = $("where").textContent;
+click(document.querySelector("#jobs tbody tr"));
+seen.marked = $("window").textContent;
+click($("in"));
+seen.zoomed = gantt.to - gantt.from < bounds().end / 2;
+const box = canvas.getBoundingClientRect(), p = place(), s = data.runs[gantt.run].spans;
+const bar = s.job.indexOf(17);
+gantt.from = s.start[bar]; gantt.to = gantt.from + s.length[bar]; drawGantt();
+canvas.onpointermove({ clientX: box.left + p.x(gantt.from + s.length[bar] / 2), clientY: box.top + p.y(s.first[bar] + 0.5) });
+seen.tip = $("tip").textContent.split("\n")[0];
+setDark(false); click($("theme"));
+seen.dark = document.body.classList.contains("dark");
+const pixel = canvas.getContext("2d").getImageData(canvas.width - 3, canvas.height - 3, 1, 1).data;
+seen.canvas = pixel[0] < 60;
+const out = document.createElement("pre");
+out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+"##;
+
+#[test]
+fn a_reader_can_use_the_page() {
+    let Some(browser) = browser() else {
+        println!("skipped: no Chromium here to open the page with");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    done(
+        d,
+        &format!("compare fifo las {WORKLOAD} --output-dir r --assignments"),
+    );
+    done(d, "report r --output page.html");
+    let page = fs::read_to_string(d.join("page.html")).unwrap();
+    let page = page.replace("</body>", &format!("<script>{READER}</script></body>"));
+    fs::write(d.join("page.html"), page).unwrap();
+    let dom = dom(browser, &d.join("profile"), &d.join("page.html"));
+    assert!(
+        dom.contains("data-ready=\"yes\""),
+        "the script of the page failed"
+    );
+    let seen = dom
+        .split("<pre id=\"seen\">")
+        .nth(1)
+        .expect("the reader came to the end");
+    let seen = seen.split("</pre>").next().unwrap();
+    let seen: serde_json::Value = serde_json::from_str(&seen.replace("&gt;", ">")).unwrap();
+    assert_eq!(seen["runs"], serde_json::json!(["fifo", "las"]));
+    assert_eq!(seen["sorted"], serde_json::json!(["las", "fifo"]));
+    assert_eq!(seen["jobs"], "250 jobs, page 1 of 3");
+    let jobs = rows(d.join("r/fifo/jobs.csv"));
+    let longest = jobs
+        .iter()
+        .max_by(|a, b| number(a, 5).total_cmp(&number(b, 5)))
+        .unwrap();
+    assert_eq!(seen["longest"][0], longest[0].as_str());
+    assert_eq!(seen["found"], "1 job, page 1 of 1");
+    assert!(
+        seen["marked"]
+            .as_str()
+            .unwrap()
+            .ends_with("job 17 is marked")
+    );
+    assert_eq!(
+        seen["tip"].as_str().unwrap().split(',').next(),
+        Some("job 17")
+    );
+    for what in ["zoomed", "dark", "canvas"] {
+        assert_eq!(seen[what], true, "{what}");
+    }
+}

@@ -1,0 +1,259 @@
+//! Synergy end to end: a case of its released simulator, the command line on its
+//! files, speeds by CPUs and memory.
+
+use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, perf::Sensitivity};
+use blox::policies::placement::Allocation;
+use blox::schedulers::{JobOrder, SynergyParams, synergy_with};
+use blox::sim::{Simulation, workload::Jobs};
+use blox::verify::{compare, compare_visiting_every_round};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+const CLUSTER: &str = "[CLUSTER]\n# two servers\nracks = 1\nservers_per_rack = 2\ngpus_per_server = 4\n\
+    cpus_per_server = 8\ndram_per_server = 80\nsspeed_per_server = 250\n[SCHEDULER]\npolicy = FIFO\n";
+
+/// The last job arrives when nobody is left, and never runs.
+const TRACE: &str = "0,alexnet,0.5,1500,1\n1,alexnet,0.75,700,2\n2,res18,100,2000,1\n\
+    3,gnmt,200,1300,2\n4,bert,250,600,1\n5,res18,310.25,900,4\n6,gnmt,905,100,1\n7,gnmt,9000,100,1\n";
+
+const PROFILES: &str = r#"{"cpu_points": [1, 2, 4, 6], "mem_points": [10, 40], "models": {
+    "alexnet_1": {"cpus": 6, "mem": 40, "speed": 40, "batch": 8, "placement_penalty": 1, "speedup": 2.0,
+        "iter_time": 0.5, "tput": [[0.2, 0.5], [0.4, 1], [0.4, 1.5], [0.4, 2]]},
+    "res18_1": {"cpus": 4, "mem": 20, "speed": 20, "batch": 8, "placement_penalty": 1, "speedup": 1.6, "iter_time": 0.4},
+    "gnmt_1": {"cpus": 1, "mem": 10, "speed": 10, "batch": 8, "placement_penalty": 1, "speedup": 1, "iter_time": 0.25}}}"#;
+
+/// What the released program makes of it with LAS and tune.
+const EXPECTED: &str = "job_id,model,gpus,cpu_demand,mem_demand_gb,total_iters,iter_time_s,synergy_speedup,submit,first_sched,finish,jct
+0,alexnet,1,6,40,1500,0.5,2.0,0.5,300,1200,1199.5
+1,alexnet,2,8,80,700,0.5,1.5,0.75,300,900,899.25
+2,res18,1,4,20,2000,0.4,1.6,100.0,300,1200,1100.0
+3,gnmt,2,2,20,1300,0.25,1,200.0,300,1200,1000.0
+4,alexnet,1,6,40,600,0.5,2.0,250.0,300,600,350.0
+5,res18,4,8,80,900,0.4,1.0,310.25,600,1200,889.75
+6,gnmt,1,1,10,100,0.25,1,905.0,1200,1500,595.0
+7,gnmt,1,1,10,100,0.25,1,9000.0,,,
+";
+
+const ROUNDS: &str = "round,time,job,gpus,server_res
+1,300,1,0|1,0:g2:c4:m40
+1,300,3,4|5,1:g2:c2:m20
+1,300,0,6,1:g1:c2:m20
+1,300,2,7,1:g1:c2:m20
+1,300,4,2,0:g1:c2:m20
+2,600,5,0|1|2|3,0:g4:c8:m80
+2,600,1,4|5,1:g2:c4:m40
+2,600,0,6,1:g1:c2:m20
+2,600,2,7,1:g1:c2:m20
+3,900,5,0|1|2|3,0:g4:c8:m80
+3,900,3,4|5,1:g2:c2:m20
+3,900,0,6,1:g1:c2:m20
+3,900,2,7,1:g1:c2:m20
+4,1200,6,0,0:g1:c1:m10
+";
+
+const SUMMARY: &str = r#"{"trace": "trace", "config": "configs/cluster.ini", "scheduler": "LAS", "mode": "tune",
+    "static": false, "placement": false, "jobs": 8, "finished": 7, "avg_jct_s": 861.9285714285714,
+    "makespan_s": 1500, "rounds": 5}"#;
+
+/// A case with its inputs beside it.
+fn case(dir: &Path, replace: &[(&str, &str, &str)]) -> std::path::PathBuf {
+    let case = dir.join("case");
+    fs::create_dir_all(dir.join("inputs/configs")).unwrap();
+    fs::create_dir_all(&case).unwrap();
+    for (name, text) in [
+        ("inputs/configs/cluster.ini", CLUSTER),
+        ("inputs/trace", TRACE),
+        ("inputs/profiles.json", PROFILES),
+        ("case/expected.csv", EXPECTED),
+        ("case/rounds.csv", ROUNDS),
+        ("case/summary.json", SUMMARY),
+    ] {
+        let mut text = text.to_owned();
+        for (_, from, to) in replace.iter().filter(|r| name.ends_with(r.0)) {
+            assert!(text.contains(from), "{name}: {from}");
+            text = text.replacen(from, to, 1);
+        }
+        fs::write(dir.join(name), text).unwrap();
+    }
+    case
+}
+
+#[test]
+fn a_case_of_the_released_program_is_equal() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = case(dir.path(), &[]);
+    for compared in [
+        compare(&case, None).unwrap(),
+        compare_visiting_every_round(&case, Some("synergy")).unwrap(),
+    ] {
+        assert_eq!((compared.system, compared.jobs), ("synergy", 8));
+        assert_eq!(compared.differences, []);
+        // Eleven values a job, a grant a line, five figures.
+        assert_eq!(compared.values, 8 * 11 + 14 + 5);
+        assert!(compared.notes.is_empty());
+    }
+}
+
+#[test]
+fn what_differs_is_named() {
+    let difference = |file, from, to| {
+        let dir = tempfile::tempdir().unwrap();
+        let compared = compare(&case(dir.path(), &[(file, from, to)]), None).unwrap();
+        let texts = compared.differences.iter().map(|d| {
+            let (what, column) = (&d.what, &d.column);
+            format!(
+                "{what}: {column} expected {}, found {}",
+                d.expected, d.found
+            )
+        });
+        texts.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        difference("expected.csv", "600,350.0", "900,350.0"),
+        ["job 4: finish expected 900, found 600"]
+    );
+    assert_eq!(
+        difference("expected.csv", "9000.0,,,", "9000.0,9000,9300,300.0"),
+        [
+            "job 7: first_sched expected 9000, found nothing",
+            "job 7: finish expected 9300, found nothing",
+            "job 7: jct expected 300.0, found nothing"
+        ]
+    );
+    assert_eq!(
+        difference("rounds.csv", "2|3,0:g4:c8:m80", "2|3,0:g4:c8:m79"),
+        [
+            "job 5 in the round at 600 s: server_res expected GPUs 0 1 2 3, 0:g4:c8:m79, found GPUs 0 1 2 3, 0:g4:c8:m80"
+        ]
+    );
+    assert_eq!(
+        difference("rounds.csv", "4,1200,6,0,0:g1:c1:m10\n", ""),
+        ["job 6 in the round at 1200 s: server_res expected nothing, found GPUs 0, 0:g1:c1:m10"]
+    );
+    assert_eq!(
+        difference("summary.json", "\"rounds\": 5", "\"rounds\": 6"),
+        ["summary: rounds expected 6, found 5"]
+    );
+    // Another order makes other plans.
+    assert!(!difference("summary.json", "LAS", "SRTF").is_empty());
+    assert!(!difference("summary.json", "tune", "fair").is_empty());
+}
+
+#[test]
+fn what_the_original_cannot_do_is_named() {
+    let error = |file, from, to| {
+        let dir = tempfile::tempdir().unwrap();
+        let error = compare(&case(dir.path(), &[(file, from, to)]), None).unwrap_err();
+        let text = error.to_string();
+        text.rsplit_once(dir.path().to_str().unwrap())
+            .unwrap()
+            .1
+            .to_owned()
+    };
+    assert!(
+        error("summary.json", "tune", "opt")
+            .starts_with("/case/summary.json: mode is `opt`: the original ends")
+    );
+    assert!(
+        error("cluster.ini", "racks = 1", "racks = 2")
+            .starts_with("/inputs/configs/cluster.ini: racks is above 1")
+    );
+    assert!(
+        error("profiles.json", "\"iter_time\": 0.25", "\"iter_time\": 301")
+            .contains("job 3 does no whole iteration in a round of 300 s: the original never ends")
+    );
+    assert_eq!(
+        error("trace", "1300,2", "1300,3"),
+        "/inputs/trace: line 4: gpus is `3`, expected 1, 2, 4, 8 or 16"
+    );
+    // A run that never began has finished nobody.
+    let dir = tempfile::tempdir().unwrap();
+    let header = EXPECTED.split_once('\n').unwrap().1;
+    let replace = [
+        ("summary.json", "LAS", "SRSF"),
+        ("expected.csv", header, ""),
+    ];
+    let compared = compare(&case(dir.path(), &replace), Some("synergy")).unwrap();
+    assert_eq!(compared.differences, []);
+    assert_eq!(
+        compared.notes,
+        [
+            "the original cannot be started with SRSF, whose constructor takes too few parameters; ours ends 8 of 8 jobs"
+        ]
+    );
+}
+
+#[test]
+fn the_command_line_reads_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    case(dir.path(), &[("trace", "bert", "gnmt")]);
+    let run = |args: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
+        let out = command
+            .args(args.split(' '))
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    let world = "--trace inputs/trace --format synergy --cluster inputs/configs/cluster.ini";
+    let (code, out, err) = run(&format!(
+        "compare synergy synergy{{allocation=proportional,order=las}} {world}"
+    ));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("synergy, 8 jobs"), "{out}");
+    assert!(out.contains("2 nodes, 8 GPUs"), "{out}");
+    fs::remove_file(dir.path().join("inputs/profiles.json")).unwrap();
+    let (code, _, err) = run(&format!("simulate -s synergy {world}"));
+    assert_eq!(code, Some(2));
+    assert!(
+        err.contains("inputs/trace: line 1: a synergy trace, expected a `profiles.json` in its folder or one above"),
+        "{err}"
+    );
+    let (code, out, _) = run("verify case");
+    assert_eq!(code, Some(1));
+    assert!(
+        out.starts_with("ERROR  case: the input `profiles.json` is in neither"),
+        "{out}"
+    );
+}
+
+/// A node of 4 GPUs with 8 cores; three of four jobs gain nothing by more than one.
+fn speeds(allocation: Allocation) -> Vec<f64> {
+    let mut cluster = ClusterSpec::uniform(1, 4);
+    cluster.nodes[0].cpus = 8.0;
+    let speed = vec![vec![0.5], vec![1.0], vec![2.0]];
+    let table = Arc::new(Sensitivity::new(vec![1.0, 2.0, 5.0], vec![0.0], speed).unwrap());
+    let job = |cpus: f64| {
+        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(3000.0));
+        job.with_extras(Extras {
+            cpus,
+            sensitivity: (cpus > 1.0).then(|| Arc::clone(&table)),
+            ..Extras::default()
+        })
+    };
+    let jobs = vec![job(5.0), job(1.0), job(1.0), job(1.0)];
+    let scheduler = synergy_with(SynergyParams {
+        allocation,
+        order: JobOrder::Srtf,
+        ..SynergyParams::default()
+    });
+    let report = Simulation::new(cluster)
+        .run(scheduler, &mut Jobs::new(jobs))
+        .unwrap();
+    let finish = report.jobs.iter().map(|j| j.finish.unwrap().secs());
+    finish.collect()
+}
+
+#[test]
+fn a_job_is_as_fast_as_what_it_holds_allows() {
+    assert_eq!(speeds(Allocation::Tune), [3000.0; 4]);
+    // With its share of 2 cores the first one is half as fast as with 5.
+    assert_eq!(
+        speeds(Allocation::Proportional),
+        [6000.0, 3000.0, 3000.0, 3000.0]
+    );
+}

@@ -1,0 +1,161 @@
+//! `blox step`, completions, and that every subcommand shows examples.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs it in a folder with these lines on standard input: exit code, output, errors.
+fn blox(dir: &Path, args: &[&str], input: &str) -> (Option<i32>, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_blox"))
+        .current_dir(dir)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let seen = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (seen.status.code(), text(seen.stdout), text(seen.stderr))
+}
+
+const TRACE: &str = "job_id,submit_s,gpus,duration_s\n\
+    first,0,1,1400\nsecond,10,2,900\nthird,20,4,100\nfourth,700,1,100\n";
+
+fn walk(scheduler: &str, input: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("jobs.csv"), TRACE).unwrap();
+    let args = [
+        "step",
+        "-s",
+        scheduler,
+        "--trace",
+        "jobs.csv",
+        "--cluster",
+        "2x2",
+    ];
+    let (code, out, err) = blox(dir.path(), &args, input);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    out
+}
+
+#[test]
+fn a_walk_shows_every_decision_of_a_small_trace() {
+    let out = walk(
+        "fifo",
+        "next 3\nqueue\nwhy 2\njob 0\nrunning\nnodes\nuntil job 3\nfinish 2\nwhy 2\nend\nend\n",
+    );
+    let expected = "\
+fifo on 2x2: 2 nodes, 4 GPUs; jobs.csv (csv, 4 jobs); `help` lists the commands
+decision 1 at 0 s
+  came in  job 0 (1 GPU, 1400 s)
+  places   job 0 on node 0 GPU 0
+  now      1 job with GPUs, 0 waiting, 0 held back; 3 of 4 GPUs free
+decision 2 at 300 s
+  came in  job 1 (2 GPUs, 900 s)
+           job 2 (4 GPUs, 100 s)
+  places   job 1 on node 1 GPU 0-1
+  now      2 jobs with GPUs, 1 waiting, 0 held back; 1 of 4 GPUs free
+decision 3 at 600 s
+  now      2 jobs with GPUs, 1 waiting, 0 held back; 1 of 4 GPUs free
+1 job without GPUs
+  job 2: 4 GPUs, in for 580 s, ran 0 s: needs 4 GPUs, 1 are free
+job 2 is waiting: needs 4 GPUs, 1 are free
+job 0 (first): running
+  asks for 1 GPU for 1400 s, submitted at 0 s
+  ran 600 s in 1 launch, preempted 0 times
+  on node 0 GPU 0
+2 jobs with GPUs
+  job 0: running on node 0 GPU 0, ran 600 s of 1400 s
+  job 1: running on node 1 GPU 0-1, ran 300 s of 900 s
+  node 0: up, 1 of 2 GPUs free, jobs: 0
+  node 1: up, 0 of 2 GPUs free, jobs: 1
+decision 4 at 900 s
+  came in  job 3 (1 GPU, 100 s)
+  now      2 jobs with GPUs, 2 waiting, 0 held back; 1 of 4 GPUs free
+(2 decisions passed)
+decision 7 at 1800 s
+  ended    job 2 completed
+  places   job 3 on node 0 GPU 0
+  now      1 job with GPUs, 0 waiting, 0 held back; 3 of 4 GPUs free
+job 2 ended at 1800 s: completed, 1780 s after it was submitted
+the simulation has ended: the last job at 2100 s; 4 jobs completed, average JCT 1467.5 s
+the simulation has ended: the last job at 2100 s; 4 jobs completed, average JCT 1467.5 s
+";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn slips_of_the_finger_do_not_end_a_walk() {
+    let out = walk("las", "jump\nwhy 99\nhelp\nplan\nquit\nnext\n");
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[1], "`jump` is no command; `help` lists the commands");
+    assert_eq!(lines[2], "job 99 has not come in yet");
+    assert!(lines[3].starts_with("  next [N]"));
+    assert_eq!(lines[lines.len() - 1], "no decision yet; `next` makes one");
+}
+
+/// A walk to the end gives what `simulate` gives.
+#[test]
+fn a_walk_ends_where_a_simulation_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let workload = ["--load", "8", "--jobs", "300", "--cluster", "4x4"];
+    for scheduler in ["las", "srtf"] {
+        let args = |command| [&[command, "-s", scheduler], &workload[..]].concat();
+        let (_, walked, _) = blox(dir.path(), &args("step"), "end\n");
+        let mut simulate = args("simulate");
+        simulate.push("--json");
+        let (_, json, _) = blox(dir.path(), &simulate, "");
+        let figures: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let end = format!(
+            "the simulation has ended: the last job at {} s; 300 jobs completed, average JCT {:.1} s",
+            figures["end_s"].as_f64().unwrap(),
+            figures["avg_jct_s"].as_f64().unwrap()
+        );
+        assert_eq!(walked.lines().last(), Some(end.as_str()));
+    }
+}
+
+fn subcommands(dir: &Path) -> Vec<String> {
+    let (_, help, _) = blox(dir, &["--help"], "");
+    let list = help.split("Commands:").nth(1).unwrap();
+    let list = list.split("Options:").next().unwrap();
+    list.lines()
+        .filter_map(|l| l.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty() && *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_help_of_every_subcommand_has_examples() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = subcommands(dir.path());
+    assert!(names.len() >= 9, "{names:?}");
+    for name in &names {
+        let (code, help, _) = blox(dir.path(), &[name, "--help"], "");
+        assert_eq!(code, Some(0));
+        let examples = help.split("Examples:").nth(1).unwrap_or("");
+        assert!(examples.contains(&format!("blox {name}")), "{name}: {help}");
+    }
+}
+
+#[test]
+fn completions_know_every_subcommand() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, script, err) = blox(dir.path(), &["completions", shell], "");
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        for name in subcommands(dir.path()) {
+            assert!(script.contains(&name), "{shell}: {name}");
+        }
+    }
+    let (code, _, _) = blox(dir.path(), &["completions", "sh"], "");
+    assert_eq!(code, Some(2));
+}
