@@ -234,12 +234,12 @@ fn the_released_program_ends_jobs_when_it_had_planned() {
     let (_, ends) = run(vec![released_job(300.0, 0.0, 240.0)]);
     assert_eq!(ends, [(0, 128.0, 100.0, false)]);
     // A job that comes in within the slot is seen at its end, when 156 iterations
-    // are done; both then get two GPUs.
+    // are done; both then get two GPUs, and lose 6 s to groups of two.
     let (report, ends) = run(vec![
         released_job(300.0, 0.0, 240.0),
         released_job(120.0, 30.0, 300.0),
     ]);
-    assert_eq!(ends, [(0, 186.0, 140.0, false), (1, 186.0, 127.0, false)]);
+    assert_eq!(ends, [(1, 186.0, 127.0, false), (0, 186.0, 140.0, false)]);
     assert_eq!(report.jobs[1].first_start, Some(Time::new(60.0)));
     // One that could not end in time is turned away.
     let (report, _) = run(vec![

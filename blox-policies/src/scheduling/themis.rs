@@ -80,19 +80,20 @@ mod tests {
     #[test]
     fn the_job_that_is_furthest_behind_has_the_lease() {
         let mut state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
-        for (id, length) in [(0, 1000.0), (1, 100.0)] {
-            let spec = Arc::new(JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(length)));
-            let job = JobId(id);
-            state
-                .apply(Time::ZERO, &Event::Submitted { job, spec })
-                .unwrap();
+        let lengths = [(JobId(0), 1000.0), (JobId(1), 100.0)];
+        for (job, length) in lengths {
+            let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(length));
+            let spec = Arc::new(spec);
+            let submitted = Event::Submitted { job, spec };
+            state.apply(Time::ZERO, &submitted).unwrap();
+        }
+        for (job, _) in lengths {
             let verdict = Verdict::Accept {
                 class: None,
                 deadline: None,
             };
-            state
-                .apply(Time::new(200.0), &Event::Judged { job, verdict })
-                .unwrap_or(());
+            let judged = Event::Judged { job, verdict };
+            state.apply(Time::new(200.0), &judged).unwrap();
         }
         let mut themis = Composition::new("themis")
             .scheduling(Themis)

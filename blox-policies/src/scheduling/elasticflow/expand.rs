@@ -159,8 +159,13 @@ fn offer(
     };
     let work = (until - now) * rate;
     let new = if work >= task.left {
-        let end = window.grid.ceil(now + task.left / rate).min(until);
-        Plan { end, ..first }
+        let grid = window.grid;
+        // Even next to no work takes a slot.
+        let end = grid.ceil(now + task.left / rate).max(grid.after(now));
+        Plan {
+            end: end.min(until),
+            ..first
+        }
     } else {
         let left = task.left - work;
         // A job that is late anyway runs on as fast as it can.
