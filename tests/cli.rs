@@ -408,7 +408,10 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "verify folder --system x",
-            "unknown system `x`; known: blox, synergy, tiresias",
+            &format!(
+                "unknown system `x`; known: {}",
+                blox::verify::names().join(", ")
+            ),
         ),
     ] {
         let seen = at(d, line.split(' '));

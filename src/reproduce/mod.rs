@@ -17,6 +17,8 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod synergy_100job;
+mod tiresias_60job;
 
 use blox_core::Pipeline;
 use blox_sim::workload::{Workload, WorkloadError};
@@ -194,6 +196,18 @@ pub enum ReproduceError {
     /// A cluster that makes no sense.
     #[error(transparent)]
     Cluster(#[from] blox_core::ClusterSpecError),
+    /// A cluster's file that cannot be read.
+    #[error(transparent)]
+    ClusterFile(#[from] blox_sim::cluster_file::ClusterFileError),
+    /// Synergy's profiles that cannot be read.
+    #[error(transparent)]
+    Profiles(#[from] blox_sim::compat::synergy::ProfilesError),
+    /// A file of samples without any, or with one that is not above 0.
+    #[error("{}: found no samples that are all above 0", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// A simulation that could not go on.
     #[error("{label}: {error}")]
     Simulation {
@@ -213,6 +227,8 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig16::BloxFig16),
         Box::new(blox_fig6::BloxFig6),
         Box::new(blox_table4::BloxTable4),
+        Box::new(synergy_100job::Synergy100Job),
+        Box::new(tiresias_60job::Tiresias60Job),
     ]
 }
 
@@ -242,17 +258,25 @@ pub fn reproduce(
     data: Option<&Path>,
     done: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Findings, ReproduceError> {
-    for file in figure.data() {
-        if !data.is_some_and(|folder| folder.join(file.path).exists()) {
-            return Err(ReproduceError::Missing {
-                figure: figure.name(),
-                path: file.path,
-                folder: data.map(Path::to_owned),
-                from: file.from,
-            });
-        }
+    for needed in figure.data() {
+        file(figure, data, needed.path)?;
     }
     Ok(figure.findings(&run_all(figure.runs(data)?, done)?))
+}
+
+/// The path of a file that a figure needs.
+fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf, ReproduceError> {
+    let found = data.map(|folder| folder.join(name));
+    let needed = figure.data().iter().find(|needed| needed.path == name);
+    match (found.filter(|path| path.exists()), needed) {
+        (Some(path), _) => Ok(path),
+        (None, needed) => Err(ReproduceError::Missing {
+            figure: figure.name(),
+            path: needed.map_or("a file", |n| n.path),
+            folder: data.map(Path::to_owned),
+            from: needed.map_or("its publication", |n| n.from),
+        }),
+    }
 }
 
 /// The reports in order, whichever ends first.
@@ -311,7 +335,7 @@ mod tests {
         assert_eq!(
             error.as_deref(),
             Some(
-                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4"
+                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, synergy-100job, tiresias-60job"
             )
         );
     }

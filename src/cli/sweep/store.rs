@@ -4,6 +4,7 @@
 //! sweep.json              what was asked for, and which runs are finished
 //! sweep.csv               a row a finished run
 //! runs/NAME/jobs.csv      what `simulate` writes
+//! runs/NAME/timeline.csv
 //! runs/NAME/summary.json
 //! runs/NAME/rounds.csv    if asked for
 //! runs/NAME/manifest.json last of all: without it the run is not whole
@@ -156,7 +157,7 @@ impl Store {
         output::write_run(&self.dir.join("runs"), &planned.name, run, experiment)?;
         let dir = self.folder(planned);
         let mut files = Map::new();
-        for name in ["jobs.csv", "rounds.csv", "summary.json"] {
+        for name in ["jobs.csv", "timeline.csv", "rounds.csv", "summary.json"] {
             if name == "rounds.csv" && !experiment.options.rounds {
                 continue;
             }
