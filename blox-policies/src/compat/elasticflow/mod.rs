@@ -4,7 +4,7 @@
 //! The original is a scheduler and its own simulator in one loop: it plans when
 //! each job will end, lets jobs end when it planned, charges overheads to its
 //! own estimates, and merges what happens within a slot. Such a program is kept
-//! here as a [`Program`] that is run a step at a time, and [`Original`] makes an
+//! here as a `Program` that is run a step at a time, and [`Original`] makes an
 //! admission and scheduling policy of it: jobs are turned away, placed node by
 //! node and ended as the program says. In a simulation of it jobs end only
 //! through the scheduler (`blox_sim`'s completion rule `ByScheduler`); speeds
