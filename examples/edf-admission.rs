@@ -1,6 +1,6 @@
 //! Earliest deadline first with admission control, composed by hand from its parts.
 //!
-//! `cargo run --release --example edf_admission`
+//! `cargo run --release --example edf-admission`
 
 use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
 use blox::policies::{placement::*, scheduling::*};
