@@ -1,6 +1,7 @@
 //! A table of texts, for a terminal, for Markdown, as CSV.
 
 use super::Failure;
+pub(super) use crate::results::whole;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use serde_json::{Map, Value};
@@ -94,19 +95,6 @@ fn field(value: Option<&Value>) -> String {
         },
         Some(other) => other.to_string(),
     }
-}
-
-/// With a comma between thousands.
-pub(super) fn whole(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, d) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(d);
-    }
-    out
 }
 
 /// Rounded to some places, with a comma between thousands.

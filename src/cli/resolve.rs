@@ -708,6 +708,9 @@ fn other_inputs(
     if let Source::Generated(..) = source {
         paths.extend(generated::files(given));
     }
+    if let Some(dir) = &given.options.throughputs {
+        paths.extend(ScalingTable::files(dir).map_err(Failure::new)?);
+    }
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));
     }

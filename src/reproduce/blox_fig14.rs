@@ -10,11 +10,14 @@ use std::path::Path;
 /// compositions that it chooses from.
 pub(super) struct BloxFig14;
 
+/// The synthesizer with its own candidates.
+const ALL: &str = "all";
+
 /// Synthesizers over these candidates, each beside all of them.
 fn groups() -> [(&'static str, SynthesizerParams); 2] {
     let all = SynthesizerParams::default();
     let blind = SynthesizerParams { srtf: false, ..all };
-    [("all", all), ("without Srtf", blind)]
+    [(ALL, all), ("without Srtf", blind)]
 }
 
 fn schedulers(params: &SynthesizerParams) -> Vec<Pipeline> {
@@ -83,8 +86,18 @@ impl Figure for BloxFig14 {
                 )
                 .published(1.0, "Blox (EuroSys 2024), figures 14 and 15, as read by others: equal to the best static composition"),
             );
-            let near = jct(synthesizer) <= 1.02 * best;
-            let text = "the synthesizer is within 2 % of the best static composition";
+            // With its own candidates it has to hold as published.
+            let (text, bound) = match group == ALL {
+                true => (
+                    "the synthesizer is as good as the best static composition",
+                    1.0,
+                ),
+                false => (
+                    "the synthesizer is within 2 % of the best static composition",
+                    1.02,
+                ),
+            };
+            let near = jct(synthesizer) <= bound * best;
             findings
                 .claims
                 .push(Claim::new(format!("{text} (candidates: {group})"), near));

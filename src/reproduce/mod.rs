@@ -23,9 +23,9 @@ mod tiresias_60job;
 use blox_core::Pipeline;
 use blox_sim::workload::{Workload, WorkloadError};
 use blox_sim::{Report, SimError, Simulation};
+use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A figure or table of a publication.
 pub trait Figure: Send + Sync {
@@ -285,31 +285,22 @@ fn run_all(
     done: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Report>, ReproduceError> {
     let count = runs.len();
-    let runs: Vec<_> = runs.into_iter().map(|r| Mutex::new(Some(r))).collect();
-    let reports: Vec<_> = (0..count).map(|_| Mutex::new(None)).collect();
-    let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let (failed, ended) = (AtomicBool::new(false), AtomicUsize::new(0));
     done(0, count);
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(count) {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(run) = runs.get(i).and_then(take) else {
-                        break;
-                    };
-                    let report = simulate(run);
-                    if report.is_err() {
-                        next.store(count, Ordering::Relaxed);
-                    }
-                    *reports[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
-                    done(ended.fetch_add(1, Ordering::Relaxed) + 1, count);
-                }
-            });
+    let one = |(i, run): (usize, Run)| {
+        if failed.load(Ordering::Relaxed) {
+            return None;
         }
-    });
-    // They were begun in order: an error lies before all that never began.
-    reports.iter().filter_map(take).collect()
+        let report = simulate(run);
+        failed.fetch_or(report.is_err(), Ordering::Relaxed);
+        done(ended.fetch_add(1, Ordering::Relaxed) + 1, count);
+        Some((i, report))
+    };
+    // A bridge begins them in order: an error lies before all that never began.
+    let runs = runs.into_iter().enumerate().par_bridge();
+    let mut reports: Vec<_> = runs.filter_map(one).collect();
+    reports.sort_by_key(|(i, _)| *i);
+    reports.into_iter().map(|(_, report)| report).collect()
 }
 
 fn simulate(mut run: Run) -> Result<Report, ReproduceError> {
@@ -319,10 +310,6 @@ fn simulate(mut run: Run) -> Result<Report, ReproduceError> {
             label: run.label,
             error: Box::new(error),
         })
-}
-
-fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 #[cfg(test)]

@@ -22,3 +22,16 @@ pub use fairness::finish_time_fairness;
 pub use folder::{AssignmentSpan, Folder, FolderError, JobRow, RunResults};
 pub use pictures::{Picture, pictures};
 pub use report::report;
+
+/// With a comma between thousands.
+pub(crate) fn whole(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, d) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(d);
+    }
+    out
+}

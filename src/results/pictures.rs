@@ -2,7 +2,7 @@
 
 use super::fairness::finish_time_fairness;
 use super::folder::{Folder, FolderError, RunResults};
-use super::sweep;
+use super::{sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 
 /// A drawn picture.
@@ -144,8 +144,12 @@ fn about(all: &[Contestant<'_>]) -> String {
         counts.iter().max().unwrap_or(&0),
     );
     let jobs = match least == most {
-        true => format!("{} measured jobs", whole(*least)),
-        false => format!("{} to {} measured jobs", whole(*least), whole(*most)),
+        true => format!("{} measured jobs", whole(*least as u64)),
+        false => format!(
+            "{} to {} measured jobs",
+            whole(*least as u64),
+            whole(*most as u64)
+        ),
     };
     // Of several folders, only what they share.
     let same = |what: fn(&Folder) -> String| {
@@ -156,19 +160,6 @@ fn about(all: &[Contestant<'_>]) -> String {
     let gpus = same(|f| format!("{} GPUs", f.gpus()));
     let parts: Vec<String> = [Some(jobs), workload, gpus].into_iter().flatten().collect();
     parts.join("; ")
-}
-
-/// With a comma between thousands.
-pub(super) fn whole(n: usize) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, d) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(d);
-    }
-    out
 }
 
 fn averages(title: &str, about: &str, all: &[Contestant<'_>]) -> String {

@@ -40,14 +40,7 @@ impl System for Blox {
             sim = sim.execution(speed);
         }
         let report = sim.run(settings.scheduler, &mut jobs).map_err(simulation)?;
-        let mut compared = Compared {
-            case: case.dir().to_owned(),
-            system: self.name(),
-            values: 0,
-            jobs: 0,
-            differences: Vec::new(),
-            notes: Vec::new(),
-        };
+        let mut compared = Compared::of(case, self.name());
         compare_jobs(case, &report, settings.round, &mut compared)?;
         compare_rounds(case, &report, &mut compared)?;
         compare_figures(case, &report, settings.round, &mut compared);

@@ -28,14 +28,7 @@ impl System for ElasticFlow {
             return chronus::compare(case, self.name(), every_round);
         }
         let run = Run::of(case)?;
-        let mut compared = Compared {
-            case: case.dir().to_owned(),
-            system: self.name(),
-            values: 0,
-            jobs: 0,
-            differences: Vec::new(),
-            notes: Vec::new(),
-        };
+        let mut compared = Compared::of(case, self.name());
         let (report, ends) = run.simulate(case, every_round)?;
         compare_jobs(case, &run, &report, &ends, &mut compared)?;
         if run.algorithm == Algorithm::Themis {

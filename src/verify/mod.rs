@@ -44,6 +44,20 @@ pub struct Compared {
     pub notes: Vec<String>,
 }
 
+impl Compared {
+    /// Nothing compared yet.
+    fn of(case: &Case, system: &'static str) -> Self {
+        Compared {
+            case: case.dir().to_owned(),
+            system,
+            values: 0,
+            jobs: 0,
+            differences: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// Why a case could not be compared: never a reason to skip it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

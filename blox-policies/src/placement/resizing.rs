@@ -1,6 +1,6 @@
 //! Placement for jobs whose number of GPUs changes while they run.
 
-use super::walk::{Rule, place_in_free, shortage};
+use super::walk::{Rule, filled, place_in_free, shortage};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, NodeStatus, Part,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
@@ -165,14 +165,5 @@ fn reassign(
     shape: &Shape,
     draft: &mut Draft<'_>,
 ) -> Result<(), DraftError> {
-    draft.reassign(
-        job,
-        Assignment {
-            gpus,
-            cpus: shape.cpus,
-            memory_gib: shape.memory_gib,
-            config: shape.config,
-            partner: None,
-        },
-    )
+    draft.reassign(job, filled(gpus, shape))
 }

@@ -16,7 +16,7 @@ use super::table::Table;
 use super::{NoticeKind, Notices, Workload, WorkloadError};
 use blox_core::{GpuCount, JobSpec, Name};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A cell of a table.
@@ -50,6 +50,19 @@ impl ScalingTable {
     /// # Errors
     /// The folder or a file cannot be read, or a file is no such table.
     pub fn read_dir(dir: impl AsRef<Path>) -> Result<Self, WorkloadError> {
+        let mut table = ScalingTable::default();
+        for path in Self::files(dir)? {
+            let model = path.file_stem().unwrap_or_default().to_string_lossy();
+            table.read(&model, &Source::at(&path)?)?;
+        }
+        Ok(table)
+    }
+
+    /// The files of a folder that [`ScalingTable::read_dir`] reads, in order of their names.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn files(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, WorkloadError> {
         let dir = dir.as_ref();
         let io = |e| WorkloadError::file(dir, e);
         let mut files = Vec::new();
@@ -60,12 +73,7 @@ impl ScalingTable {
             }
         }
         files.sort();
-        let mut table = ScalingTable::default();
-        for path in files {
-            let model = path.file_stem().unwrap_or_default().to_string_lossy();
-            table.read(&model, &Source::at(&path)?)?;
-        }
-        Ok(table)
+        Ok(files)
     }
 
     fn read(&mut self, model: &str, source: &Source) -> Result<(), WorkloadError> {

@@ -1,7 +1,8 @@
 //! What the page's script works on: jobs and GPUs over time, as columns.
 
 use crate::results::folder::{FolderError, JobRow, RunResults};
-use crate::results::pictures::{Contestant, whole};
+use crate::results::pictures::Contestant;
+use crate::results::whole;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -106,8 +107,8 @@ pub(super) fn of(all: &[Contestant<'_>]) -> Result<(String, String), FolderError
         true => format!(
             "Of more than {} jobs a scheduler, an even sample by number and the {LONGEST} with the longest JCT: \
              the page holds at most {} rows in all. Figures and pictures are of all jobs.",
-            whole(JOBS / all.len().max(1)),
-            whole(JOBS)
+            whole((JOBS / all.len().max(1)) as u64),
+            whole(JOBS as u64)
         ),
     };
     let data = Data {
@@ -249,8 +250,8 @@ fn spans(mut rects: Vec<Rect>, nodes: Vec<u32>, most: usize) -> Spans {
         rule = format!(
             "Of {} bars, the {} with the most GPU time are here; the grey behind them shows all: \
              the denser, the busier the GPUs.",
-            whole(total),
-            whole(most)
+            whole(total as u64),
+            whole(most as u64)
         );
     }
     rects.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.first.cmp(&b.first)));

@@ -65,14 +65,7 @@ pub(super) fn compare(
     let rows = compat::chronus_rows(&saved["scheduling"]).unwrap_or_default();
     let by_row: BTreeMap<usize, &compat::ChronusRow> =
         rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
-    let mut out = Compared {
-        case: case.dir().to_owned(),
-        system,
-        values: 0,
-        jobs: 0,
-        differences: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut out = Compared::of(case, system);
     let e = &case.expected;
     let id = e.column("job_id")?;
     for (r, expected) in e.rows.iter().enumerate() {

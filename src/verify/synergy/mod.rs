@@ -43,14 +43,7 @@ impl System for Synergy {
                 Some(Box::new(grants.clone())),
             )
             .map_err(simulation)?;
-        let mut compared = Compared {
-            case: case.dir().to_owned(),
-            system: self.name(),
-            values: 0,
-            jobs: 0,
-            differences: Vec::new(),
-            notes: Vec::new(),
-        };
+        let mut compared = Compared::of(case, self.name());
         if let Some(why) = input.end_of_the_original() {
             compare_end(case, &why, &report, &mut compared)?;
             return Ok(compared);

@@ -49,14 +49,7 @@ impl System for Tiresias {
         let report = sim
             .run_journaled(pipeline, &mut jobs, Some(Box::new(tally.clone())))
             .map_err(simulation)?;
-        let mut out = Compared {
-            case: case.dir().to_owned(),
-            system: self.name(),
-            values: 0,
-            jobs: 0,
-            differences: Vec::new(),
-            notes: Vec::new(),
-        };
+        let mut out = Compared::of(case, self.name());
         if settings.kind == Kind::Demands {
             compare_demands(case, &report.jobs, &mut out)?;
             return Ok(out);
