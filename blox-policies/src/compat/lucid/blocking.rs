@@ -105,7 +105,8 @@ impl Program for Blocking {
             let mut record = Record {
                 job: job.id,
                 start: now,
-                end: now + job.duration,
+                // One of no seconds would never be found ended.
+                end: now + job.duration.max(1),
                 queue: now - job.submit,
                 priority: key.unwrap_or(-1.0),
                 exclusive: true,

@@ -1,7 +1,8 @@
 //! What the original keeps about a job.
 
 use super::nodes::{Nodes, Part};
-use blox_core::JobRef;
+use blox_core::perf::PairTable;
+use blox_core::{JobRef, ServiceClass};
 use serde::{Deserialize, Serialize};
 
 /// The attribute of a job that holds its estimated duration in seconds, a number.
@@ -23,6 +24,9 @@ pub struct Job {
     pub memory: f64,
     /// Model, data set, batch size and precision as the pair table names them.
     pub profile: Option<String>,
+    /// Moments with what it is worth to end by then.
+    pub deadlines: Vec<(f64, f64)>,
+    pub best_effort: bool,
 }
 
 impl Job {
@@ -38,7 +42,9 @@ impl Job {
             // Without a profile it is packed with nobody.
             score: number(SHARING_SCORE).unwrap_or(3.0),
             memory: number(GPU_MEMORY).unwrap_or(f64::MAX),
-            profile: super::PairTable::key_of(spec),
+            profile: PairTable::key_of(spec),
+            deadlines: extras.deadlines.iter().map(|d| (d.at.secs(), d.value)).collect(),
+            best_effort: extras.class == ServiceClass::BestEffort,
         }
     }
 }

@@ -22,21 +22,24 @@
 //! - QSSF orders by GPUs in a second in which nobody waits but those that just came.
 
 mod blocking;
+mod chronus;
+mod forecast;
 mod job;
 mod nodes;
 mod packed;
 mod preemptive;
 mod profiler;
-mod table;
 
 pub use blocking::Blocking;
-pub use job::{Record, SHARING_SCORE, ESTIMATE, GPU_MEMORY};
+pub use chronus::{ChronusRecord, Leases};
+pub use forecast::Forecast;
+pub use job::{ESTIMATE, GPU_MEMORY, Record, SHARING_SCORE};
 pub use nodes::Placer;
 pub use packed::{Lookup, Packed};
 pub use preemptive::Preemptive;
 pub use profiler::{LeastGpusFirst, Scaling};
-pub use table::{Forecast, PairTable, PairTableError};
 
+use blox_core::perf::PairTable;
 use blox_core::{
     AdmissionPolicy, Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, NodeId, Outlook,
     Part, PlacementPolicy, Reason, Requests, RestoreError, SchedulingPolicy, Time, Verdicts, View,
@@ -104,6 +107,8 @@ pub struct Original<P> {
     arrivals: Vec<Job>,
     step: Step,
     last: Option<i64>,
+    /// Seconds of one of its ticks.
+    tick: f64,
 }
 
 /// `fifo` on `nodes` nodes of 8 GPUs.
@@ -165,6 +170,21 @@ pub fn lucid(settings: PackedSettings) -> Original<Packed> {
     Original::of(Packed::new(nodes, settings))
 }
 
+/// Chronus (SoCC 2021, S-Lab-System-Group/ChronusArtifact) on `gpus` GPUs with leases
+/// of so many minutes, planned without its solver; its ticks are minutes. How many
+/// GPUs a node has changes nothing: only counts do.
+pub fn chronus(gpus: u32, lease_min: u32) -> Original<Leases> {
+    Original {
+        tick: 60.0,
+        ..Original::of(Leases::new(gpus, lease_min))
+    }
+}
+
+/// The records of a [`chronus`] policy, from what it saved.
+pub fn chronus_records(saved: &Value) -> Option<Vec<ChronusRecord>> {
+    serde_json::from_value(saved.get(0)?.get("records")?.clone()).ok()
+}
+
 /// The records of all jobs that ended, in that order, from what a policy saved.
 pub fn records(saved: &Value) -> Option<Vec<Record>> {
     serde_json::from_value(saved.get(0)?.get("records")?.clone()).ok()
@@ -182,12 +202,13 @@ impl<P: Program> Original<P> {
             arrivals: Vec::new(),
             step: Step::default(),
             last: None,
+            tick: 1.0,
         }
     }
 
     fn catch_up(&mut self, view: View<'_>) {
         self.step.clear();
-        let now = view.now().secs() as i64;
+        let now = (view.now().secs() / self.tick).ceil() as i64;
         let due = self.program.due().is_some_and(|t| t <= now);
         if self.last != Some(now) && (due || !self.arrivals.is_empty()) {
             self.program.step(now, &self.arrivals, &mut self.step);
@@ -234,7 +255,7 @@ impl<P: Program> SchedulingPolicy for Original<P> {
             (due, _) => due,
         };
         match next {
-            Some(at) => Outlook::Until(Time::new(at as f64)),
+            Some(at) => Outlook::Until(Time::new(at as f64 * self.tick)),
             None => Outlook::Stable,
         }
     }
