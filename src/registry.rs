@@ -1,10 +1,12 @@
 //! Everything that ships, by name.
 
 mod compositions;
+mod lucid;
 
 use crate::schedulers::{ElasticFlowParams, JobOrder};
 use crate::{compat, schedulers};
-use blox_core::estimate::{Estimator, Oracle, UserEstimate};
+use lucid::{ESTIMATOR, MODEL, ORIGIN, SIGMA};
+use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::SkewTable;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Pipeline, PlacementPolicy, SchedulingPolicy, Seconds};
@@ -40,7 +42,6 @@ const NO_EASY: ParamDoc = param(
     "none",
     "what passes a job that does not fit: none, skip",
 );
-const ESTIMATOR: ParamDoc = param("estimator", "oracle", "durations: oracle, user");
 const GPU_TIME: ParamDoc = param("gpu_time", "false", "count GPU-seconds instead of seconds");
 const GUARD: ParamDoc = param(
     "guard_h",
@@ -76,6 +77,7 @@ pub fn registry() -> Registry {
     let mut r = Registry::new();
     schedulers(&mut r);
     compositions::add(&mut r);
+    lucid::add(&mut r);
     parts(&mut r);
     r
 }
@@ -89,27 +91,22 @@ fn schedulers(r: &mut Registry) {
     s.add(
         "sjf",
         "shortest job first, never stopped",
-        &[ESTIMATOR, BACKFILL],
-        |p, _| match estimator(p)? {
-            "user" => {
-                let base = blox_core::Composition::new("sjf")
-                    .scheduling(Sjf::with(UserEstimate))
-                    .placement(Walk::new(Consolidated::default()))
-                    .build();
-                backfilled(base, p, UserEstimate, true)
-            }
-            _ => backfilled(schedulers::sjf(), p, Oracle, true),
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
+        |p, seed| {
+            let belief = lucid::belief(p, seed)?;
+            let base = blox_core::Composition::new("sjf")
+                .scheduling(Sjf::with(belief.clone()))
+                .placement(Walk::new(Consolidated::default()))
+                .build();
+            backfilled(base, p, belief, true)
         },
     );
     s.add(
         "srtf",
         "shortest remaining time first, preemptive, with a starvation guard",
-        &[ESTIMATOR, GUARD, NO_EASY],
-        |p, _| {
-            let policy = match estimator(p)? {
-                "user" => Srtf::with(UserEstimate),
-                _ => Srtf::default(),
-            };
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, GUARD, NO_EASY],
+        |p, seed| {
+            let policy = Srtf::with(lucid::belief(p, seed)?);
             let base = schedulers::srtf_with(policy, p.hours("guard_h", 1000.0)?);
             backfilled(base, p, Oracle, false)
         },
@@ -407,20 +404,14 @@ fn parts(r: &mut Registry) {
     s.add(
         "sjf",
         "in order of duration",
-        &[ESTIMATOR],
-        |p, _| match estimator(p)? {
-            "user" => Ok(Box::new(Sjf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
-            _ => Ok(Box::new(Sjf::default())),
-        },
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Sjf::with(lucid::belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
     );
     s.add(
         "srtf",
         "in order of remaining time, preemptive",
-        &[ESTIMATOR],
-        |p, _| match estimator(p)? {
-            "user" => Ok(Box::new(Srtf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
-            _ => Ok(Box::new(Srtf::default())),
-        },
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Srtf::with(lucid::belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
     );
     s.add(
         "las",
@@ -436,22 +427,14 @@ fn parts(r: &mut Registry) {
     s.add(
         "srsf",
         "in order of remaining GPU time, preemptive",
-        &[ESTIMATOR],
-        |p, _| match estimator(p)? {
-            "user" => Ok(Box::new(Srsf::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
-            _ => Ok(Box::new(Srsf::default())),
-        },
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Srsf::with(lucid::belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
     );
     s.add(
         "ftf",
         "in order of finish-time fairness, the most slowed down first, preemptive",
-        &[ESTIMATOR],
-        |p, _| match estimator(p)? {
-            "user" => {
-                Ok(Box::new(FinishTimeFairness::with(UserEstimate)) as Box<dyn SchedulingPolicy>)
-            }
-            _ => Ok(Box::new(FinishTimeFairness::default())),
-        },
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(FinishTimeFairness::with(lucid::belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
     );
     s.add(
         "drf",
@@ -462,11 +445,8 @@ fn parts(r: &mut Registry) {
     s.add(
         "tetris",
         "in order of remaining time on all resources, preemptive",
-        &[ESTIMATOR],
-        |p, _| match estimator(p)? {
-            "user" => Ok(Box::new(Tetris::with(UserEstimate)) as Box<dyn SchedulingPolicy>),
-            _ => Ok(Box::new(Tetris::default())),
-        },
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Tetris::with(lucid::belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
     );
     let s = &mut r.placement;
     s.add(
@@ -535,10 +515,6 @@ fn walk(
         "skip" => Box::new(Walk::new(rule).when_blocked(Blocked::Skip)),
         _ => Box::new(Walk::new(rule)),
     })
-}
-
-fn estimator(p: &Params) -> Result<&'static str, RegistryError> {
-    p.choice("estimator", "oracle", &["oracle", "user"])
 }
 
 fn service(p: &Params) -> Result<Service, RegistryError> {

@@ -23,6 +23,28 @@ fn every_case_of_synergy_is_equal() {
     every_case_is_equal("synergy");
 }
 
+#[test]
+fn every_case_of_lucid_is_equal_but_for_those_of_a_solver() {
+    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
+        println!("skipped: BLOX_GOLDEN is not set");
+        return;
+    };
+    let mut equal = 0;
+    for case in find_cases(&Path::new(&golden).join("lucid")).unwrap() {
+        let shown = case.display();
+        if case.ends_with("cbc") {
+            let error = compare(&case, None).unwrap_err().to_string();
+            assert!(error.contains("mixed-integer solver"), "{error}");
+            continue;
+        }
+        let compared = compare(&case, None).unwrap();
+        assert!(compared.values > 0, "{shown}");
+        assert_eq!(compared.differences, [], "{shown}");
+        equal += 1;
+    }
+    assert!(equal >= 20, "{equal}");
+}
+
 fn every_case_is_equal(system: &str) {
     let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
         println!("skipped: BLOX_GOLDEN is not set");

@@ -483,7 +483,7 @@ impl Sums {
     /// The best cut of some bins: its gain and place.
     fn cut(&self, from: usize, to: usize, least: f64) -> Option<(f64, usize)> {
         let all = self.total(from, to);
-        let (mut left, mut best) = ([0.0; 3], None);
+        let (mut left, mut best) = ([0.0; 3], None::<(f64, usize)>);
         for at in from + 1..to {
             left = add(left, &self.bins[at - 1]);
             let right = less(all, left);

@@ -30,6 +30,7 @@ mod boosted;
 mod frame;
 pub mod metrics;
 mod random;
+pub mod series;
 mod tree;
 
 pub use additive::{Additive, AdditiveParams, Loss, Pair, Shape};

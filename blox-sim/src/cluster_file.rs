@@ -21,8 +21,9 @@
 //! # layout = "p3.8xlarge"
 //! ```
 //!
-//! A file whose name ends with `.csv` is a cluster of Tiresias' simulator: see
-//! [`tiresias`](crate::compat::tiresias).
+//! A file whose name ends with `.csv` is a cluster of Tiresias' simulator, see
+//! [`tiresias`](crate::compat::tiresias), or, if its second column is `num`, the virtual
+//! clusters of Lucid's, see [`lucid`](crate::compat::lucid::read_cluster).
 //! A file whose name ends with `.ini` is one of Synergy's, see
 //! [`parse_cluster`](crate::compat::synergy::parse_cluster).
 
@@ -59,6 +60,9 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
             ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
             error => ClusterFileError::Spec(error),
         });
+    }
+    if table && crate::compat::lucid::is_cluster(path) {
+        return Ok(crate::compat::lucid::read_cluster(path)?);
     }
     if table {
         return Ok(crate::compat::tiresias::read_cluster(path)?);

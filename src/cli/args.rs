@@ -112,6 +112,17 @@ Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-lengt
   blox reproduce --list
   blox reproduce blox-fig6 --output-dir figures")]
     Reproduce(ReproduceArgs),
+    /// Train, judge, draw and ask models of durations and load
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  blox estimate train jobs.csv --target duration --features user,vc,gpu_num --date submit_time \\
+      --test-share 0.2 --output model.json
+  blox estimate train load.csv --target jobs --date time --series jobs,gpus --test-from 2020-09-01
+  blox estimate plot model.json --output-dir pictures
+  blox simulate --scheduler 'qssf{estimator=learned,model=model.json}' --trace jobs.csv"
+    )]
+    Estimate(super::estimate::EstimateArgs),
 }
 
 #[derive(Args)]

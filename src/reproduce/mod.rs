@@ -17,6 +17,7 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod lucid;
 mod synergy_100job;
 mod tiresias_60job;
 
@@ -48,6 +49,13 @@ pub trait Figure: Send + Sync {
 
     /// What came of them, from their reports in the order of [`Figure::runs`].
     fn findings(&self, reports: &[Report]) -> Findings;
+
+    /// All of it at once, for a figure whose simulations follow from each other or that has
+    /// none; `None` where [`Figure::runs`] names them.
+    fn whole(&self, data: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
+        let _ = data;
+        None
+    }
 }
 
 /// A file that a figure needs and that does not ship with the toolkit.
@@ -208,6 +216,9 @@ pub enum ReproduceError {
         /// The file.
         path: PathBuf,
     },
+    /// A forecast that cannot be learnt.
+    #[error(transparent)]
+    Forecast(#[from] blox_learn::LearnError),
     /// A simulation that could not go on.
     #[error("{label}: {error}")]
     Simulation {
@@ -227,6 +238,13 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig16::BloxFig16),
         Box::new(blox_fig6::BloxFig6),
         Box::new(blox_table4::BloxTable4),
+        Box::new(lucid::EstimateErrors),
+        Box::new(lucid::HeliosCes),
+        Box::new(lucid::Lucid::Fig8),
+        Box::new(lucid::Lucid::Fig9),
+        Box::new(lucid::Lucid::Quirks),
+        Box::new(lucid::Lucid::Table4),
+        Box::new(lucid::Lucid::Table5),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]
@@ -260,6 +278,9 @@ pub fn reproduce(
 ) -> Result<Findings, ReproduceError> {
     for needed in figure.data() {
         file(figure, data, needed.path)?;
+    }
+    if let Some(findings) = figure.whole(data) {
+        return findings;
     }
     Ok(figure.findings(&run_all(figure.runs(data)?, done)?))
 }

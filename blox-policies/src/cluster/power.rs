@@ -1,9 +1,11 @@
 //! Nodes that sleep while few are needed.
 
 use blox_core::{
-    ClusterManager, NodeAction, NodeActions, Outlook, Part, RestoreError, Seconds, Time, View,
+    ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Outlook, Part, RestoreError,
+    Seconds, Time, View,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The constants of Helios' energy service (SC 2021, section 4.3.2, and its artifact).
@@ -119,12 +121,14 @@ impl PowerPlan {
     }
 }
 
-/// Switches idle nodes off and on (Helios, SC 2021: the cluster energy saving service).
+/// Switches idle nodes off and on (Helios, SC 2021, section 4.3: the cluster energy saving
+/// service).
 ///
-/// Every 10 minutes it looks at how many nodes are in use and at a forecast of that,
-/// and keeps as many on as its [`PowerPlan`] says: idle nodes of the highest numbers are
-/// switched off first and on last. Nodes are switched off only when they are idle.
-/// Where the forecast ends it has nothing to go by and switches nothing off.
+/// At every look it counts the nodes in use, takes a forecast of that, and keeps as
+/// many nodes on as its [`PowerPlan`] says: idle nodes of the highest numbers are switched
+/// off first. Nodes that waiting jobs would need count as in use, and all nodes are
+/// switched on while a job has waited for more than a look. Without a forecast, or past its
+/// end, demand is expected to stay as it is.
 #[derive(Clone, Debug)]
 pub struct PowerSaving {
     plan: PowerPlan,
@@ -132,29 +136,31 @@ pub struct PowerSaving {
     forecast: Arc<Vec<f64>>,
     every: Seconds,
     next: u64,
-    off: Vec<u32>,
+    /// Nodes that were told to come on and have not yet.
+    waking: BTreeSet<NodeId>,
 }
 
 impl PowerSaving {
-    /// With a forecast of the nodes in use, a value every `every` from 0 s on.
+    /// With a look every `every` (at least 1 s) and a forecast of the nodes in use at each
+    /// look from 0 s on; empty for none.
     pub fn new(rule: PowerRule, every: Seconds, forecast: Vec<f64>) -> Self {
         PowerSaving {
             plan: PowerPlan::new(rule),
             forecast: Arc::new(forecast),
             every: every.max(Seconds::new(1.0)),
             next: 0,
-            off: Vec::new(),
+            waking: BTreeSet::new(),
         }
     }
 }
 
 impl Part for PowerSaving {
     fn save(&self) -> Option<serde_json::Value> {
-        serde_json::to_value((&self.plan, self.next, &self.off)).ok()
+        serde_json::to_value((&self.plan, self.next, &self.waking)).ok()
     }
 
     fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        (self.plan, self.next, self.off) = serde_json::from_value(memory)?;
+        (self.plan, self.next, self.waking) = serde_json::from_value(memory)?;
         Ok(())
     }
 }
@@ -168,30 +174,43 @@ impl ClusterManager for PowerSaving {
         let look = (view.now().secs() / self.every.secs()).floor() as u64;
         self.next = look + 1;
         let wake = Outlook::Until(at(self.next));
-        let nodes: Vec<_> = view.nodes().collect();
-        let in_use = |n: &&&blox_core::Node| n.free_count() < n.usable_count();
-        let active = nodes.iter().filter(in_use).count() as i64;
-        // Who waits needs nodes too.
-        let waiting: u64 = view.waiting().map(|j| u64::from(j.gpus().get())).sum();
-        let width = nodes.iter().map(|n| n.gpu_count()).max().unwrap_or(1);
-        let active = active + waiting.div_ceil(u64::from(width.max(1))) as i64;
-        let from = (look as usize).min(self.forecast.len());
-        let coming = &self.forecast[from..];
-        let wanted = self.plan.look(active, nodes.len() as i64, coming).on.max(0) as usize;
-        let mut on = nodes.len() - self.off.len().min(nodes.len());
+        let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        self.waking
+            .retain(|n| view.node(*n).is_some_and(|n| n.status() == NodeStatus::Off));
+        let total = there().count() as i64;
+        let in_use = there().filter(|n| n.free_count() < n.usable_count()).count() as i64;
+        let asked: u64 = view.waiting().map(|j| u64::from(j.gpus().get())).sum();
+        let width = there().map(Node::gpu_count).min().unwrap_or(1).max(1);
+        let active = (in_use + asked.div_ceil(u64::from(width)) as i64).min(total);
+        let rest = self.forecast.get(look as usize..).unwrap_or_default();
+        let stays = [active as f64];
+        let coming = if rest.is_empty() { &stays[..] } else { rest };
+        let planned = self.plan.look(active, total, coming).on;
+        let stuck = view
+            .waiting()
+            .any(|j| view.now() - j.eligible_since() > self.every);
+        let wanted = if stuck { total } else { planned.clamp(0, total) };
+        let is_on = |n: &&Node| n.status() != NodeStatus::Off || self.waking.contains(&n.id());
+        let mut on = there().filter(is_on).count() as i64;
+        let nodes: Vec<&Node> = there().collect();
         for node in nodes.iter().rev() {
-            let id = node.id();
-            let is_off = self.off.contains(&id.0);
-            if on > wanted && !is_off && node.is_usable() && node.free_count() == node.gpu_count() {
-                out.push(NodeAction::Power { node: id, on: false });
-                self.off.push(id.0);
+            let idle = node.is_usable() && node.free_count() == node.gpu_count();
+            if on > wanted && node.status() == NodeStatus::Up && idle {
+                out.push(NodeAction::Power {
+                    node: node.id(),
+                    on: false,
+                });
                 on -= 1;
             }
         }
-        while on < wanted && let Some(node) = self.off.pop() {
-            let node = blox_core::NodeId(node);
-            out.push(NodeAction::Power { node, on: true });
-            on += 1;
+        for node in nodes {
+            if on < wanted && node.status() == NodeStatus::Off && self.waking.insert(node.id()) {
+                out.push(NodeAction::Power {
+                    node: node.id(),
+                    on: true,
+                });
+                on += 1;
+            }
         }
         wake
     }

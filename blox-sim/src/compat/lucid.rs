@@ -6,7 +6,7 @@ use crate::workload::{Notices, WorkloadError};
 use crate::workload::source::Source;
 use crate::workload::table::Table;
 use blox_core::perf::PairTable;
-use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time};
+use blox_core::{ClusterSpec, Deadline, Extras, GpuCount, JobSpec, Name, NodeSpec, Seconds, ServiceClass, Time};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -50,6 +50,28 @@ pub fn read_virtual_clusters(path: impl AsRef<Path>) -> Result<Vec<(Name, u32)>,
         all.push((table.text(name).into(), table.count(nodes)?));
     }
     Ok(all)
+}
+
+/// Whether a file looks like `vc_config.csv`: its second column is `num`.
+pub fn is_cluster(path: impl AsRef<Path>) -> bool {
+    let table = Source::at(path.as_ref()).and_then(|source| Table::open(&source));
+    table.is_ok_and(|t| t.header().len() == 2 && t.header()[1] == "num")
+}
+
+/// Reads `vc_config.csv` as a cluster: nodes of 8 GPUs, each in the partition of its
+/// virtual cluster.
+///
+/// # Errors
+/// The file cannot be read, or has a row that is no virtual cluster.
+pub fn read_cluster(path: impl AsRef<Path>) -> Result<ClusterSpec, WorkloadError> {
+    let clusters = read_virtual_clusters(path)?;
+    let nodes = clusters.iter().flat_map(|(name, nodes)| {
+        let node = NodeSpec::with_gpus(8).in_partition(name.clone());
+        std::iter::repeat_n(node, *nodes as usize)
+    });
+    Ok(ClusterSpec {
+        nodes: nodes.collect(),
+    })
 }
 
 /// Reads `cluster_full_log.csv` as the original does: jobs with GPUs of the known
@@ -257,6 +279,10 @@ mod tests {
     fn the_first_row_that_counts_begins_the_clock() {
         let clusters = read_virtual_clusters(file(",num\nva,3\nvb,1\n").path()).unwrap();
         assert_eq!(clusters, [("va".into(), 3), ("vb".into(), 1)]);
+        let config = file(",num\nva,3\nvb,1\n");
+        let cluster = read_cluster(config.path()).unwrap();
+        assert!(is_cluster(config.path()) && cluster.nodes.len() == 4);
+        assert_eq!(cluster.nodes[3].partition.as_deref(), Some("vb"));
         let log = "job_id,user,vc,gpu_num,cpu_num,state,submit_time,duration,dataset,model,batchsize,amp,gmem\n\
             9,u,va,1,6,X,2020-03-31 00:00:00,10,D,M,32,0,2458.0\n\
             3,u,va,2,6,X,2020-09-01 00:00:09,60,D,M,32,1,2458.0\n\

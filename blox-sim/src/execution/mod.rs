@@ -2,10 +2,12 @@
 
 mod cpu_memory;
 mod links;
+mod paired;
 mod profiled;
 
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
+pub use paired::Paired;
 pub use profiled::Profiled;
 
 use blox_core::{Assignment, JobRef, Part, View};

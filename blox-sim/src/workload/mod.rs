@@ -44,6 +44,7 @@ pub use error::WorkloadError;
 pub(crate) use error::shown;
 pub use file::FileWorkload;
 pub use map::{ColumnMap, MapError};
+pub use moment::parse_date;
 pub use notices::{Dropped, Notice, NoticeKind, Notices};
 pub use open::{Format, FormatError, open};
 pub use source::fingerprint;

@@ -5,8 +5,8 @@ use blox_core::perf::PairTable;
 use blox_core::{JobRef, ServiceClass};
 use serde::{Deserialize, Serialize};
 
-/// The attribute of a job that holds its estimated duration in seconds, a number.
-pub const ESTIMATE: &str = "estimate_s";
+pub use crate::estimate::ESTIMATE;
+
 /// The attribute of a job that holds its sharing score: 0 tiny, 1 medium, 2 jumbo.
 pub const SHARING_SCORE: &str = "sharing_score";
 /// The attribute of a job that holds the GPU memory that it was measured to need, in MiB.
