@@ -130,7 +130,7 @@ pub(super) fn run_all(
         true => Shows::Nothing,
         false => Shows::Runs {
             done: Arc::clone(&done),
-            total: todo.len() as u64,
+            total: Arc::new(AtomicU64::new(todo.len() as u64)),
         },
     };
     let progress = Progress::start(shows, &watches, interactive);
