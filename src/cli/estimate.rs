@@ -20,12 +20,24 @@ pub(super) struct EstimateArgs {
 #[allow(clippy::large_enum_variant, reason = "one a process")]
 pub(super) enum EstimateCommand {
     /// Train a model from a log, and say how wrong it is on the rows that were kept back
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
+  blox estimate train jobs.csv --target duration_s --features gpus --model boosted --output model.json")]
     Train(TrainArgs),
     /// Say how wrong a trained model is about a log
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate eval model.json jobs.csv")]
     Eval(EvalArgs),
     /// Draw a trained model: what each feature adds, or the tree; and print it
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate plot model.json --output-dir pictures")]
     Plot(DrawArgs),
     /// Write what a trained model says about each row of a log
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate tell model.json jobs.csv")]
     Tell(TellArgs),
 }
 

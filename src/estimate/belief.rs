@@ -50,9 +50,10 @@ impl Estimator for Belief {
 
 /// Asks a trained model about each job: a belief that never changes.
 ///
-/// Features are made of the job as columns of a Helios log are: `user`, `vc`, `gpu_num`,
-/// `cpu_num`, `model`, `batchsize`, `month`, `day`, `hour`, `dayofweek` of its submission,
-/// and every other one of the job's attribute of that name. What a model says below 1 s counts as 1 s.
+/// Features are made of the job as columns of a Helios log are (`user`, `vc`, `gpu_num`,
+/// `cpu_num`, `model`, `batchsize`) or of a CSV trace (`virtual_cluster`, `gpus`, `cpus`, `batch_size`,
+/// `submit_s`); `month`, `day`, `hour`, `dayofweek` are of its submission, and every other one is
+/// the job's attribute of that name. What a model says below 1 s counts as 1 s.
 #[derive(Clone, Debug)]
 pub struct Learned {
     saved: Arc<Saved>,
@@ -88,11 +89,12 @@ impl Learned {
         for name in &self.saved.recipe.columns {
             let column = match name.as_str() {
                 "user" => text(spec.user.as_ref()),
-                "vc" => text(spec.virtual_cluster.as_ref()),
+                "vc" | "virtual_cluster" => text(spec.virtual_cluster.as_ref()),
                 "model" => text(extras.model.as_ref()),
-                "gpu_num" => number(f64::from(spec.gpus.get())),
-                "cpu_num" => number(extras.cpus),
-                "batchsize" => number(extras.batch_size.map_or(f64::NAN, f64::from)),
+                "gpu_num" | "gpus" => number(f64::from(spec.gpus.get())),
+                "cpu_num" | "cpus" => number(extras.cpus),
+                "batchsize" | "batch_size" => number(extras.batch_size.map_or(f64::NAN, f64::from)),
+                "submit_s" => number(spec.submit.secs()),
                 other => match extras.attributes.get(other) {
                     Some(serde_json::Value::String(s)) => Column::Categories(vec![s.clone()]),
                     Some(value) => number(value.as_f64().unwrap_or(f64::NAN)),

@@ -1,63 +1,12 @@
-//! Lucid and Helios, and the estimators that policies share.
+//! Lucid and Helios.
 
-use super::{BACKFILL, backfilled, param};
-use crate::estimate::{Belief, Learned, Saved};
+use super::params::{
+    BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief, param, wrong,
+};
 use crate::schedulers;
-use blox_core::estimate::{Oracle, UserEstimate};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use blox_core::registry::{Params, Registry, RegistryError};
 use blox_policies::cluster::PowerRule;
-use blox_policies::estimate::{Brought, NoisyOracle};
 use blox_policies::scheduling::LucidSettings;
-use std::path::Path;
-
-pub(super) const ESTIMATOR: ParamDoc = param(
-    "estimator",
-    "oracle",
-    "durations: oracle, user, noisy, brought (attribute estimate_s), learned",
-);
-pub(super) const SIGMA: ParamDoc = param(
-    "sigma",
-    "0.5",
-    "for noisy: standard deviation of the logarithm of each job's error",
-);
-pub(super) const MODEL: ParamDoc = param(
-    "model",
-    "none",
-    "for learned: the file that `blox estimate train` saved",
-);
-pub(super) const ORIGIN: ParamDoc = param(
-    "origin",
-    "1970-01-01",
-    "for learned: the date at which the workload's clock shows 0",
-);
-
-/// The estimator that parameters name.
-pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
-    let words = ["oracle", "user", "noisy", "brought", "learned"];
-    Ok(match p.choice("estimator", "oracle", &words)? {
-        "user" => Belief::User(UserEstimate),
-        "noisy" => {
-            let sigma = p.f64("sigma", 0.5)?;
-            if sigma < 0.0 {
-                return Err(bad("sigma", sigma.to_string(), "a number of at least 0"));
-            }
-            Belief::Noisy(NoisyOracle::new(sigma, seed))
-        }
-        "brought" => Belief::Brought(Brought::default()),
-        "learned" => {
-            let path = p.text("model", "none")?;
-            let saved = Saved::load(Path::new(&path))
-                .map_err(|e| bad("model", path.clone(), &format!("a trained model ({e})")))?;
-            let origin = p.text("origin", "1970-01-01")?;
-            let since = blox_sim::workload::parse_date(&origin)
-                .ok_or_else(|| bad("origin", origin, "a date such as 2020-09-01"))?;
-            let learned = Learned::new(saved, since)
-                .map_err(|e| bad("model", path, &format!("a model of single jobs ({e})")))?;
-            Belief::Learned(learned)
-        }
-        _ => Belief::Oracle(Oracle),
-    })
-}
 
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.schedulers;
@@ -117,7 +66,7 @@ pub(super) fn add(r: &mut Registry) {
                 "none" => Vec::new(),
                 path => crate::estimate::Log::read(path)
                     .and_then(|log| log.numbers("prediction"))
-                    .map_err(|e| bad("forecast", path.to_owned(), &format!("a file of forecasts ({e})")))?,
+                    .map_err(|e| wrong("forecast", path.to_owned(), &format!("a file of forecasts ({e})")))?,
             };
             Ok(schedulers::helios_ces_with(schedulers::HeliosCesParams {
                 rule: PowerRule {
@@ -136,13 +85,5 @@ fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     if (0.0..=1.0).contains(&found) {
         return Ok(found);
     }
-    Err(bad(name, found.to_string(), "a share from 0 to 1"))
-}
-
-fn bad(param: &str, found: String, expected: &str) -> RegistryError {
-    RegistryError::BadValue {
-        param: param.to_owned(),
-        found,
-        expected: expected.to_owned(),
-    }
+    Err(wrong(name, found.to_string(), "a share from 0 to 1"))
 }

@@ -177,6 +177,17 @@ pub fn collect(workload: &mut (impl Workload + ?Sized)) -> Result<Vec<JobSpec>, 
     Ok(jobs)
 }
 
+/// What most readers' tests look at: name, submission and duration in seconds, GPUs.
+#[cfg(test)]
+fn told(jobs: &[JobSpec]) -> Vec<(&str, f64, u32, f64)> {
+    jobs.iter()
+        .map(|j| {
+            let name = j.name.as_deref().unwrap();
+            (name, j.submit.secs(), j.gpus.get(), j.duration().secs())
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
