@@ -50,6 +50,7 @@ fn packed(lookup: Lookup) -> PackedSettings {
         forecast: None,
         scaling: Vec::new(),
         lookup,
+        found_late: true,
     }
 }
 
@@ -84,6 +85,11 @@ fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
     // Found, it does its last seconds at full speed.
     let found = ends(compat::lucid(packed(Lookup::Other)), two());
     assert_eq!(found, [(0, 191), (1, 201)]);
+    let in_time = PackedSettings {
+        found_late: false,
+        ..packed(Lookup::Other)
+    };
+    assert_eq!(ends(compat::lucid(in_time), two()), [(0, 190), (1, 200)]);
 }
 
 #[test]

@@ -164,6 +164,8 @@ pub struct Quirks {
     /// Whether a job that was profiled starts in its virtual cluster while it still is
     /// (from its submission on), and not when the profiler lets it go.
     pub free_profiling: bool,
+    /// Whether jobs of Lucid are found ended in the second after their last.
+    pub found_late: bool,
 }
 
 impl Default for Quirks {
@@ -172,6 +174,7 @@ impl Default for Quirks {
         Quirks {
             lookup: Lookup::First,
             free_profiling: true,
+            found_late: true,
         }
     }
 }
@@ -266,6 +269,7 @@ pub fn run(
                 forecast: input.coming.clone().filter(|_| experiment.adapts),
                 scaling,
                 lookup: quirks.lookup,
+                found_late: quirks.found_late,
             }),
         };
         let saved = simulate(pipeline, nodes + spare, jobs, every_round)?;

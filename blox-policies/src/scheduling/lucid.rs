@@ -265,14 +265,16 @@ impl Lucid {
         for &(_, id) in &order {
             let Some(job) = view.job(id) else { continue };
             if let Some(there) = self.beside(draft, &aside, &paired, &job) {
-                paired.insert(there);
                 let gpus = draft.current(there).map(|a| a.gpus.clone()).unwrap_or_default();
                 let assignment = Assignment {
                     partner: Some(there),
                     ..Assignment::of(gpus)
                 };
-                draft.assign(id, assignment)?;
-                continue;
+                // A GPU there may have failed: then it looks for free ones.
+                if draft.assign(id, assignment).is_ok() {
+                    paired.insert(there);
+                    continue;
+                }
             }
             let found = Self::free(draft, &profilers, &job);
             match found {

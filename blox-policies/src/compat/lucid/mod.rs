@@ -160,6 +160,8 @@ pub struct PackedSettings {
     pub scaling: Vec<Scaling>,
     /// How the partner of a job that ends is found.
     pub lookup: Lookup,
+    /// Whether jobs are found ended in the second after their last, as released.
+    pub found_late: bool,
 }
 
 /// `lucid`, after the profiler. The simulated cluster needs as many nodes more as

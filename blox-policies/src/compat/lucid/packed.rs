@@ -46,7 +46,7 @@ struct Live {
 impl Live {
     /// Takes off what it did up to and in the second `now`.
     fn settle(&mut self, now: i64) {
-        let seconds = now - self.at;
+        let seconds = (now - self.at).max(0);
         if self.rate == 1.0 {
             // Exact, but for the last: the same as one at a time.
             self.remain -= seconds as f64;
@@ -55,10 +55,10 @@ impl Live {
                 self.remain -= self.rate;
             }
         }
-        self.at = now;
+        self.at = self.at.max(now);
     }
 
-    fn set_rate(&mut self, rate: f64) {
+    fn set_rate(&mut self, rate: f64, found_late: bool) {
         self.rate = rate;
         let steps = if rate == 1.0 {
             self.remain.ceil().max(0.0) as i64
@@ -70,7 +70,7 @@ impl Live {
             }
             steps
         };
-        self.end = self.at + steps + 1;
+        self.end = self.at + (steps + i64::from(found_late)).max(1);
     }
 }
 
@@ -104,13 +104,14 @@ impl Packed {
         if self.running.iter().all(|l| l.end > now) {
             return;
         }
+        let late = self.settings.found_late;
         let walk: Vec<u32> = self.running.iter().map(|l| l.job.id).collect();
         let find = |running: &[Live], id: u32| running.iter().position(|l| l.job.id == id);
         for (place, id) in walk.iter().enumerate() {
             let Some(i) = find(&self.running, *id).filter(|i| self.running[*i].end <= now) else {
                 continue;
             };
-            self.running[i].settle(now - 1);
+            self.running[i].settle(now - i64::from(late));
             if !self.running[i].exclusive {
                 let found = self.partner(i).and_then(|p| {
                     let turn = walk.iter().position(|w| *w == p)?;
@@ -123,7 +124,7 @@ impl Packed {
                     l.settle(done);
                     l.exclusive = true;
                     l.record.separated = now;
-                    l.set_rate(1.0);
+                    l.set_rate(1.0, late);
                 }
             }
             let mut l = self.running.remove(i);
@@ -176,7 +177,7 @@ impl Packed {
     }
 
     fn start(&mut self, now: i64, out: &mut Step) {
-        let packs = self.packs(now);
+        let (packs, late) = (self.packs(now), self.settings.found_late);
         let mut waiting = Vec::with_capacity(self.queue.len());
         let mut queue = std::mem::take(&mut self.queue).into_iter();
         for mut l in queue.by_ref() {
@@ -188,11 +189,11 @@ impl Packed {
                 (Some(c), Some((ours, theirs))) => {
                     l.exclusive = false;
                     l.record.colocated = now;
-                    l.set_rate(ours);
+                    l.set_rate(ours, late);
                     let c = &mut self.running[c];
                     c.exclusive = false;
                     c.settle(now);
-                    c.set_rate(theirs);
+                    c.set_rate(theirs, late);
                     l.parts.clone_from(&c.parts);
                     l.record.nodes.clone_from(&c.record.nodes);
                     self.nodes.share(id, &l.parts);
@@ -208,7 +209,7 @@ impl Packed {
                     };
                     l.parts = parts;
                     l.record.name_nodes(&self.nodes, &l.parts);
-                    l.set_rate(1.0);
+                    l.set_rate(1.0, late);
                     out.start(id, &self.nodes, &l.parts, None);
                 }
             }
