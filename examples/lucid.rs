@@ -6,10 +6,10 @@ use blox::core::estimate::Oracle;
 use blox::core::perf::PairTable;
 use blox::core::{ClusterSpec, Composition, Extras, JobSpec, Rounds, Seconds};
 use blox::policies::{placement::*, scheduling::*};
+use blox::sim::Simulation;
 use blox::sim::compat::blox_workload::BloxWorkload;
 use blox::sim::execution::{Paired, Profiled};
 use blox::sim::workload::{Jobs, Limited, collect};
-use blox::sim::Simulation;
 use std::collections::BTreeMap;
 
 /// Jobs that were measured: every other one is light on its GPUs.

@@ -84,7 +84,10 @@ pub fn simulate(
 ) -> Result<Vec<Part>, VirtualClusterError> {
     let mut names: Vec<Name> = Vec::new();
     for (i, node) in cluster.nodes.iter().enumerate() {
-        let name = node.partition.as_ref().ok_or(VirtualClusterError::Node(i))?;
+        let name = node
+            .partition
+            .as_ref()
+            .ok_or(VirtualClusterError::Node(i))?;
         if !names.contains(name) {
             names.push(name.clone());
         }
@@ -100,11 +103,14 @@ pub fn simulate(
             });
         }
     }
-    let one = |name: &Name| {
+    let one = |name: &Name| -> Result<Part, VirtualClusterError> {
         let ours = |i: &usize| jobs[*i].virtual_cluster.as_ref() == Some(name);
         let places: Vec<usize> = (0..jobs.len()).filter(ours).collect();
         let own: Vec<JobSpec> = places.iter().map(|i| jobs[*i].clone()).collect();
-        let nodes = cluster.nodes.iter().filter(|n| n.partition.as_ref() == Some(name));
+        let nodes = cluster
+            .nodes
+            .iter()
+            .filter(|n| n.partition.as_ref() == Some(name));
         let nodes = ClusterSpec {
             nodes: nodes.cloned().collect(),
         };
@@ -145,13 +151,25 @@ mod tests {
     fn results_do_not_depend_on_threads_or_neighbours() {
         let names = ["a", "b", "c"];
         let jobs: Vec<JobSpec> = (0..60)
-            .map(|i| job(40.0 * f64::from(i), 1 + (i as u32 * 7) % 4, names[i as usize % 3]))
+            .map(|i| {
+                job(
+                    40.0 * f64::from(i),
+                    1 + (i as u32 * 7) % 4,
+                    names[i as usize % 3],
+                )
+            })
             .collect();
         let run = |jobs: &[JobSpec]| {
-            simulate(&cluster(), jobs, Simulation::new, |_| crate::schedulers::srtf()).unwrap()
+            simulate(&cluster(), jobs, Simulation::new, |_| {
+                crate::schedulers::srtf()
+            })
+            .unwrap()
         };
         let all = run(&jobs);
-        let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let single = rayon::ThreadPoolBuilder::new()
+            .num_threads(1)
+            .build()
+            .unwrap();
         let alone = single.install(|| run(&jobs));
         let only_b: Vec<JobSpec> = jobs
             .iter()
@@ -172,6 +190,9 @@ mod tests {
             crate::schedulers::fifo()
         });
         let e = e.unwrap_err().to_string();
-        assert_eq!(e, "job 0 is of the virtual cluster `d`, expected one of a, b, c");
+        assert_eq!(
+            e,
+            "job 0 is of the virtual cluster `d`, expected one of a, b, c"
+        );
     }
 }

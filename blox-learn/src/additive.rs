@@ -109,7 +109,11 @@ impl AdditiveParams {
             return wrong("learning_rate", found, "above 0 and at most 1");
         }
         if !(0.0..1.0).contains(&self.held_out) {
-            return wrong("held_out", self.held_out.to_string(), "at least 0 and below 1");
+            return wrong(
+                "held_out",
+                self.held_out.to_string(),
+                "at least 0 and below 1",
+            );
         }
         for (setting, found) in [("bins", self.bins), ("pair_bins", self.pair_bins)] {
             if !(2..=10_000).contains(&found) {
@@ -192,7 +196,11 @@ impl Pair {
 
 fn importance(scores: &[f64], rows: &[u32]) -> f64 {
     let all: f64 = rows.iter().map(|r| f64::from(*r)).sum();
-    let sum: f64 = scores.iter().zip(rows).map(|(s, r)| s.abs() * f64::from(*r)).sum();
+    let sum: f64 = scores
+        .iter()
+        .zip(rows)
+        .map(|(s, r)| s.abs() * f64::from(*r))
+        .sum();
     sum / all.max(1.0)
 }
 
@@ -247,7 +255,11 @@ impl Additive {
         let coarse = Binned::fit(frame, params.pair_bins)?;
         let left: Vec<f64> = (0..n)
             .map(|i| {
-                let said: f64 = terms.iter().zip(&mains).map(|(t, s)| s[t.bins[i] as usize]).sum();
+                let said: f64 = terms
+                    .iter()
+                    .zip(&mains)
+                    .map(|(t, s)| s[t.bins[i] as usize])
+                    .sum();
                 target[i] - intercept - said
             })
             .collect();
@@ -264,7 +276,11 @@ impl Additive {
         };
         // Every term adds nothing in the mean.
         let mut centred = |mut scores: Vec<f64>, rows: &[u32]| {
-            let sum: f64 = scores.iter().zip(rows).map(|(s, r)| s * f64::from(*r)).sum();
+            let sum: f64 = scores
+                .iter()
+                .zip(rows)
+                .map(|(s, r)| s * f64::from(*r))
+                .sum();
             let mean = sum / n as f64;
             scores.iter_mut().for_each(|s| *s -= mean);
             intercept += mean;
@@ -350,13 +366,17 @@ impl fmt::Display for Additive {
         let mut shapes: Vec<&Shape> = self.shapes.iter().collect();
         shapes.sort_by(|a, b| b.importance().total_cmp(&a.importance()));
         for shape in shapes {
-            writeln!(f, "{}  (importance {:.4})", shape.feature(), shape.importance())?;
+            writeln!(
+                f,
+                "{}  (importance {:.4})",
+                shape.feature(),
+                shape.importance()
+            )?;
             // Neighbours that add the same are one line.
             let mut bins = shape.bins().into_iter().peekable();
             while let Some((label, score, mut rows)) = bins.next() {
                 let mut last = None;
-                while let Some((next, _, more)) =
-                    bins.next_if(|(_, s, _)| (s - score).abs() < 1e-9)
+                while let Some((next, _, more)) = bins.next_if(|(_, s, _)| (s - score).abs() < 1e-9)
                 {
                     rows += more;
                     last = Some(next);
@@ -381,8 +401,12 @@ fn bags(target: &[f64], intercept: f64, params: &AdditiveParams) -> Vec<Bag> {
     (0..params.bags.max(1) as u64)
         .map(|bag| {
             let mut order: Vec<usize> = (0..n).collect();
-            Random::new(params.seed.wrapping_add(bag.wrapping_mul(0xA076_1D64_78BD_642F)))
-                .shuffle(&mut order);
+            Random::new(
+                params
+                    .seed
+                    .wrapping_add(bag.wrapping_mul(0xA076_1D64_78BD_642F)),
+            )
+            .shuffle(&mut order);
             let mut parts = [order[..held].to_vec(), order[held..].to_vec()];
             parts.iter_mut().for_each(|p| p.sort_unstable());
             let [held, train] = parts.map(|p| p.into_iter().map(|i| i as u32).collect());
@@ -417,10 +441,17 @@ fn boost_one(bag: &mut Bag, terms: &[Term], params: &AdditiveParams) -> Vec<Vec<
     if terms.is_empty() {
         return scores;
     }
-    let judged = if bag.held.is_empty() { &bag.train } else { &bag.held };
+    let judged = if bag.held.is_empty() {
+        &bag.train
+    } else {
+        &bag.held
+    };
     let judged = judged.clone();
     let judge = |left: &[f64]| {
-        let sum: f64 = judged.iter().map(|i| params.loss.of(left[*i as usize])).sum();
+        let sum: f64 = judged
+            .iter()
+            .map(|i| params.loss.of(left[*i as usize]))
+            .sum();
         sum / judged.len() as f64
     };
     let mut best = (judge(&bag.left), scores.clone(), 0);
@@ -503,7 +534,10 @@ impl Sums {
         let n = self.bins.len();
         let (_, first) = self.cut(0, n, least)?;
         let second = [self.cut(0, first, least), self.cut(first, n, least)];
-        let second = second.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
+        let second = second
+            .into_iter()
+            .flatten()
+            .max_by(|a, b| a.0.total_cmp(&b.0));
         let mut cuts = vec![0, first, n];
         cuts.extend(second.map(|(_, at)| at));
         cuts.sort_unstable();
@@ -548,7 +582,8 @@ impl Sums {
         }
         let (_, a, b) = best?;
         let values = quarters(a, b).map(mean);
-        let value = |i: usize| values[2 * usize::from(i / width >= a) + usize::from(i % width >= b)];
+        let value =
+            |i: usize| values[2 * usize::from(i / width >= a) + usize::from(i % width >= b)];
         Some((0..self.bins.len()).map(value).collect())
     }
 
@@ -581,7 +616,9 @@ fn pair_term(coarse: &Binned, a: usize, b: usize) -> Term {
     let width = coarse.features[b].bins.count();
     let rows = coarse.rows[a].iter().zip(&coarse.rows[b]);
     Term {
-        bins: rows.map(|(x, y)| u32::from(*x) * width as u32 + u32::from(*y)).collect(),
+        bins: rows
+            .map(|(x, y)| u32::from(*x) * width as u32 + u32::from(*y))
+            .collect(),
         count: coarse.features[a].bins.count() * width,
         width: Some(width),
     }
@@ -679,7 +716,10 @@ mod tests {
         assert_eq!(fit(), fit());
         let json = serde_json::to_string(&fit()).unwrap();
         let read: Additive = serde_json::from_str(&json).unwrap();
-        assert_eq!(read.predict(&frame).unwrap(), fit().predict(&frame).unwrap());
+        assert_eq!(
+            read.predict(&frame).unwrap(),
+            fit().predict(&frame).unwrap()
+        );
     }
 
     #[test]
@@ -693,6 +733,9 @@ mod tests {
         assert_eq!(e, "learning_rate is 0, expected above 0 and at most 1");
         let few = frame.take(&[0, 1]);
         let e = Additive::fit(&few, &AdditiveParams::default()).unwrap_err();
-        assert_eq!(e.to_string(), "found 2 rows to learn from, expected at least 10");
+        assert_eq!(
+            e.to_string(),
+            "found 2 rows to learn from, expected at least 10"
+        );
     }
 }

@@ -120,7 +120,13 @@ impl Boosted {
                             bin,
                             left,
                             right,
-                        } => at = if bins[feature][row] < bin { left } else { right },
+                        } => {
+                            at = if bins[feature][row] < bin {
+                                left
+                            } else {
+                                right
+                            }
+                        }
                     }
                 }
             };
@@ -152,9 +158,17 @@ impl Boosted {
 impl fmt::Display for Boosted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leaf = |n: &&Node| matches!(n, Node::Leaf(_));
-        let leaves: usize = self.trees.iter().map(|t| t.iter().filter(leaf).count()).sum();
+        let leaves: usize = self
+            .trees
+            .iter()
+            .map(|t| t.iter().filter(leaf).count())
+            .sum();
         let trees = self.trees.len();
-        writeln!(f, "{:.4} in the mean, and {trees} trees with {leaves} leaves", self.intercept)?;
+        writeln!(
+            f,
+            "{:.4} in the mean, and {trees} trees with {leaves} leaves",
+            self.intercept
+        )?;
         for (feature, share) in self.importances() {
             writeln!(f, "  {:5.1} %  {feature}", 100.0 * share)?;
         }
@@ -183,7 +197,9 @@ fn grow(binned: &Binned, left: &mut [f64], params: &BoostedParams, gains: &mut [
             }
         }
         let Some((at, gain)) = next else { break };
-        let Some((_, feature, bin)) = leaves[at].split else { break };
+        let Some((_, feature, bin)) = leaves[at].split else {
+            break;
+        };
         gains[feature] += gain;
         let (below, above): (Vec<u32>, Vec<u32>) = leaves[at]
             .rows
@@ -268,7 +284,12 @@ mod tests {
         let model = Boosted::fit(&frame, &BoostedParams::default()).unwrap();
         let error = metrics::mae(&model.predict(&frame).unwrap(), frame.target());
         assert!(error < 3.0, "{error}");
-        assert!(model.to_string().starts_with("58.4640 in the mean, and 100 trees"), "{model}");
+        assert!(
+            model
+                .to_string()
+                .starts_with("58.4640 in the mean, and 100 trees"),
+            "{model}"
+        );
         let json = serde_json::to_string(&model).unwrap();
         assert_eq!(serde_json::from_str::<Boosted>(&json).unwrap(), model);
     }

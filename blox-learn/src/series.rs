@@ -39,7 +39,12 @@ pub fn features(times: &[f64], series: &[(&str, &[f64])]) -> Result<Frame, Learn
     ];
     let mut columns: Vec<(String, Column)> = calendar
         .iter()
-        .map(|(name, f)| ((*name).to_owned(), Column::Numbers(dates.iter().map(f).collect())))
+        .map(|(name, f)| {
+            (
+                (*name).to_owned(),
+                Column::Numbers(dates.iter().map(f).collect()),
+            )
+        })
         .collect();
     for (name, values) in series {
         let before = |i: usize, lag: usize| i.checked_sub(lag).map(|at| values[at]);
@@ -162,7 +167,10 @@ mod tests {
         assert_eq!(at("shift_1h_x", 5), 0.0);
         assert_eq!(at("shift_3h_x", 20), 4.0);
         assert_eq!(at("soft_1h_x", 10), 0.5 * 16.0 + 0.25 * (9.0 + 25.0));
-        assert_eq!(at("roll_mean_1h_x", 12), (1.0 + 4.0 + 9.0 + 16.0 + 25.0 + 36.0) / 6.0);
+        assert_eq!(
+            at("roll_mean_1h_x", 12),
+            (1.0 + 4.0 + 9.0 + 16.0 + 25.0 + 36.0) / 6.0
+        );
         assert_eq!(at("roll_median_1h_x", 12), 12.5);
         assert!((at("roll_std_1h_x", 12) - 13.467).abs() < 0.001);
         assert_eq!(at("soft_1d_x", 29), 0.0);

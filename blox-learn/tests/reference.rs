@@ -1,7 +1,8 @@
 //! Errors on the reference's data and split, where `BLOX_GOLDEN` names its folder.
 
 use blox_learn::{
-    Additive, AdditiveParams, Boosted, BoostedParams, Column, Frame, Loss, Tree, TreeParams, metrics, series,
+    Additive, AdditiveParams, Boosted, BoostedParams, Column, Frame, Loss, Tree, TreeParams,
+    metrics, series,
 };
 use std::path::PathBuf;
 
@@ -16,7 +17,12 @@ fn file(name: &str) -> Option<String> {
 
 fn column(text: &str, name: &str) -> Vec<f64> {
     let mut lines = text.lines();
-    let at = lines.next().unwrap().split(',').position(|c| c == name).unwrap();
+    let at = lines
+        .next()
+        .unwrap()
+        .split(',')
+        .position(|c| c == name)
+        .unwrap();
     let field = |line: &str| line.split(',').nth(at).unwrap().parse().unwrap();
     lines.map(field).collect()
 }
@@ -25,14 +31,24 @@ fn column(text: &str, name: &str) -> Vec<f64> {
 fn throughput(text: &str) -> (Frame, Frame) {
     let rows = text.lines().count() - 1;
     // 2020-04-01, every 10 minutes.
-    let times: Vec<f64> = (0..rows).map(|i| 1_585_699_200.0 + 600.0 * i as f64).collect();
-    let (jobs, gpus) = (column(text, "submit_gpu_job"), column(text, "submit_gpu_num"));
+    let times: Vec<f64> = (0..rows)
+        .map(|i| 1_585_699_200.0 + 600.0 * i as f64)
+        .collect();
+    let (jobs, gpus) = (
+        column(text, "submit_gpu_job"),
+        column(text, "submit_gpu_num"),
+    );
     let frame = series::features(&times, &[("njob", &jobs), ("ngpu", &gpus)]).unwrap();
     let frame = frame.with_target(jobs).unwrap();
     let september = (0..rows).find(|i| times[*i] >= 1_598_918_400.0).unwrap();
-    let october = (0..rows).find(|i| times[*i] >= 1_601_510_400.0).unwrap_or(rows);
+    let october = (0..rows)
+        .find(|i| times[*i] >= 1_601_510_400.0)
+        .unwrap_or(rows);
     let rows = |from, to| (from..to).collect::<Vec<usize>>();
-    (frame.take(&rows(0, september)), frame.take(&rows(september, october)))
+    (
+        frame.take(&rows(0, september)),
+        frame.take(&rows(september, october)),
+    )
 }
 
 #[test]
@@ -45,23 +61,35 @@ fn the_forecast_of_jobs_is_as_good_as_the_references() {
         let started = std::time::Instant::now();
         let model = Additive::fit(&train, &params).unwrap();
         let said = model.predict(&test).unwrap();
-        let (mae, r2) = (metrics::mae(&said, test.target()), metrics::r2(&said, test.target()));
-        println!("{name}: mae {mae:.4}, r2 {r2:.4}, {:.1?}", started.elapsed());
+        let (mae, r2) = (
+            metrics::mae(&said, test.target()),
+            metrics::r2(&said, test.target()),
+        );
+        println!(
+            "{name}: mae {mae:.4}, r2 {r2:.4}, {:.1?}",
+            started.elapsed()
+        );
         mae
     };
     let squared = error("squared", AdditiveParams::default());
     assert!(squared < 4.2, "{squared}");
     for width in [1.0, 3.0, 6.0, 10.0] {
-        error(&format!("huber {width}"), AdditiveParams {
-            loss: Loss::Huber { width },
-            ..AdditiveParams::default()
-        });
+        error(
+            &format!("huber {width}"),
+            AdditiveParams {
+                loss: Loss::Huber { width },
+                ..AdditiveParams::default()
+            },
+        );
     }
     for lr in [0.01, 0.1] {
-        error(&format!("squared lr {lr}"), AdditiveParams {
-            learning_rate: lr,
-            ..AdditiveParams::default()
-        });
+        error(
+            &format!("squared lr {lr}"),
+            AdditiveParams {
+                learning_rate: lr,
+                ..AdditiveParams::default()
+            },
+        );
     }
     let boosted = Boosted::fit(&train, &BoostedParams::default()).unwrap();
     let mae = metrics::mae(&boosted.predict(&test).unwrap(), test.target());
@@ -85,13 +113,27 @@ fn the_packing_tree_is_as_good_as_the_references() {
         let rows = split[name].as_array().unwrap().iter();
         rows.map(|r| r.as_u64().unwrap() as usize).collect()
     };
-    let (train, test) = (frame.take(&rows("train_rows")), frame.take(&rows("test_rows")));
+    let (train, test) = (
+        frame.take(&rows("train_rows")),
+        frame.take(&rows("test_rows")),
+    );
     for depth in 1..9 {
         for least_rows in [1, 2, 3, 4, 5] {
-            let tree = Tree::fit(&train, &TreeParams { depth, least_rows, ..TreeParams::default() }).unwrap();
+            let tree = Tree::fit(
+                &train,
+                &TreeParams {
+                    depth,
+                    least_rows,
+                    ..TreeParams::default()
+                },
+            )
+            .unwrap();
             let right = metrics::accuracy(&tree.predict(&test).unwrap(), test.target());
             let known = metrics::accuracy(&tree.predict(&train).unwrap(), train.target());
-            println!("depth {depth} least {least_rows}: {right:.2} of {known:.2}, {} leaves", tree.leaves());
+            println!(
+                "depth {depth} least {least_rows}: {right:.2} of {known:.2}, {} leaves",
+                tree.leaves()
+            );
         }
     }
 }

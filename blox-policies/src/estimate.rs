@@ -26,13 +26,18 @@ impl NoisyOracle {
     /// `sigma` is the standard deviation of the factor's natural logarithm: 0 for the
     /// truth, 0.7 for twice or half as a common error; negative or not finite counts as 0.
     pub fn new(sigma: f64, seed: u64) -> Self {
-        let sigma = if sigma.is_finite() { sigma.max(0.0) } else { 0.0 };
+        let sigma = if sigma.is_finite() {
+            sigma.max(0.0)
+        } else {
+            0.0
+        };
         NoisyOracle { sigma, seed }
     }
 
     /// The factor of a job.
     pub fn factor(&self, job: blox_core::JobId) -> f64 {
-        let mut state = self.seed ^ (u64::from(job.0).wrapping_add(1)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let mut state =
+            self.seed ^ (u64::from(job.0).wrapping_add(1)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         let mut uniform = || {
             // SplitMix64; 53 bits, never 0.
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -105,11 +110,19 @@ mod tests {
     fn errors_are_a_jobs_own_and_right_in_the_middle() {
         let noisy = NoisyOracle::new(0.5, 3);
         assert_eq!(noisy.factor(JobId(5)), noisy.factor(JobId(5)));
-        assert_ne!(noisy.factor(JobId(5)), NoisyOracle::new(0.5, 4).factor(JobId(5)));
+        assert_ne!(
+            noisy.factor(JobId(5)),
+            NoisyOracle::new(0.5, 4).factor(JobId(5))
+        );
         assert_eq!(NoisyOracle::new(0.0, 3).factor(JobId(5)), 1.0);
-        let logs: Vec<f64> = (0..4000).map(|j| libm::log(noisy.factor(JobId(j)))).collect();
+        let logs: Vec<f64> = (0..4000)
+            .map(|j| libm::log(noisy.factor(JobId(j))))
+            .collect();
         let mean = logs.iter().sum::<f64>() / 4000.0;
         let spread = (logs.iter().map(|l| (l - mean) * (l - mean)).sum::<f64>() / 4000.0).sqrt();
-        assert!(mean.abs() < 0.03 && (spread - 0.5).abs() < 0.03, "{mean} {spread}");
+        assert!(
+            mean.abs() < 0.03 && (spread - 0.5).abs() < 0.03,
+            "{mean} {spread}"
+        );
     }
 }

@@ -184,7 +184,9 @@ fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> 
                 learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
                 pairs: args.pairs,
                 least_rows: args.least_rows.unwrap_or(default.least_rows),
-                loss: args.huber.map_or(Loss::Squared, |width| Loss::Huber { width }),
+                loss: args
+                    .huber
+                    .map_or(Loss::Squared, |width| Loss::Huber { width }),
                 seed: args.seed,
                 ..default
             })
@@ -274,9 +276,17 @@ fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
 }
 
 fn write_picture(dir: &Path, name: &str, svg: &str) -> Result<(), Failure> {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
+    };
     let name: String = name.chars().map(safe).collect();
-    write_whole(&dir.join(format!("{name}.svg")), |out| out.write_all(svg.as_bytes()))
+    write_whole(&dir.join(format!("{name}.svg")), |out| {
+        out.write_all(svg.as_bytes())
+    })
 }
 
 /// Importances, and a picture a function; a tree as its questions.
@@ -329,11 +339,9 @@ fn shapes(model: &Additive, target: &str) -> Vec<(String, String)> {
     for shape in model.shapes() {
         let name = format!("shape-{}", shape.feature());
         let svg = match shape.steps() {
-            Some(steps) => {
-                Chart::new(shape.feature(), Axis::new(shape.feature()), axis())
-                    .with(Series::steps(shape.feature(), steps))
-                    .svg()
-            }
+            Some(steps) => Chart::new(shape.feature(), Axis::new(shape.feature()), axis())
+                .with(Series::steps(shape.feature(), steps))
+                .svg(),
             None => {
                 let mut bars = BarChart::new(shape.feature(), axis());
                 // The most common categories.

@@ -131,7 +131,10 @@ impl Log {
         let one = |(i, row): (usize, &Vec<String>)| {
             parse(&row[at]).ok_or_else(|| {
                 let line = i + 2;
-                self.wrong(format!("line {line}: {column} is `{}`, expected {expected}", row[at]))
+                self.wrong(format!(
+                    "line {line}: {column} is `{}`, expected {expected}",
+                    row[at]
+                ))
             })
         };
         self.rows.iter().enumerate().map(one).collect()
@@ -249,18 +252,29 @@ mod tests {
     fn columns_are_numbers_where_all_fields_are() {
         let log = log("a,b,t\n1,x,2020-09-01 00:00:00\n,y,2020-09-02 05:00:00\n");
         assert!(matches!(log.feature("a").unwrap(), Column::Numbers(v) if v[1].is_nan()));
-        assert_eq!(log.feature("b").unwrap(), Column::Categories(vec!["x".into(), "y".into()]));
+        assert_eq!(
+            log.feature("b").unwrap(),
+            Column::Categories(vec!["x".into(), "y".into()])
+        );
         let e = log.numbers("b").unwrap_err().to_string();
-        assert!(e.ends_with("log.csv: line 2: b is `x`, expected a number"), "{e}");
+        assert!(
+            e.ends_with("log.csv: line 2: b is `x`, expected a number"),
+            "{e}"
+        );
         let e = log.numbers("c").unwrap_err().to_string();
-        assert!(e.ends_with("line 1: the column c is missing, found the columns a, b, t"), "{e}");
+        assert!(
+            e.ends_with("line 1: the column c is missing, found the columns a, b, t"),
+            "{e}"
+        );
         let recipe = Recipe {
             date: Some("t".into()),
             ..Recipe::default()
         };
         let frame = recipe.frame(&log).unwrap();
         assert_eq!(frame.names(), ["month", "day", "hour", "dayofweek"]);
-        let split = log.split(&Split::Date("t".into(), "2020-09-02".into())).unwrap();
+        let split = log
+            .split(&Split::Date("t".into(), "2020-09-02".into()))
+            .unwrap();
         assert_eq!(split, (vec![0], vec![1]));
         assert_eq!(log.split(&Split::Share(0.5)).unwrap(), (vec![0], vec![1]));
     }

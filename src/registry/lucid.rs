@@ -1,8 +1,6 @@
 //! Lucid and Helios.
 
-use super::params::{
-    BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief, param, wrong,
-};
+use super::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief, param, wrong};
 use crate::schedulers;
 use blox_core::registry::{Params, Registry, RegistryError};
 use blox_policies::cluster::PowerRule;
@@ -57,8 +55,16 @@ pub(super) fn add(r: &mut Registry) {
         "first in, first out; idle nodes sleep while a forecast says that few are needed",
         &[
             param("buffer", "20", "nodes kept on beyond those in use"),
-            param("keep", "10", "looks of 10 minutes without switching off after switching on"),
-            param("forecast", "none", "a CSV file with a column `prediction`, a row every 10 minutes"),
+            param(
+                "keep",
+                "10",
+                "looks of 10 minutes without switching off after switching on",
+            ),
+            param(
+                "forecast",
+                "none",
+                "a CSV file with a column `prediction`, a row every 10 minutes",
+            ),
         ],
         |p, _| {
             let path = p.text("forecast", "none")?;
@@ -66,7 +72,13 @@ pub(super) fn add(r: &mut Registry) {
                 "none" => Vec::new(),
                 path => crate::estimate::Log::read(path)
                     .and_then(|log| log.numbers("prediction"))
-                    .map_err(|e| wrong("forecast", path.to_owned(), &format!("a file of forecasts ({e})")))?,
+                    .map_err(|e| {
+                        wrong(
+                            "forecast",
+                            path.to_owned(),
+                            &format!("a file of forecasts ({e})"),
+                        )
+                    })?,
             };
             Ok(schedulers::helios_ces_with(schedulers::HeliosCesParams {
                 rule: PowerRule {

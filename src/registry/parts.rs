@@ -120,7 +120,9 @@ fn scheduling(r: &mut Registry) {
         "ftf",
         "in order of finish-time fairness, the most slowed down first, preemptive",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Box::new(FinishTimeFairness::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+        |p, seed| {
+            Ok(Box::new(FinishTimeFairness::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>)
+        },
     );
     s.add(
         "drf",

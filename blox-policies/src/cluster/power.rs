@@ -178,7 +178,9 @@ impl ClusterManager for PowerSaving {
         self.waking
             .retain(|n| view.node(*n).is_some_and(|n| n.status() == NodeStatus::Off));
         let total = there().count() as i64;
-        let in_use = there().filter(|n| n.free_count() < n.usable_count()).count() as i64;
+        let in_use = there()
+            .filter(|n| n.free_count() < n.usable_count())
+            .count() as i64;
         let asked: u64 = view.waiting().map(|j| u64::from(j.gpus().get())).sum();
         let width = there().map(Node::gpu_count).min().unwrap_or(1).max(1);
         let active = (in_use + asked.div_ceil(u64::from(width)) as i64).min(total);
@@ -189,7 +191,11 @@ impl ClusterManager for PowerSaving {
         let stuck = view
             .waiting()
             .any(|j| view.now() - j.eligible_since() > self.every);
-        let wanted = if stuck { total } else { planned.clamp(0, total) };
+        let wanted = if stuck {
+            total
+        } else {
+            planned.clamp(0, total)
+        };
         let is_on = |n: &&Node| n.status() != NodeStatus::Off || self.waking.contains(&n.id());
         let mut on = there().filter(is_on).count() as i64;
         let nodes: Vec<&Node> = there().collect();

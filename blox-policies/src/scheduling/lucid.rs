@@ -136,8 +136,7 @@ impl Lucid {
 
     /// Whether a job has still to be profiled.
     fn is_new(&self, job: &JobRef<'_>) -> bool {
-        job.gpus().get() <= self.settings.profiled_gpus
-            && job.attained_time() < self.limit()
+        job.gpus().get() <= self.settings.profiled_gpus && job.attained_time() < self.limit()
     }
 
     /// The limit, less what sums of seconds may lose.
@@ -196,7 +195,11 @@ impl Lucid {
             }
             if let Some(partner) = a.partner.and_then(|p| view.job(p)) {
                 let least = self.settings.least_speed * job.spec().work.rate;
-                let later = if job.last_start() >= partner.last_start() { job } else { partner };
+                let later = if job.last_start() >= partner.last_start() {
+                    job
+                } else {
+                    partner
+                };
                 if job.rate() < least && later.phase() == blox_core::Phase::Running {
                     self.slow.insert(Self::pair(job.id(), partner.id()));
                     leave.push(later.id());
@@ -243,7 +246,10 @@ impl Lucid {
 
     /// Whether the job can ever be profiled on these nodes.
     fn fits_profiler(view: View<'_>, nodes: &[NodeId], job: &JobRef<'_>) -> bool {
-        let usable = |n: &NodeId| view.node(*n).is_some_and(|n| n.usable_count() >= job.gpus().get());
+        let usable = |n: &NodeId| {
+            view.node(*n)
+                .is_some_and(|n| n.usable_count() >= job.gpus().get())
+        };
         nodes.iter().any(usable)
     }
 
@@ -265,7 +271,10 @@ impl Lucid {
         for &(_, id) in &order {
             let Some(job) = view.job(id) else { continue };
             if let Some(there) = self.beside(draft, &aside, &paired, &job) {
-                let gpus = draft.current(there).map(|a| a.gpus.clone()).unwrap_or_default();
+                let gpus = draft
+                    .current(there)
+                    .map(|a| a.gpus.clone())
+                    .unwrap_or_default();
                 let assignment = Assignment {
                     partner: Some(there),
                     ..Assignment::of(gpus)
@@ -301,12 +310,15 @@ impl Lucid {
         let view = draft.view();
         let mut best: Option<(Time, JobId)> = None;
         for there in view.running() {
-            let Some(a) = draft.current(there.id()) else { continue };
+            let Some(a) = draft.current(there.id()) else {
+                continue;
+            };
             let kept = there.assignment() == Some(a);
             let cluster = view.cluster();
-            let shared = a.gpus.first().is_some_and(|g| {
-                cluster.promised_to(*g).any(|j| j != there.id())
-            });
+            let shared = a
+                .gpus
+                .first()
+                .is_some_and(|g| cluster.promised_to(*g).any(|j| j != there.id()));
             let usable = a.gpus.iter().all(|g| {
                 cluster.node_of(*g).is_some_and(|n| {
                     !aside.contains(&n) && cluster.node(n).is_some_and(|n| n.is_usable())
@@ -381,9 +393,8 @@ impl SchedulingPolicy for Lucid {
 
 impl PlacementPolicy for Lucid {
     fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        self.slow.retain(|(a, b)| {
-            draft.view().job(*a).is_some() && draft.view().job(*b).is_some()
-        });
+        self.slow
+            .retain(|(a, b)| draft.view().job(*a).is_some() && draft.view().job(*b).is_some());
         self.release(draft)?;
         self.fill_profiler(draft)?;
         self.fill_main(draft)
@@ -396,7 +407,10 @@ impl PlacementPolicy for Lucid {
             .filter(|n| n.status() != NodeStatus::Left && !aside.contains(&n.id()))
             .map(|n| n.gpu_count())
             .sum();
-        let possible = Consolidated::default().most_gpus(view, job).get().min(beside);
+        let possible = Consolidated::default()
+            .most_gpus(view, job)
+            .get()
+            .min(beside);
         if job.gpus().get() <= possible {
             return Ok(());
         }

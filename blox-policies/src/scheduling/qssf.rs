@@ -26,7 +26,11 @@ impl Qssf {
         Qssf(
             by_key(move |job| {
                 let gpus = f64::from(job.gpus().get());
-                SortKey::by(estimator.duration(job).map_or(f64::MAX, |d| d.secs() * gpus))
+                SortKey::by(
+                    estimator
+                        .duration(job)
+                        .map_or(f64::MAX, |d| d.secs() * gpus),
+                )
             })
             .stable(),
         )

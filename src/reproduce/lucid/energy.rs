@@ -64,13 +64,19 @@ impl HeliosCes {
             Row::new("nodes in use of all, %", 100.0 * before / looks, 2),
             Row::new("nodes in use of those on, %", 100.0 * after / looks, 2),
             Row::new("changes a day", f64::from(changes) / days, 2),
-            Row::new("times a day that nodes were lacking", f64::from(lacking) / days, 2),
+            Row::new(
+                "times a day that nodes were lacking",
+                f64::from(lacking) / days,
+                2,
+            ),
             Row::new("SMAPE of the forecast, %", metrics::smape(&said, truth), 2),
         ];
         if real {
             let theirs = [94.19, 68.98, 88.72, 2.43, 0.43, 5.31];
             let cited = rows.into_iter().zip(theirs);
-            rows = cited.map(|(row, value)| row.artifact(value, RELEASED)).collect();
+            rows = cited
+                .map(|(row, value)| row.artifact(value, RELEASED))
+                .collect();
         }
         let more = after > before;
         let chart = Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
@@ -99,7 +105,10 @@ fn stand_in(look: usize) -> (i64, i64) {
     let day = look as f64 / 144.0;
     let wave = |period: f64, height: f64| height * (std::f64::consts::TAU * day / period).sin();
     let jitter = (look * 7919 % 13) as f64 - 6.0;
-    ((290.0 + wave(1.0, 35.0) + wave(7.0, 40.0) + jitter).round() as i64, 420)
+    (
+        (290.0 + wave(1.0, 35.0) + wave(7.0, 40.0) + jitter).round() as i64,
+        420,
+    )
 }
 
 /// Nodes in use at the looks that are judged, learnt from those before; each is told from
@@ -120,8 +129,13 @@ fn forecast(times: &[f64], active: &[f64], learnt: usize) -> Result<Vec<f64>, Re
     let frame = frame.with_target(active.to_vec()).map_err(wrong)?;
     // A day's past is needed.
     let rows = |from, to| (from..to).collect::<Vec<usize>>();
-    let model = Boosted::fit(&frame.take(&rows(learnt.min(145), learnt)), &BoostedParams::default());
-    let said = model.map_err(wrong)?.predict(&frame.take(&rows(learnt, times.len())));
+    let model = Boosted::fit(
+        &frame.take(&rows(learnt.min(145), learnt)),
+        &BoostedParams::default(),
+    );
+    let said = model
+        .map_err(wrong)?
+        .predict(&frame.take(&rows(learnt, times.len())));
     said.map_err(wrong)
 }
 

@@ -22,9 +22,15 @@ fn scheduler(name: &str, belief: NoisyOracle) -> Pipeline {
     let base = || blox_core::Composition::new(name.to_owned());
     let walk = || Walk::new(Consolidated::default());
     match name {
-        "sjf" => base().scheduling(Sjf::with(belief)).placement(walk()).build(),
+        "sjf" => base()
+            .scheduling(Sjf::with(belief))
+            .placement(walk())
+            .build(),
         "qssf" => crate::schedulers::qssf_with(belief),
-        "srtf" => base().scheduling(Srtf::with(belief)).placement(walk()).build(),
+        "srtf" => base()
+            .scheduling(Srtf::with(belief))
+            .placement(walk())
+            .build(),
         "lucid" => crate::schedulers::lucid_with(Default::default(), belief),
         _ => base().scheduling(Fifo::default()).placement(walk()).build(),
     }
@@ -71,15 +77,20 @@ impl Figure for EstimateErrors {
         let Some((fifo, rest)) = reports.split_first() else {
             return findings;
         };
-        findings.rows.push(Row::new("avg JCT s, fifo", average(fifo), 1));
+        findings
+            .rows
+            .push(Row::new("avg JCT s, fifo", average(fifo), 1));
         let mut chart = Chart::new(
             "Errors of estimates",
             Axis::new("standard deviation of the logarithm of the error"),
             Axis::seconds("average JCT"),
         );
         for (name, reports) in NAMES.iter().zip(rest.chunks(SIGMAS.len())) {
-            let points: Vec<(f64, f64)> =
-                SIGMAS.iter().copied().zip(reports.iter().map(average)).collect();
+            let points: Vec<(f64, f64)> = SIGMAS
+                .iter()
+                .copied()
+                .zip(reports.iter().map(average))
+                .collect();
             for (sigma, jct) in &points {
                 let row = Row::new(format!("avg JCT s, {name}, sigma {sigma}"), *jct, 1);
                 findings.rows.push(row);

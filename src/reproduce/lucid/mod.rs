@@ -47,7 +47,11 @@ fn times(world: &World, run: &Run) -> Vec<Times> {
         let record = &outcome.as_ref()?.record;
         Some(Times {
             gpus: job.gpus.get(),
-            cluster: job.virtual_cluster.as_deref().unwrap_or_default().to_owned(),
+            cluster: job
+                .virtual_cluster
+                .as_deref()
+                .unwrap_or_default()
+                .to_owned(),
             jct: record.end as f64 - job.submit.secs(),
             queue: record.queue as f64,
         })
@@ -117,9 +121,21 @@ impl Figure for Lucid {
     }
 }
 
-fn simulate(world: &World, name: &str, policy: Policy, quirks: Quirks) -> Result<Vec<Times>, ReproduceError> {
+fn simulate(
+    world: &World,
+    name: &str,
+    policy: Policy,
+    quirks: Quirks,
+) -> Result<Vec<Times>, ReproduceError> {
     let input = world.input(policy);
-    let run = run(policy, Placer::Consolidate, world.experiment, quirks, &input, false);
+    let run = run(
+        policy,
+        Placer::Consolidate,
+        world.experiment,
+        quirks,
+        &input,
+        false,
+    );
     let run = run.map_err(|error| ReproduceError::Simulation {
         label: name.to_owned(),
         error: Box::new(error),
@@ -165,7 +181,11 @@ impl Lucid {
                     for (which, large) in [("above 8 GPUs", true), ("up to 8 GPUs", false)] {
                         let some = || times.iter().filter(|t| (t.gpus > 8) == large);
                         findings.rows.extend([
-                            Row::new(format!("avg JCT s, {name}, {which}"), mean(some().map(|t| t.jct)), 2),
+                            Row::new(
+                                format!("avg JCT s, {name}, {which}"),
+                                mean(some().map(|t| t.jct)),
+                                2,
+                            ),
                             Row::new(
                                 format!("avg queueing s, {name}, {which}"),
                                 mean(some().map(|t| t.queue)),
@@ -180,7 +200,8 @@ impl Lucid {
                 for (name, times) in &all {
                     let jct = || times.iter().map(|t| t.jct);
                     for (q, called) in [(0.5, "median"), (0.9, "p90"), (0.99, "p99")] {
-                        let row = Row::new(format!("{called} of JCT s, {name}"), quantile(jct(), q), 1);
+                        let row =
+                            Row::new(format!("{called} of JCT s, {name}"), quantile(jct(), q), 1);
                         findings.rows.push(row);
                     }
                     chart = chart.with(Series::distribution(*name, jct()));
@@ -253,8 +274,16 @@ fn quirks(world: &World) -> Result<Findings, ReproduceError> {
     ] {
         let times = simulate(world, name, Policy::Lucid, quirks)?;
         findings.rows.extend([
-            Row::new(format!("avg JCT s, {name}"), mean(times.iter().map(|t| t.jct)), 2),
-            Row::new(format!("avg queueing s, {name}"), mean(times.iter().map(|t| t.queue)), 2),
+            Row::new(
+                format!("avg JCT s, {name}"),
+                mean(times.iter().map(|t| t.jct)),
+                2,
+            ),
+            Row::new(
+                format!("avg queueing s, {name}"),
+                mean(times.iter().map(|t| t.queue)),
+                2,
+            ),
         ]);
     }
     findings.notes.push(

@@ -52,10 +52,15 @@ impl World {
     fn read(figure: &'static str, folder: &Path) -> Result<Self, ReproduceError> {
         let find = |name: &'static str| {
             let above = folder.parent().into_iter().map(Path::to_owned);
-            let mut places = std::iter::once(folder.to_owned()).chain(above).flat_map(|base| {
-                let below = |f: &&str| base.join(f).join(name);
-                FOLDERS.iter().map(move |f| below(f)).collect::<Vec<PathBuf>>()
-            });
+            let mut places = std::iter::once(folder.to_owned())
+                .chain(above)
+                .flat_map(|base| {
+                    let below = |f: &&str| base.join(f).join(name);
+                    FOLDERS
+                        .iter()
+                        .map(move |f| below(f))
+                        .collect::<Vec<PathBuf>>()
+                });
             places.find(|p| p.is_file()).ok_or(ReproduceError::Missing {
                 figure,
                 path: name,
@@ -72,7 +77,9 @@ impl World {
         for job in &mut jobs {
             let key = PairTable::key_of(job).unwrap_or_default();
             if let (Some(score), Some(extras)) = (scores.get(&key), &mut job.extras) {
-                extras.attributes.insert(SHARING_SCORE.into(), (*score).into());
+                extras
+                    .attributes
+                    .insert(SHARING_SCORE.into(), (*score).into());
             }
         }
         let forecast = find("Venus_throughput_pred.csv")?;
@@ -83,12 +90,18 @@ impl World {
         let estimates = |name| -> Result<Vec<f64>, ReproduceError> {
             let all = files::read_estimates(find(name)?)?;
             let of = |j: &JobSpec| all.get(j.name.as_deref().unwrap_or_default()).copied();
-            Ok(jobs.iter().map(|j| of(j).unwrap_or(f64::from(u32::MAX))).collect())
+            Ok(jobs
+                .iter()
+                .map(|j| of(j).unwrap_or(f64::from(u32::MAX)))
+                .collect())
         };
         let lucid = estimates("Venus_Sept_ebm_weekly_updated.csv")?;
         Ok(World {
             qssf: estimates("Venus_Sept_lgb.csv")?,
-            lucid: lucid.into_iter().map(|e| if e < 0.0 { 1000.0 } else { e }).collect(),
+            lucid: lucid
+                .into_iter()
+                .map(|e| if e < 0.0 { 1000.0 } else { e })
+                .collect(),
             notes: vec![format!("jobs of {}", log.display())],
             input: Input {
                 clusters,
@@ -135,7 +148,9 @@ impl World {
             let gpus = [1, 1, 1, 1, 1, 1, 2, 2, 4, 8, 8, 16][rng.random_range(0..12)];
             let (model, score, memory, _) = profiles[rng.random_range(0..profiles.len())];
             let spread: f64 = (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
-            let lasts = (900.0 * libm::exp(1.9 * spread)).clamp(5.0, 400_000.0).round();
+            let lasts = (900.0 * libm::exp(1.9 * spread))
+                .clamp(5.0, 400_000.0)
+                .round();
             let (vc, _) = &clusters[rng.random_range(0..clusters.len())];
             let attributes: BTreeMap<Name, serde_json::Value> = [
                 ("dataset".into(), "stand-in".into()),
@@ -207,7 +222,9 @@ impl World {
         };
         for (job, estimate) in input.jobs.iter_mut().zip(estimates) {
             let extras = job.extras.get_or_insert_default();
-            extras.attributes.insert(ESTIMATE.into(), (*estimate).into());
+            extras
+                .attributes
+                .insert(ESTIMATE.into(), (*estimate).into());
         }
         input
     }

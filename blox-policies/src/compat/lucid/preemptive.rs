@@ -1,9 +1,9 @@
 //! SRTF and Tiresias: who should run is chosen by count, then preemptions and starts.
 
+use super::Step;
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
 use super::sealed::Program;
-use super::Step;
 use serde::{Deserialize, Serialize};
 
 /// By what jobs are ordered.
@@ -192,7 +192,8 @@ impl Program for Preemptive {
             (Rule::Attained, true) => {
                 let high = self.running.iter().filter(|l| l.attained <= THRESHOLD);
                 // The first second in which it has attained more.
-                let falls = high.map(|l| l.at + (THRESHOLD - l.attained) / i64::from(l.job.gpus) + 1);
+                let falls =
+                    high.map(|l| l.at + (THRESHOLD - l.attained) / i64::from(l.job.gpus) + 1);
                 falls.min().map(|t| on_grid(t.max(self.now + 1)))
             }
         };
