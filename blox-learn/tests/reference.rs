@@ -1,8 +1,8 @@
 //! Errors on the reference's data and split, where `BLOX_GOLDEN` names its folder.
 
 use blox_learn::{
-    Additive, AdditiveParams, Boosted, BoostedParams, Column, Frame, Loss, Tree, TreeParams,
-    metrics, series,
+    Additive, AdditiveParams, Boosted, BoostedParams, Column, Frame, Tree, TreeParams, metrics,
+    series,
 };
 use std::path::PathBuf;
 
@@ -71,29 +71,12 @@ fn the_forecast_of_jobs_is_as_good_as_the_references() {
         );
         mae
     };
-    let squared = error("squared", AdditiveParams::default());
-    assert!(squared < 4.2, "{squared}");
-    for width in [1.0, 3.0, 6.0, 10.0] {
-        error(
-            &format!("huber {width}"),
-            AdditiveParams {
-                loss: Loss::Huber { width },
-                ..AdditiveParams::default()
-            },
-        );
-    }
-    for lr in [0.01, 0.1] {
-        error(
-            &format!("squared lr {lr}"),
-            AdditiveParams {
-                learning_rate: lr,
-                ..AdditiveParams::default()
-            },
-        );
-    }
+    let default = error("squared", AdditiveParams::default());
+    assert!(default <= 4.10, "{default}");
     let boosted = Boosted::fit(&train, &BoostedParams::default()).unwrap();
     let mae = metrics::mae(&boosted.predict(&test).unwrap(), test.target());
-    println!("boosted: {mae:.4}");
+    println!("boosted: mae {mae:.4}");
+    assert!(mae <= 4.55, "{mae}");
 }
 
 #[test]
@@ -117,23 +100,8 @@ fn the_packing_tree_is_as_good_as_the_references() {
         frame.take(&rows("train_rows")),
         frame.take(&rows("test_rows")),
     );
-    for depth in 1..9 {
-        for least_rows in [1, 2, 3, 4, 5] {
-            let tree = Tree::fit(
-                &train,
-                &TreeParams {
-                    depth,
-                    least_rows,
-                    ..TreeParams::default()
-                },
-            )
-            .unwrap();
-            let right = metrics::accuracy(&tree.predict(&test).unwrap(), test.target());
-            let known = metrics::accuracy(&tree.predict(&train).unwrap(), train.target());
-            println!(
-                "depth {depth} least {least_rows}: {right:.2} of {known:.2}, {} leaves",
-                tree.leaves()
-            );
-        }
-    }
+    let tree = Tree::fit(&train, &TreeParams::default()).unwrap();
+    let right = metrics::accuracy(&tree.predict(&test).unwrap(), test.target());
+    println!("accuracy {right:.2} with {} leaves", tree.leaves());
+    assert!(right >= 0.6, "{right}");
 }
