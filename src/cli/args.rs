@@ -68,7 +68,7 @@ Examples:
     #[command(after_help = "Examples:
   blox plot results
   blox plot monday tuesday --output-dir pictures
-  blox plot results --only jct-cdf --only utilisation --png
+  blox plot results --only jct-cdf --only utilisation
 
 Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
 (simulated with --assignments or --plots). Of a sweep: load-jct, load-p99-jct, load-responsiveness,
