@@ -25,7 +25,7 @@ pub mod itp;
 pub mod jsonl;
 pub mod map;
 mod mapped;
-mod moment;
+pub(crate) mod moment;
 mod notices;
 pub mod open;
 pub mod openb;
