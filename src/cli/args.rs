@@ -118,7 +118,10 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
 #[derive(Args)]
 pub(super) struct SimulateArgs {
     /// Scheduler, as NAME or 'NAME{PARAMETER=VALUE,...}'
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(value_name = "SCHEDULER")]
+    pub positional: Option<String>,
+    /// The same
+    #[arg(long, short, value_name = "NAME", conflicts_with = "positional")]
     pub scheduler: Option<String>,
     #[command(flatten)]
     pub options: Options,
