@@ -4,11 +4,13 @@
 mod loss;
 mod sensitivity;
 mod skew;
+mod types;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
 pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
+pub use types::TypeSpeeds;
 pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;

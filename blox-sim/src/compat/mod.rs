@@ -3,10 +3,10 @@
 
 pub mod blox_jobs;
 pub mod blox_workload;
-pub mod cpython;
 pub mod elasticflow;
 mod pow10;
 pub mod synergy;
 pub mod tiresias;
 
+pub use blox_core::compat::cpython;
 pub(crate) use pow10::pow10;
