@@ -1,6 +1,7 @@
 //! Everything that ships, by name.
 
 mod compositions;
+mod gavel;
 
 use crate::schedulers::{ElasticFlowParams, JobOrder};
 use crate::{compat, schedulers};
@@ -27,6 +28,15 @@ const fn param(name: &'static str, default: &'static str, about: &'static str) -
         name,
         default,
         about,
+    }
+}
+
+/// A number that makes no sense.
+fn bad(param: &str, found: f64, expected: &str) -> RegistryError {
+    RegistryError::BadValue {
+        param: param.to_owned(),
+        found: found.to_string(),
+        expected: expected.to_owned(),
     }
 }
 
@@ -76,6 +86,7 @@ pub fn registry() -> Registry {
     let mut r = Registry::new();
     schedulers(&mut r);
     compositions::add(&mut r);
+    gavel::add(&mut r);
     parts(&mut r);
     r
 }

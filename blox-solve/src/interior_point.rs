@@ -76,7 +76,7 @@ impl Solver for InteriorPoint {
         }
         let linear = rows.bound.len();
         for product in &program.products {
-            // a b >= c is (a + b)^2 >= (a - b)^2 + 4 c.
+            // a b >= c^2 is (a + b)^2 >= (a - b)^2 + (2 c)^2.
             let [a, b] = &product.factors;
             let terms = |second: f64| {
                 let first = a.iter().map(|(v, f)| (v.0, -f));
@@ -84,7 +84,8 @@ impl Solver for InteriorPoint {
             };
             rows.push(terms(1.0), 0.0);
             rows.push(terms(-1.0), 0.0);
-            rows.push(std::iter::empty(), 2.0 * product.bound.max(0.0).sqrt());
+            let root = product.root.iter().map(|(v, f)| (v.0, -2.0 * f));
+            rows.push(root, 2.0 * product.constant);
         }
         let m = rows.bound.len();
         let matrix = CscMatrix::new_from_triplets(m, n, rows.row, rows.column, rows.factor);

@@ -37,11 +37,12 @@ pub(crate) struct Row {
     pub bound: f64,
 }
 
-/// Two sums whose product is at least a bound.
+/// Two sums whose product is at least the square of a third and a constant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Product {
     pub factors: [Vec<(Var, f64)>; 2],
-    pub bound: f64,
+    pub root: Vec<(Var, f64)>,
+    pub constant: f64,
 }
 
 /// A linear program, with integers where variables say so, and two kinds of
@@ -108,6 +109,11 @@ impl Program {
         Var(self.columns.len() - 1)
     }
 
+    /// Adds to a variable's weight in the objective.
+    pub fn add_weight(&mut self, var: Var, weight: f64) {
+        self.columns[var.0].cost += weight;
+    }
+
     /// A row. Terms of one variable add up.
     pub fn row(&mut self, terms: &[(Var, f64)], relation: Relation, bound: f64) {
         if terms.is_sorted_by(|(a, _), (b, _)| a < b) {
@@ -153,7 +159,17 @@ impl Program {
     pub fn product_at_least(&mut self, a: &[(Var, f64)], b: &[(Var, f64)], bound: f64) {
         self.products.push(Product {
             factors: [a.to_vec(), b.to_vec()],
-            bound,
+            root: Vec::new(),
+            constant: bound.max(0.0).sqrt(),
+        });
+    }
+
+    /// The geometric mean of two variables, neither of them negative, is at least a third.
+    pub fn geometric_mean_at_least(&mut self, a: Var, b: Var, mean: Var) {
+        self.products.push(Product {
+            factors: [vec![(a, 1.0)], vec![(b, 1.0)]],
+            root: vec![(mean, 1.0)],
+            constant: 0.0,
         });
     }
 

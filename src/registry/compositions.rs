@@ -1,6 +1,6 @@
 //! Blox's own compositions, and Optimus.
 
-use super::{GUARD, param};
+use super::{GUARD, bad, param};
 use crate::schedulers;
 use blox_core::forecast::Horizon;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
@@ -125,10 +125,3 @@ fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError
     Err(bad(name, found, "a number above 0"))
 }
 
-fn bad(param: &str, found: f64, expected: &str) -> RegistryError {
-    RegistryError::BadValue {
-        param: param.to_owned(),
-        found: found.to_string(),
-        expected: expected.to_owned(),
-    }
-}

@@ -7,6 +7,7 @@
 mod blox;
 mod case;
 mod elasticflow;
+mod gavel;
 mod synergy;
 mod tiresias;
 
@@ -118,6 +119,8 @@ trait System {
 const SYSTEMS: &[&dyn System] = &[
     &blox::Blox,
     &elasticflow::ElasticFlow,
+    &gavel::Gavel,
+    &gavel::Shockwave,
     &synergy::Synergy,
     &tiresias::Tiresias,
 ];

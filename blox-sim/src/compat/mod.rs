@@ -4,6 +4,7 @@
 pub mod blox_jobs;
 pub mod blox_workload;
 pub mod elasticflow;
+pub mod gavel;
 mod pow10;
 pub mod synergy;
 pub mod tiresias;
