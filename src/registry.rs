@@ -3,6 +3,7 @@
 
 mod compositions;
 mod elastic;
+mod gavel;
 mod orders;
 mod params;
 mod parts;
@@ -19,6 +20,7 @@ pub fn registry() -> Registry {
     orders::add(&mut r);
     compositions::add(&mut r);
     elastic::add(&mut r);
+    gavel::add(&mut r);
     synergy::add(&mut r);
     tiresias::add(&mut r);
     released::add(&mut r);

@@ -52,7 +52,10 @@ pub fn tiresias(nodes: u32, placer: Placer) -> Pipeline {
 
 /// Lucid's profiler on so many nodes: the first stage.
 pub fn profiler(nodes: u32, placer: Placer, forecast: Option<Forecast>) -> Pipeline {
-    compose("lucid-profiler", programs::profiler(nodes, placer, forecast))
+    compose(
+        "lucid-profiler",
+        programs::profiler(nodes, placer, forecast),
+    )
 }
 
 /// Lucid in a virtual cluster: the second stage.
@@ -224,7 +227,9 @@ pub fn run(
         }
         profile(placer, experiment, input, every_round, &mut run)?;
         if !quirks.free_profiling {
-            for (delay, (job, outcome)) in delays.iter_mut().zip(input.jobs.iter().zip(&run.outcomes)) {
+            for (delay, (job, outcome)) in
+                delays.iter_mut().zip(input.jobs.iter().zip(&run.outcomes))
+            {
                 if let Some(Outcome { record, .. }) = outcome {
                     *delay = record.end as f64 - job.submit.secs();
                 }
@@ -270,7 +275,10 @@ pub fn run(
         };
         let saved = simulate(pipeline, nodes + spare, jobs, every_round)?;
         let records = records(&saved).unwrap_or_default();
-        Ok(records.into_iter().map(|r| (ours[r.job as usize], r)).collect())
+        Ok(records
+            .into_iter()
+            .map(|r| (ours[r.job as usize], r))
+            .collect())
     };
     let stages: Vec<_> = clusters.par_iter().map(stage).collect();
     for stage in stages {

@@ -17,6 +17,8 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod gavel_fig8;
+mod gavel_physical;
 mod synergy_100job;
 mod tiresias_60job;
 
@@ -228,6 +230,9 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig16::BloxFig16),
         Box::new(blox_fig6::BloxFig6),
         Box::new(blox_table4::BloxTable4),
+        Box::new(gavel_fig8::GavelFig8),
+        Box::new(gavel_physical::LAS),
+        Box::new(gavel_physical::MAKESPAN),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]

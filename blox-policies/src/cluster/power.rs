@@ -183,12 +183,17 @@ impl ClusterManager for PowerSaving {
             let id = node.id();
             let is_off = self.off.contains(&id.0);
             if on > wanted && !is_off && node.is_usable() && node.free_count() == node.gpu_count() {
-                out.push(NodeAction::Power { node: id, on: false });
+                out.push(NodeAction::Power {
+                    node: id,
+                    on: false,
+                });
                 self.off.push(id.0);
                 on -= 1;
             }
         }
-        while on < wanted && let Some(node) = self.off.pop() {
+        while on < wanted
+            && let Some(node) = self.off.pop()
+        {
             let node = blox_core::NodeId(node);
             out.push(NodeAction::Power { node, on: true });
             on += 1;

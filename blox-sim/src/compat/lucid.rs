@@ -2,9 +2,9 @@
 
 use crate::workload::helios;
 use crate::workload::moment::parse_date;
-use crate::workload::{Notices, WorkloadError};
 use crate::workload::source::Source;
 use crate::workload::table::Table;
+use crate::workload::{Notices, WorkloadError};
 use blox_core::perf::PairTable;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time};
 use std::collections::BTreeMap;
@@ -159,7 +159,10 @@ pub fn read_forecast(
     while table.advance()? {
         let at = table.date(time)?;
         let offset = at - *first.get_or_insert(at);
-        rows.push((begin + offset as i64, table.number(value, |_| true, "a number")?));
+        rows.push((
+            begin + offset as i64,
+            table.number(value, |_| true, "a number")?,
+        ));
     }
     Ok(rows)
 }
@@ -212,7 +215,10 @@ pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, Worklo
         let at = table.number(submit, |x| x >= 0.0, minutes)? * 60.0;
         let lasts = table.number(duration, |x| x >= 0.0, minutes)? * 60.0;
         let list = |column| {
-            let parts = table.text(column).split('-').map(|p| p.trim().parse::<f64>());
+            let parts = table
+                .text(column)
+                .split('-')
+                .map(|p| p.trim().parse::<f64>());
             let parts: Result<Vec<f64>, _> = parts.collect();
             parts.map_err(|_| table.wrong(column, "numbers with `-` between them"))
         };
@@ -220,10 +226,13 @@ pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, Worklo
         if times_list.len() != values_list.len() {
             return Err(table.wrong(values, "as many values as expect_time_list has times"));
         }
-        let deadlines = times_list.iter().zip(values_list).map(|(within, value)| Deadline {
-            at: Time::new(at + within * 60.0),
-            value,
-        });
+        let deadlines = times_list
+            .iter()
+            .zip(values_list)
+            .map(|(within, value)| Deadline {
+                at: Time::new(at + within * 60.0),
+                value,
+            });
         let lazy = table.number(lazy, |x| x == 0.0 || x == 1.0, "0 or 1")? == 1.0;
         let job = JobSpec::new(Time::new(at), GpuCount(count), Seconds::new(lasts))
             .named(table.text(job_id))
@@ -274,11 +283,24 @@ mod tests {
             4,u,2,7,1,m,40,5,105-200,10-8,0,soft\n5,u,0,8,1,m,40,5,105,10,0,strict\n";
         let jobs = read_chronus_trace(file(trace).path()).unwrap();
         assert_eq!(jobs.len(), 1);
-        assert_eq!((jobs[0].submit.secs(), jobs[0].duration().secs()), (420.0, 2400.0));
-        let due: Vec<_> = jobs[0].extras().deadlines.iter().map(|d| d.at.secs()).collect();
+        assert_eq!(
+            (jobs[0].submit.secs(), jobs[0].duration().secs()),
+            (420.0, 2400.0)
+        );
+        let due: Vec<_> = jobs[0]
+            .extras()
+            .deadlines
+            .iter()
+            .map(|d| d.at.secs())
+            .collect();
         assert_eq!(due, [6720.0, 12420.0]);
         let wrong = trace.replace("105-200", "105-x");
-        let e = read_chronus_trace(file(&wrong).path()).unwrap_err().to_string();
-        assert!(e.contains("expect_time_list") && e.contains("numbers with `-`"), "{e}");
+        let e = read_chronus_trace(file(&wrong).path())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            e.contains("expect_time_list") && e.contains("numbers with `-`"),
+            "{e}"
+        );
     }
 }

@@ -4,13 +4,18 @@ use super::super::{Case, Compared, VerifyError};
 use super::{failed, option, unreadable, words};
 use crate::compat::lucid as compat;
 use blox_core::{ClusterSpec, Part, ServiceClass};
-use blox_sim::compat::lucid as files;
 use blox_sim::Simulation;
+use blox_sim::compat::lucid as files;
 use blox_sim::workload::Jobs;
 use std::collections::BTreeMap;
 
 pub(super) fn recognises(case: &Case) -> bool {
-    let columns = ["gt_miss_ddl", "queue_priority", "expect_value_list", "best_effort"];
+    let columns = [
+        "gt_miss_ddl",
+        "queue_priority",
+        "expect_value_list",
+        "best_effort",
+    ];
     columns.iter().all(|c| case.expected.has(c)) && case.summary.get("time_unit").is_some()
 }
 
@@ -29,7 +34,11 @@ pub(super) fn compare(
         })
     };
     let lease = option(&words, ["--lease_term_interval", "--lease-term-interval"]);
-    let lease = whole("lease_term_interval", lease.or(Some("20")), "lease_term_interval")?;
+    let lease = whole(
+        "lease_term_interval",
+        lease.or(Some("20")),
+        "lease_term_interval",
+    )?;
     let gpus = whole("gpus", None, "gpus")?;
     let mut out = Compared::of(case, system);
     let solved = words.iter().any(|w| w.starts_with("(MIPSOLVER"))
@@ -43,7 +52,10 @@ pub(super) fn compare(
     let jobs = files::read_chronus_trace(&path).map_err(|e| unreadable(case, e))?;
     if let Some(job) = jobs.iter().find(|j| j.gpus.get() > gpus) {
         let name = job.name.as_deref().unwrap_or_default();
-        let what = format!("job {name} asks for {} of {gpus} GPUs: it never ends", job.gpus);
+        let what = format!(
+            "job {name} asks for {} of {gpus} GPUs: it never ends",
+            job.gpus
+        );
         return Err(VerifyError::Bad { path, what });
     }
     let mut scheduler = compat::chronus(gpus, lease);
@@ -84,10 +96,13 @@ pub(super) fn compare(
             }
         };
         let late = |r: &compat::ChronusRecord| {
-            let first = deadlines.first().is_some_and(|d| r.end - submit > within(d));
+            let first = deadlines
+                .first()
+                .is_some_and(|d| r.end - submit > within(d));
             f64::from(u8::from(first && !lazy))
         };
-        let columns: [(&str, &dyn Fn(&compat::ChronusRecord) -> f64); 11] = [
+        type Column<'a> = (&'a str, &'a dyn Fn(&compat::ChronusRecord) -> f64);
+        let columns: [Column<'_>; 11] = [
             ("end_time", &|r| r.end),
             ("jct", &|r| r.end - submit),
             ("pending_time", &|r| r.pending),

@@ -156,8 +156,7 @@ impl Setting {
 
     fn read(&self, case: &Case) -> Result<Input, VerifyError> {
         let wrong = |e| unreadable(case, e);
-        let clusters =
-            files::read_virtual_clusters(case.input("vc_config.csv")?).map_err(wrong)?;
+        let clusters = files::read_virtual_clusters(case.input("vc_config.csv")?).map_err(wrong)?;
         let log = case.input("cluster_full_log.csv")?;
         let window = self.experiment.window;
         let mut jobs = files::read_log(&log, &clusters, window).map_err(wrong)?;
@@ -165,9 +164,11 @@ impl Setting {
         let estimates = match (self.policy, self.is_philly) {
             (Policy::Qssf, false) => Some(shared(case, "estimates", "Venus_Sept_lgb.csv")?),
             (Policy::Qssf, true) => Some(case.input("Philly_lgb.csv")?),
-            (Policy::Lucid, false) => {
-                Some(shared(case, "estimates", "Venus_Sept_ebm_weekly_updated.csv")?)
-            }
+            (Policy::Lucid, false) => Some(shared(
+                case,
+                "estimates",
+                "Venus_Sept_ebm_weekly_updated.csv",
+            )?),
             (Policy::Lucid, true) => Some(case.input("Philly_ebm.csv")?),
             _ => None,
         };
@@ -308,11 +309,20 @@ fn compare_jobs(
         if policy == Policy::Lucid {
             let score = || job.extras().attributes.get(SHARING_SCORE)?.as_f64();
             columns.extend([
-                ("profiled", of(&|o| f64::from(u8::from(o.profiled.is_some())))),
+                (
+                    "profiled",
+                    of(&|o| f64::from(u8::from(o.profiled.is_some()))),
+                ),
                 ("profqueue", of(&|o| o.profiled.unwrap_or(0) as f64)),
                 ("toskip", of(&|o| f64::from(u8::from(o.skipped)))),
-                ("sharescore", outcome.filter(|o| !o.skipped).and_then(|_| score())),
-                ("exclusive", of(&|o| f64::from(u8::from(o.record.exclusive)))),
+                (
+                    "sharescore",
+                    outcome.filter(|o| !o.skipped).and_then(|_| score()),
+                ),
+                (
+                    "exclusive",
+                    of(&|o| f64::from(u8::from(o.record.exclusive))),
+                ),
                 ("rate", of(&|o| o.record.rate)),
                 ("remain", of(&|o| o.record.remain)),
                 ("Tcolocate", of(&|o| o.record.colocated as f64)),
@@ -327,7 +337,14 @@ fn compare_jobs(
         let nodes = outcome.map_or("nothing".to_owned(), |o| shown_nodes(&o.record.nodes));
         let texts = [
             ("vc", job.virtual_cluster.as_deref().unwrap_or_default()),
-            ("status", if outcome.is_some() { "end" } else { "unfinished" }),
+            (
+                "status",
+                if outcome.is_some() {
+                    "end"
+                } else {
+                    "unfinished"
+                },
+            ),
             ("nodes", &nodes),
         ];
         for (column, found) in texts {
@@ -379,7 +396,12 @@ fn compare_scaling(
         let row = table.rows.get(i);
         let expected = |c: usize| row.map_or("", |r| &r[c]);
         out.number(&what, "time", expected(time), found.map(|s| s.at as f64));
-        out.number(&what, "scaling_num", expected(nodes), found.map(|s| f64::from(s.nodes)));
+        out.number(
+            &what,
+            "scaling_num",
+            expected(nodes),
+            found.map(|s| f64::from(s.nodes)),
+        );
     }
     Ok(())
 }
@@ -397,7 +419,9 @@ mod tests {
 
     #[test]
     fn options_are_words_or_follow_an_equals_sign() {
-        let words: Vec<String> = ["x.py", "-s", "lucid", "--placer=random"].map(str::to_owned).into();
+        let words: Vec<String> = ["x.py", "-s", "lucid", "--placer=random"]
+            .map(str::to_owned)
+            .into();
         assert_eq!(option(&words, ["-s", "--scheduler"]), Some("lucid"));
         assert_eq!(option(&words, ["-p", "--placer"]), Some("random"));
         assert_eq!(option(&words, ["-e", "--experiment-name"]), None);

@@ -1,9 +1,9 @@
 //! FIFO, SJF and QSSF: in order, and nobody passes the first that does not fit.
 
+use super::Step;
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
 use super::sealed::Program;
-use super::Step;
 use serde::{Deserialize, Serialize};
 
 /// By what the queue is ordered.
@@ -93,7 +93,8 @@ impl Program for Blocking {
             records.push(std::mem::take(&mut r.record));
             false
         });
-        self.queue.extend(arrivals.iter().map(|j| (j.clone(), None)));
+        self.queue
+            .extend(arrivals.iter().map(|j| (j.clone(), None)));
         self.sort(arrivals.len());
         let mut started = 0;
         for (job, key) in &self.queue {

@@ -245,7 +245,9 @@ impl Leases {
         let (lease, at_lease) = (self.lease, now % self.lease == 0.0);
         let mut ended = Vec::new();
         for &id in &self.running {
-            let Some(s) = self.states.get_mut(&id) else { continue };
+            let Some(s) = self.states.get_mut(&id) else {
+                continue;
+            };
             let ran = now - s.last;
             let work = s.duration + s.overhead();
             if ran + s.progress >= work {
@@ -271,7 +273,9 @@ impl Leases {
         }
         for (id, end) in ended {
             self.running.retain(|r| *r != id);
-            let Some(s) = self.states.remove(&id) else { continue };
+            let Some(s) = self.states.remove(&id) else {
+                continue;
+            };
             self.free += s.gpus;
             if s.guaranteed || s.forced {
                 self.spot += i64::from(s.gpus);
@@ -294,10 +298,19 @@ impl Leases {
     /// Rows of jobs without a plan, and GPUs that plans leave in each coming lease.
     fn rows(&self, number: i64) -> (Vec<Row>, Vec<i64>) {
         let (mut rows, mut free) = (Vec::new(), Vec::new());
-        let all = || self.pending.iter().chain(&self.running).map(|id| self.state(*id));
+        let all = || {
+            self.pending
+                .iter()
+                .chain(&self.running)
+                .map(|id| self.state(*id))
+        };
         let counted = || all().filter(|s| s.counts());
         let options = |s: &State| self.options(s, number);
-        let longest = counted().flat_map(options).map(|r| r.most).max().unwrap_or(0);
+        let longest = counted()
+            .flat_map(options)
+            .map(|r| r.most)
+            .max()
+            .unwrap_or(0);
         free.resize(longest.max(0) as usize, i64::from(self.total));
         for s in counted() {
             match &s.plan {
@@ -333,9 +346,9 @@ impl Leases {
         let mut left = free.to_vec();
         left.resize(longest, i64::from(self.total));
         let mut met = BTreeSet::new();
-        order.iter().all(|row| {
-            !met.insert(row.job) || row.take(&mut left, i64::from(self.total)).is_some()
-        })
+        order
+            .iter()
+            .all(|row| !met.insert(row.job) || row.take(&mut left, i64::from(self.total)).is_some())
     }
 
     /// Plans those without a plan, the most valuable first.
@@ -507,7 +520,12 @@ impl Leases {
                 s.judge(now);
             });
         }
-        let forced: Vec<u32> = self.pending.iter().copied().filter(|id| self.state(*id).forced).collect();
+        let forced: Vec<u32> = self
+            .pending
+            .iter()
+            .copied()
+            .filter(|id| self.state(*id).forced)
+            .collect();
         let wanted: u32 = forced.iter().map(|id| self.state(*id).gpus).sum();
         if wanted > self.free {
             self.make_room(wanted, now);
@@ -621,7 +639,8 @@ impl Leases {
             if self.running.contains(&id) {
                 continue;
             }
-            self.free_gpus.extend(self.placed.remove(&id).into_iter().flatten());
+            self.free_gpus
+                .extend(self.placed.remove(&id).into_iter().flatten());
             if self.states.contains_key(&id) {
                 out.stopped.push(id);
             }

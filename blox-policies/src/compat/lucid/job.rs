@@ -43,7 +43,11 @@ impl Job {
             score: number(SHARING_SCORE).unwrap_or(3.0),
             memory: number(GPU_MEMORY).unwrap_or(f64::MAX),
             profile: PairTable::key_of(spec),
-            deadlines: extras.deadlines.iter().map(|d| (d.at.secs(), d.value)).collect(),
+            deadlines: extras
+                .deadlines
+                .iter()
+                .map(|d| (d.at.secs(), d.value))
+                .collect(),
             best_effort: extras.class == ServiceClass::BestEffort,
         }
     }

@@ -113,35 +113,54 @@ pub struct Original<P> {
 
 /// `fifo` on `nodes` nodes of 8 GPUs.
 pub fn fifo(nodes: u32, placer: Placer) -> Original<Blocking> {
-    Original::of(Blocking::new(Nodes::new(nodes, 0, placer), blocking::Order::Submit))
+    Original::of(Blocking::new(
+        Nodes::new(nodes, 0, placer),
+        blocking::Order::Submit,
+    ))
 }
 
 /// `sjf`: the shortest job first, as it will really last.
 pub fn sjf(nodes: u32, placer: Placer) -> Original<Blocking> {
-    Original::of(Blocking::new(Nodes::new(nodes, 0, placer), blocking::Order::Duration))
+    Original::of(Blocking::new(
+        Nodes::new(nodes, 0, placer),
+        blocking::Order::Duration,
+    ))
 }
 
 /// `qssf`: quasi-shortest service first, by the estimate that each job brings
 /// ([`ESTIMATE`]).
 pub fn qssf(nodes: u32, placer: Placer) -> Original<Blocking> {
-    Original::of(Blocking::new(Nodes::new(nodes, 0, placer), blocking::Order::Service))
+    Original::of(Blocking::new(
+        Nodes::new(nodes, 0, placer),
+        blocking::Order::Service,
+    ))
 }
 
 /// `srtf`: shortest remaining time first, with preemption in every second.
 pub fn srtf(nodes: u32, placer: Placer) -> Original<Preemptive> {
-    Original::of(Preemptive::new(Nodes::new(nodes, 0, placer), preemptive::Rule::Remaining))
+    Original::of(Preemptive::new(
+        Nodes::new(nodes, 0, placer),
+        preemptive::Rule::Remaining,
+    ))
 }
 
 /// `tiresias`: two queues, divided at 18000 GPU-seconds, every minute.
 pub fn tiresias(nodes: u32, placer: Placer) -> Original<Preemptive> {
-    Original::of(Preemptive::new(Nodes::new(nodes, 0, placer), preemptive::Rule::Attained))
+    Original::of(Preemptive::new(
+        Nodes::new(nodes, 0, placer),
+        preemptive::Rule::Attained,
+    ))
 }
 
 /// The profiler: jobs are run there until its limit, the smallest first. Give it the
 /// jobs that it takes, as long as they last there. With a forecast of the GPUs that
 /// jobs will ask for it adds a node to its `nodes` when its queue grows; the
 /// simulated cluster then needs one node more.
-pub fn profiler(nodes: u32, placer: Placer, forecast: Option<Forecast>) -> Original<LeastGpusFirst> {
+pub fn profiler(
+    nodes: u32,
+    placer: Placer,
+    forecast: Option<Forecast>,
+) -> Original<LeastGpusFirst> {
     Original::of(LeastGpusFirst::new(Nodes::new(nodes, 1, placer), forecast))
 }
 

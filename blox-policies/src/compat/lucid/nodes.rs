@@ -219,11 +219,7 @@ pub(super) struct Removal {
 }
 
 /// All free GPUs of nodes in an order.
-fn fill(
-    list: &[Node],
-    order: impl Iterator<Item = usize>,
-    gpus: u32,
-) -> Option<Vec<(usize, u32)>> {
+fn fill(list: &[Node], order: impl Iterator<Item = usize>, gpus: u32) -> Option<Vec<(usize, u32)>> {
     let (mut parts, mut rest) = (Vec::new(), gpus);
     for at in order {
         let free = list[at].free_count();

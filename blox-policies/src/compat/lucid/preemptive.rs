@@ -1,9 +1,9 @@
 //! SRTF and Tiresias: who should run is chosen by count, then preemptions and starts.
 
+use super::Step;
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
 use super::sealed::Program;
-use super::Step;
 use serde::{Deserialize, Serialize};
 
 /// By what jobs are ordered.
@@ -80,7 +80,6 @@ impl Preemptive {
             }
             l.settle(now - 1);
             l.record.end = now;
-            l.record.preemptions = l.record.preemptions.max(0);
             l.record.priority = match rule {
                 Rule::Remaining => -1.0,
                 Rule::Attained => l.attained as f64,
@@ -192,7 +191,8 @@ impl Program for Preemptive {
             (Rule::Attained, true) => {
                 let high = self.running.iter().filter(|l| l.attained <= THRESHOLD);
                 // The first second in which it has attained more.
-                let falls = high.map(|l| l.at + (THRESHOLD - l.attained) / i64::from(l.job.gpus) + 1);
+                let falls =
+                    high.map(|l| l.at + (THRESHOLD - l.attained) / i64::from(l.job.gpus) + 1);
                 falls.min().map(|t| on_grid(t.max(self.now + 1)))
             }
         };
