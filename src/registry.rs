@@ -3,6 +3,7 @@
 
 mod compositions;
 mod elastic;
+mod gavel;
 mod lucid;
 mod orders;
 mod params;
@@ -20,6 +21,7 @@ pub fn registry() -> Registry {
     orders::add(&mut r);
     compositions::add(&mut r);
     elastic::add(&mut r);
+    gavel::add(&mut r);
     synergy::add(&mut r);
     tiresias::add(&mut r);
     released::add(&mut r);

@@ -46,47 +46,6 @@ fn the_published_average_is_on_the_terminal() {
     assert!(seen.err.starts_with("wall time "), "{}", seen.err);
 }
 
-/// The headline of the README is what its command prints.
-#[test]
-fn the_readme_is_true() {
-    let readme = include_str!("../README.md");
-    let command = readme
-        .lines()
-        .find_map(|l| l.trim().strip_prefix("cargo run --release -- "))
-        .unwrap();
-    let seen = run(command);
-    assert_eq!(seen.code, Some(0), "{}", seen.err);
-    assert!(seen.out.contains("188,995.2"));
-    assert!(
-        readme.contains(seen.out.trim()),
-        "now it prints\n{}",
-        seen.out
-    );
-}
-
-/// So is what it shows of a generated trace.
-#[test]
-fn the_readme_shows_a_trace_as_it_is() {
-    let readme = include_str!("../README.md");
-    let dir = tempfile::tempdir().unwrap();
-    let commands: Vec<_> = readme
-        .lines()
-        .filter_map(|l| l.strip_prefix("    blox trace "))
-        .filter(|l| l.contains("blox.csv"))
-        .collect();
-    assert_eq!(commands.len(), 2);
-    let mut shown = String::new();
-    for command in commands {
-        let seen = at(dir.path(), format!("trace {command}").split(' '));
-        assert_eq!(seen.code, Some(0), "{}", seen.err);
-        shown = seen.out;
-    }
-    assert!(
-        readme.contains(&format!("```text\n{shown}```")),
-        "now it prints\n{shown}"
-    );
-}
-
 #[test]
 fn a_trace_is_simulated_with_its_notices_and_rejections() {
     let dir = folder();
@@ -407,30 +366,6 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     for line in ["simulate --nope", "simulate --jobs x", "nope", ""] {
         let args = line.split(' ').filter(|a| !a.is_empty());
         assert_eq!(at(d, args).code, Some(2), "{line}");
-    }
-}
-
-#[test]
-fn help_ends_with_examples() {
-    for line in [
-        "--help",
-        "simulate --help",
-        "compare --help",
-        "sweep --help",
-        "policies --help",
-        "verify --help",
-    ] {
-        let seen = run(line);
-        assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
-        let (_, examples) = seen.out.split_once("\nExamples:\n").unwrap();
-        assert!(
-            examples
-                .lines()
-                .filter(|l| l.starts_with("  blox "))
-                .count()
-                >= 2,
-            "{line}"
-        );
     }
 }
 
@@ -845,4 +780,47 @@ fn ctrl_c_leaves_what_there_is() {
     assert_eq!(json("las/summary.json")["ended"], "interrupted");
     let jobs = fs::read_to_string(out.join("las/jobs.csv")).unwrap();
     assert!(jobs.lines().count() > 2);
+}
+
+/// A figure that is stopped keeps the simulations that had ended, and says so.
+#[cfg(unix)]
+#[test]
+fn a_figure_that_is_interrupted_says_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let child = blox()
+        .args("reproduce blox-fig14 --output-dir".split(' '))
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !out.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let seen = Seen::from(child.wait_with_output().unwrap());
+    assert_eq!(seen.code, Some(130), "{}", seen.err);
+    assert!(
+        seen.err.starts_with("interrupted: figures of "),
+        "{}",
+        seen.err
+    );
+    let manifest = fs::read(out.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["status"], "interrupted");
+    let simulations = manifest["simulations"].as_array().unwrap();
+    let finished = simulations
+        .iter()
+        .filter(|s| s["status"] == "finished")
+        .count();
+    assert!(finished < simulations.len());
+    let table = fs::read_to_string(out.join("blox-fig14-simulations.csv")).unwrap();
+    assert!(table.starts_with("simulation,scheduler,jobs,"), "{table}");
+    assert_eq!(table.lines().count(), 1 + finished);
+    assert!(!out.join("blox-fig14.csv").exists());
 }

@@ -632,18 +632,3 @@ fn a_large_file_is_streamed_in_bounded_memory() {
         seen.err
     );
 }
-
-#[test]
-fn help_ends_with_examples() {
-    let dir = tempfile::tempdir().unwrap();
-    for command in ["", "info ", "check ", "convert ", "sample ", "generate "] {
-        let seen = line(dir.path(), &format!("trace {command}--help"));
-        assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
-        let (_, examples) = seen.out.split_once("\nExamples:\n").unwrap();
-        let shown = examples
-            .lines()
-            .filter(|l| l.contains("blox trace"))
-            .count();
-        assert!(shown >= 2, "trace {command}: {examples}");
-    }
-}

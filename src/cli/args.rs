@@ -68,7 +68,7 @@ Examples:
     #[command(after_help = "Examples:
   blox plot results
   blox plot monday tuesday --output-dir pictures
-  blox plot results --only jct-cdf --only utilisation --png
+  blox plot results --only jct-cdf --only utilisation
 
 Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
 (simulated with --assignments or --plots). Of a sweep: load-jct, load-p99-jct, load-responsiveness,
@@ -127,7 +127,10 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
 #[derive(Args)]
 pub(super) struct SimulateArgs {
     /// Scheduler, as NAME or 'NAME{PARAMETER=VALUE,...}'
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(value_name = "SCHEDULER")]
+    pub positional: Option<String>,
+    /// The same
+    #[arg(long, short, value_name = "NAME", conflicts_with = "positional")]
     pub scheduler: Option<String>,
     #[command(flatten)]
     pub options: Options,

@@ -93,7 +93,7 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
         (None, Some(list)) if list.len() == 1 => Some(list[0].clone()),
         _ => None,
     };
-    let Some(scheduler) = args.scheduler.or(of_file) else {
+    let Some(scheduler) = args.positional.or(args.scheduler).or(of_file) else {
         return Err(Failure::new(
             "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
         ));

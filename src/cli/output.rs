@@ -84,6 +84,14 @@ pub(super) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure>
     Ok(())
 }
 
+/// What to say of pictures that were asked for, after an interruption.
+pub(super) fn drawn_later(asked: bool) -> &'static str {
+    match asked {
+        true => "; `blox plot` and `blox report` draw what there is",
+        false => "",
+    }
+}
+
 /// Makes sure that results can be written, before anything is simulated.
 pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 pub(super) fn run(
     args: &ReproduceArgs,
@@ -32,21 +32,19 @@ pub(super) fn run(
     if let Some(dir) = &args.output_dir {
         prepare(dir, args.force)?;
     }
-    let watch: Arc<Watch> = Arc::default();
-    let (done, total) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(1)));
+    let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
+    let watches: Vec<Arc<Watch>> = runs.iter().map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
     let shows = match args.quiet {
         true => Shows::Nothing,
         false => Shows::Runs {
             done: Arc::clone(&done),
-            total: Arc::clone(&total),
+            total: runs.len() as u64,
         },
     };
-    let progress = Progress::start(shows, &[Arc::clone(&watch)], terminal.interactive);
-    let told = |ended: usize, all: usize| {
-        total.store(all as u64, Ordering::Relaxed);
-        done.store(ended as u64, Ordering::Relaxed);
-    };
-    let reproduced = reproduce::reproduce(&*figure, args.data.as_deref(), &watch, &told);
+    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let data = args.data.as_deref();
+    let reproduced = reproduce::reproduce(&*figure, data, runs, &watches, &done);
     progress.finish();
     let reproduced = reproduced.map_err(Failure::new)?;
     if let Some(dir) = &args.output_dir {

@@ -56,7 +56,10 @@ pub(super) fn simulate(
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
     if let Some(dir) = &o.output_dir {
         output::write_manifest(dir, &experiment, &done, args, interrupted)?;
-        output::draw(dir, o.plots, o.report)?;
+        // Whoever interrupts wants the prompt back; it can be drawn later.
+        if !interrupted {
+            output::draw(dir, o.plots, o.report)?;
+        }
     }
     let format = experiment.format;
     let text = match format {
@@ -85,9 +88,10 @@ pub(super) fn simulate(
     if interrupted {
         let _ = writeln!(
             terminal.err,
-            "interrupted: results so far of {} of {} schedulers",
+            "interrupted: results so far of {} of {} schedulers{}",
             done.len(),
-            runs.len()
+            runs.len(),
+            output::drawn_later(o.plots || o.report)
         );
         return Ok(INTERRUPTED);
     }

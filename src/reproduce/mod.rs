@@ -17,6 +17,8 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod gavel_fig8;
+mod gavel_physical;
 mod lucid;
 mod synergy_100job;
 mod tiresias_60job;
@@ -27,7 +29,7 @@ use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A figure or table of a publication.
 pub trait Figure: Send + Sync {
@@ -240,6 +242,9 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig6::BloxFig6),
         Box::new(blox_table4::BloxTable4),
         Box::new(lucid::EstimateErrors),
+        Box::new(gavel_fig8::GavelFig8),
+        Box::new(gavel_physical::LAS),
+        Box::new(gavel_physical::MAKESPAN),
         Box::new(lucid::HeliosCes),
         Box::new(lucid::Lucid::Fig8),
         Box::new(lucid::Lucid::Fig9),
@@ -277,20 +282,29 @@ pub struct Reproduced {
     pub findings: Option<Findings>,
 }
 
-/// Repeats a figure on all cores. `done` is told how many of how many
-/// simulations have ended, from whatever thread runs them; `watch` may stop them.
+/// The simulations of a figure, for [`reproduce`].
 ///
 /// # Errors
-/// Data that is missing, or the first simulation that could not go on.
-pub fn reproduce(
-    figure: &dyn Figure,
-    data: Option<&Path>,
-    watch: &Arc<Watch>,
-    done: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Reproduced, ReproduceError> {
+/// Data that is missing or cannot be read.
+pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
     for needed in figure.data() {
         file(figure, data, needed.path)?;
     }
+    figure.runs(data)
+}
+
+/// Repeats a figure on all cores. `ended` counts the simulations that have come
+/// to their end; `watches`, one for each of them, may stop them.
+///
+/// # Errors
+/// The first simulation that could not go on.
+pub fn reproduce(
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    runs: Vec<Run>,
+    watches: &[Arc<Watch>],
+    ended: &AtomicU64,
+) -> Result<Reproduced, ReproduceError> {
     if let Some(findings) = figure.whole(data) {
         return Ok(Reproduced {
             labels: Vec::new(),
@@ -298,9 +312,8 @@ pub fn reproduce(
             findings: Some(findings?),
         });
     }
-    let runs = figure.runs(data)?;
     let labels = runs.iter().map(|run| run.label.clone()).collect();
-    let mut reports = run_all(runs, watch, done)?;
+    let mut reports = run_all(runs, watches, ended)?;
     let findings = match reports.iter().all(Option::is_some) {
         true => {
             let whole: Vec<Report> = reports.into_iter().flatten().collect();
@@ -335,13 +348,11 @@ fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf,
 /// The reports in order, whichever ends first; `None` for what was stopped.
 fn run_all(
     runs: Vec<Run>,
-    watch: &Arc<Watch>,
-    done: &(dyn Fn(usize, usize) + Sync),
+    watches: &[Arc<Watch>],
+    ended: &AtomicU64,
 ) -> Result<Vec<Option<Report>>, ReproduceError> {
-    let count = runs.len();
-    let (failed, ended) = (AtomicBool::new(false), AtomicUsize::new(0));
-    done(0, count);
-    let one = |(i, run): (usize, Run)| {
+    let failed = AtomicBool::new(false);
+    let one = |(i, (run, watch)): (usize, (Run, &Arc<Watch>))| {
         if failed.load(Ordering::Relaxed) {
             return None;
         }
@@ -350,11 +361,11 @@ fn run_all(
         }
         let report = simulate(run, watch);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
-        done(ended.fetch_add(1, Ordering::Relaxed) + 1, count);
+        ended.fetch_add(1, Ordering::Relaxed);
         Some((i, report))
     };
     // A bridge begins them in order: an error lies before all that never began.
-    let runs = runs.into_iter().enumerate().par_bridge();
+    let runs = runs.into_iter().zip(watches).enumerate().par_bridge();
     let mut reports: Vec<_> = runs.filter_map(one).collect();
     reports.sort_by_key(|(i, _)| *i);
     reports.into_iter().map(|(_, report)| report).collect()
@@ -417,8 +428,8 @@ mod tests {
     #[test]
     fn missing_data_is_named_with_where_to_get_it() {
         let text = |data| {
-            let reproduced = reproduce(&Hungry, data, &Arc::default(), &|_, _| ());
-            reproduced.map_err(|e| e.to_string())
+            let runs = simulations(&Hungry, data).map_err(|e| e.to_string())?;
+            reproduce(&Hungry, None, runs, &[], &AtomicU64::new(0)).map_err(|e| e.to_string())
         };
         assert_eq!(
             text(None).err().unwrap(),
@@ -445,13 +456,18 @@ mod tests {
                 Seconds::from_hours(hours),
             )])),
         };
-        let watch = Arc::default();
-        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &watch, &|_, _| ()).unwrap();
+        let watches: [Arc<Watch>; 3] = Default::default();
+        let ended = AtomicU64::new(0);
+        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
         let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
         // What is stopped is missing, and no error.
-        watch.stop.store(true, Ordering::Relaxed);
-        let reports = run_all([3.0, 1.0].map(run).into(), &watch, &|_, _| ()).unwrap();
-        assert!(reports.iter().all(Option::is_none) && reports.len() == 2);
+        watches[1].stop.store(true, Ordering::Relaxed);
+        let reports = run_all([3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
+        assert_eq!(
+            reports.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(ended.into_inner(), 4);
     }
 }

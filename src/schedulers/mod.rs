@@ -9,6 +9,7 @@ mod ef;
 mod elasticflow;
 mod fifo;
 mod gandiva;
+mod gavel;
 mod helios_ces;
 mod las;
 mod load_admission;
@@ -32,6 +33,9 @@ pub use ef::{ef, ef_with};
 pub use elasticflow::{ElasticFlowParams, elasticflow, elasticflow_with};
 pub use fifo::fifo;
 pub use gandiva::{gandiva, gandiva_with};
+pub use gavel::{
+    GavelParams, GavelPolicy, allox, allox_with, finish_time_fairness, gavel, gavel_with,
+};
 pub use helios_ces::{HeliosCesParams, helios_ces, helios_ces_with};
 pub use las::{LasParams, las, las_with};
 pub use load_admission::{load_admission, load_admission_with};

@@ -7,6 +7,7 @@
 mod blox;
 mod case;
 mod elasticflow;
+mod gavel;
 mod lucid;
 mod synergy;
 mod tiresias;
@@ -121,6 +122,8 @@ const SYSTEMS: &[&dyn System] = &[
     // Before ElasticFlow, whose cases of Chronus have some of the same columns.
     &lucid::Lucid,
     &elasticflow::ElasticFlow,
+    &gavel::Gavel,
+    &gavel::Shockwave,
     &synergy::Synergy,
     &tiresias::Tiresias,
 ];

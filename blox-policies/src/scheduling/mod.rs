@@ -6,6 +6,7 @@ mod elasticflow;
 mod fifo;
 mod finish_time;
 mod ftf;
+pub mod gavel;
 mod gittins;
 mod guard;
 mod las;

@@ -1,10 +1,12 @@
 //! What a job really does on an assignment.
 
+mod by_type;
 mod cpu_memory;
 mod links;
 mod paired;
 mod profiled;
 
+pub use by_type::ByType;
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
 pub use paired::Paired;
@@ -41,8 +43,8 @@ impl ExecutionModel for FixedRate {
 }
 
 /// The model that simulations use unless told otherwise: jobs are as fast as
-/// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
+/// they say of themselves. Rates [by type](ByType) or as [`Profiled`], less where [CPUs or memory](CpuMemory)
 /// are short, or [links](LinkBound) slow.
 pub fn as_specified() -> Box<dyn ExecutionModel> {
-    Box::new(LinkBound::over(CpuMemory::over(Profiled)))
+    Box::new(LinkBound::over(CpuMemory::over(ByType::over(Profiled))))
 }

@@ -5,7 +5,7 @@ use super::file::{Clock, Rows};
 use super::source::Source;
 use super::{ColumnMap, FileWorkload, Notices, ReadOptions, Trace, Workload, WorkloadError};
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
-use crate::compat::{blox_jobs, synergy, tiresias};
+use crate::compat::{blox_jobs, gavel, synergy, tiresias};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -66,11 +66,14 @@ pub enum Format {
     /// Jobs of the Synergy simulator, `synergy`: see [`synergy`].
     /// It has no header, and must be named.
     Synergy,
+    /// Jobs of Gavel's and Shockwave's simulators, `gavel`: see [`gavel`].
+    /// It has no header, and must be named.
+    Gavel,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 12] = [
+    pub const ALL: [Format; 13] = [
         Format::Csv,
         Format::Jsonl,
         Format::Philly,
@@ -83,6 +86,7 @@ impl Format {
         Format::BloxJobs,
         Format::Tiresias,
         Format::Synergy,
+        Format::Gavel,
     ];
 
     /// Its name, as `--format` takes it.
@@ -100,6 +104,7 @@ impl Format {
             Format::BloxJobs => "blox-jobs",
             Format::Tiresias => "tiresias",
             Format::Synergy => "synergy",
+            Format::Gavel => "gavel",
         }
     }
 
@@ -107,7 +112,7 @@ impl Format {
     fn telling_columns(self) -> &'static [&'static [&'static str]] {
         match self {
             Format::Csv => &[&["submit_s", "gpus"]],
-            Format::Jsonl | Format::PhillyLog | Format::Synergy => &[],
+            Format::Jsonl | Format::PhillyLog | Format::Synergy | Format::Gavel => &[],
             Format::Philly => &[&["timestamp", "num_gpus"]],
             Format::Itp => &[
                 &["submission_time", "num_iteration"],
@@ -197,6 +202,7 @@ impl Reader {
             Reader::Known(Format::BloxJobs) => blox_jobs::open_rows(source, notices),
             Reader::Known(Format::Tiresias) => tiresias::open_rows(source, notices),
             Reader::Known(Format::Synergy) => synergy::open_rows(source),
+            Reader::Known(Format::Gavel) => gavel::open_rows(source),
             Reader::Mapped(columns) => mapped::open_rows(columns, source),
         }
     }
@@ -210,7 +216,8 @@ impl Reader {
                 | Format::Itp
                 | Format::BloxJobs
                 | Format::Tiresias
-                | Format::Synergy,
+                | Format::Synergy
+                | Format::Gavel,
             ) => Clock::Kept,
             Reader::Known(Format::Philly | Format::PhillyLog | Format::Helios | Format::Slurm) => {
                 Clock::Wall(0.0)
@@ -274,7 +281,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     }
     let headers: Vec<_> = Format::ALL
         .into_iter()
-        .filter(|format| *format != Format::Synergy)
+        .filter(|format| !matches!(format, Format::Synergy | Format::Gavel))
         .map(|format| match format.telling_columns() {
             [first, ..] => format!("a header with {} ({format})", first.join(" and ")),
             [] if format == Format::Jsonl => format!("a JSON object ({format})"),

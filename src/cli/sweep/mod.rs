@@ -96,7 +96,8 @@ pub(super) fn sweep(
             _ => "interrupted",
         };
         store.write_index(&plan, &rows, status)?;
-        if finished_rows(&rows).next().is_some() {
+        // Whoever interrupts wants the prompt back; it can be drawn later.
+        if missing == 0 && failed < rows.len() {
             store.draw(plan.plots, plan.report)?;
         }
     }
@@ -130,7 +131,7 @@ pub(super) fn run_all(
         true => Shows::Nothing,
         false => Shows::Runs {
             done: Arc::clone(&done),
-            total: Arc::new(AtomicU64::new(todo.len() as u64)),
+            total: todo.len() as u64,
         },
     };
     let progress = Progress::start(shows, &watches, interactive);
@@ -182,8 +183,9 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
         };
         let _ = writeln!(
             terminal.err,
-            "interrupted: {finished} of {} runs are finished{again}",
-            rows.len()
+            "interrupted: {finished} of {} runs are finished{again}{}",
+            rows.len(),
+            output::drawn_later(plan.plots || plan.report)
         );
     } else if !plan.base.quiet {
         let dir = plan.base.output_dir.as_ref();

@@ -7,7 +7,7 @@ use super::folder::{Folder, FolderError};
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
 use blox_plot::Escaped;
-use blox_sim::results::COLUMNS;
+use blox_sim::results::{COLUMNS, Column};
 use std::fmt::Write;
 
 const PAGE: &str = include_str!("page.html");
@@ -139,6 +139,7 @@ fn heading(html: &mut String, name: &str, formula: &str, kind: &str) {
 fn figure(column: &str, value: f64) -> String {
     match column {
         "utilisation" => format!("{:.1} %", 100.0 * value),
+        "median_jct_s" | "p99_jct_s" | "makespan_s" => grouped(value, 0),
         name if name.ends_with("_s") => grouped(value, 1),
         _ => grouped(value, 0),
     }
@@ -148,7 +149,18 @@ fn figure(column: &str, value: f64) -> String {
 fn summary(all: &[Contestant<'_>]) -> String {
     let mut html =
         String::from("<div class=\"card\"><table class=\"sorts\" id=\"summary\"><thead><tr>");
-    for column in COLUMNS {
+    // What went well everywhere takes no room.
+    let zero = |c: &Contestant<'_>, name: &str| c.run.summary[name].as_u64() == Some(0);
+    let hidden = ["rejected", "failed", "unfinished"];
+    let hidden: Vec<&str> = hidden
+        .into_iter()
+        .filter(|name| all.iter().all(|c| zero(c, name)))
+        .collect();
+    let columns: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|c| !hidden.contains(&c.name))
+        .collect();
+    for column in &columns {
         let kind = if column.name == "scheduler" {
             "text"
         } else {
@@ -165,7 +177,7 @@ fn summary(all: &[Contestant<'_>]) -> String {
     let base = all.first().map_or(0.0, average);
     for c in all {
         html.push_str("<tr>");
-        for column in COLUMNS {
+        for column in &columns {
             if column.name == "scheduler" {
                 let name = Escaped(&c.name);
                 let _ = write!(html, "<td class=\"text\" data-v=\"{name}\">{name}</td>");
@@ -183,6 +195,13 @@ fn summary(all: &[Contestant<'_>]) -> String {
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
+    if !hidden.is_empty() {
+        let _ = writeln!(
+            html,
+            "<p class=\"soft\">Not shown, being 0 everywhere: {}.</p>",
+            hidden.join(", ")
+        );
+    }
     html
 }
 

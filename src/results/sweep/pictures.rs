@@ -38,8 +38,6 @@ const FIGURES: [(&str, &str, &str, Scale); 4] = [
 /// More settings than these get no distributions of their own.
 const MOST_SETTINGS: usize = 12;
 
-const INTERVALS: &str = "Means over seeds; whiskers: 95 % confidence interval of the mean (Student's t), where there are several seeds";
-
 #[derive(Clone, Copy)]
 enum Scale {
     Seconds(&'static str),
@@ -121,7 +119,7 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
         }
         let title = format!("{what} against {figure}");
         let chart = Chart::new(title.as_str(), axis.clone(), scale.axis())
-            .subtitle(INTERVALS)
+            .subtitle(means_of(groups))
             .with_all(all.into_iter().map(|(name, points)| series(name, points)));
         let what = if what == "Load" { "load" } else { what };
         Some(Picture {
@@ -145,9 +143,25 @@ fn ends(e: &Estimate) -> (f64, f64) {
     (e.mean - half, e.mean + half)
 }
 
+/// What the points and whiskers are.
+fn means_of(groups: &[Group<'_>]) -> String {
+    let sizes = groups.iter().map(|g| g.runs.len());
+    match (sizes.clone().min(), sizes.max()) {
+        (Some(1), Some(1)) => "One run each".to_owned(),
+        (Some(least), Some(most)) => {
+            let seeds = match least == most {
+                true => format!("{most}"),
+                false => format!("{least} to {most}"),
+            };
+            format!("Means over {seeds} seeds; whiskers: 95 % confidence intervals (Student's t)")
+        }
+        _ => String::new(),
+    }
+}
+
 fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
     let title = "Average job completion time";
-    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(INTERVALS);
+    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(means_of(groups));
     for group in groups {
         let told = sweep.told(group.settings);
         let name = format!("{} {told}", group.scheduler);

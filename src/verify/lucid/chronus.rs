@@ -101,7 +101,8 @@ pub(super) fn compare(
                 .is_some_and(|d| r.end - submit > within(d));
             f64::from(u8::from(first && !lazy))
         };
-        let columns: [(&str, &dyn Fn(&compat::ChronusRecord) -> f64); 11] = [
+        type Column<'a> = (&'a str, &'a dyn Fn(&compat::ChronusRecord) -> f64);
+        let columns: [Column<'_>; 11] = [
             ("end_time", &|r| r.end),
             ("jct", &|r| r.end - submit),
             ("pending_time", &|r| r.pending),

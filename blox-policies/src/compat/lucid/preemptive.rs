@@ -80,7 +80,6 @@ impl Preemptive {
             }
             l.settle(now - 1);
             l.record.end = now;
-            l.record.preemptions = l.record.preemptions.max(0);
             l.record.priority = match rule {
                 Rule::Remaining => -1.0,
                 Rule::Attained => l.attained as f64,

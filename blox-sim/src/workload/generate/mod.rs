@@ -186,9 +186,11 @@ impl Workload for Generator {
                 factor,
                 ..
             } => format!(
-                "bursty jobs, {} per hour for {quiet} s, then {} per hour for {burst} s",
+                "bursty jobs, {} per hour for {} s, then {} per hour for {} s",
                 short(rate),
-                short(rate * factor)
+                seconds(quiet.secs()),
+                short(rate * factor),
+                seconds(burst.secs())
             ),
             Arrivals::Diurnal(_) => format!("diurnal jobs, {} per hour over a day", short(rate)),
         };
