@@ -16,7 +16,10 @@ struct Draw(u64);
 
 impl Draw {
     fn below(&mut self, n: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (self.0 >> 33) as u32 % n
     }
 
@@ -54,7 +57,10 @@ fn instance(seed: u64, most_gpus: u32, pairs: bool) -> Instance {
                 let (x, y) = (draw.between(0.2, 1.0), draw.between(0.2, 1.0));
                 let both = |k: usize| [jobs[a].rates[k] * x, jobs[b].rates[k] * y];
                 let rates: SmallVec<[[f64; 2]; 4]> = (0..3).map(both).collect();
-                all.push(Pair { jobs: [a, b], rates });
+                all.push(Pair {
+                    jobs: [a, b],
+                    rates,
+                });
             }
         }
     }
@@ -93,7 +99,10 @@ fn what_is_given_out_is_there() {
             (&plain, Box::new(Isolated)),
             (&plain, Box::new(MaxMinFairness::default())),
             (&plain, Box::new(MaxMinFairness::new(Knows::Nothing))),
-            (&plain, Box::new(MaxMinFairness::default().with_memory(Memory::nearest()))),
+            (
+                &plain,
+                Box::new(MaxMinFairness::default().with_memory(Memory::nearest())),
+            ),
             (&paired, Box::new(MaxMinFairness::new(Knows::Pairs))),
             (&plain, Box::new(WaterFilling::default())),
             (&paired, Box::new(WaterFilling::new(Knows::Pairs))),
@@ -185,7 +194,10 @@ fn water_filling_leaves_nothing_that_helps_one_and_hurts_nobody() {
         let best = max_min.allocate(&instance).unwrap();
         let best = max_min.objective(&instance, &best).unwrap();
         let least = max_min.objective(&instance, &allocation).unwrap();
-        assert!((least / best - 1.0).abs() < 1e-6, "seed {seed}: {least} {best}");
+        assert!(
+            (least / best - 1.0).abs() < 1e-6,
+            "seed {seed}: {least} {best}"
+        );
     }
 }
 
@@ -255,7 +267,10 @@ fn nobody_gains_by_claiming_other_speeds() {
                 honest.throughput(&instance, 0),
                 lied.throughput(&instance, 0),
             );
-            assert!(gained <= truth * (1.0 + 1e-3), "seed {seed}: {gained} > {truth}");
+            assert!(
+                gained <= truth * (1.0 + 1e-3),
+                "seed {seed}: {gained} > {truth}"
+            );
         }
     }
 }
@@ -289,13 +304,20 @@ fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
         let mut instance = instance(seed, 1, false);
         let mut policy = AlloX::default();
         let first = policy.allocate(&instance).unwrap();
-        let whole = first.rows().iter().filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
+        let whole = first
+            .rows()
+            .iter()
+            .filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
         let count = whole.clone().count();
         assert_eq!(count, instance.jobs.len().min(instance.gpus() as usize));
         let running: Vec<Combination> = whole.map(|(who, _)| *who).collect();
         instance.jobs.iter_mut().for_each(|j| j.left *= 0.5);
         let second = policy.allocate(&instance).unwrap();
-        assert!(running.iter().all(|who| second.get(*who) == first.get(*who)));
+        assert!(
+            running
+                .iter()
+                .all(|who| second.get(*who) == first.get(*who))
+        );
     }
 }
 
@@ -324,7 +346,9 @@ fn two_jobs_trade_the_types_that_they_value_differently() {
     let allocation = MaxMinFairness::default().allocate(&instance).unwrap();
     let x = allocation.get(Combination::single(JobId(0))).unwrap();
     assert!(x[1] > 0.5, "{x:?}");
-    let least = MaxMinFairness::default().objective(&instance, &allocation).unwrap();
+    let least = MaxMinFairness::default()
+        .objective(&instance, &allocation)
+        .unwrap();
     // Job 1 has all of its time anyway, and no more than its fair share of it.
     assert!((least - 1.0).abs() < 1e-6, "{least}");
 }

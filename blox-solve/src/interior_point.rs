@@ -103,8 +103,9 @@ impl Solver for InteriorPoint {
         let on_diagonal = curved.iter().map(|i| curvature[*i]).collect();
         let quadratic =
             CscMatrix::new_from_triplets(n, n, curved.clone(), curved.clone(), on_diagonal);
-        let mut solver = DefaultSolver::new(&quadratic, &cost, &matrix, &rows.bound, &cones, settings)
-            .map_err(|e| failed(format!("{e:?}")))?;
+        let mut solver =
+            DefaultSolver::new(&quadratic, &cost, &matrix, &rows.bound, &cones, settings)
+                .map_err(|e| failed(format!("{e:?}")))?;
         solver.solve();
         use SolverStatus::{
             AlmostDualInfeasible, AlmostPrimalInfeasible, AlmostSolved, DualInfeasible,

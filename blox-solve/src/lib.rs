@@ -271,7 +271,10 @@ mod tests {
         p.at_most(&[(x, 1.0), (y, 1.0)], 1.0);
         let targets = [(x, 0.9), (y, 0.3)];
         let s = solve_nearest(&InteriorPoint::default(), &p, &targets, 1e-9).unwrap();
-        assert!((s[x] - 0.8).abs() < 1e-5 && (s[y] - 0.2).abs() < 1e-5, "{s:?}");
+        assert!(
+            (s[x] - 0.8).abs() < 1e-5 && (s[y] - 0.2).abs() < 1e-5,
+            "{s:?}"
+        );
         assert!(close(s.objective, 1.0));
     }
 
@@ -283,7 +286,10 @@ mod tests {
         let y = p.real(4.0, 0.0, f64::INFINITY);
         p.product_at_least(&[(x, 1.0)], &[(y, 1.0)], 9.0);
         let s = Auto::default().solve(&p).unwrap();
-        assert!(close(s.objective, 12.0) && (s[x] - 6.0).abs() < 1e-4, "{s:?}");
+        assert!(
+            close(s.objective, 12.0) && (s[x] - 6.0).abs() < 1e-4,
+            "{s:?}"
+        );
         let refused = BranchAndBound::default().solve(&p);
         assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
     }

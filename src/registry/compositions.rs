@@ -124,4 +124,3 @@ fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError
     }
     Err(bad(name, found, "a number above 0"))
 }
-

@@ -79,9 +79,8 @@ pub(super) fn add(r: &mut Registry) {
             Ok(schedulers::gavel_with(GavelParams {
                 policy,
                 knows,
-                round: Rounds::every(round).ok_or_else(|| {
-                    bad("round_s", round.secs(), "a number of seconds above 0")
-                })?,
+                round: Rounds::every(round)
+                    .ok_or_else(|| bad("round_s", round.secs(), "a number of seconds above 0"))?,
                 gap: Seconds::new(p.f64("gap_s", 0.0)?.max(0.0)),
                 seed,
             }))

@@ -12,8 +12,7 @@ use std::sync::Arc;
 /// One load of Gavel's Figure 8: jobs of one GPU that come without end.
 pub(super) struct GavelFig8;
 
-const RELEASED: &str =
-    "stanford-futuredata/gavel c4fa400, its simulator, seed 0, 36 GPUs of each type, lambda 1125, jobs 4000 to 4999";
+const RELEASED: &str = "stanford-futuredata/gavel c4fa400, its simulator, seed 0, 36 GPUs of each type, lambda 1125, jobs 4000 to 4999";
 const PAPER: &str = "Gavel (OSDI 2020), Figure 8, as read by others: up to 3.5 times at high load";
 
 /// What it knows, its name, the released program's average completion time.

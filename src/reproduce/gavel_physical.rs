@@ -44,15 +44,55 @@ pub(super) const LAS: GavelPhysical = GavelPhysical {
     what: "average completion time s",
     value: |report| report.summary.avg_jct_s,
     policies: &[
-        (GavelPolicy::MaxMinFairness, Knows::Types, "max-min, types known", 13766.02),
-        (GavelPolicy::MaxMinFairness, Knows::Nothing, "max-min, all GPUs alike", 18705.37),
-        (GavelPolicy::WaterFilling, Knows::Types, "water filling, types known", 13314.12),
-        (GavelPolicy::FinishTimeFairness, Knows::Types, "finish-time fairness, types known", 14170.46),
-        (GavelPolicy::FinishTimeFairness, Knows::Nothing, "finish-time fairness, all GPUs alike", 18517.75),
-        (GavelPolicy::MaxSumThroughput, Knows::Types, "most throughput", 15665.49),
+        (
+            GavelPolicy::MaxMinFairness,
+            Knows::Types,
+            "max-min, types known",
+            13766.02,
+        ),
+        (
+            GavelPolicy::MaxMinFairness,
+            Knows::Nothing,
+            "max-min, all GPUs alike",
+            18705.37,
+        ),
+        (
+            GavelPolicy::WaterFilling,
+            Knows::Types,
+            "water filling, types known",
+            13314.12,
+        ),
+        (
+            GavelPolicy::FinishTimeFairness,
+            Knows::Types,
+            "finish-time fairness, types known",
+            14170.46,
+        ),
+        (
+            GavelPolicy::FinishTimeFairness,
+            Knows::Nothing,
+            "finish-time fairness, all GPUs alike",
+            18517.75,
+        ),
+        (
+            GavelPolicy::MaxSumThroughput,
+            Knows::Types,
+            "most throughput",
+            15665.49,
+        ),
         (GavelPolicy::Isolated, Knows::Types, "isolated", 18936.53),
-        (GavelPolicy::GandivaPacking, Knows::Pairs, "Gandiva's packing", 17128.81),
-        (GavelPolicy::Fifo, Knows::Types, "first in, first out on the fastest", 18643.39),
+        (
+            GavelPolicy::GandivaPacking,
+            Knows::Pairs,
+            "Gandiva's packing",
+            17128.81,
+        ),
+        (
+            GavelPolicy::Fifo,
+            Knows::Types,
+            "first in, first out on the fastest",
+            18643.39,
+        ),
     ],
     claim: (0, 1, "max-min fairness gains from knowing the types"),
 };
@@ -71,14 +111,43 @@ pub(super) const MAKESPAN: GavelPhysical = GavelPhysical {
     what: "makespan s",
     value: |report| report.end.secs(),
     policies: &[
-        (GavelPolicy::MinTotalDuration, Knows::Types, "least duration, types known", 62657.12),
-        (GavelPolicy::MinTotalDuration, Knows::Nothing, "least duration, all GPUs alike", 74560.97),
-        (GavelPolicy::MaxMinFairness, Knows::Types, "max-min, types known", 67093.39),
-        (GavelPolicy::GandivaPacking, Knows::Pairs, "Gandiva's packing", 75341.74),
+        (
+            GavelPolicy::MinTotalDuration,
+            Knows::Types,
+            "least duration, types known",
+            62657.12,
+        ),
+        (
+            GavelPolicy::MinTotalDuration,
+            Knows::Nothing,
+            "least duration, all GPUs alike",
+            74560.97,
+        ),
+        (
+            GavelPolicy::MaxMinFairness,
+            Knows::Types,
+            "max-min, types known",
+            67093.39,
+        ),
+        (
+            GavelPolicy::GandivaPacking,
+            Knows::Pairs,
+            "Gandiva's packing",
+            75341.74,
+        ),
         (GavelPolicy::Isolated, Knows::Types, "isolated", 80134.65),
-        (GavelPolicy::Fifo, Knows::Types, "first in, first out on the fastest", 87502.20),
+        (
+            GavelPolicy::Fifo,
+            Knows::Types,
+            "first in, first out on the fastest",
+            87502.20,
+        ),
     ],
-    claim: (0, 3, "least duration with known types ends before Gandiva's packing"),
+    claim: (
+        0,
+        3,
+        "least duration with known types ends before Gandiva's packing",
+    ),
 };
 
 impl Figure for GavelPhysical {

@@ -301,8 +301,14 @@ mod tests {
         let mut list = [0, 1, 2];
         r.shuffle(&mut list);
         assert_eq!(list, [0, 1, 2]);
-        assert_eq!([(); 3].map(|()| r.sample_two(7)), [(5, 2), (6, 5), (6, 5)].map(Some));
-        assert_eq!([(); 3].map(|()| r.sample_two(30)), [(20, 29), (16, 0), (26, 14)].map(Some));
+        assert_eq!(
+            [(); 3].map(|()| r.sample_two(7)),
+            [(5, 2), (6, 5), (6, 5)].map(Some)
+        );
+        assert_eq!(
+            [(); 3].map(|()| r.sample_two(30)),
+            [(20, 29), (16, 0), (26, 14)].map(Some)
+        );
         assert_eq!(r.sample_two(1), None);
     }
 

@@ -93,8 +93,7 @@ fn renews(request: &Request, draft: &Draft<'_>) -> bool {
         && request.shapes.iter().any(|shape| {
             let of_type = |gpu| {
                 node(gpu).is_some_and(|n| {
-                    n.status() == NodeStatus::Up
-                        && shape.gpu_type.is_none_or(|t| t == n.gpu_type())
+                    n.status() == NodeStatus::Up && shape.gpu_type.is_none_or(|t| t == n.gpu_type())
                 })
             };
             has.count() == shape.gpus && has.gpus.iter().all(|g| of_type(*g))

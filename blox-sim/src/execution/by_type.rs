@@ -41,7 +41,11 @@ impl<M: ExecutionModel + Clone> ExecutionModel for ByType<M> {
                 a.spec().extras().speeds.as_ref()?.beside(gpu_type, model)
             };
             let first = job.id() < other.id();
-            let both = if first { of(job, other) } else { of(other, job) };
+            let both = if first {
+                of(job, other)
+            } else {
+                of(other, job)
+            };
             both.map_or(0.0, |both| both[usize::from(!first)])
         };
         let mut last = None;

@@ -36,7 +36,9 @@ impl System for Shockwave {
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
         let mut out = Compared::of(case, self.name());
         let name = case.text("policy")?;
-        let seed = option(case, "--seed").and_then(|s| s.parse().ok()).unwrap_or(0);
+        let seed = option(case, "--seed")
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(0);
         let policy = policy::by_name(name, seed, ALPHA).ok_or_else(|| {
             let what = format!(
                 "the policy `{name}` is not implemented; of this system there are {}",
@@ -46,8 +48,8 @@ impl System for Shockwave {
         })?;
         // Its solver of assignments has changed since the authors ran it.
         let shipped = !case.text("source").unwrap_or_default().starts_with("rerun");
-        let exact = policy.determined == Determined::Fully
-            && !(shipped && name.starts_with("allox"));
+        let exact =
+            policy.determined == Determined::Fully && !(shipped && name.starts_with("allox"));
         let found = simulate(case, policy, seed, every_round)?;
         if exact {
             compare_jobs(case, &found, &mut out)?;
@@ -69,7 +71,9 @@ fn simulate(
     let cluster = option(case, "--cluster_spec").unwrap_or_default();
     let gpus: Option<Vec<u32>> = cluster.split(':').map(|n| n.parse().ok()).collect();
     let gpus = gpus.filter(|g| g.len() == 3).ok_or_else(|| {
-        bad(format!("--cluster_spec is `{cluster}`, expected V100:P100:K80, such as 32:0:0"))
+        bad(format!(
+            "--cluster_spec is `{cluster}`, expected V100:P100:K80, such as 32:0:0"
+        ))
     })?;
     let file = |name: &str, default: &str| {
         let path = option(case, name).unwrap_or(default);
@@ -126,7 +130,9 @@ fn batches_of(
     let (family, batch) = files::model_and_batch(kind).unwrap_or((kind, 0));
     let gpus = job.gpus.get();
     // Batches double, or jump to the largest one.
-    let doubled = (0..16).filter_map(|k| batch.checked_shl(k)).filter(|b| *b > 0);
+    let doubled = (0..16)
+        .filter_map(|k| batch.checked_shl(k))
+        .filter(|b| *b > 0);
     let rates = |batch: u32| {
         let speeds = oracle.speeds(&format!("{family} (batch size {batch})"), gpus)?;
         let of_cluster = speeds.types().filter(|(name, _)| name.as_str() == "v100");
@@ -144,7 +150,10 @@ fn batches_of(
         batch,
         samples: files::samples(family).unwrap_or(0),
         duration: seconds.sum(),
-        pattern: patterns.get(&format!("{kind}|{gpus}")).cloned().unwrap_or_default(),
+        pattern: patterns
+            .get(&format!("{kind}|{gpus}"))
+            .cloned()
+            .unwrap_or_default(),
         rates: doubled.filter_map(rates).collect(),
     }
 }
@@ -193,17 +202,28 @@ fn compare_rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<()
         }
     }
     for ((round, job), on) in expected {
-        out.differ(&format!("job {job} in round {round}"), "worker_ids", &on, "nothing");
+        out.differ(
+            &format!("job {job} in round {round}"),
+            "worker_ids",
+            &on,
+            "nothing",
+        );
     }
     Ok(())
 }
 
 fn compare_averages(case: &Case, found: &Outcome, out: &mut Compared) {
-    let times: Vec<f64> = found.ends.values().map(|e| e.at - found.submits[&e.job]).collect();
+    let times: Vec<f64> = found
+        .ends
+        .values()
+        .map(|e| e.at - found.submits[&e.job])
+        .collect();
     let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
     let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
     for (name, found, loose) in [("avg_jct", average, LOOSE.0), ("makespan", last, LOOSE.1)] {
-        let Some(expected) = case.number(name) else { continue };
+        let Some(expected) = case.number(name) else {
+            continue;
+        };
         out.values += 1;
         let off = found / expected - 1.0;
         out.notes.push(format!(
@@ -235,16 +255,23 @@ fn trace(case: &Case, inputs: &Path, name: &str) -> Result<PathBuf, VerifyError>
     let mut found = Vec::new();
     for entry in std::fs::read_dir(inputs).map_err(read)? {
         let path = entry.map_err(read)?.path();
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if file.starts_with(start) && file.ends_with(end) {
             found.push(path);
         }
     }
     found.sort();
-    found.into_iter().next().ok_or_else(|| VerifyError::MissingInput {
-        case: case.dir().to_owned(),
-        name: name.to_owned(),
-    })
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| VerifyError::MissingInput {
+            case: case.dir().to_owned(),
+            name: name.to_owned(),
+        })
 }
 
 fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, VerifyError> {

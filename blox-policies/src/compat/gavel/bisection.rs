@@ -65,7 +65,12 @@ impl SharePolicy for BisectedDuration {
         let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)
         });
-        for (i, job) in instance.jobs.iter().enumerate().filter(|(_, j)| j.left > 0.0) {
+        for (i, job) in instance
+            .jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, j)| j.left > 0.0)
+        {
             let row = lp.throughput(i, duration / job.left);
             lp.program.at_least(&row, 1.0);
         }

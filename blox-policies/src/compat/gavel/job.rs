@@ -35,7 +35,11 @@ impl Job {
         Job {
             id: job.id(),
             gpus: job.gpus().get(),
-            weight: if extras.weight > 0.0 { extras.weight } else { 1.0 },
+            weight: if extras.weight > 0.0 {
+                extras.weight
+            } else {
+                1.0
+            },
             submit: job.submit().secs(),
             total: job.spec().work.iterations,
             done: 0.0,
@@ -54,7 +58,10 @@ impl Job {
     /// What another job and this one do on the same GPUs, in this order.
     pub(super) fn beside(&self, other: &Job, types: &[TypePool]) -> SmallVec<[[f64; 2]; 4]> {
         let rate = |t: &TypePool| self.speeds.beside(&t.name, &other.model);
-        types.iter().map(|t| rate(t).unwrap_or([0.0, 0.0])).collect()
+        types
+            .iter()
+            .map(|t| rate(t).unwrap_or([0.0, 0.0]))
+            .collect()
     }
 }
 

@@ -118,7 +118,6 @@ impl<D: Dialect> Program<D> {
         ends.reduce(f64::max)
     }
 
-
     /// Who runs where.
     pub(super) fn placed(&self) -> impl Iterator<Item = (Combination, &[u32])> {
         self.running
@@ -188,7 +187,9 @@ impl<D: Dialect> Program<D> {
                 first_round: self.steps_taken == 1,
             });
             let parts = split(charged.steps, &ran.placed.workers);
-            failed |= parts.iter().any(|s| self.dialect.fails(*s, charged.seconds));
+            failed |= parts
+                .iter()
+                .any(|s| self.dialect.fails(*s, charged.seconds));
             counted.push((parts.iter().sum::<f64>(), charged.seconds));
         }
         let seconds = counted.iter().map(|c| c.1).fold(0.0, f64::max);
@@ -268,9 +269,9 @@ impl<D: Dialect> Program<D> {
         if self.changed && (since >= self.gap || self.last_reset == 0.0) {
             self.rounds.settle(since);
             self.last_reset = self.clock;
-            let allocation = shares.allocate(&self.instance());
-            match allocation {
-                Ok(allocation) => self.rounds.install(&allocation),
+            let instance = self.instance();
+            match shares.allocate(&instance) {
+                Ok(allocation) => self.rounds.install(&allocation.completed(&instance)),
                 Err(_) => {
                     self.gave_up = true;
                     return;
@@ -345,7 +346,10 @@ impl<D: Dialect> Program<D> {
             for (k, b) in self.jobs.iter().enumerate().skip(i + 1) {
                 if a.gpus == b.gpus {
                     let rates = a.beside(b, &self.types);
-                    pairs.push(Pair { jobs: [i, k], rates });
+                    pairs.push(Pair {
+                        jobs: [i, k],
+                        rates,
+                    });
                 }
             }
         }

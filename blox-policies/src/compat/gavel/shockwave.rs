@@ -2,9 +2,7 @@
 
 use super::dialect::{Dialect, Quantum};
 use super::job::Job;
-use crate::scheduling::gavel::{
-    Allocation, Combination, Instance, PerType, SharePolicy, TypePool,
-};
+use crate::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy, TypePool};
 use blox_core::Part;
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
@@ -169,7 +167,9 @@ impl Adapting {
             (Mode::Accordion, Wish::Smaller) => (self.batch, self.job.batch),
             (Mode::Static, _) => return,
         };
-        let Some(rates) = self.job.rates.get(&new) else { return };
+        let Some(rates) = self.job.rates.get(&new) else {
+            return;
+        };
         job.rates = PerType::from_slice(rates);
         self.batch = new;
         let scale = 1.0 / (f64::from(new) / f64::from(old));
@@ -240,12 +240,17 @@ impl Part for EqualTime {}
 impl SharePolicy for EqualTime {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
         let m = instance.jobs.len() as f64;
-        let mut x: PerType = instance.types.iter().map(|t| f64::from(t.gpus) / m).collect();
+        let mut x: PerType = instance
+            .types
+            .iter()
+            .map(|t| f64::from(t.gpus) / m)
+            .collect();
         let sum = x.iter().sum::<f64>().max(1.0);
         x.iter_mut().for_each(|x| *x /= sum);
         let rows = instance.jobs.iter();
         Ok(Allocation::of(
-            rows.map(|j| (Combination::single(j.id), x.clone())).collect(),
+            rows.map(|j| (Combination::single(j.id), x.clone()))
+                .collect(),
         ))
     }
 }

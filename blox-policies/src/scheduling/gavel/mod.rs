@@ -7,12 +7,15 @@
 //! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
 
 mod instance;
+pub(crate) mod merged;
 mod policy;
 pub(crate) mod program;
 mod rounds;
 pub mod shares;
 
-pub use instance::{Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
+pub use instance::{
+    Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
+};
 pub use policy::Gavel;
 pub use program::Ties;
 pub use rounds::{Chosen, RoundMechanism};

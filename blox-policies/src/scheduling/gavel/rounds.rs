@@ -78,7 +78,11 @@ impl RoundMechanism {
     pub fn add(&mut self, who: Combination, gpus: u32, runs: SmallVec<[bool; 4]>) {
         let n = self.given.len();
         // The released program gives pairs no credit until the next allocation.
-        let credit = if who.partner.is_none() { self.credit } else { 0.0 };
+        let credit = if who.partner.is_none() {
+            self.credit
+        } else {
+            0.0
+        };
         self.rows.push(Row {
             who,
             gpus,
@@ -200,7 +204,6 @@ impl RoundMechanism {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +233,11 @@ mod tests {
     fn fractions_are_realised_over_rounds() {
         let mut m = RoundMechanism::new(1, 360.0);
         for id in 0..3 {
-            m.add(Combination::single(JobId(id)), 1, SmallVec::from_elem(true, 1));
+            m.add(
+                Combination::single(JobId(id)),
+                1,
+                SmallVec::from_elem(true, 1),
+            );
         }
         m.reset(0.0, &shares(&[(0, &[0.5]), (1, &[0.25]), (2, &[0.25])]));
         let ran: Vec<u32> = run(&mut m, &[1], 40).concat();
@@ -243,7 +250,11 @@ mod tests {
     fn a_gang_waits_for_all_its_gpus_and_others_fill_the_gap() {
         let mut m = RoundMechanism::new(1, 360.0);
         for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
-            m.add(Combination::single(JobId(id)), gpus, SmallVec::from_elem(true, 1));
+            m.add(
+                Combination::single(JobId(id)),
+                gpus,
+                SmallVec::from_elem(true, 1),
+            );
         }
         m.reset(0.0, &shares(&[(0, &[1.0]), (1, &[0.5]), (2, &[0.1])]));
         assert_eq!(run(&mut m, &[4], 3), [vec![0, 2], vec![1], vec![0, 2]]);
@@ -253,7 +264,11 @@ mod tests {
     fn a_job_runs_in_one_combination_and_on_one_type_at_a_time() {
         let mut m = RoundMechanism::new(2, 360.0);
         let pair = Combination::pair(JobId(1), JobId(0));
-        for who in [Combination::single(JobId(0)), Combination::single(JobId(1)), pair] {
+        for who in [
+            Combination::single(JobId(0)),
+            Combination::single(JobId(1)),
+            pair,
+        ] {
             m.add(who, 1, SmallVec::from_elem(true, 2));
         }
         let x = PerType::from_slice(&[0.9, 0.9]);
@@ -267,7 +282,11 @@ mod tests {
     fn what_was_not_received_is_owed() {
         let mut m = RoundMechanism::new(1, 360.0);
         for id in 0..2 {
-            m.add(Combination::single(JobId(id)), 1, SmallVec::from_elem(true, 1));
+            m.add(
+                Combination::single(JobId(id)),
+                1,
+                SmallVec::from_elem(true, 1),
+            );
         }
         let equal = shares(&[(0, &[0.5]), (1, &[0.5])]);
         m.reset(0.0, &equal);

@@ -57,7 +57,10 @@ impl Oracle {
             types.push(gpu_type.clone());
             for (key, others) in by_kind {
                 let wrong = |key: &str| {
-                    bad(1, format!("`{key}` is no kind of job, expected ('TYPE', GPUS)"))
+                    bad(
+                        1,
+                        format!("`{key}` is no kind of job, expected ('TYPE', GPUS)"),
+                    )
                 };
                 let (model, gpus) = kind(&key).ok_or_else(|| wrong(&key))?;
                 let speeds = kinds.entry((model, gpus)).or_default();
@@ -102,7 +105,10 @@ impl Oracle {
         let Some(extras) = &mut job.extras else {
             return false;
         };
-        let known = extras.model.clone().and_then(|m| self.kinds.get(&(m, gpus)));
+        let known = extras
+            .model
+            .clone()
+            .and_then(|m| self.kinds.get(&(m, gpus)));
         let Some(speeds) = known.filter(|s| s.fastest() > 0.0) else {
             return false;
         };

@@ -30,7 +30,12 @@ const ORACLES: [&str; 4] = [
 pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkload, WorkloadError> {
     let source = Source::at(path.as_ref())?;
     let jobs = read_jobs(path, oracle)?;
-    Ok(FileWorkload::sorted(&source, "gavel", jobs, Notices::default()))
+    Ok(FileWorkload::sorted(
+        &source,
+        "gavel",
+        jobs,
+        Notices::default(),
+    ))
 }
 
 /// As [`read_trace`], as a list in order of the file.
@@ -103,7 +108,10 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
             }
         };
         let number = |field: &str, text: &str, expected: &str, fits: fn(f64) -> bool| {
-            let parsed = text.parse::<f64>().ok().filter(|x| x.is_finite() && fits(*x));
+            let parsed = text
+                .parse::<f64>()
+                .ok()
+                .filter(|x| x.is_finite() && fits(*x));
             parsed.ok_or_else(|| self.wrong(field, text, expected))
         };
         let steps = number("total_steps", steps, "a number above 0", |x| x > 0.0)?;
@@ -128,7 +136,11 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
                 iterations: steps,
                 rate: 1.0,
             },
-            ..JobSpec::new(Time::new(arrival), GpuCount(count), blox_core::Seconds::ZERO)
+            ..JobSpec::new(
+                Time::new(arrival),
+                GpuCount(count),
+                blox_core::Seconds::ZERO,
+            )
         }
         .with_extras(extras);
         if !self.oracle.borrow().profile(&mut job) {
@@ -139,7 +151,9 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
         if slo > 0.0 {
             let at = job.submit + job.duration() * slo;
             if let Some(extras) = &mut job.extras {
-                extras.deadlines.push(blox_core::Deadline { at, value: 1.0 });
+                extras
+                    .deadlines
+                    .push(blox_core::Deadline { at, value: 1.0 });
             }
         }
         Ok(job)
@@ -185,7 +199,8 @@ mod tests {
     fn oracle() -> (tempfile::TempDir, Oracle) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("throughputs.json");
-        let json = r#"{"v100": {"('A3C', 1)": {"null": 2.0}}, "k80": {"('A3C', 1)": {"null": 0.5}}}"#;
+        let json =
+            r#"{"v100": {"('A3C', 1)": {"null": 2.0}}, "k80": {"('A3C', 1)": {"null": 0.5}}}"#;
         std::fs::write(&path, json).unwrap();
         let oracle = Oracle::read(&path).unwrap();
         (dir, oracle)
@@ -204,7 +219,14 @@ mod tests {
         assert_eq!(jobs[0].extras().deadlines[0].at.secs(), 82.0);
         assert_eq!(jobs[1].submit.secs(), 8.0);
         assert_eq!(jobs[1].extras().attributes["mode"], "gns");
-        assert_eq!(crate::workload::open(&path, Some(crate::workload::Format::Gavel)).unwrap().next_job().unwrap().unwrap(), jobs[0]);
+        assert_eq!(
+            crate::workload::open(&path, Some(crate::workload::Format::Gavel))
+                .unwrap()
+                .next_job()
+                .unwrap()
+                .unwrap(),
+            jobs[0]
+        );
     }
 
     #[test]

@@ -61,7 +61,10 @@ impl SharePolicy for AlloX {
         for (kind, pool) in instance.types.iter().enumerate() {
             let taken = instance.jobs.iter().filter_map(|j| runs(j.id));
             let taken = taken.filter(|x| x[kind] == 1.0).count();
-            gpus.extend(std::iter::repeat_n(kind, (pool.gpus as usize).saturating_sub(taken)));
+            gpus.extend(std::iter::repeat_n(
+                kind,
+                (pool.gpus as usize).saturating_sub(taken),
+            ));
         }
         let mut waiting: Vec<usize> = (0..instance.jobs.len())
             .filter(|i| runs(instance.jobs[*i].id).is_none())

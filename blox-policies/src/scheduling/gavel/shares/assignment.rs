@@ -7,7 +7,11 @@
 /// Of equally cheap columns the path takes an unassigned one, else the first that it
 /// looked at; it looks from the last column to the first. The answer so depends on
 /// the matrix alone.
-pub(crate) fn cheapest(rows: usize, columns: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> {
+pub(crate) fn cheapest(
+    rows: usize,
+    columns: usize,
+    cost: impl Fn(usize, usize) -> f64,
+) -> Vec<usize> {
     let mut u = vec![0.0; rows];
     let mut v = vec![0.0; columns];
     let mut row_of: Vec<Option<usize>> = vec![None; columns];

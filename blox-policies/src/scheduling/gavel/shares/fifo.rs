@@ -81,7 +81,10 @@ impl SharePolicy for FifoShares {
                 Queue::Plain => free[a] >= free[b],
                 _ => job.rates[a] >= job.rates[b],
             };
-            match usable.into_iter().reduce(|a, b| if better(a, b) { a } else { b }) {
+            match usable
+                .into_iter()
+                .reduce(|a, b| if better(a, b) { a } else { b })
+            {
                 Some(kind) => {
                     free[kind] -= i64::from(job.gpus);
                     self.has.insert(job.id, kind);
@@ -102,6 +105,10 @@ impl SharePolicy for FifoShares {
             (who, x)
         };
         Ok(Allocation::of(placed.into_iter().map(row).collect()))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.queue == Queue::Plain
     }
 
     fn wants_pairs(&self) -> bool {
@@ -147,7 +154,10 @@ pub(crate) fn pack(
 pub(crate) fn gain(instance: &Instance, who: Combination, kind: usize) -> Option<f64> {
     let a = instance.position(who.job)?;
     let b = instance.position(who.partner?)?;
-    let at = instance.pairs.binary_search_by_key(&[a, b], |p| p.jobs).ok()?;
+    let at = instance
+        .pairs
+        .binary_search_by_key(&[a, b], |p| p.jobs)
+        .ok()?;
     let pair = &instance.pairs[at];
     let of = |which: usize| {
         let alone = instance.jobs[pair.jobs[which]].rates[kind];

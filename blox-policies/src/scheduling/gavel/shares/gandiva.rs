@@ -34,7 +34,10 @@ impl GandivaPacking {
 
     /// Pairs jobs that ask for equally many GPUs, as far as chance brings them together.
     fn draw(&mut self, instance: &Instance) {
-        let alone = instance.jobs.iter().filter(|j| !self.with.contains_key(&j.id));
+        let alone = instance
+            .jobs
+            .iter()
+            .filter(|j| !self.with.contains_key(&j.id));
         let mut pool: Vec<(JobId, u32)> = alone.map(|j| (j.id, j.gpus)).collect();
         for _ in 0..pool.len() {
             let Some((a, b)) = self.random.sample_two(pool.len()) else {

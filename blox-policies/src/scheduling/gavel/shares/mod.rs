@@ -79,7 +79,9 @@ impl Knows {
 /// The type on which most jobs run, the last of equals.
 fn reference(instance: &Instance) -> usize {
     let running = |kind: usize| instance.jobs.iter().filter(|j| j.rates[kind] > 0.0).count();
-    (0..instance.types.len()).max_by_key(|k| running(*k)).unwrap_or(0)
+    (0..instance.types.len())
+        .max_by_key(|k| running(*k))
+        .unwrap_or(0)
 }
 
 /// What a policy remembers of its last answer, to choose among equally good ones.
@@ -101,6 +103,10 @@ impl Memory {
         Memory {
             ties: Ties::Central,
         }
+    }
+
+    fn is_central(&self) -> bool {
+        self.ties == Ties::Central
     }
 
     /// A job that is new is taken to have had its isolated share.

@@ -18,12 +18,20 @@ impl SharePolicy for Proportional {
                 .collect(),
         ))
     }
+
+    fn is_blind(&self) -> bool {
+        true
+    }
 }
 
 /// The proportional fractions.
 pub(crate) fn proportional(instance: &Instance) -> PerType {
     let m = instance.jobs.len() as f64;
-    let mut x: PerType = instance.types.iter().map(|t| f64::from(t.gpus) / m).collect();
+    let mut x: PerType = instance
+        .types
+        .iter()
+        .map(|t| f64::from(t.gpus) / m)
+        .collect();
     let sum: f64 = x.iter().sum();
     x.iter_mut().for_each(|x| *x /= sum);
     x

@@ -1,7 +1,7 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
 use super::super::program::{ShareProgram, Ties};
-use super::max_min::scales;
 use super::Knows;
+use super::max_min::scales;
 use blox_core::Part;
 use blox_solve::{Program, SolveError, Var};
 
@@ -49,7 +49,9 @@ impl SharePolicy for StrategyProof {
 
 fn best_mean(instance: &Instance) -> Result<Allocation, SolveError> {
     let scale = scales(instance, Knows::Types);
-    let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| instance.jobs[i].rates[k]);
+    let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
+        instance.jobs[i].rates[k]
+    });
     let mut level: Vec<Var> = Vec::new();
     for (i, scale) in scale.iter().enumerate() {
         let var = lp.program.real(0.0, 0.0, f64::INFINITY);

@@ -49,14 +49,19 @@ impl MaxSumThroughput {
     }
 
     fn program<'a>(&self, instance: &'a Instance) -> ShareProgram<'a> {
-        let mut program =
-            ShareProgram::new(Program::maximise(), instance, |i, k| instance.jobs[i].rates[k]);
+        let mut program = ShareProgram::new(Program::maximise(), instance, |i, k| {
+            instance.jobs[i].rates[k]
+        });
         let kinds: Vec<(blox_solve::Var, usize)> =
             program.vars().iter().map(|(_, k, v)| (*v, *k)).collect();
         for i in 0..instance.jobs.len() {
             for (var, rate) in program.throughput(i, 1.0) {
                 let kind = kinds[var.index()].1;
-                let price = if self.costs { instance.types[kind].price } else { 1.0 };
+                let price = if self.costs {
+                    instance.types[kind].price
+                } else {
+                    1.0
+                };
                 program.program.add_weight(var, rate / price);
             }
         }
@@ -125,7 +130,16 @@ impl SharePolicy for MaxSumThroughput {
 
 impl MaxSumThroughput {
     fn worth(&self, instance: &Instance, x: &[f64], rate: impl Fn(usize) -> f64) -> f64 {
-        let price = |k: usize| if self.costs { instance.types[k].price } else { 1.0 };
-        x.iter().enumerate().map(|(k, x)| x * rate(k) / price(k)).sum()
+        let price = |k: usize| {
+            if self.costs {
+                instance.types[k].price
+            } else {
+                1.0
+            }
+        };
+        x.iter()
+            .enumerate()
+            .map(|(k, x)| x * rate(k) / price(k))
+            .sum()
     }
 }

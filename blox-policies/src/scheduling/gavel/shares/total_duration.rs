@@ -49,7 +49,8 @@ impl MinTotalDuration {
     /// Seconds that the longest job takes alone: about what the answer is.
     pub(crate) fn unit(&self, instance: &Instance) -> f64 {
         let alone = |(i, job): (usize, &super::super::instance::Entrant)| {
-            let rates = (0..instance.types.len()).map(|k| self.knows.rate_as_reference(instance, i, k));
+            let rates =
+                (0..instance.types.len()).map(|k| self.knows.rate_as_reference(instance, i, k));
             let best = rates.fold(0.0, f64::max);
             if best > 0.0 { job.left / best } else { 0.0 }
         };
@@ -76,6 +77,10 @@ impl SharePolicy for MinTotalDuration {
         let (lp, _) = self.program(instance, self.unit(instance));
         let solution = lp.solve(&self.memory.ties(instance))?;
         Ok(self.memory.keep(lp.read(&solution)))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
     }
 
     fn wants_pairs(&self) -> bool {
