@@ -1,34 +1,12 @@
 //! The command line from outside, through the real binary.
 
-use std::ffi::OsStr;
+mod support;
+
 use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-fn blox() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_blox"))
-}
-
-struct Seen {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn seen(output: Output) -> Seen {
-    Seen {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-/// Runs it in a folder.
-fn at(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Seen {
-    seen(blox().current_dir(dir).args(args).output().unwrap())
-}
+use support::{Seen, at, blox, bytes};
 
 /// Runs a command line, split at spaces, in a fresh folder.
 fn run(line: &str) -> Seen {
@@ -66,47 +44,6 @@ fn the_published_average_is_on_the_terminal() {
         seen.out
     );
     assert!(seen.err.starts_with("wall time "), "{}", seen.err);
-}
-
-/// The headline of the README is what its command prints.
-#[test]
-fn the_readme_is_true() {
-    let readme = include_str!("../README.md");
-    let command = readme
-        .lines()
-        .find_map(|l| l.trim().strip_prefix("cargo run --release -- "))
-        .unwrap();
-    let seen = run(command);
-    assert_eq!(seen.code, Some(0), "{}", seen.err);
-    assert!(seen.out.contains("188,995.2"));
-    assert!(
-        readme.contains(seen.out.trim()),
-        "now it prints\n{}",
-        seen.out
-    );
-}
-
-/// So is what it shows of a generated trace.
-#[test]
-fn the_readme_shows_a_trace_as_it_is() {
-    let readme = include_str!("../README.md");
-    let dir = tempfile::tempdir().unwrap();
-    let commands: Vec<_> = readme
-        .lines()
-        .filter_map(|l| l.strip_prefix("    blox trace "))
-        .filter(|l| l.contains("blox.csv"))
-        .collect();
-    assert_eq!(commands.len(), 2);
-    let mut shown = String::new();
-    for command in commands {
-        let seen = at(dir.path(), format!("trace {command}").split(' '));
-        assert_eq!(seen.code, Some(0), "{}", seen.err);
-        shown = seen.out;
-    }
-    assert!(
-        readme.contains(&format!("```text\n{shown}```")),
-        "now it prints\n{shown}"
-    );
 }
 
 #[test]
@@ -433,30 +370,6 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
 }
 
 #[test]
-fn help_ends_with_examples() {
-    for line in [
-        "--help",
-        "simulate --help",
-        "compare --help",
-        "sweep --help",
-        "policies --help",
-        "verify --help",
-    ] {
-        let seen = run(line);
-        assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
-        let (_, examples) = seen.out.split_once("\nExamples:\n").unwrap();
-        assert!(
-            examples
-                .lines()
-                .filter(|l| l.starts_with("  blox "))
-                .count()
-                >= 2,
-            "{line}"
-        );
-    }
-}
-
-#[test]
 fn an_empty_trace_is_a_table_of_zeros() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("none.csv"), "submit_s,gpus,duration_s\n").unwrap();
@@ -507,25 +420,6 @@ fn a_compressed_trace_of_another_system_gives_the_same() {
     };
     assert_eq!(table("jobs.csv.gz"), table("jobs.csv"));
     assert!(table("jobs.csv").contains("las"));
-}
-
-/// All files below a folder with their bytes.
-fn bytes(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(dir).unwrap().display().to_string();
-                files.push((name, fs::read(path).unwrap()));
-            }
-        }
-    }
-    files.sort();
-    files
 }
 
 #[test]
@@ -665,7 +559,7 @@ fn nobody_reading_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let seen = seen(child.wait_with_output().unwrap());
+    let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
 }
 
@@ -866,7 +760,7 @@ fn ctrl_c_leaves_what_there_is() {
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(kill.unwrap().success());
-    let seen = seen(child.wait_with_output().unwrap());
+    let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!(seen.code, Some(130), "{}", seen.err);
     assert!(
         seen.out.contains("notice     las: interrupted at "),
@@ -886,4 +780,47 @@ fn ctrl_c_leaves_what_there_is() {
     assert_eq!(json("las/summary.json")["ended"], "interrupted");
     let jobs = fs::read_to_string(out.join("las/jobs.csv")).unwrap();
     assert!(jobs.lines().count() > 2);
+}
+
+/// A figure that is stopped keeps the simulations that had ended, and says so.
+#[cfg(unix)]
+#[test]
+fn a_figure_that_is_interrupted_says_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let child = blox()
+        .args("reproduce blox-fig14 --output-dir".split(' '))
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !out.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let seen = Seen::from(child.wait_with_output().unwrap());
+    assert_eq!(seen.code, Some(130), "{}", seen.err);
+    assert!(
+        seen.err.starts_with("interrupted: figures of "),
+        "{}",
+        seen.err
+    );
+    let manifest = fs::read(out.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["status"], "interrupted");
+    let simulations = manifest["simulations"].as_array().unwrap();
+    let finished = simulations
+        .iter()
+        .filter(|s| s["status"] == "finished")
+        .count();
+    assert!(finished < simulations.len());
+    let table = fs::read_to_string(out.join("blox-fig14-simulations.csv")).unwrap();
+    assert!(table.starts_with("simulation,scheduler,jobs,"), "{table}");
+    assert_eq!(table.lines().count(), 1 + finished);
+    assert!(!out.join("blox-fig14.csv").exists());
 }

@@ -1,6 +1,6 @@
 //! Gavel's family.
 
-use super::{bad, param};
+use super::params::{bad, param};
 use crate::schedulers::{self, GavelParams, GavelPolicy};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Rounds, Seconds};

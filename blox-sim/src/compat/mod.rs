@@ -5,6 +5,7 @@ pub mod blox_jobs;
 pub mod blox_workload;
 pub mod elasticflow;
 pub mod gavel;
+pub mod lucid;
 mod pow10;
 pub mod synergy;
 pub mod tiresias;
