@@ -177,7 +177,10 @@ mod tests {
         let column = Column::Numbers(vec![3.0, 1.0, 2.0, 2.0, f64::NAN]);
         let bins = Bins::of(&column, &[0.0; 5], 16);
         let bin = |x| bins.bin("x", Cell::Number(x)).unwrap();
-        assert_eq!([bin(0.0), bin(1.4), bin(1.5), bin(9.0), bin(f64::NAN)], [1, 1, 2, 3, 0]);
+        assert_eq!(
+            [bin(0.0), bin(1.4), bin(1.5), bin(9.0), bin(f64::NAN)],
+            [1, 1, 2, 3, 0]
+        );
         assert_eq!(bins.label(2), "1.5 to 2.5");
         assert_eq!(bins.count(), 4);
     }

@@ -193,7 +193,9 @@ impl Frame {
     pub fn take(&self, rows: &[usize]) -> Frame {
         let columns = self.columns.iter().map(|c| match c {
             Column::Numbers(v) => Column::Numbers(rows.iter().map(|r| v[*r]).collect()),
-            Column::Categories(v) => Column::Categories(rows.iter().map(|r| v[*r].clone()).collect()),
+            Column::Categories(v) => {
+                Column::Categories(rows.iter().map(|r| v[*r].clone()).collect())
+            }
         });
         Frame {
             names: self.names.clone(),
@@ -226,7 +228,10 @@ mod tests {
         assert_eq!(e.to_string(), "the column b has 3 rows, expected 2");
         let f = Frame::new(vec![("a".into(), numbers(2))]).unwrap();
         let e = f.clone().with_target(vec![1.0, f64::NAN]).unwrap_err();
-        assert_eq!(e.to_string(), "row 1: the target is NaN, expected a finite number");
+        assert_eq!(
+            e.to_string(),
+            "row 1: the target is NaN, expected a finite number"
+        );
         let e = f.column("b").unwrap_err().to_string();
         assert_eq!(e, "the feature b is missing, found a");
     }

@@ -15,7 +15,11 @@ pub fn rmse(predicted: &[f64], truth: &[f64]) -> f64 {
 pub fn r2(predicted: &[f64], truth: &[f64]) -> f64 {
     let middle = mean(truth.iter().copied());
     let total: f64 = truth.iter().map(|t| (t - middle) * (t - middle)).sum();
-    let left: f64 = predicted.iter().zip(truth).map(|(p, t)| (p - t) * (p - t)).sum();
+    let left: f64 = predicted
+        .iter()
+        .zip(truth)
+        .map(|(p, t)| (p - t) * (p - t))
+        .sum();
     1.0 - left / total
 }
 
@@ -30,7 +34,12 @@ pub fn smape(predicted: &[f64], truth: &[f64]) -> f64 {
 
 /// The share of rows whose class is right.
 pub fn accuracy(predicted: &[f64], truth: &[f64]) -> f64 {
-    mean(predicted.iter().zip(truth).map(|(p, t)| f64::from(u8::from(p == t))))
+    mean(
+        predicted
+            .iter()
+            .zip(truth)
+            .map(|(p, t)| f64::from(u8::from(p == t))),
+    )
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {

@@ -80,7 +80,11 @@ impl Tree {
                 Bins::Cuts { .. } => Vec::new(),
             })
             .collect();
-        let columns = frame.columns().iter().zip(&levels).map(|(c, l)| numbers(c, l));
+        let columns = frame
+            .columns()
+            .iter()
+            .zip(&levels)
+            .map(|(c, l)| numbers(c, l));
         let class = |y: &f64| classes.iter().position(|c| c == y).unwrap_or(0);
         let training = Training {
             columns: columns.collect(),
@@ -132,7 +136,13 @@ impl Tree {
                         left,
                         right,
                         ..
-                    } => node = if columns[*feature][row] <= *at { left } else { right },
+                    } => {
+                        node = if columns[*feature][row] <= *at {
+                            left
+                        } else {
+                            right
+                        }
+                    }
                 }
             }
         };
@@ -209,7 +219,10 @@ fn numbers(column: &Column, levels: &[String]) -> Vec<f64> {
     let number = |row| match column.cell(row) {
         Cell::Number(x) if x.is_nan() => f64::NEG_INFINITY,
         Cell::Number(x) => x,
-        Cell::Category(v) => levels.iter().position(|l| l == v).map_or(-1.0, |i| i as f64),
+        Cell::Category(v) => levels
+            .iter()
+            .position(|l| l == v)
+            .map_or(-1.0, |i| i as f64),
     };
     (0..column.len()).map(number).collect()
 }
@@ -267,7 +280,11 @@ impl Training<'_> {
                 }
                 let mixed = impurity(&left) + impurity(&right);
                 if mixed < least_mixed - 1e-9 {
-                    let middle = if a.is_finite() { a / 2.0 + b / 2.0 } else { b - 1.0 };
+                    let middle = if a.is_finite() {
+                        a / 2.0 + b / 2.0
+                    } else {
+                        b - 1.0
+                    };
                     (least_mixed, best) = (mixed, Some((feature, middle)));
                 }
             }
@@ -389,7 +406,10 @@ mod tests {
     fn questions_are_found_and_told() {
         let tree = Tree::fit(&frame(), &TreeParams::default()).unwrap();
         assert_eq!(tree.leaves(), 3);
-        assert_eq!(accuracy(&tree.predict(&frame()).unwrap(), frame().target()), 1.0);
+        assert_eq!(
+            accuracy(&tree.predict(&frame()).unwrap(), frame().target()),
+            1.0
+        );
         assert_eq!(
             tree.to_string(),
             "x <= 19.5\n|   class 0  (20 of 0, 0 of 1, 0 of 2)\nx > 19.5\n|   kind is a\n\

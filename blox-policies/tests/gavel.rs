@@ -352,3 +352,83 @@ fn two_jobs_trade_the_types_that_they_value_differently() {
     // Job 1 has all of its time anyway, and no more than its fair share of it.
     assert!((least - 1.0).abs() < 1e-6, "{least}");
 }
+
+/// So many jobs of so many kinds on three types with a GPU for every other job.
+fn many(jobs: usize, kinds: usize) -> Instance {
+    let mut draw = Draw(jobs as u64);
+    let rates: Vec<PerType> = (0..kinds)
+        .map(|_| {
+            let base = draw.between(0.1, 50.0);
+            let (p100, v100) = (draw.between(1.0, 4.0), draw.between(1.0, 10.0));
+            PerType::from_slice(&[base, base * p100, base * v100])
+        })
+        .collect();
+    let types = ["k80", "p100", "v100"].map(|name| TypePool {
+        name: name.into(),
+        gpus: jobs as u32 / 6,
+        price: 1.0,
+    });
+    let job = |i: usize| Entrant {
+        id: JobId(i as u32),
+        gpus: 1,
+        weight: 1.0,
+        age: draw.between(0.0, 9000.0),
+        left: draw.between(100.0, 90_000.0),
+        due: None,
+        rates: rates[i % kinds].clone(),
+    };
+    Instance {
+        types: types.into(),
+        jobs: (0..jobs).map(job).collect(),
+        pairs: Vec::new(),
+    }
+}
+
+#[test]
+fn jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
+    let instance = many(120, 5);
+    for knows in [Knows::Types, Knows::Nothing] {
+        let mut merged = MaxMinFairness::new(knows);
+        let together = merged.allocate(&instance).unwrap();
+        is_possible(&instance, &together);
+        let row = |i: u32| together.get(Combination::single(JobId(i)));
+        assert_eq!(row(3), row(8));
+        let mut apart = MaxMinFairness::new(knows).with_memory(Memory::nearest());
+        let each = apart.allocate(&instance).unwrap();
+        let [a, b] = [&together, &each].map(|x| merged.objective(&instance, x).unwrap());
+        assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
+    }
+}
+
+#[test]
+#[ignore = "prints how long allocations take; run it in a build with optimisation"]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it measures, and decides nothing"
+)]
+fn how_long_allocations_take() {
+    for jobs in [256, 1024, 2048] {
+        for kinds in [26, jobs] {
+            let instance = many(jobs, kinds);
+            let policies: [(&str, Box<dyn SharePolicy>); 5] = [
+                ("max-min fairness", Box::new(MaxMinFairness::default())),
+                ("water filling", Box::new(WaterFilling::default())),
+                (
+                    "finish-time fairness",
+                    Box::new(FinishTimeShares::default()),
+                ),
+                ("least duration", Box::new(MinTotalDuration::default())),
+                ("most throughput", Box::new(MaxSumThroughput::default())),
+            ];
+            for (name, mut policy) in policies {
+                if name == "water filling" && kinds > 26 {
+                    continue;
+                }
+                let start = std::time::Instant::now();
+                policy.allocate(&instance).unwrap();
+                let ms = start.elapsed().as_secs_f64() * 1e3;
+                println!("{jobs} jobs of {kinds} kinds, {name}: {ms:.1} ms");
+            }
+        }
+    }
+}

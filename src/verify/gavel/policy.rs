@@ -12,10 +12,12 @@ use blox_policies::scheduling::gavel::shares::{
 pub(super) enum Determined {
     /// To the last bit.
     Fully,
-    /// Up to the choice among optima.
-    UpToOptima,
-    /// The duration of the last step of a bisection bounds it.
-    Bisected,
+    /// Up to the choice among allocations of the greatest measure.
+    Most,
+    /// Of the least measure.
+    Least,
+    /// Up to the choice among those within the last step of a bisection.
+    Bisected(Knows),
 }
 
 /// A policy of the program.
@@ -34,7 +36,7 @@ pub(super) const NAMES: &str = "isolated, gandiva_fair, fifo, fifo_perf, fifo_pa
 
 /// A policy by its name; `alpha` is that of `allox`.
 pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
-    use Determined::{Bisected, Fully, UpToOptima};
+    use Determined::{Bisected, Fully, Least, Most};
     let policy = |shares: Box<dyn SharePolicy>, shuffles, determined| {
         Some(Policy {
             shares,
@@ -55,11 +57,11 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
         }
         "max_sum_throughput_perf" => {
             let shares = MaxSumThroughput::new(Knows::Types);
-            return policy(Box::new(shares), false, UpToOptima);
+            return policy(Box::new(shares), false, Most);
         }
         "max_sum_throughput_normalized_by_cost_perf" => {
             let shares = MaxSumThroughput::new(Knows::Types).by_cost();
-            return policy(Box::new(shares), false, UpToOptima);
+            return policy(Box::new(shares), false, Most);
         }
         _ => {}
     }
@@ -78,14 +80,16 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
     };
     let shuffles = knows == Knows::Nothing;
     match base {
-        "max_min_fairness" => policy(Box::new(MaxMinFairness::new(knows)), shuffles, UpToOptima),
+        "max_min_fairness" => policy(Box::new(MaxMinFairness::new(knows)), shuffles, Most),
         "max_min_fairness_water_filling" => {
-            policy(Box::new(WaterFilling::new(knows)), shuffles, UpToOptima)
+            policy(Box::new(WaterFilling::new(knows)), shuffles, Most)
         }
-        "finish_time_fairness" => {
-            policy(Box::new(FinishTimeShares::new(knows)), shuffles, UpToOptima)
-        }
-        "min_total_duration" => policy(Box::new(BisectedDuration::new(knows)), shuffles, Bisected),
+        "finish_time_fairness" => policy(Box::new(FinishTimeShares::new(knows)), shuffles, Least),
+        "min_total_duration" => policy(
+            Box::new(BisectedDuration::new(knows)),
+            shuffles,
+            Bisected(knows),
+        ),
         _ => None,
     }
 }

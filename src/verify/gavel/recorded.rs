@@ -1,5 +1,7 @@
 //! Allocations that an original program recorded.
 
+use super::policy::Determined;
+use crate::compat::gavel::BisectedDuration;
 use crate::verify::VerifyError;
 use blox_core::{JobId, Part, RestoreError};
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
@@ -44,17 +46,62 @@ pub(super) fn read(path: &Path) -> Result<Vec<Matrix>, VerifyError> {
 pub(super) struct Recorded {
     matrices: Arc<Vec<Matrix>>,
     policy: Box<dyn SharePolicy>,
-    /// The measure of the recorded and of our allocation, for each call.
-    measured: Vec<Option<(f64, f64)>>,
+    determined: Determined,
+    /// For each call.
+    measured: Vec<Option<Measured>>,
 }
 
+/// The measures of a recorded allocation and of our own.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Measured {
+    pub theirs: f64,
+    pub ours: f64,
+    /// Whether ours is as good, and theirs no better than it can be.
+    pub sound: bool,
+}
+
+/// How far the measure of an allocation may lie from that of the recorded one.
+const MEASURE: f64 = 1e-6;
+
 impl Recorded {
-    pub fn new(matrices: Vec<Matrix>, policy: Box<dyn SharePolicy>) -> Self {
+    pub fn new(
+        matrices: Vec<Matrix>,
+        policy: Box<dyn SharePolicy>,
+        determined: Determined,
+    ) -> Self {
         Recorded {
             matrices: Arc::new(matrices),
             policy,
+            determined,
             measured: Vec::new(),
         }
+    }
+}
+
+impl Recorded {
+    fn measure(
+        &self,
+        instance: &Instance,
+        recorded: &Allocation,
+        ours: &Allocation,
+    ) -> Option<Measured> {
+        let theirs = self.policy.objective(instance, recorded)?;
+        let ours = self.policy.objective(instance, ours)?;
+        // Other solvers leave their optimum sooner, or give out more than there is.
+        let tolerance = MEASURE + recorded.excess(instance);
+        let sound = match self.determined {
+            Determined::Bisected(knows) => {
+                let (shortest, last) = BisectedDuration::new(knows).durations(instance).ok()?;
+                theirs >= shortest * (1.0 - tolerance) && theirs <= last * (1.0 + MEASURE)
+            }
+            Determined::Least => ours <= theirs * (1.0 + tolerance),
+            _ => ours >= theirs * (1.0 - tolerance),
+        };
+        Some(Measured {
+            theirs,
+            ours,
+            sound,
+        })
     }
 }
 
@@ -98,10 +145,9 @@ impl SharePolicy for Recorded {
         let rows = matrix.iter();
         let rows = rows.filter_map(|(name, x)| Some((row(name)?, fractions(x))));
         let recorded = Allocation::of(rows.collect());
-        let measures = ours.ok().and_then(|ours| {
-            let theirs = self.policy.objective(instance, &recorded)?;
-            Some((theirs, self.policy.objective(instance, &ours)?))
-        });
+        let measures = ours
+            .ok()
+            .and_then(|ours| self.measure(instance, &recorded, &ours));
         self.measured.push(measures);
         Ok(recorded)
     }

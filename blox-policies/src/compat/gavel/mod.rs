@@ -97,6 +97,8 @@ pub struct Released<D = AsGavel> {
     new: Vec<Job>,
     seen: u32,
     reported: usize,
+    /// Whether the decision in the making is one of the program's turns.
+    moves: bool,
 }
 
 impl Released {
@@ -116,6 +118,7 @@ impl<D: Dialect> Released<D> {
             new: Vec::new(),
             seen: 0,
             reported: 0,
+            moves: false,
         }
     }
 }
@@ -161,21 +164,22 @@ impl<D: Dialect> SchedulingPolicy for Released<D> {
             Some(end) => end <= now,
             None => !self.new.is_empty(),
         };
+        self.moves = due;
         if due {
             let new = std::mem::take(&mut self.new);
             self.program.turn(now, new, &mut *self.shares);
-        }
-        for end in &self.program.ends[self.reported..] {
-            let at = Time::new(end.at);
-            out.finish(JobId(end.job), Reason::EndPlanned { at, exact: at });
-        }
-        self.reported = self.program.ends.len();
-        out.stop_unlisted();
-        for (who, workers) in self.program.placed() {
-            let shape = Shape::gpus(GpuCount(workers.len() as u32));
-            let mut request = Request::with_shape(who.job, shape);
-            request.partner = who.partner;
-            out.push(request);
+            for end in &self.program.ends[self.reported..] {
+                let at = Time::new(end.at);
+                out.finish(JobId(end.job), Reason::EndPlanned { at, exact: at });
+            }
+            self.reported = self.program.ends.len();
+            out.stop_unlisted();
+            for (who, workers) in self.program.placed() {
+                let shape = Shape::gpus(GpuCount(workers.len() as u32));
+                let mut request = Request::with_shape(who.job, shape);
+                request.partner = who.partner;
+                out.push(request);
+            }
         }
         match self.program.due() {
             Some(at) => Outlook::Until(Time::new(at)),
@@ -190,6 +194,9 @@ impl<D: Dialect> SchedulingPolicy for Released<D> {
 
 impl<D: Dialect> PlacementPolicy for Released<D> {
     fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        if !self.moves {
+            return Ok(());
+        }
         let list: Vec<(Combination, Assignment)> = self
             .program
             .placed()

@@ -269,9 +269,9 @@ impl<D: Dialect> Program<D> {
         if self.changed && (since >= self.gap || self.last_reset == 0.0) {
             self.rounds.settle(since);
             self.last_reset = self.clock;
-            let allocation = shares.allocate(&self.instance());
-            match allocation {
-                Ok(allocation) => self.rounds.install(&allocation),
+            let instance = self.instance();
+            match shares.allocate(&instance) {
+                Ok(allocation) => self.rounds.install(&allocation.completed(&instance)),
                 Err(_) => {
                     self.gave_up = true;
                     return;

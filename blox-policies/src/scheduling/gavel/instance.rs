@@ -125,6 +125,38 @@ impl Allocation {
         Allocation { rows }
     }
 
+    /// With a row for every job and pair of an instance: 0 for those that are not named.
+    #[must_use]
+    pub fn completed(self, instance: &Instance) -> Self {
+        let singles = instance.jobs.iter().map(|j| Combination::single(j.id));
+        let pairs = instance.pairs.iter().map(|p| instance.combination(p));
+        let none = PerType::from_elem(0.0, instance.types.len());
+        let row = |who| (who, self.get(who).unwrap_or(&none).clone());
+        Allocation::of(singles.chain(pairs).map(row).collect())
+    }
+
+    /// The largest part by which it gives out more than there is: GPUs of a type, or
+    /// a job's time. 0 if it does not.
+    pub fn excess(&self, instance: &Instance) -> f64 {
+        let mut used = PerType::from_elem(0.0, instance.types.len());
+        let mut time = vec![0.0; instance.jobs.len()];
+        for (who, x) in &self.rows {
+            let jobs = who.jobs().filter_map(|j| instance.position(j));
+            for (nth, job) in jobs.enumerate() {
+                time[job] += x.iter().sum::<f64>();
+                if nth == 0 {
+                    let gpus = f64::from(instance.jobs[job].gpus);
+                    used.iter_mut().zip(x).for_each(|(u, x)| *u += x * gpus);
+                }
+            }
+        }
+        let pools = used.iter().zip(&instance.types);
+        let pools = pools.map(|(u, t)| u / f64::from(t.gpus.max(1)) - 1.0);
+        pools
+            .chain(time.iter().map(|t| t - 1.0))
+            .fold(0.0, f64::max)
+    }
+
     /// The fractions of a row; `None` if it is not named.
     pub fn get(&self, who: Combination) -> Option<&PerType> {
         let at = self.rows.binary_search_by_key(&who, |(w, _)| *w).ok()?;
@@ -170,6 +202,12 @@ pub trait SharePolicy: Part {
     /// Whether jobs run that it gives nothing, where GPUs would be idle without them.
     fn conserves_work(&self) -> bool {
         true
+    }
+
+    /// Whether all GPUs count alike for it. Types are then filled in turn, another
+    /// one first each round; else those on which jobs are fastest first.
+    fn is_blind(&self) -> bool {
+        false
     }
 
     /// The value of an allocation by this policy's own measure, for comparing

@@ -7,6 +7,7 @@
 //! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
 
 mod instance;
+pub(crate) mod merged;
 mod policy;
 pub(crate) mod program;
 mod rounds;

@@ -1,6 +1,4 @@
-use super::instance::{
-    Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
-};
+use super::instance::{Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use blox_core::{
@@ -18,7 +16,7 @@ use std::collections::BTreeMap;
 /// see [`RoundMechanism`]. The share policy is asked again when the set of jobs, their
 /// speeds or the cluster changed, but not within [`Gavel::at_most_every`] of the last
 /// time; until then a job that is new runs where GPUs would be idle. Types are filled
-/// fastest first. If the solver of the share policy fails, all have their
+/// fastest first, or in turn for a policy that [knows nothing](SharePolicy::is_blind) of them. If the solver of the share policy fails, all have their
 /// [`Isolated`] shares until it is asked again.
 ///
 /// Speeds are those of [`Extras::speeds`](blox_core::Extras::speeds): iterations a
@@ -42,6 +40,8 @@ struct Memory {
     /// When the share policy was asked last.
     asked: Option<Time>,
     changed: bool,
+    /// Rounds so far.
+    turn: u64,
     /// Who was chosen last, and for how long its first job had run then.
     running: Vec<(Combination, usize, f64)>,
 }
@@ -187,19 +187,22 @@ impl Gavel {
         let instance = self.instance(view);
         let allocation = self.shares.allocate(&instance);
         let allocation = allocation.or_else(|_| Isolated.allocate(&instance));
+        let allocation = allocation.unwrap_or_default().completed(&instance);
         let m = &mut self.memory;
         let elapsed = m.asked.map_or(0.0, |at| (now - at).secs());
-        m.rounds.reset(
-            elapsed,
-            &allocation.unwrap_or_else(|_| Allocation::default()),
-        );
+        m.rounds.reset(elapsed, &allocation);
         m.asked = Some(now);
         m.changed = false;
     }
 
-    /// The types, those on which jobs are fastest first.
+    /// The types as they are filled.
     fn order(&self, view: View<'_>) -> Vec<usize> {
         let m = &self.memory;
+        if self.shares.is_blind() {
+            let count = m.types.len().max(1);
+            let first = (m.turn % count as u64) as usize;
+            return (0..m.types.len()).map(|i| (first + i) % count).collect();
+        }
         let mut speed = vec![0.0; m.types.len()];
         for job in m.jobs.iter().filter_map(|id| view.job(*id)) {
             let rates = rates(&m.types, &job);
@@ -265,6 +268,7 @@ impl SchedulingPolicy for Gavel {
             out.push(request);
         }
         self.memory.running = running;
+        self.memory.turn += 1;
         if self.memory.jobs.is_empty() {
             Outlook::Stable
         } else {

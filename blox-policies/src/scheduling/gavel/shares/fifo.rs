@@ -107,6 +107,10 @@ impl SharePolicy for FifoShares {
         Ok(Allocation::of(placed.into_iter().map(row).collect()))
     }
 
+    fn is_blind(&self) -> bool {
+        self.queue == Queue::Plain
+    }
+
     fn wants_pairs(&self) -> bool {
         matches!(self.queue, Queue::Packed(_))
     }

@@ -121,6 +121,10 @@ impl SharePolicy for FinishTimeShares {
         }
     }
 
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
+    }
+
     fn wants_pairs(&self) -> bool {
         self.knows == Knows::Pairs
     }

@@ -17,6 +17,10 @@ impl SharePolicy for Isolated {
                 .collect(),
         ))
     }
+
+    fn is_blind(&self) -> bool {
+        true
+    }
 }
 
 /// The isolated fractions of a job among all jobs of an instance.

@@ -1,4 +1,5 @@
 use super::super::instance::{Allocation, Instance, PerType, SharePolicy, dot};
+use super::super::merged::Merged;
 use super::super::program::ShareProgram;
 use super::proportional::proportional;
 use super::{Knows, Memory};
@@ -48,15 +49,21 @@ impl SharePolicy for MaxMinFairness {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let scale = scales(instance, self.knows);
-        let (mut lp, least) = levels(instance, self.knows);
+        let kinds = kinds(instance, self.knows, self.memory.is_central());
+        let scale = scales(&kinds.instance, self.knows);
+        let (mut lp, least) = levels(&kinds, self.knows);
         for (i, scale) in scale.iter().enumerate() {
             let mut row = lp.throughput(i, *scale);
             row.push((least, -1.0));
             lp.program.at_least(&row, 0.0);
         }
         let solution = lp.solve(&self.memory.ties(instance))?;
-        Ok(self.memory.keep(lp.read(&solution)))
+        let answer = kinds.spread(instance, lp.read(&solution));
+        Ok(self.memory.keep(answer))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
     }
 
     fn wants_pairs(&self) -> bool {
@@ -70,10 +77,19 @@ impl SharePolicy for MaxMinFairness {
     }
 }
 
+/// The jobs by what a policy can tell apart; each for itself where they may differ.
+pub(super) fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
+    match knows {
+        Knows::Pairs => Merged::apart(instance),
+        _ if !alike => Merged::apart(instance),
+        _ => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
+    }
+}
+
 /// The fractions, and the least level of all, which is maximised.
-pub(super) fn levels(instance: &Instance, knows: Knows) -> (ShareProgram<'_>, Var) {
-    let mut lp = ShareProgram::new(Program::maximise(), instance, |i, kind| {
-        knows.rate(instance, i, kind)
+pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
+    let mut lp = ShareProgram::of_kinds(Program::maximise(), kinds, |i, kind| {
+        knows.rate(&kinds.instance, i, kind)
     });
     let least = lp.program.real(1.0, 0.0, f64::INFINITY);
     (lp, least)

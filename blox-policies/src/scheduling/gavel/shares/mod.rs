@@ -105,6 +105,10 @@ impl Memory {
         }
     }
 
+    fn is_central(&self) -> bool {
+        self.ties == Ties::Central
+    }
+
     /// A job that is new is taken to have had its isolated share.
     fn ties(&self, instance: &Instance) -> Ties {
         match &self.ties {

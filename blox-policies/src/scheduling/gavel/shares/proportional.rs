@@ -18,6 +18,10 @@ impl SharePolicy for Proportional {
                 .collect(),
         ))
     }
+
+    fn is_blind(&self) -> bool {
+        true
+    }
 }
 
 /// The proportional fractions.

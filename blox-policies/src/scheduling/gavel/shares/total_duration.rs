@@ -79,6 +79,10 @@ impl SharePolicy for MinTotalDuration {
         Ok(self.memory.keep(lp.read(&solution)))
     }
 
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
+    }
+
     fn wants_pairs(&self) -> bool {
         self.knows == Knows::Pairs
     }

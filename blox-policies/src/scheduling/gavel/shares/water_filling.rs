@@ -1,7 +1,7 @@
 use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::program::Ties;
 use super::Knows;
-use super::max_min::{levels, scales};
+use super::max_min::{kinds, levels, scales};
 use blox_core::Part;
 use blox_solve::SolveError;
 
@@ -30,11 +30,12 @@ impl Part for WaterFilling {}
 
 impl SharePolicy for WaterFilling {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
-        let scale = scales(instance, self.knows);
-        let mut fixed: Vec<Option<f64>> = vec![None; instance.jobs.len()];
+        let kinds = kinds(instance, self.knows, true);
+        let scale = scales(&kinds.instance, self.knows);
+        let mut fixed: Vec<Option<f64>> = vec![None; scale.len()];
         let mut answer = Allocation::default();
         while fixed.contains(&None) {
-            let (mut lp, least) = levels(instance, self.knows);
+            let (mut lp, least) = levels(&kinds, self.knows);
             for (i, fixed) in fixed.iter().enumerate() {
                 let mut row = lp.throughput(i, scale[i]);
                 match fixed {
@@ -70,7 +71,11 @@ impl SharePolicy for WaterFilling {
                 break;
             }
         }
-        Ok(answer)
+        Ok(kinds.spread(instance, answer))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
     }
 
     fn wants_pairs(&self) -> bool {
