@@ -1,7 +1,9 @@
 //! The cases of original programs, where `BLOX_GOLDEN` names their folder.
 
+use blox::sim::compat::elasticflow::{Recipe, read_trace};
+use blox::sim::workload::scaling::ScalingTable;
 use blox::verify::{compare, compare_visiting_every_round, find_cases};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn every_case_of_blox_is_equal() {
@@ -23,11 +25,55 @@ fn every_case_of_synergy_is_equal() {
     every_case_is_equal("synergy");
 }
 
-fn every_case_is_equal(system: &str) {
-    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
+fn golden() -> Option<PathBuf> {
+    let golden = std::env::var_os("BLOX_GOLDEN");
+    if golden.is_none() {
         println!("skipped: BLOX_GOLDEN is not set");
-        return;
+    }
+    golden.map(PathBuf::from)
+}
+
+#[test]
+fn elasticflows_generator_draws_its_traces() {
+    let Some(golden) = golden() else { return };
+    let half = Recipe {
+        jobs: 200,
+        mean_gap_s: 900.0,
+        best_effort: 0.5,
+        unseeded: 12345,
+        ..Recipe::default()
     };
+    let hundred = Recipe {
+        seed: 1,
+        deadlines: (1.5, 1.5),
+        ..Recipe::default()
+    };
+    for (recipe, folder, trace) in [
+        (half, "fig11_s12345", "200jobs_900lam_0.5_s12345.csv"),
+        (hundred, "fig10", "100jobs_1500lam.csv"),
+    ] {
+        let inputs = golden.join("elasticflow").join(folder).join("inputs");
+        let table = ScalingTable::read_dir(inputs.join("throughputs_A100")).unwrap();
+        let drawn = recipe.generate(&table).unwrap();
+        assert_eq!(drawn, read_trace(inputs.join(trace)).unwrap(), "{folder}");
+    }
+}
+
+#[test]
+fn elasticflows_figures_say_what_its_program_does() {
+    let Some(golden) = golden() else { return };
+    for (name, folder) in [("elasticflow-fig8a", "fig8a"), ("elasticflow-fig10", "fig10")] {
+        let inputs = golden.join("elasticflow").join(folder).join("inputs");
+        let figure = blox::reproduce::figure(name).unwrap();
+        let findings = blox::reproduce::reproduce(&*figure, Some(&inputs), &|_, _| ()).unwrap();
+        for claim in &findings.claims {
+            assert!(claim.holds, "{name}: {}", claim.text);
+        }
+    }
+}
+
+fn every_case_is_equal(system: &str) {
+    let Some(golden) = golden() else { return };
     for case in find_cases(&Path::new(&golden).join(system)).unwrap() {
         let compared = compare(&case, None).unwrap();
         assert!(compared.values > 0, "{}", case.display());

@@ -17,6 +17,7 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod elasticflow;
 mod synergy_100job;
 mod tiresias_60job;
 
@@ -45,6 +46,10 @@ pub trait Figure: Send + Sync {
     /// # Errors
     /// The data cannot be read.
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
+
+    /// Told at the end of each run, in any order, what its scheduler is then: for
+    /// schedulers that count otherwise than the simulation does.
+    fn recount(&self, _scheduler: &Pipeline, _report: &mut Report) {}
 
     /// What came of them, from their reports in the order of [`Figure::runs`].
     fn findings(&self, reports: &[Report]) -> Findings;
@@ -227,6 +232,11 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig16::BloxFig16),
         Box::new(blox_fig6::BloxFig6),
         Box::new(blox_table4::BloxTable4),
+        Box::new(elasticflow::Fig8a),
+        Box::new(elasticflow::Fig8b),
+        Box::new(elasticflow::Fig9),
+        Box::new(elasticflow::Fig10::default()),
+        Box::new(elasticflow::Fig11),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]
@@ -261,14 +271,15 @@ pub fn reproduce(
     for needed in figure.data() {
         file(figure, data, needed.path)?;
     }
-    Ok(figure.findings(&run_all(figure.runs(data)?, done)?))
+    Ok(figure.findings(&run_all(figure, figure.runs(data)?, done)?))
 }
 
-/// The path of a file that a figure needs.
+/// The path of a file that a figure needs: of that name, or compressed by gzip.
 fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf, ReproduceError> {
-    let found = data.map(|folder| folder.join(name));
+    let names = [name.to_owned(), format!("{name}.gz")];
+    let mut found = names.iter().filter_map(|n| Some(data?.join(n)));
     let needed = figure.data().iter().find(|needed| needed.path == name);
-    match (found.filter(|path| path.exists()), needed) {
+    match (found.find(|path| path.exists()), needed) {
         (Some(path), _) => Ok(path),
         (None, needed) => Err(ReproduceError::Missing {
             figure: figure.name(),
@@ -281,6 +292,7 @@ fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf,
 
 /// The reports in order, whichever ends first.
 fn run_all(
+    figure: &dyn Figure,
     runs: Vec<Run>,
     done: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Report>, ReproduceError> {
@@ -291,7 +303,7 @@ fn run_all(
         if failed.load(Ordering::Relaxed) {
             return None;
         }
-        let report = simulate(run);
+        let report = simulate(figure, run);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
         done(ended.fetch_add(1, Ordering::Relaxed) + 1, count);
         Some((i, report))
@@ -303,13 +315,16 @@ fn run_all(
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-fn simulate(mut run: Run) -> Result<Report, ReproduceError> {
-    run.simulation
-        .run(run.scheduler, &mut *run.workload)
+fn simulate(figure: &dyn Figure, mut run: Run) -> Result<Report, ReproduceError> {
+    let mut report = run
+        .simulation
+        .run_by(&mut run.scheduler, &mut *run.workload, None)
         .map_err(|error| ReproduceError::Simulation {
             label: run.label,
             error: Box::new(error),
-        })
+        })?;
+    figure.recount(&run.scheduler, &mut report);
+    Ok(report)
 }
 
 #[cfg(test)]
@@ -322,7 +337,7 @@ mod tests {
         assert_eq!(
             error.as_deref(),
             Some(
-                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, synergy-100job, tiresias-60job"
+                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, elasticflow-fig8a, elasticflow-fig8b, elasticflow-fig9, elasticflow-fig10, elasticflow-fig11, synergy-100job, tiresias-60job"
             )
         );
     }
@@ -381,7 +396,7 @@ mod tests {
                 Seconds::from_hours(hours),
             )])),
         };
-        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &|_, _| ()).unwrap();
+        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &|_, _| ()).unwrap();
         let ends: Vec<f64> = reports.iter().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
     }

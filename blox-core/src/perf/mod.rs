@@ -4,11 +4,13 @@
 mod loss;
 mod sensitivity;
 mod skew;
+mod utilisation;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
 pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
+pub use utilisation::gpu_utilisation;
 pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;

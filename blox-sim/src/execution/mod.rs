@@ -3,10 +3,12 @@
 mod cpu_memory;
 mod links;
 mod profiled;
+mod shared;
 
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
 pub use profiled::Profiled;
+pub use shared::Shared;
 
 use blox_core::{Assignment, JobRef, Part, View};
 
@@ -40,7 +42,7 @@ impl ExecutionModel for FixedRate {
 
 /// The model that simulations use unless told otherwise: jobs are as fast as
 /// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
-/// are short, or [links](LinkBound) slow.
+/// are short, [links](LinkBound) slow, or GPUs [shared](Shared).
 pub fn as_specified() -> Box<dyn ExecutionModel> {
-    Box::new(LinkBound::over(CpuMemory::over(Profiled)))
+    Box::new(Shared::over(LinkBound::over(CpuMemory::over(Profiled))))
 }
