@@ -1,34 +1,12 @@
 //! The command line from outside, through the real binary.
 
-use std::ffi::OsStr;
+mod support;
+
 use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-fn blox() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_blox"))
-}
-
-struct Seen {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn seen(output: Output) -> Seen {
-    Seen {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-/// Runs it in a folder.
-fn at(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Seen {
-    seen(blox().current_dir(dir).args(args).output().unwrap())
-}
+use support::{Seen, at, blox, bytes};
 
 /// Runs a command line, split at spaces, in a fresh folder.
 fn run(line: &str) -> Seen {
@@ -509,25 +487,6 @@ fn a_compressed_trace_of_another_system_gives_the_same() {
     assert!(table("jobs.csv").contains("las"));
 }
 
-/// All files below a folder with their bytes.
-fn bytes(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(dir).unwrap().display().to_string();
-                files.push((name, fs::read(path).unwrap()));
-            }
-        }
-    }
-    files.sort();
-    files
-}
-
 #[test]
 fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
     let dir = folder();
@@ -665,7 +624,7 @@ fn nobody_reading_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let seen = seen(child.wait_with_output().unwrap());
+    let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
 }
 
@@ -866,7 +825,7 @@ fn ctrl_c_leaves_what_there_is() {
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(kill.unwrap().success());
-    let seen = seen(child.wait_with_output().unwrap());
+    let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!(seen.code, Some(130), "{}", seen.err);
     assert!(
         seen.out.contains("notice     las: interrupted at "),
@@ -886,4 +845,25 @@ fn ctrl_c_leaves_what_there_is() {
     assert_eq!(json("las/summary.json")["ended"], "interrupted");
     let jobs = fs::read_to_string(out.join("las/jobs.csv")).unwrap();
     assert!(jobs.lines().count() > 2);
+}
+
+#[test]
+fn missed_deadlines_say_why() {
+    let dir = folder();
+    let jobs = "submit_s,gpus,duration_s,deadline_s\n0,1,100,200\n0,1,100,105\n0,1,100,250\n";
+    fs::write(dir.path().join("due.csv"), jobs).unwrap();
+    let simulate = |overheads: &str| {
+        let line = format!(
+            "simulate --scheduler fifo --trace due.csv --cluster 1x2 --completion exact --group-overheads-s {overheads}"
+        );
+        at(dir.path(), line.split_whitespace())
+    };
+    // A change costs 4 s, a first group of one 6 s more.
+    let seen = simulate("4,6");
+    let counts = "fifo: 1 met, 2 missed (1 by their overheads, 1 by waiting for GPUs), 0 declined";
+    assert!(seen.out.contains(counts), "{}{}", seen.out, seen.err);
+    let seen = simulate("4");
+    let message = "--group-overheads-s is `4`, expected two numbers of seconds, at least 0, as 2,2";
+    assert!(seen.err.contains(message), "{}", seen.err);
+    assert_eq!(seen.code, Some(2));
 }

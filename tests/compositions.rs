@@ -233,7 +233,12 @@ fn decisions_replay_from_the_journal() {
 /// Rows that the released program, or its rules, give as well.
 fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::reproduce::figure(name).expect("a figure");
-    let findings = blox::reproduce::reproduce(&*figure, None, &|_, _| ()).expect("no data needed");
+    let watch = std::sync::Arc::default();
+    let reproduced = blox::reproduce::reproduce(&*figure, None, &watch, &|_, _| ());
+    let findings = reproduced
+        .expect("no data needed")
+        .findings
+        .expect("none was stopped");
     let mut compared = 0;
     for row in &findings.rows {
         let Some(theirs) = row.artifact else { continue };

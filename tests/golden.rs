@@ -3,7 +3,8 @@
 use blox::sim::compat::elasticflow::{Recipe, read_trace};
 use blox::sim::workload::scaling::ScalingTable;
 use blox::verify::{compare, compare_visiting_every_round, find_cases};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 #[test]
 fn every_case_of_blox_is_equal() {
@@ -62,11 +63,15 @@ fn elasticflows_generator_draws_its_traces() {
 #[test]
 fn elasticflows_figures_say_what_its_program_does() {
     let Some(golden) = golden() else { return };
-    for (name, folder) in [("elasticflow-fig8a", "fig8a"), ("elasticflow-fig10", "fig10")] {
+    for (name, folder) in [
+        ("elasticflow-fig8a", "fig8a"),
+        ("elasticflow-fig10", "fig10"),
+    ] {
         let inputs = golden.join("elasticflow").join(folder).join("inputs");
         let figure = blox::reproduce::figure(name).unwrap();
-        let findings = blox::reproduce::reproduce(&*figure, Some(&inputs), &|_, _| ()).unwrap();
-        for claim in &findings.claims {
+        let watch = Arc::default();
+        let done = blox::reproduce::reproduce(&*figure, Some(&inputs), &watch, &|_, _| ()).unwrap();
+        for claim in &done.findings.unwrap().claims {
             assert!(claim.holds, "{name}: {}", claim.text);
         }
     }
@@ -74,7 +79,7 @@ fn elasticflows_figures_say_what_its_program_does() {
 
 fn every_case_is_equal(system: &str) {
     let Some(golden) = golden() else { return };
-    for case in find_cases(&Path::new(&golden).join(system)).unwrap() {
+    for case in find_cases(&golden.join(system)).unwrap() {
         let compared = compare(&case, None).unwrap();
         assert!(compared.values > 0, "{}", case.display());
         assert_eq!(compared.differences, [], "{}", case.display());

@@ -8,30 +8,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{Seen, at, blox, good};
+use support::{Seen, at, blox, bytes, good};
 
 /// A sweep of 2 x 3 x 2 runs that takes no time.
 const SMALL: &str = "sweep fifo las{guard_h=1|500} --workload poisson --durations exponential:3600 \
                      --gpu-mix 1:70,4:30 --jobs 60 --cluster 2x4 --loads 4,9 --seeds 0..1";
-
-/// All files below a folder with their bytes.
-fn bytes(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(dir).unwrap().display().to_string();
-                files.push((name, fs::read(path).unwrap()));
-            }
-        }
-    }
-    files.sort();
-    files
-}
 
 fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()

@@ -151,7 +151,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
-        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, &args, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;

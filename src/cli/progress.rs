@@ -23,7 +23,7 @@ pub(super) enum Shows {
     /// One bar for all: how many of them have been done, how many there are.
     Runs {
         done: Arc<AtomicU64>,
-        total: u64,
+        total: Arc<AtomicU64>,
     },
 }
 
@@ -65,8 +65,9 @@ impl Progress {
                                 update(bar, watch);
                             }
                         }
-                        Shows::Runs { done, .. } => {
+                        Shows::Runs { done, total } => {
                             for bar in bars.iter() {
+                                bar.set_length(total.load(Ordering::Relaxed));
                                 bar.set_position(done.load(Ordering::Relaxed));
                             }
                         }
@@ -111,7 +112,7 @@ fn make_bars(shows: &Shows) -> Vec<ProgressBar> {
         Shows::Jobs { labels, total } => (labels, *total),
         Shows::Runs { total, .. } => {
             let template = "[{bar:30}] {human_pos} of {human_len} runs, {eta} left";
-            let bar = ProgressBar::new(*total).with_style(style(template));
+            let bar = ProgressBar::new(total.load(Ordering::Relaxed)).with_style(style(template));
             return vec![bar];
         }
     };

@@ -3,5 +3,6 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod lucid;
 pub mod synergy;
 pub mod tiresias;

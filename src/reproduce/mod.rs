@@ -23,9 +23,10 @@ mod tiresias_60job;
 
 use blox_core::Pipeline;
 use blox_sim::workload::{Workload, WorkloadError};
-use blox_sim::{Report, SimError, Simulation};
+use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A figure or table of a publication.
@@ -258,20 +259,47 @@ pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
         })
 }
 
+/// What came of repeating a figure.
+pub struct Reproduced {
+    /// The names of its simulations.
+    pub labels: Vec<String>,
+    /// Their reports in the same order; `None` for those that were stopped or never began.
+    pub reports: Vec<Option<Report>>,
+    /// What follows from them, if none is missing.
+    pub findings: Option<Findings>,
+}
+
 /// Repeats a figure on all cores. `done` is told how many of how many
-/// simulations have ended, from whatever thread runs them.
+/// simulations have ended, from whatever thread runs them; `watch` may stop them.
 ///
 /// # Errors
 /// Data that is missing, or the first simulation that could not go on.
 pub fn reproduce(
     figure: &dyn Figure,
     data: Option<&Path>,
+    watch: &Arc<Watch>,
     done: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Findings, ReproduceError> {
+) -> Result<Reproduced, ReproduceError> {
     for needed in figure.data() {
         file(figure, data, needed.path)?;
     }
-    Ok(figure.findings(&run_all(figure, figure.runs(data)?, done)?))
+    let runs = figure.runs(data)?;
+    let labels = runs.iter().map(|run| run.label.clone()).collect();
+    let mut reports = run_all(figure, runs, watch, done)?;
+    let findings = match reports.iter().all(Option::is_some) {
+        true => {
+            let whole: Vec<Report> = reports.into_iter().flatten().collect();
+            let findings = figure.findings(&whole);
+            reports = whole.into_iter().map(Some).collect();
+            Some(findings)
+        }
+        false => None,
+    };
+    Ok(Reproduced {
+        labels,
+        reports,
+        findings,
+    })
 }
 
 /// The path of a file that a figure needs: of that name, or compressed by gzip.
@@ -290,12 +318,13 @@ fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf,
     }
 }
 
-/// The reports in order, whichever ends first.
+/// The reports in order, whichever ends first; `None` for what was stopped.
 fn run_all(
     figure: &dyn Figure,
     runs: Vec<Run>,
+    watch: &Arc<Watch>,
     done: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Vec<Report>, ReproduceError> {
+) -> Result<Vec<Option<Report>>, ReproduceError> {
     let count = runs.len();
     let (failed, ended) = (AtomicBool::new(false), AtomicUsize::new(0));
     done(0, count);
@@ -303,7 +332,10 @@ fn run_all(
         if failed.load(Ordering::Relaxed) {
             return None;
         }
-        let report = simulate(figure, run);
+        if watch.stop.load(Ordering::Relaxed) {
+            return Some((i, Ok(None)));
+        }
+        let report = simulate(figure, run, watch);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
         done(ended.fetch_add(1, Ordering::Relaxed) + 1, count);
         Some((i, report))
@@ -315,16 +347,23 @@ fn run_all(
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-fn simulate(figure: &dyn Figure, mut run: Run) -> Result<Report, ReproduceError> {
-    let mut report = run
-        .simulation
-        .run_by(&mut run.scheduler, &mut *run.workload, None)
-        .map_err(|error| ReproduceError::Simulation {
+fn simulate(
+    figure: &dyn Figure,
+    mut run: Run,
+    watch: &Arc<Watch>,
+) -> Result<Option<Report>, ReproduceError> {
+    let watched = run.simulation.watched_by(Arc::clone(watch));
+    match watched.run_by(&mut run.scheduler, &mut *run.workload, None) {
+        Ok(report) if report.ended == Ended::Interrupted => Ok(None),
+        Ok(mut report) => {
+            figure.recount(&run.scheduler, &mut report);
+            Ok(Some(report))
+        }
+        Err(error) => Err(ReproduceError::Simulation {
             label: run.label,
             error: Box::new(error),
-        })?;
-    figure.recount(&run.scheduler, &mut report);
-    Ok(report)
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -371,15 +410,19 @@ mod tests {
 
     #[test]
     fn missing_data_is_named_with_where_to_get_it() {
-        let text = |data| reproduce(&Hungry, data, &|_, _| ()).map_err(|e| e.to_string());
+        let text = |data| {
+            let reproduced = reproduce(&Hungry, data, &Arc::default(), &|_, _| ());
+            reproduced.map_err(|e| e.to_string())
+        };
         assert_eq!(
-            text(None).unwrap_err(),
+            text(None).err().unwrap(),
             "`hungry` needs trace.csv, which is not in any --data folder; get it from https://example.org (CC-BY-4.0)"
         );
         let dir = tempfile::tempdir().unwrap();
         assert!(text(Some(dir.path())).is_err());
         std::fs::write(dir.path().join("trace.csv"), "").unwrap();
-        assert_eq!(text(Some(dir.path())).unwrap().notes, ["0 reports"]);
+        let reproduced = text(Some(dir.path())).ok().unwrap();
+        assert_eq!(reproduced.findings.unwrap().notes, ["0 reports"]);
     }
 
     #[test]
@@ -396,8 +439,14 @@ mod tests {
                 Seconds::from_hours(hours),
             )])),
         };
-        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &|_, _| ()).unwrap();
-        let ends: Vec<f64> = reports.iter().map(|r| r.end.hours()).collect();
+        let watch = Arc::default();
+        let reports =
+            run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watch, &|_, _| ()).unwrap();
+        let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
+        // What is stopped is missing, and no error.
+        watch.stop.store(true, Ordering::Relaxed);
+        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watch, &|_, _| ()).unwrap();
+        assert!(reports.iter().all(Option::is_none) && reports.len() == 2);
     }
 }

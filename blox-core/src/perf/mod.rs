@@ -2,12 +2,14 @@
 //! simulators share.
 
 mod loss;
+mod pairs;
 mod sensitivity;
 mod skew;
 mod utilisation;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
+pub use pairs::{PairTable, PairTableError};
 pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
 pub use utilisation::gpu_utilisation;

@@ -55,10 +55,10 @@ pub fn partial_allocation(bids: &[Bid], gpus: u32) -> Vec<Award> {
         left -= won as usize;
         let without = (0..width).map(|k| before[i][k] + after[width - 1 - k]);
         let without = without.fold(f64::NEG_INFINITY, f64::max);
-        awards[i] = Award {
-            gpus: won,
-            kept: libm::exp(best - worth - without).min(1.0),
-        };
+        let kept = libm::exp(best - worth - without);
+        // Sums of logarithms differ in last bits where products would not.
+        let kept = if kept > 1.0 - 1e-9 { 1.0 } else { kept };
+        awards[i] = Award { gpus: won, kept };
         after = with(&after, bid);
     }
     awards

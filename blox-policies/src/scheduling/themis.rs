@@ -99,7 +99,7 @@ impl Themis {
         let mut list = Vec::new();
         let (mut winners, mut lost) = (Vec::new(), Vec::new());
         for (claim, award) in claims.into_iter().zip(partial_allocation(&bids, total)) {
-            let keeps = (f64::from(award.gpus) * award.kept).floor() as u32;
+            let keeps = (f64::from(award.gpus) * award.kept + 1e-9).floor() as u32;
             let won = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
             let won = won.filter(|gpus| *gpus <= keeps).max();
             // The smallest offer is not divided.

@@ -5,6 +5,7 @@ pub mod blox_jobs;
 pub mod blox_workload;
 pub mod cpython;
 pub mod elasticflow;
+pub mod lucid;
 mod pow10;
 pub mod synergy;
 pub mod tiresias;

@@ -44,7 +44,7 @@ const PROGRAMS: [(Program, Option<f64>, f64, Option<f64>); 6] = [
         0.99,
         Some(0.129_445),
     ),
-    (Program::Chronus(240, 240), None, 1.0, None),
+    (Program::Chronus(240, 240), None, 1.0, Some(0.037_224)),
     (
         Program::Of(Algorithm::ElasticFlow),
         Some(1.0),

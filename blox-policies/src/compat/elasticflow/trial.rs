@@ -10,9 +10,13 @@ pub(super) struct Trials {
     /// The moments before the deadline's slot at which what is free changes, `now` first.
     starts: Vec<f64>,
     /// How many of the job's levels fit into what is free there.
-    fitting: Vec<usize>,
-    /// How long each lasts, by the deadline.
+    fitting: Vec<u8>,
+    /// How long each lasts; the last one until the deadline, not until the end of its slot.
     lengths: Vec<f64>,
+    /// Throughputs by level, none first.
+    rates: Vec<f64>,
+    /// What was free before the moment that is noted.
+    before: Option<i64>,
 }
 
 impl Trials {
@@ -37,19 +41,23 @@ impl Trials {
         if next >= end && job.deadline >= real_end {
             return Some(f64::from(share) * (end - now));
         }
-        if until <= next {
+        left -= (next - now) * rate;
+        if until <= next || left <= 0.0 {
             return None;
         }
-        left -= (next - now) * rate;
-        self.measure(job);
+        self.lengths
+            .push(job.deadline - self.starts[self.starts.len() - 1]);
+        self.rates.clear();
+        self.rates.push(0.0);
+        self.rates.extend(job.levels.iter().map(|(_, rate)| *rate));
         let (start, level) = self.latest_start(job, total, next, left)?;
-        let (last, end) = self.fill(job, start, level, left, slot)?;
+        let (last, end) = self.fill(start, level, left, slot)?;
         let mut sum = f64::from(share) * (next - now);
         for i in 1..=last {
             let level = self.level_at(i, start, level);
             if level > 0 {
                 let to = self.starts.get(i + 1).copied().unwrap_or(end);
-                sum += f64::from(job.levels[level - 1].0) * (to - self.starts[i]);
+                sum += f64::from(job.levels[usize::from(level) - 1].0) * (to - self.starts[i]);
             }
         }
         Some(sum)
@@ -59,64 +67,67 @@ impl Trials {
     fn walk(&mut self, job: &Job, until: f64, free: &[(f64, i64)]) -> Option<f64> {
         self.starts.clear();
         self.fitting.clear();
-        let (mut f, mut a) = (0, 0);
-        let (mut here, mut own) = (0, 0);
-        let mut before = None;
-        let mut ended = false;
-        loop {
-            let mut at = f64::INFINITY;
-            if let Some((t, _)) = free.get(f) {
-                at = *t;
+        self.lengths.clear();
+        let mut own = Own::of(job);
+        let mut here = 0;
+        for &(at, value) in free {
+            // Its own plan changes mostly where what is free does.
+            while own.next < at {
+                let next = own.next;
+                own.step();
+                if let Some(second) = self.note(job, next, until, here + own.gpus) {
+                    return second;
+                }
             }
-            if let Some((t, _)) = job.alloc.get(a) {
-                at = at.min(*t);
+            if own.next == at {
+                own.step();
             }
-            if !ended {
-                at = at.min(job.end);
+            here = value;
+            if let Some(second) = self.note(job, at, until, here + own.gpus) {
+                return second;
             }
-            if at == f64::INFINITY || (at >= until && self.starts.len() > 1) {
-                return self.starts.get(1).copied();
-            }
-            if let Some((t, value)) = free.get(f)
-                && *t == at
-            {
-                here = *value;
-                f += 1;
-            }
-            if let Some((t, gpus)) = job.alloc.get(a)
-                && *t == at
-            {
-                own = i64::from(*gpus);
-                a += 1;
-            }
-            ended |= at >= job.end;
-            let value = if ended { here } else { here + own };
-            if before == Some(value) {
-                continue;
-            }
-            before = Some(value);
-            if at >= until && self.starts.len() == 1 {
-                return Some(at);
-            }
-            self.starts.push(at);
-            let fits = job
-                .levels
-                .iter()
-                .take_while(|(g, _)| i64::from(*g) <= value);
-            self.fitting.push(fits.count());
         }
+        while own.next < f64::INFINITY {
+            let next = own.next;
+            own.step();
+            if let Some(second) = self.note(job, next, until, here + own.gpus) {
+                return second;
+            }
+        }
+        self.starts.get(1).copied()
     }
 
-    /// The last interval counts until the deadline, not until the end of its slot.
-    fn measure(&mut self, job: &Job) {
-        self.lengths.clear();
-        let ends = self.starts.iter().skip(1).copied().chain([job.deadline]);
-        let lengths = self.starts.iter().zip(ends).map(|(start, end)| end - start);
-        self.lengths.extend(lengths);
+    /// Notes that `value` is free from `at` on. `Some` ends the walk, with its answer.
+    #[inline]
+    fn note(&mut self, job: &Job, at: f64, until: f64, value: i64) -> Option<Option<f64>> {
+        if at >= until && self.starts.len() > 1 {
+            return Some(Some(self.starts[1]));
+        }
+        if self.before == Some(value) && !self.starts.is_empty() {
+            return None;
+        }
+        self.before = Some(value);
+        if let Some(start) = self.starts.last() {
+            if at >= until {
+                return Some(Some(at));
+            }
+            self.lengths.push(at - start);
+        }
+        self.starts.push(at);
+        let fits = match job.levels.last() {
+            Some((top, _)) if i64::from(*top) <= value => job.levels.len(),
+            _ => {
+                let fits = |(g, _): &&(u32, f64)| i64::from(*g) <= value;
+                job.levels.iter().take_while(fits).count()
+            }
+        };
+        self.fitting.push(fits as u8);
+        None
     }
 
     /// The first interval of the smallest level that does, and that level from 1 on.
-    fn latest_start(&self, job: &Job, total: u32, from: f64, left: f64) -> Option<(usize, usize)> {
+    fn latest_start(&self, job: &Job, total: u32, from: f64, left: f64) -> Option<(usize, u8)> {
+        let (lengths, fitting) = (&self.lengths[1..], &self.fitting[1..]);
         let mut fastest = 0.0_f64;
         for (level, &(gpus, rate)) in (1..).zip(&job.levels) {
             if gpus > total {
@@ -128,39 +139,30 @@ impl Trials {
                 continue;
             }
             let mut work = 0.0;
-            for i in (1..self.starts.len()).rev() {
-                let here = level.min(self.fitting[i]);
-                if here > 0 {
-                    work += self.lengths[i] * job.levels[here - 1].1;
-                    if work >= left {
-                        return Some((i, level));
-                    }
+            for (i, (length, fits)) in lengths.iter().zip(fitting).enumerate().rev() {
+                work += length * self.rates[usize::from(*fits.min(&level))];
+                if work >= left {
+                    return Some((i + 1, level));
                 }
             }
         }
         None
     }
 
-    fn level_at(&self, i: usize, start: usize, level: usize) -> usize {
+    #[inline]
+    fn level_at(&self, i: usize, start: usize, level: u8) -> u8 {
         let wanted = if i >= start { level } else { level - 1 };
         wanted.min(self.fitting[i])
     }
 
     /// The interval in which it ends, and the slot's end then; `None` if rounding leaves a rest.
-    fn fill(
-        &self,
-        job: &Job,
-        start: usize,
-        level: usize,
-        mut left: f64,
-        slot: f64,
-    ) -> Option<(usize, f64)> {
+    fn fill(&self, start: usize, level: u8, mut left: f64, slot: f64) -> Option<(usize, f64)> {
         for i in 1..self.starts.len() {
             let here = self.level_at(i, start, level);
             if here == 0 {
                 continue;
             }
-            let rate = job.levels[here - 1].1;
+            let rate = self.rates[usize::from(here)];
             let work = self.lengths[i] * rate;
             if i < start || work < left {
                 left -= work;
@@ -170,6 +172,48 @@ impl Trials {
             }
         }
         None
+    }
+}
+
+/// A job's own plan, change by change, until its end.
+struct Own<'a> {
+    rest: std::slice::Iter<'a, (f64, u32)>,
+    end: f64,
+    ahead: Option<(f64, u32)>,
+    /// When it changes next; infinity if never.
+    next: f64,
+    gpus: i64,
+}
+
+impl<'a> Own<'a> {
+    fn of(job: &'a Job) -> Self {
+        let mut rest = job.alloc.iter();
+        let ahead = rest.next().copied();
+        let mut own = Own {
+            rest,
+            end: job.end,
+            ahead,
+            next: f64::INFINITY,
+            gpus: 0,
+        };
+        own.look();
+        own
+    }
+
+    fn look(&mut self) {
+        let change = self.ahead.map_or(f64::INFINITY, |(at, _)| at);
+        self.next = change.min(self.end);
+    }
+
+    /// Goes to `next`.
+    fn step(&mut self) {
+        if self.next == self.end {
+            (self.gpus, self.ahead, self.end) = (0, None, f64::INFINITY);
+        } else if let Some((_, gpus)) = self.ahead {
+            self.gpus = i64::from(gpus);
+            self.ahead = self.rest.next().copied();
+        }
+        self.look();
     }
 }
 
