@@ -824,3 +824,24 @@ fn a_figure_that_is_interrupted_says_what_there_is() {
     assert_eq!(table.lines().count(), 1 + finished);
     assert!(!out.join("blox-fig14.csv").exists());
 }
+
+#[test]
+fn missed_deadlines_say_why() {
+    let dir = folder();
+    let jobs = "submit_s,gpus,duration_s,deadline_s\n0,1,100,200\n0,1,100,105\n0,1,100,250\n";
+    fs::write(dir.path().join("due.csv"), jobs).unwrap();
+    let simulate = |overheads: &str| {
+        let line = format!(
+            "simulate --scheduler fifo --trace due.csv --cluster 1x2 --completion exact --group-overheads-s {overheads}"
+        );
+        at(dir.path(), line.split_whitespace())
+    };
+    // A change costs 4 s, a first group of one 6 s more.
+    let seen = simulate("4,6");
+    let counts = "fifo: 1 met, 2 missed (1 by their overheads, 1 by waiting for GPUs), 0 declined";
+    assert!(seen.out.contains(counts), "{}{}", seen.out, seen.err);
+    let seen = simulate("4");
+    let message = "--group-overheads-s is `4`, expected two numbers of seconds, at least 0, as 2,2";
+    assert!(seen.err.contains(message), "{}", seen.err);
+    assert_eq!(seen.code, Some(2));
+}

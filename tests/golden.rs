@@ -1,7 +1,11 @@
 //! The cases of original programs, where `BLOX_GOLDEN` names their folder.
 
+use blox::sim::compat::elasticflow::{Recipe, read_trace};
+use blox::sim::workload::scaling::ScalingTable;
 use blox::verify::{compare, compare_visiting_every_round, find_cases};
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 #[test]
 fn every_case_of_blox_is_equal() {
@@ -25,12 +29,9 @@ fn every_case_of_synergy_is_equal() {
 
 #[test]
 fn every_case_of_lucid_is_equal_but_for_those_of_a_solver() {
-    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
-        println!("skipped: BLOX_GOLDEN is not set");
-        return;
-    };
+    let Some(golden) = golden() else { return };
     let mut equal = 0;
-    for case in find_cases(&Path::new(&golden).join("lucid")).unwrap() {
+    for case in find_cases(&golden.join("lucid")).unwrap() {
         let shown = case.display();
         if case.ends_with("cbc") {
             let error = compare(&case, None).unwrap_err().to_string();
@@ -45,12 +46,63 @@ fn every_case_of_lucid_is_equal_but_for_those_of_a_solver() {
     assert!(equal >= 20, "{equal}");
 }
 
-fn every_case_is_equal(system: &str) {
-    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
+fn golden() -> Option<PathBuf> {
+    let golden = std::env::var_os("BLOX_GOLDEN");
+    if golden.is_none() {
         println!("skipped: BLOX_GOLDEN is not set");
-        return;
+    }
+    golden.map(PathBuf::from)
+}
+
+#[test]
+fn elasticflows_generator_draws_its_traces() {
+    let Some(golden) = golden() else { return };
+    let half = Recipe {
+        jobs: 200,
+        mean_gap_s: 900.0,
+        best_effort: 0.5,
+        unseeded: 12345,
+        ..Recipe::default()
     };
-    for case in find_cases(&Path::new(&golden).join(system)).unwrap() {
+    let hundred = Recipe {
+        seed: 1,
+        deadlines: (1.5, 1.5),
+        ..Recipe::default()
+    };
+    for (recipe, folder, trace) in [
+        (half, "fig11_s12345", "200jobs_900lam_0.5_s12345.csv"),
+        (hundred, "fig10", "100jobs_1500lam.csv"),
+    ] {
+        let inputs = golden.join("elasticflow").join(folder).join("inputs");
+        let table = ScalingTable::read_dir(inputs.join("throughputs_A100")).unwrap();
+        let drawn = recipe.generate(&table).unwrap();
+        assert_eq!(drawn, read_trace(inputs.join(trace)).unwrap(), "{folder}");
+    }
+}
+
+#[test]
+fn elasticflows_figures_say_what_its_program_does() {
+    let Some(golden) = golden() else { return };
+    for (name, folder) in [
+        ("elasticflow-fig8a", "fig8a"),
+        ("elasticflow-fig10", "fig10"),
+    ] {
+        let inputs = golden.join("elasticflow").join(folder).join("inputs");
+        let figure = blox::reproduce::figure(name).unwrap();
+        let runs = blox::reproduce::simulations(&*figure, Some(&inputs)).unwrap();
+        let watches: Vec<_> = runs.iter().map(|_| Arc::default()).collect();
+        let ended = AtomicU64::new(0);
+        let done =
+            blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &watches, &ended).unwrap();
+        for claim in &done.findings.unwrap().claims {
+            assert!(claim.holds, "{name}: {}", claim.text);
+        }
+    }
+}
+
+fn every_case_is_equal(system: &str) {
+    let Some(golden) = golden() else { return };
+    for case in find_cases(&golden.join(system)).unwrap() {
         let compared = compare(&case, None).unwrap();
         assert!(compared.values > 0, "{}", case.display());
         assert_eq!(compared.differences, [], "{}", case.display());

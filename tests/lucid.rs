@@ -94,7 +94,8 @@ fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
 
 #[test]
 fn a_program_that_is_saved_and_restored_at_any_moment_goes_on_as_it_would_have() {
-    let programs: [(&str, fn() -> Pipeline); 6] = [
+    type Program = (&'static str, fn() -> Pipeline);
+    let programs: [Program; 6] = [
         ("fifo", || compat::fifo(1, Placer::Consolidate)),
         ("sjf", || compat::sjf(1, Placer::Random)),
         ("qssf", || compat::qssf(1, Placer::ConsolidateFirst)),

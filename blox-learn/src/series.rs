@@ -28,7 +28,8 @@ const HOUR: usize = 6;
 /// A series is not as long as `times`.
 pub fn features(times: &[f64], series: &[(&str, &[f64])]) -> Result<Frame, LearnError> {
     let dates: Vec<Date> = times.iter().map(|t| Date::of(*t)).collect();
-    let calendar: [(&str, fn(&Date) -> f64); 7] = [
+    type Part = (&'static str, fn(&Date) -> f64);
+    let calendar: [Part; 7] = [
         ("month", |d| d.month),
         ("day", |d| d.day),
         ("hour", |d| d.hour),

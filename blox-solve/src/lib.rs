@@ -38,7 +38,7 @@ mod program;
 pub use branch_and_bound::BranchAndBound;
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
-pub use program::{Program, Relation, Var};
+pub use program::{Column, Program, Relation, Row, Var};
 
 use std::ops::Index;
 

@@ -22,18 +22,27 @@ pub enum Relation {
     AtLeast,
 }
 
+/// A variable as a solver sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Column {
+pub struct Column {
+    /// Its weight in the objective.
     pub cost: f64,
+    /// Its least value; may be infinite.
     pub low: f64,
+    /// Its greatest value; may be infinite.
     pub high: f64,
+    /// Whether it is a whole number.
     pub integer: bool,
 }
 
+/// A row as a solver sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub struct Row {
+    /// Each variable once, with its factor.
     pub terms: Vec<(Var, f64)>,
+    /// How the sum relates to the bound.
     pub relation: Relation,
+    /// The right-hand side.
     pub bound: f64,
 }
 
@@ -182,6 +191,21 @@ impl Program {
     /// Whether it has products or squared distances.
     pub fn is_curved(&self) -> bool {
         !(self.products.is_empty() && self.near.is_empty())
+    }
+
+    /// Whether the objective is maximised; else minimised.
+    pub fn maximises(&self) -> bool {
+        self.maximises
+    }
+
+    /// The variables, in order: what a solver of one's own needs, with [`Program::rows`].
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The rows, in order.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// How many variables it has.

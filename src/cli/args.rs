@@ -434,6 +434,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_s: Option<f64>,
+    /// Seconds that every launch and change of GPUs takes, a comma, and seconds more for each doubling of a group of GPUs that no job used before (ElasticFlow: 2,2) [default: the four above]
+    #[arg(long, value_name = "S,S", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_overheads_s: Option<String>,
     /// Mean hours between failures of a node [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -80,11 +80,11 @@ pub(super) fn run(
 
 fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     for figure in reproduce::figures() {
-        writeln!(terminal.out, "{:<16} {}", figure.name(), figure.title())?;
+        writeln!(terminal.out, "{:<17} {}", figure.name(), figure.title())?;
         for file in figure.data() {
             writeln!(
                 terminal.out,
-                "{:<16} needs {} from {}",
+                "{:<17} needs {} from {}",
                 "", file.path, file.from
             )?;
         }

@@ -1,8 +1,8 @@
 //! Deadlines, leases and slices, with rounds of their own.
 
 use super::params::param;
-use crate::schedulers::{self, ElasticFlowParams};
-use blox_core::registry::{ParamDoc, Registry};
+use crate::schedulers::{self, ElasticFlowParams, GandivaParams, ThemisParams};
+use blox_core::registry::{ParamDoc, Registry, RegistryError};
 use blox_policies::scheduling::LeaseChoice;
 
 const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
@@ -72,14 +72,37 @@ pub(super) fn add(r: &mut Registry) {
     );
     s.add(
         "gandiva",
-        "time slices in turn",
-        &[param("slice_s", "60", "seconds of a slice and round")],
-        |p, _| Ok(schedulers::gandiva_with(p.seconds("slice_s", 60.0)?)),
+        "time slices in turn, packing, migration, growing and shrinking",
+        &[
+            param("slice_s", "60", "seconds of a slice and round"),
+            param("packing", "true", "two jobs may run on the same GPUs"),
+            param("growing", "true", "jobs grow onto idle GPUs"),
+        ],
+        |p, _| {
+            Ok(schedulers::gandiva_with(GandivaParams {
+                slice: p.seconds("slice_s", 60.0)?,
+                packing: p.bool("packing", true)?,
+                growing: p.bool("growing", true)?,
+            }))
+        },
     );
     s.add(
         "themis",
-        "finish-time fairness with leases",
-        &[param("lease_s", "240", "seconds of a lease and round")],
-        |p, _| Ok(schedulers::themis_with(p.seconds("lease_s", 240.0)?)),
+        "finish-time fairness by auction, with leases",
+        &[
+            param("lease_s", "240", "seconds of a lease and round"),
+            param("fairness", "0.8", "1 less the part of jobs that bid"),
+        ],
+        |p, _| {
+            let (lease, fairness) = (p.seconds("lease_s", 240.0)?, p.f64("fairness", 0.8)?);
+            if !(0.0..=1.0).contains(&fairness) {
+                return Err(RegistryError::BadValue {
+                    param: "fairness".into(),
+                    found: fairness.to_string(),
+                    expected: "a number from 0 to 1".into(),
+                });
+            }
+            Ok(schedulers::themis_with(ThemisParams { lease, fairness }))
+        },
     );
 }

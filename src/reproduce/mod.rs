@@ -17,6 +17,7 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod elasticflow;
 mod gavel_fig8;
 mod gavel_physical;
 mod lucid;
@@ -49,6 +50,10 @@ pub trait Figure: Send + Sync {
     /// # Errors
     /// The data cannot be read.
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
+
+    /// Told at the end of each run, in any order, what its scheduler is then: for
+    /// schedulers that count otherwise than the simulation does.
+    fn recount(&self, _scheduler: &Pipeline, _report: &mut Report) {}
 
     /// What came of them, from their reports in the order of [`Figure::runs`].
     fn findings(&self, reports: &[Report]) -> Findings;
@@ -251,6 +256,11 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(lucid::Lucid::Quirks),
         Box::new(lucid::Lucid::Table4),
         Box::new(lucid::Lucid::Table5),
+        Box::new(elasticflow::Fig8a),
+        Box::new(elasticflow::Fig8b),
+        Box::new(elasticflow::Fig9),
+        Box::new(elasticflow::Fig10::default()),
+        Box::new(elasticflow::Fig11),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]
@@ -313,7 +323,7 @@ pub fn reproduce(
         });
     }
     let labels = runs.iter().map(|run| run.label.clone()).collect();
-    let mut reports = run_all(runs, watches, ended)?;
+    let mut reports = run_all(figure, runs, watches, ended)?;
     let findings = match reports.iter().all(Option::is_some) {
         true => {
             let whole: Vec<Report> = reports.into_iter().flatten().collect();
@@ -330,11 +340,12 @@ pub fn reproduce(
     })
 }
 
-/// The path of a file that a figure needs.
+/// The path of a file that a figure needs: of that name, or compressed by gzip.
 fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf, ReproduceError> {
-    let found = data.map(|folder| folder.join(name));
+    let names = [name.to_owned(), format!("{name}.gz")];
+    let mut found = names.iter().filter_map(|n| Some(data?.join(n)));
     let needed = figure.data().iter().find(|needed| needed.path == name);
-    match (found.filter(|path| path.exists()), needed) {
+    match (found.find(|path| path.exists()), needed) {
         (Some(path), _) => Ok(path),
         (None, needed) => Err(ReproduceError::Missing {
             figure: figure.name(),
@@ -347,6 +358,7 @@ fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf,
 
 /// The reports in order, whichever ends first; `None` for what was stopped.
 fn run_all(
+    figure: &dyn Figure,
     runs: Vec<Run>,
     watches: &[Arc<Watch>],
     ended: &AtomicU64,
@@ -359,7 +371,7 @@ fn run_all(
         if watch.stop.load(Ordering::Relaxed) {
             return Some((i, Ok(None)));
         }
-        let report = simulate(run, watch);
+        let report = simulate(figure, run, watch);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
         ended.fetch_add(1, Ordering::Relaxed);
         Some((i, report))
@@ -371,11 +383,18 @@ fn run_all(
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-fn simulate(mut run: Run, watch: &Arc<Watch>) -> Result<Option<Report>, ReproduceError> {
+fn simulate(
+    figure: &dyn Figure,
+    mut run: Run,
+    watch: &Arc<Watch>,
+) -> Result<Option<Report>, ReproduceError> {
     let watched = run.simulation.watched_by(Arc::clone(watch));
-    match watched.run(run.scheduler, &mut *run.workload) {
+    match watched.run_by(&mut run.scheduler, &mut *run.workload, None) {
         Ok(report) if report.ended == Ended::Interrupted => Ok(None),
-        Ok(report) => Ok(Some(report)),
+        Ok(mut report) => {
+            figure.recount(&run.scheduler, &mut report);
+            Ok(Some(report))
+        }
         Err(error) => Err(ReproduceError::Simulation {
             label: run.label,
             error: Box::new(error),
@@ -393,7 +412,7 @@ mod tests {
         assert_eq!(
             error.as_deref(),
             Some(
-                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, synergy-100job, tiresias-60job"
+                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, elasticflow-fig8a, elasticflow-fig8b, elasticflow-fig9, elasticflow-fig10, elasticflow-fig11, synergy-100job, tiresias-60job"
             )
         );
     }
@@ -458,12 +477,12 @@ mod tests {
         };
         let watches: [Arc<Watch>; 3] = Default::default();
         let ended = AtomicU64::new(0);
-        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
+        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
         let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
         // What is stopped is missing, and no error.
         watches[1].stop.store(true, Ordering::Relaxed);
-        let reports = run_all([3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
+        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
         assert_eq!(
             reports.iter().map(Option::is_some).collect::<Vec<_>>(),
             [true, false]

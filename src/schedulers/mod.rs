@@ -32,7 +32,7 @@ pub use edf_admission::{edf_admission, edf_admission_with};
 pub use ef::{ef, ef_with};
 pub use elasticflow::{ElasticFlowParams, elasticflow, elasticflow_with};
 pub use fifo::fifo;
-pub use gandiva::{gandiva, gandiva_with};
+pub use gandiva::{GandivaParams, gandiva, gandiva_with};
 pub use gavel::{
     GavelParams, GavelPolicy, allox, allox_with, finish_time_fairness, gavel, gavel_with,
 };
@@ -50,6 +50,6 @@ pub use synthesizer::{
     SynthesizerParams, candidates as synthesizer_candidates, synthesizer, synthesizer_over,
     synthesizer_with,
 };
-pub use themis::{themis, themis_with};
+pub use themis::{ThemisParams, themis, themis_with};
 pub use tiresias::{TiresiasParams, tiresias, tiresias_with};
 pub use tiresias_plus::{tiresias_plus, tiresias_plus_with};

@@ -6,6 +6,7 @@ mod pairs;
 mod sensitivity;
 mod skew;
 mod types;
+mod utilisation;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
@@ -13,6 +14,7 @@ pub use pairs::{PairTable, PairTableError};
 pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
 pub use types::TypeSpeeds;
+pub use utilisation::gpu_utilisation;
 pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;

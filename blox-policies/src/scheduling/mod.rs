@@ -1,11 +1,12 @@
 //! Which jobs should run, in what order.
 
+mod auction;
 mod chronus;
 mod drf;
 mod elasticflow;
 mod fifo;
-mod finish_time;
 mod ftf;
+mod gandiva;
 pub mod gavel;
 mod gittins;
 mod guard;
@@ -24,12 +25,13 @@ mod themis;
 mod time_slicing;
 mod two_das;
 
+pub use auction::{Award, Bid, partial_allocation};
 pub use chronus::{Chronus, LeaseChoice};
 pub use drf::Drf;
 pub use elasticflow::{ElasticFlow, Share};
 pub use fifo::{Fifo, fifo};
-pub use finish_time::{Claim, fair_shares};
 pub use ftf::FinishTimeFairness;
+pub use gandiva::Gandiva;
 pub use gittins::ServiceHistory;
 pub use guard::StarvationGuard;
 pub use las::{Las, Service};

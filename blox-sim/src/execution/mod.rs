@@ -5,12 +5,14 @@ mod cpu_memory;
 mod links;
 mod paired;
 mod profiled;
+mod shared;
 
 pub use by_type::ByType;
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
 pub use paired::Paired;
 pub use profiled::Profiled;
+pub use shared::Shared;
 
 use blox_core::{Assignment, JobRef, Part, View};
 
@@ -44,7 +46,9 @@ impl ExecutionModel for FixedRate {
 
 /// The model that simulations use unless told otherwise: jobs are as fast as
 /// they say of themselves. Rates [by type](ByType) or as [`Profiled`], less where [CPUs or memory](CpuMemory)
-/// are short, or [links](LinkBound) slow.
+/// are short, [links](LinkBound) slow, or GPUs [shared](Shared).
 pub fn as_specified() -> Box<dyn ExecutionModel> {
-    Box::new(LinkBound::over(CpuMemory::over(ByType::over(Profiled))))
+    Box::new(Shared::over(LinkBound::over(CpuMemory::over(
+        ByType::over(Profiled),
+    ))))
 }

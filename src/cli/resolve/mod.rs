@@ -237,8 +237,8 @@ impl<'r> Experiment<'r> {
 
     /// The world of the `i`th scheduler.
     pub fn simulation(&self, i: usize) -> Simulation {
-        let mut simulation = Simulation::new(self.cluster.clone())
-            .overheads(self.world.overheads)
+        let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
+        let mut simulation = simulation
             .faults(self.world.faults)
             .measure(self.measure)
             .keep_rounds(self.options.rounds)

@@ -4,8 +4,9 @@ use super::super::Failure;
 use super::super::config::Given;
 use crate::compat::blox::OptimusSpeed;
 use blox_core::{OnEvent, Rounds, Seconds};
+use blox_sim::Simulation;
 use blox_sim::faults::Faults;
-use blox_sim::overheads::FixedOverheads;
+use blox_sim::overheads::{FixedOverheads, GroupOverheads, Overheads};
 
 /// When decisions are due, if not when the scheduler says.
 #[derive(Clone, Copy)]
@@ -16,10 +17,22 @@ pub(super) enum Tempo {
 
 /// How the world behaves, for all schedulers alike.
 pub(super) struct World {
-    pub overheads: FixedOverheads,
+    overheads: FixedOverheads,
+    /// Instead of those.
+    group: Option<GroupOverheads>,
     pub faults: Faults,
     /// Otherwise at the ends of rounds, where there are rounds.
     pub exact_ends: bool,
+}
+
+impl World {
+    /// With what launches and changes cost.
+    pub fn charge(&self, simulation: Simulation) -> Simulation {
+        match &self.group {
+            Some(group) => simulation.overheads(group.clone()),
+            None => simulation.overheads(self.overheads),
+        }
+    }
 }
 
 pub(super) fn optimus(given: &Given, load: Option<f64>) -> Result<OptimusSpeed, Failure> {
@@ -71,6 +84,21 @@ fn above_zero(
         .ok_or_else(|| given.wrong(key, value, &format!("a number of {unit} above 0")))
 }
 
+/// `SWITCH,DOUBLING` in seconds.
+fn group(given: &Given, text: &str) -> Result<GroupOverheads, Failure> {
+    let seconds = |text: &str| {
+        let number = text.trim().parse().ok().and_then(Seconds::try_new);
+        number.filter(|s| *s >= Seconds::ZERO)
+    };
+    let both = text.split_once(',');
+    both.and_then(|(switch, doubling)| Some((seconds(switch)?, seconds(doubling)?)))
+        .map(|(switch, doubling)| GroupOverheads::new(switch, doubling))
+        .ok_or_else(|| {
+            let expected = "two numbers of seconds, at least 0, as 2,2";
+            given.wrong("group-overheads-s", text, expected)
+        })
+}
+
 pub(super) fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Failure> {
     let o = &given.options;
     let seconds = |key, value| not_negative(given, key, value);
@@ -79,6 +107,16 @@ pub(super) fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<
         checkpoint: seconds("checkpoint-s", o.checkpoint_s)?,
         restart: seconds("restart-s", o.restart_s)?,
         migration: seconds("migration-s", o.migration_s)?,
+    };
+    let group = match &o.group_overheads_s {
+        None => None,
+        Some(_) if !overheads.is_free() => {
+            return Err(Failure::new(format!(
+                "{} is given beside other overheads, expected one or the other",
+                given.name("group-overheads-s")
+            )));
+        }
+        Some(text) => Some(group(given, text)?),
     };
     let hour = 3600.0;
     let launch_failure = o.launch_failure.unwrap_or(0.0);
@@ -110,6 +148,7 @@ pub(super) fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<
     };
     Ok(World {
         overheads,
+        group,
         faults,
         exact_ends,
     })

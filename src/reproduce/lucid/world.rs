@@ -56,10 +56,7 @@ impl World {
                 .chain(above)
                 .flat_map(|base| {
                     let below = |f: &&str| base.join(f).join(name);
-                    FOLDERS
-                        .iter()
-                        .map(move |f| below(f))
-                        .collect::<Vec<PathBuf>>()
+                    FOLDERS.iter().map(below).collect::<Vec<PathBuf>>()
                 });
             places.find(|p| p.is_file()).ok_or(ReproduceError::Missing {
                 figure,
