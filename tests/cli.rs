@@ -614,8 +614,8 @@ fn a_case_is_equal_or_shows_what_differs() {
     let seen = at(dir.path(), ["verify", "."]);
     assert_eq!(
         seen.out,
-        "ERROR  ./case: the input `jobs.csv` is in neither the case, its input/, \
-         nor an inputs/ above\n0 of 1 cases equal\n"
+        "ERROR  ./case: the input `jobs.csv` is in neither the case nor an input/ \
+         or inputs/ of it or above\n0 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(1));
 }
@@ -692,8 +692,8 @@ fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
     summary("shortest-expected", "count", 0);
     assert_eq!(
         verify().out,
-        "ERROR  case: the input `yarn-gput1000.csv` is in neither the case, its input/, \
-         nor an inputs/ above\n0 of 1 cases equal\n"
+        "ERROR  case: the input `yarn-gput1000.csv` is in neither the case nor an input/ \
+         or inputs/ of it or above\n0 of 1 cases equal\n"
     );
     write("case/summary.json", "{}");
     assert_eq!(

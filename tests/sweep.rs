@@ -849,8 +849,8 @@ sjf        too few GPUs        1    0.1      300   50.0 %
         let trace = "submit_s,gpus,duration_s\n0,2,300\n0,1,300\n0,1,300\n";
         fs::write(dir.path().join("u.csv"), trace).unwrap();
         let seen = good(dir.path(), &line);
-        assert!(seen.out.contains("too few GPUs      1"), "{}", seen.out);
-        assert!(seen.out.contains("no free GPUs      1"), "{}", seen.out);
+        assert!(seen.out.contains("too few GPUs       1"), "{}", seen.out);
+        assert!(seen.out.contains("no free GPUs       1"), "{}", seen.out);
         assert!(!seen.out.contains("behind the head"), "{}", seen.out);
     }
 }
