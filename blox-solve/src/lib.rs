@@ -30,6 +30,7 @@
 
 #[cfg(feature = "microlp")]
 mod branch_and_bound;
+mod choices;
 #[cfg(feature = "clarabel")]
 mod interior_point;
 mod program;
@@ -38,6 +39,7 @@ mod program;
 pub use branch_and_bound::BranchAndBound;
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
+pub use choices::{Alternative, Choices, Chosen};
 pub use program::{Program, Relation, Var};
 
 use std::ops::Index;

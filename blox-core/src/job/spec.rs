@@ -1,6 +1,7 @@
 //! What a job asks for: the part of a job that never changes.
 
 use crate::ids::Name;
+use super::training::TrainingSpec;
 use crate::perf::{LossReports, Sensitivity};
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,9 @@ pub struct Extras {
     /// How its speed depends on CPUs and memory, if somebody measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Arc<Sensitivity>>,
+    /// What a job says that may train on other GPUs and with another batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<Arc<TrainingSpec>>,
     /// A group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,
@@ -295,6 +299,13 @@ impl JobSpec {
                     "extras.communication",
                     extras.communication.to_string(),
                     "a share of at least 0 and below 1",
+                );
+            }
+            if let Some(found) = extras.training.as_ref().and_then(|t| t.fault()) {
+                return wrong(
+                    "extras.training",
+                    found,
+                    "batches, passes and stages of at least 1, in order, and rates above 0",
                 );
             }
             for (field, amount) in [
