@@ -3,5 +3,7 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod pollux;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;

@@ -7,6 +7,7 @@
 mod blox;
 mod case;
 mod elasticflow;
+mod sia;
 mod synergy;
 mod tiresias;
 
@@ -118,6 +119,7 @@ trait System {
 const SYSTEMS: &[&dyn System] = &[
     &blox::Blox,
     &elasticflow::ElasticFlow,
+    &sia::Sia,
     &synergy::Synergy,
     &tiresias::Tiresias,
 ];

@@ -47,14 +47,15 @@ pub struct TrainingSpec {
     pub adapts: Adapts,
     /// How long it takes to restart from a checkpoint, as its owner says.
     pub restart: Seconds,
-    /// By type of GPU; `""` for any type. The job does not run on other types.
+    /// By type of GPU; `""` where the cluster does not say. The job does not run on
+    /// other types.
     pub types: BTreeMap<Name, TypeLimits>,
 }
 
 impl TrainingSpec {
     /// What it says of a type of GPU.
     pub fn on(&self, gpu_type: &str) -> Option<&TypeLimits> {
-        self.types.get(gpu_type).or_else(|| self.types.get(""))
+        self.types.get(gpu_type)
     }
 
     /// Whether the numbers make sense; the first that does not, in words.
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_is_found_by_name_and_else_by_the_one_for_all() {
+    fn a_type_is_found_by_name_and_faults_are_named() {
         let limits = |rate| TypeLimits {
             per_gpu: (1, 8),
             one_gpu_rate: rate,
@@ -116,8 +117,6 @@ mod tests {
         };
         assert_eq!(spec.on("a100"), Some(&limits(4.0)));
         assert_eq!(spec.on("t4"), None);
-        spec.types.insert("".into(), limits(1.0));
-        assert_eq!(spec.on("t4"), Some(&limits(1.0)));
         assert_eq!(spec.fault(), None);
         spec.max_batch = 4;
         assert_eq!(spec.fault().as_deref(), Some("batches from 8 to 4"));

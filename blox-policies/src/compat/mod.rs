@@ -2,5 +2,6 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;

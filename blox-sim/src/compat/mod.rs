@@ -6,6 +6,7 @@ pub mod blox_workload;
 pub mod cpython;
 pub mod elasticflow;
 mod pow10;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;
 

@@ -5,7 +5,7 @@ use super::file::{Clock, Rows};
 use super::source::Source;
 use super::{ColumnMap, FileWorkload, Notices, ReadOptions, Trace, Workload, WorkloadError};
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
-use crate::compat::{blox_jobs, synergy, tiresias};
+use crate::compat::{blox_jobs, sia, synergy, tiresias};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -66,11 +66,13 @@ pub enum Format {
     /// Jobs of the Synergy simulator, `synergy`: see [`synergy`].
     /// It has no header, and must be named.
     Synergy,
+    /// Training jobs of Sia's and Pollux' simulators, `sia`: see [`sia`].
+    Sia,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 12] = [
+    pub const ALL: [Format; 13] = [
         Format::Csv,
         Format::Jsonl,
         Format::Philly,
@@ -83,6 +85,7 @@ impl Format {
         Format::BloxJobs,
         Format::Tiresias,
         Format::Synergy,
+        Format::Sia,
     ];
 
     /// Its name, as `--format` takes it.
@@ -100,6 +103,7 @@ impl Format {
             Format::BloxJobs => "blox-jobs",
             Format::Tiresias => "tiresias",
             Format::Synergy => "synergy",
+            Format::Sia => "sia",
         }
     }
 
@@ -119,6 +123,7 @@ impl Format {
             Format::Slurm => &[&["JobID", "Submit"], &["JobIDRaw", "Submit"]],
             Format::BloxJobs => &[&["arrival_s", "total_iteration"]],
             Format::Tiresias => &[&["num_gpu", "submit_time", "duration"]],
+            Format::Sia => &[&["application", "num_replicas"]],
         }
     }
 
@@ -197,6 +202,7 @@ impl Reader {
             Reader::Known(Format::BloxJobs) => blox_jobs::open_rows(source, notices),
             Reader::Known(Format::Tiresias) => tiresias::open_rows(source, notices),
             Reader::Known(Format::Synergy) => synergy::open_rows(source),
+            Reader::Known(Format::Sia) => sia::open_rows(source, notices),
             Reader::Mapped(columns) => mapped::open_rows(columns, source),
         }
     }
@@ -210,7 +216,8 @@ impl Reader {
                 | Format::Itp
                 | Format::BloxJobs
                 | Format::Tiresias
-                | Format::Synergy,
+                | Format::Synergy
+                | Format::Sia,
             ) => Clock::Kept,
             Reader::Known(Format::Philly | Format::PhillyLog | Format::Helios | Format::Slurm) => {
                 Clock::Wall(0.0)
@@ -224,7 +231,7 @@ impl Reader {
     /// The field with names of which no two may be equal.
     pub(crate) fn unique_names(&self) -> Option<&str> {
         match self {
-            Reader::Known(Format::Jsonl | Format::Openb) => Some("name"),
+            Reader::Known(Format::Jsonl | Format::Openb | Format::Sia) => Some("name"),
             Reader::Known(Format::PhillyLog) => Some("jobid"),
             Reader::Known(Format::Pai) => Some("job_name"),
             // Slurm counts from 1 again one day.

@@ -92,6 +92,11 @@ pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
     })
 }
 
+/// How far parameters are from what was observed: what [`fit`] minimises.
+pub fn objective_of(observed: &[StepTime], params: &ThroughputParams) -> f64 {
+    Objective::of(observed).at(&params.to_array()).0
+}
+
 struct Objective<'a> {
     observed: &'a [StepTime],
     /// Logarithms of pass and step.
@@ -232,7 +237,7 @@ mod tests {
         let p = fit(&seen(&[(1, 1, 20, 0.5, 0.5)])).unwrap();
         assert_eq!(p.alpha_c, 0.25);
         assert!((p.beta_c - 0.0125).abs() < 5e-4, "{p:?}");
-        assert_eq!(p.alpha_n, 1.1e-8);
+        assert_eq!(p.alpha_n, 1e-8 * 1.1);
         assert_eq!((p.alpha_r, p.beta_r), (1e-8, 1e-8));
     }
 

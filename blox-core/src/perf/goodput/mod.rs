@@ -25,7 +25,7 @@
 mod fit;
 mod lbfgsb;
 
-pub use fit::{Fit, StepTime, fit, fit_from};
+pub use fit::{Fit, StepTime, fit, fit_from, objective_of};
 pub use lbfgsb::{Bounds, Minimum, Settings, minimise};
 
 use crate::assignment::BatchConfig;
@@ -239,6 +239,20 @@ impl GoodputModel {
             }
         }
         best
+    }
+
+    /// The goodput with this batch over all GPUs, or one a little larger that can be split
+    /// evenly; 0 where its passes are not within the limits.
+    pub fn at_batch(&self, nodes: u32, gpus: u32, batch: u32, limits: &BatchLimits) -> BestBatch {
+        let (nodes, gpus) = (nodes.max(1), gpus.max(1));
+        let config = split(f64::from(batch), gpus, self.initial_batch, limits);
+        let (low, high) = limits.per_gpu;
+        let goodput = if (low..=high).contains(&config.per_gpu) {
+            self.goodput(nodes, gpus, config.per_gpu, config.accumulation)
+        } else {
+            0.0
+        };
+        BestBatch { goodput, config }
     }
 
     /// As [`GoodputModel::goodput`], with the exchange's power known.
