@@ -278,6 +278,7 @@ impl State {
             self.slot_of[id.index()] = NO_SLOT;
             self.records[s].spec = ended_spec();
             self.records[s].metrics = None;
+            self.records[s].report = None;
             self.vacant.push(s as u32);
         }
     }
@@ -499,6 +500,12 @@ impl State {
                 self.touch_slot(s);
                 Ok(())
             }
+            Event::Reported { job, report } => {
+                let s = self.known("a report", *job)?;
+                self.records[s].report = Some(Arc::clone(report));
+                self.touch_slot(s);
+                Ok(())
+            }
             Event::Hold { job } => {
                 let s = self.known("a hold", *job)?;
                 let rec = &mut self.records[s];
@@ -616,6 +623,7 @@ impl State {
             config: None,
             reason: Reason::NotYetDecided,
             metrics: None,
+            report: None,
             changed: self.version,
         };
         self.counts[Phase::Submitted as usize] += 1;

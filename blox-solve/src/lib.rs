@@ -30,12 +30,14 @@
 
 #[cfg(feature = "microlp")]
 mod branch_and_bound;
+mod choices;
 #[cfg(feature = "clarabel")]
 mod interior_point;
 mod program;
 
 #[cfg(feature = "microlp")]
 pub use branch_and_bound::BranchAndBound;
+pub use choices::{Alternative, Choices, Chosen};
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
 pub use program::{Column, Program, Relation, Row, Var};

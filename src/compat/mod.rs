@@ -5,5 +5,7 @@ pub mod blox;
 pub mod elasticflow;
 pub mod gavel;
 pub mod lucid;
+pub mod pollux;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;

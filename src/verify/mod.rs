@@ -9,6 +9,7 @@ mod case;
 mod elasticflow;
 mod gavel;
 mod lucid;
+mod sia;
 mod synergy;
 mod tiresias;
 
@@ -124,6 +125,7 @@ const SYSTEMS: &[&dyn System] = &[
     &elasticflow::ElasticFlow,
     &gavel::Gavel,
     &gavel::Shockwave,
+    &sia::Sia,
     &synergy::Synergy,
     &tiresias::Tiresias,
 ];

@@ -1,5 +1,6 @@
 //! What a job asks for: the part of a job that never changes.
 
+use super::training::TrainingSpec;
 use crate::ids::Name;
 use crate::perf::{LossReports, Sensitivity, TypeSpeeds};
 use crate::units::{GpuCount, Seconds, Time};
@@ -105,6 +106,9 @@ pub struct Extras {
     /// does not say, which counts as 1.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: f64,
+    /// What a job says that may train on other GPUs and with another batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<Arc<TrainingSpec>>,
     /// A group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,
@@ -309,6 +313,13 @@ impl JobSpec {
                     "extras.speeds",
                     format!("{speeds:?}"),
                     "rates that are finite numbers and not negative",
+                );
+            }
+            if let Some(found) = extras.training.as_ref().and_then(|t| t.fault()) {
+                return wrong(
+                    "extras.training",
+                    found,
+                    "batches, passes and stages of at least 1, in order, and rates above 0",
                 );
             }
             for (field, amount) in [

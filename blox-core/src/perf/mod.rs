@@ -1,6 +1,7 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+pub mod goodput;
 mod loss;
 mod pairs;
 mod sensitivity;

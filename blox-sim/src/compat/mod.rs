@@ -7,6 +7,7 @@ pub mod elasticflow;
 pub mod gavel;
 pub mod lucid;
 mod pow10;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;
 

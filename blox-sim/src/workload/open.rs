@@ -5,7 +5,7 @@ use super::file::{Clock, Rows};
 use super::source::Source;
 use super::{ColumnMap, FileWorkload, Notices, ReadOptions, Trace, Workload, WorkloadError};
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
-use crate::compat::{blox_jobs, gavel, synergy, tiresias};
+use crate::compat::{blox_jobs, gavel, sia, synergy, tiresias};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -69,11 +69,13 @@ pub enum Format {
     /// Jobs of Gavel's and Shockwave's simulators, `gavel`: see [`gavel`].
     /// It has no header, and must be named.
     Gavel,
+    /// Training jobs of Sia's and Pollux' simulators, `sia`: see [`sia`].
+    Sia,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 13] = [
+    pub const ALL: [Format; 14] = [
         Format::Csv,
         Format::Jsonl,
         Format::Philly,
@@ -87,6 +89,7 @@ impl Format {
         Format::Tiresias,
         Format::Synergy,
         Format::Gavel,
+        Format::Sia,
     ];
 
     /// Its name, as `--format` takes it.
@@ -105,6 +108,7 @@ impl Format {
             Format::Tiresias => "tiresias",
             Format::Synergy => "synergy",
             Format::Gavel => "gavel",
+            Format::Sia => "sia",
         }
     }
 
@@ -124,6 +128,7 @@ impl Format {
             Format::Slurm => &[&["JobID", "Submit"], &["JobIDRaw", "Submit"]],
             Format::BloxJobs => &[&["arrival_s", "total_iteration"]],
             Format::Tiresias => &[&["num_gpu", "submit_time", "duration"]],
+            Format::Sia => &[&["application", "num_replicas"]],
         }
     }
 
@@ -203,6 +208,7 @@ impl Reader {
             Reader::Known(Format::Tiresias) => tiresias::open_rows(source, notices),
             Reader::Known(Format::Synergy) => synergy::open_rows(source),
             Reader::Known(Format::Gavel) => gavel::open_rows(source),
+            Reader::Known(Format::Sia) => sia::open_rows(source, notices),
             Reader::Mapped(columns) => mapped::open_rows(columns, source),
         }
     }
@@ -217,7 +223,8 @@ impl Reader {
                 | Format::BloxJobs
                 | Format::Tiresias
                 | Format::Synergy
-                | Format::Gavel,
+                | Format::Gavel
+                | Format::Sia,
             ) => Clock::Kept,
             Reader::Known(Format::Philly | Format::PhillyLog | Format::Helios | Format::Slurm) => {
                 Clock::Wall(0.0)
@@ -231,7 +238,7 @@ impl Reader {
     /// The field with names of which no two may be equal.
     pub(crate) fn unique_names(&self) -> Option<&str> {
         match self {
-            Reader::Known(Format::Jsonl | Format::Openb) => Some("name"),
+            Reader::Known(Format::Jsonl | Format::Openb | Format::Sia) => Some("name"),
             Reader::Known(Format::PhillyLog) => Some("jobid"),
             Reader::Known(Format::Pai) => Some("job_name"),
             // Slurm counts from 1 again one day.

@@ -1,0 +1,484 @@
+//! The quasi-Newton matrix: `B = theta I - W M W'` with `W = [Y, theta S]`.
+
+use super::{Bounds, dot};
+
+/// Steps that are remembered.
+const M: usize = 10;
+
+type Square = [[f64; M]; M];
+type Pair = [f64; 2 * M];
+
+pub(super) struct Memory<const N: usize> {
+    /// Steps and the changes of the gradient over them, oldest first.
+    s: Vec<[f64; N]>,
+    y: Vec<[f64; N]>,
+    theta: f64,
+    /// `S'Y` and `S'S`.
+    sy: Square,
+    ss: Square,
+    /// The Cholesky factor (upper) of `theta S'S + L D^-1 L'`.
+    wt: Square,
+}
+
+impl<const N: usize> Default for Memory<N> {
+    fn default() -> Self {
+        Memory {
+            s: Vec::new(),
+            y: Vec::new(),
+            theta: 1.0,
+            sy: [[0.0; M]; M],
+            ss: [[0.0; M]; M],
+            wt: [[0.0; M]; M],
+        }
+    }
+}
+
+impl<const N: usize> Memory<N> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.s.is_empty()
+    }
+
+    /// Takes in a step, the change of the gradient over it, their product and the
+    /// step's square. `false` if the matrix is not positive definite any more.
+    pub(super) fn update(
+        &mut self,
+        step: [f64; N],
+        change: [f64; N],
+        product: f64,
+        square: f64,
+    ) -> bool {
+        if self.s.len() == M {
+            self.s.remove(0);
+            self.y.remove(0);
+            for i in 0..M - 1 {
+                for j in 0..M - 1 {
+                    self.ss[i][j] = self.ss[i + 1][j + 1];
+                    self.sy[i][j] = self.sy[i + 1][j + 1];
+                }
+            }
+        }
+        self.theta = dot(&change, &change) / product;
+        let last = self.s.len();
+        for j in 0..last {
+            self.sy[last][j] = dot(&step, &self.y[j]);
+            self.ss[j][last] = dot(&self.s[j], &step);
+        }
+        self.ss[last][last] = square;
+        self.sy[last][last] = product;
+        self.s.push(step);
+        self.y.push(change);
+        let n = self.s.len();
+        for i in 0..n {
+            for j in i..n {
+                let mut sum = 0.0;
+                for k in 0..i {
+                    sum += self.sy[i][k] * self.sy[j][k] / self.sy[k][k];
+                }
+                self.wt[i][j] = sum + self.theta * self.ss[i][j];
+            }
+        }
+        cholesky(n, &mut self.wt)
+    }
+
+    /// Where the quadratic model is least, nearly: the Cauchy point, then the
+    /// minimum over the variables that are free there. `None` if the matrix has gone bad.
+    pub(super) fn target(
+        &self,
+        x: &[f64; N],
+        gradient: &[f64; N],
+        bounds: &Bounds<N>,
+    ) -> Option<[f64; N]> {
+        let cauchy = self.cauchy(x, gradient, bounds)?;
+        if cauchy.free.is_empty() || self.is_empty() {
+            return Some(cauchy.x);
+        }
+        self.subspace(x, gradient, bounds, &cauchy)
+    }
+
+    /// The middle matrix times a vector; `None` where it is singular.
+    fn middle(&self, v: &Pair) -> Option<Pair> {
+        let n = self.s.len();
+        let mut p = [0.0; 2 * M];
+        for i in 0..n {
+            let mut sum = 0.0;
+            for k in 0..i {
+                sum += self.sy[i][k] * v[k] / self.sy[k][k];
+            }
+            p[n + i] = v[n + i] + sum;
+        }
+        solve_lower(n, &self.wt, &mut p[n..2 * n])?;
+        for i in 0..n {
+            p[i] = v[i] / self.sy[i][i].sqrt();
+        }
+        solve_upper(n, &self.wt, &mut p[n..2 * n])?;
+        for i in 0..n {
+            p[i] = -p[i] / self.sy[i][i].sqrt();
+        }
+        for i in 0..n {
+            let mut sum = 0.0;
+            for k in i + 1..n {
+                sum += self.sy[k][i] * p[n + k] / self.sy[i][i];
+            }
+            p[i] += sum;
+        }
+        Some(p)
+    }
+
+    /// A row of `W`.
+    fn row(&self, i: usize) -> Pair {
+        let n = self.s.len();
+        let mut row = [0.0; 2 * M];
+        for j in 0..n {
+            row[j] = self.y[j][i];
+            row[n + j] = self.theta * self.s[j][i];
+        }
+        row
+    }
+
+    /// The first minimum of the model along the projected gradient.
+    fn cauchy(&self, x: &[f64; N], gradient: &[f64; N], bounds: &Bounds<N>) -> Option<Cauchy<N>> {
+        let n = self.s.len();
+        let mut free = [true; N];
+        let mut d = [0.0; N];
+        let mut breaks: Vec<(f64, usize)> = Vec::with_capacity(N);
+        let (mut f1, mut moves, mut bounded) = (0.0, false, true);
+        let mut p = [0.0; 2 * M];
+        for i in 0..N {
+            let down = -gradient[i];
+            let (below, above) = (x[i] - bounds.low[i], bounds.high[i] - x[i]);
+            let held = bounds.low[i] == bounds.high[i]
+                || below <= 0.0 && down <= 0.0
+                || above <= 0.0 && below > 0.0 && down >= 0.0;
+            if held {
+                free[i] = false;
+            }
+            if held || down == 0.0 {
+                continue;
+            }
+            moves = true;
+            d[i] = down;
+            f1 -= down * down;
+            for j in 0..n {
+                p[j] += self.y[j][i] * down;
+                p[n + j] += self.s[j][i] * down;
+            }
+            let room = if down < 0.0 { below } else { above };
+            if room.is_finite() {
+                breaks.push((room / down.abs(), i));
+            } else {
+                bounded = false;
+            }
+        }
+        for p in &mut p[n..2 * n] {
+            *p *= self.theta;
+        }
+        let mut at = Cauchy {
+            x: *x,
+            c: [0.0; 2 * M],
+            free: Vec::with_capacity(N),
+        };
+        if moves {
+            breaks.sort_by(|a, b| a.0.total_cmp(&b.0));
+            self.walk(x, bounds, &mut at, (d, p, f1, bounded), &breaks, &mut free)?;
+        }
+        at.free.extend((0..N).filter(|i| free[*i]));
+        Some(at)
+    }
+
+    fn walk(
+        &self,
+        x: &[f64; N],
+        bounds: &Bounds<N>,
+        at: &mut Cauchy<N>,
+        (mut d, mut p, mut f1, bounded): ([f64; N], Pair, f64, bool),
+        breaks: &[(f64, usize)],
+        free: &mut [bool; N],
+    ) -> Option<()> {
+        let n = self.s.len();
+        let mut f2 = -self.theta * f1;
+        let first_f2 = f2;
+        if n > 0 {
+            f2 -= product(2 * n, &self.middle(&p)?, &p);
+        }
+        let mut least = -f1 / f2;
+        let (mut gone, mut last) = (0.0, 0.0);
+        let mut left = breaks.len();
+        for &(t, i) in breaks {
+            let dt = t - last;
+            if least < dt {
+                break;
+            }
+            last = t;
+            gone += dt;
+            left -= 1;
+            let di = std::mem::replace(&mut d[i], 0.0);
+            at.x[i] = if di > 0.0 {
+                bounds.high[i]
+            } else {
+                bounds.low[i]
+            };
+            free[i] = false;
+            let zi = at.x[i] - x[i];
+            if left == 0 && breaks.len() == N {
+                // Every variable has met its bound.
+                for (c, p) in at.c.iter_mut().zip(p) {
+                    *c += dt * p;
+                }
+                return Some(());
+            }
+            let square = di * di;
+            f1 += dt * f2 + square - self.theta * di * zi;
+            f2 -= self.theta * square;
+            if n > 0 {
+                for (c, p) in at.c.iter_mut().zip(p) {
+                    *c += dt * p;
+                }
+                let row = self.row(i);
+                let v = self.middle(&row)?;
+                let wmc = product(2 * n, &at.c, &v);
+                let wmp = product(2 * n, &p, &v);
+                let wmw = product(2 * n, &row, &v);
+                for (p, w) in p.iter_mut().zip(row) {
+                    *p -= di * w;
+                }
+                f1 += di * wmc;
+                f2 += 2.0 * di * wmp - square * wmw;
+            }
+            f2 = f2.max(f64::EPSILON * first_f2);
+            least = if left == 0 && bounded { 0.0 } else { -f1 / f2 };
+        }
+        let least = least.max(0.0);
+        gone += least;
+        for i in 0..N {
+            at.x[i] += gone * d[i];
+        }
+        for (c, p) in at.c.iter_mut().zip(p) {
+            *c += least * p;
+        }
+        Some(())
+    }
+
+    /// The minimum of the model over the free variables, projected into the bounds.
+    fn subspace(
+        &self,
+        x: &[f64; N],
+        gradient: &[f64; N],
+        bounds: &Bounds<N>,
+        cauchy: &Cauchy<N>,
+    ) -> Option<[f64; N]> {
+        let n = self.s.len();
+        let k = self.factor(&cauchy.free)?;
+        let mc = self.middle(&cauchy.c)?;
+        let mut r = [0.0; N];
+        for &i in &cauchy.free {
+            r[i] = -self.theta * (cauchy.x[i] - x[i]) - gradient[i];
+        }
+        for j in 0..n {
+            let (a, b) = (mc[j], self.theta * mc[n + j]);
+            for &i in &cauchy.free {
+                r[i] = r[i] + self.y[j][i] * a + self.s[j][i] * b;
+            }
+        }
+        let mut wv = [0.0; 2 * M];
+        for j in 0..n {
+            let (mut a, mut b) = (0.0, 0.0);
+            for &i in &cauchy.free {
+                a += self.y[j][i] * r[i];
+                b += self.s[j][i] * r[i];
+            }
+            wv[j] = a;
+            wv[n + j] = self.theta * b;
+        }
+        solve_lower(2 * n, &k, &mut wv[..2 * n])?;
+        for w in &mut wv[..n] {
+            *w = -*w;
+        }
+        solve_upper(2 * n, &k, &mut wv[..2 * n])?;
+        let mut d = r;
+        for j in 0..n {
+            for &i in &cauchy.free {
+                d[i] = d[i] + self.y[j][i] * wv[j] / self.theta + self.s[j][i] * wv[n + j];
+            }
+        }
+        for &i in &cauchy.free {
+            d[i] /= self.theta;
+        }
+        Some(within(x, gradient, bounds, cauchy, &d))
+    }
+
+    /// The factor of `K`, the matrix of the subspace.
+    fn factor(&self, free: &[usize]) -> Option<[[f64; 2 * M]; 2 * M]> {
+        let n = self.s.len();
+        let mut is_free = [false; N];
+        free.iter().for_each(|i| is_free[*i] = true);
+        let over = |a: &[f64; N], b: &[f64; N], of_free: bool| {
+            let mut sum = 0.0;
+            for i in 0..N {
+                if is_free[i] == of_free {
+                    sum += a[i] * b[i];
+                }
+            }
+            sum
+        };
+        let mut k = [[0.0; 2 * M]; 2 * M];
+        for i in 0..n {
+            for j in 0..=i {
+                k[j][i] = over(&self.y[i], &self.y[j], true) / self.theta;
+                k[n + j][n + i] = over(&self.s[i], &self.s[j], false) * self.theta;
+            }
+            for j in 0..i {
+                k[j][n + i] = -over(&self.s[i], &self.y[j], false);
+            }
+            for j in i..n {
+                k[j][n + i] = over(&self.s[i], &self.y[j], true);
+            }
+            k[i][i] += self.sy[i][i];
+        }
+        if !cholesky_at(0, n, &mut k) {
+            return None;
+        }
+        for column in n..2 * n {
+            for i in 0..n {
+                let mut sum = k[i][column];
+                for j in 0..i {
+                    sum -= k[j][i] * k[j][column];
+                }
+                k[i][column] = sum / k[i][i];
+            }
+        }
+        for i in n..2 * n {
+            for j in i..2 * n {
+                for row in 0..n {
+                    k[i][j] += k[row][i] * k[row][j];
+                }
+            }
+        }
+        cholesky_at(n, n, &mut k).then_some(k)
+    }
+}
+
+/// A Cauchy point.
+struct Cauchy<const N: usize> {
+    x: [f64; N],
+    /// `W'(x_cauchy - x)`.
+    c: Pair,
+    /// Variables that are not at a bound.
+    free: Vec<usize>,
+}
+
+/// A step from the Cauchy point, projected into the bounds; cut short where the
+/// projection would not descend.
+fn within<const N: usize>(
+    x: &[f64; N],
+    gradient: &[f64; N],
+    bounds: &Bounds<N>,
+    cauchy: &Cauchy<N>,
+    d: &[f64; N],
+) -> [f64; N] {
+    let mut z = cauchy.x;
+    let mut met = false;
+    for &i in &cauchy.free {
+        z[i] = (z[i] + d[i]).max(bounds.low[i]).min(bounds.high[i]);
+        met |= z[i] == bounds.low[i] || z[i] == bounds.high[i];
+    }
+    let mut slope = 0.0;
+    for i in 0..N {
+        slope += (z[i] - x[i]) * gradient[i];
+    }
+    if !met || slope <= 0.0 {
+        return z;
+    }
+    let mut z = cauchy.x;
+    let (mut share, mut first) = (1.0, None);
+    for &i in &cauchy.free {
+        let room = if d[i] < 0.0 {
+            bounds.low[i] - z[i]
+        } else {
+            bounds.high[i] - z[i]
+        };
+        if d[i] == 0.0 || !room.is_finite() {
+            continue;
+        }
+        let most = if room * d[i] <= 0.0 { 0.0 } else { room / d[i] };
+        if most < share {
+            (share, first) = (most, Some(i));
+        }
+    }
+    for &i in &cauchy.free {
+        if first == Some(i) {
+            z[i] = if d[i] > 0.0 {
+                bounds.high[i]
+            } else {
+                bounds.low[i]
+            };
+        } else {
+            z[i] += share * d[i];
+        }
+    }
+    z
+}
+
+fn product(n: usize, a: &Pair, b: &Pair) -> f64 {
+    let mut sum = 0.0;
+    for i in 0..n {
+        sum += a[i] * b[i];
+    }
+    sum
+}
+
+fn cholesky(n: usize, a: &mut Square) -> bool {
+    cholesky_at(0, n, a)
+}
+
+/// Replaces the upper half of a block of `n` rows from `from` on by its factor.
+/// `false` if it is not positive definite.
+fn cholesky_at<const K: usize>(from: usize, n: usize, a: &mut [[f64; K]; K]) -> bool {
+    for j in from..from + n {
+        let mut square = 0.0;
+        for k in from..j {
+            let mut t = a[k][j];
+            for i in from..k {
+                t -= a[i][k] * a[i][j];
+            }
+            t /= a[k][k];
+            a[k][j] = t;
+            square += t * t;
+        }
+        let rest = a[j][j] - square;
+        if rest.is_nan() || rest <= 0.0 {
+            return false;
+        }
+        a[j][j] = rest.sqrt();
+    }
+    true
+}
+
+/// Solves with the transpose of an upper factor.
+fn solve_lower<const K: usize>(n: usize, u: &[[f64; K]; K], b: &mut [f64]) -> Option<()> {
+    for i in 0..n {
+        if u[i][i] == 0.0 {
+            return None;
+        }
+        let mut sum = b[i];
+        for j in 0..i {
+            sum -= u[j][i] * b[j];
+        }
+        b[i] = sum / u[i][i];
+    }
+    Some(())
+}
+
+/// Solves with an upper factor.
+fn solve_upper<const K: usize>(n: usize, u: &[[f64; K]; K], b: &mut [f64]) -> Option<()> {
+    for i in (0..n).rev() {
+        if u[i][i] == 0.0 {
+            return None;
+        }
+        let mut sum = b[i];
+        for j in i + 1..n {
+            sum -= u[i][j] * b[j];
+        }
+        b[i] = sum / u[i][i];
+    }
+    Some(())
+}
