@@ -41,7 +41,7 @@ pub(crate) mod table;
 mod trace;
 
 pub use error::WorkloadError;
-pub(crate) use error::shown;
+pub(crate) use error::{one_line, shown};
 pub use file::FileWorkload;
 pub use map::{ColumnMap, MapError};
 pub use moment::parse_date;

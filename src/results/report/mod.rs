@@ -149,17 +149,8 @@ fn figure(column: &str, value: f64) -> String {
 fn summary(all: &[Contestant<'_>]) -> String {
     let mut html =
         String::from("<div class=\"card\"><table class=\"sorts\" id=\"summary\"><thead><tr>");
-    // What went well everywhere takes no room.
-    let zero = |c: &Contestant<'_>, name: &str| c.run.summary[name].as_u64() == Some(0);
-    let hidden = ["rejected", "failed", "unfinished"];
-    let hidden: Vec<&str> = hidden
-        .into_iter()
-        .filter(|name| all.iter().all(|c| zero(c, name)))
-        .collect();
-    let columns: Vec<&Column> = COLUMNS
-        .iter()
-        .filter(|c| !hidden.contains(&c.name))
-        .collect();
+    let zero = |name: &str| all.iter().all(|c| c.run.summary[name].as_u64() == Some(0));
+    let (columns, note) = told(zero);
     for column in &columns {
         let kind = if column.name == "scheduler" {
             "text"
@@ -195,14 +186,22 @@ fn summary(all: &[Contestant<'_>]) -> String {
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
-    if !hidden.is_empty() {
-        let _ = writeln!(
-            html,
-            "<p class=\"soft\">Not shown, being 0 everywhere: {}.</p>",
+    html + &note
+}
+
+/// The columns to show, and a note of the others: what went well everywhere takes no room.
+fn told(zero_everywhere: impl Fn(&str) -> bool) -> (Vec<&'static Column>, String) {
+    let mut hidden = vec!["rejected", "failed", "unfinished"];
+    hidden.retain(|name| zero_everywhere(name));
+    let columns = COLUMNS.iter().filter(|c| !hidden.contains(&c.name));
+    let note = match hidden.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<p class=\"soft\">Not shown, being 0 everywhere: {}.</p>\n",
             hidden.join(", ")
-        );
-    }
-    html
+        ),
+    };
+    (columns.collect(), note)
 }
 
 /// With a comma between thousands.

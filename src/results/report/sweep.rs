@@ -1,7 +1,7 @@
 //! What the page says of a sweep.
 
 use super::super::sweep::{Group, Sweep};
-use super::{figure, grouped, heading};
+use super::{figure, grouped, heading, told};
 use blox_plot::Escaped;
 use blox_sim::results::COLUMNS;
 use serde_json::Value;
@@ -169,7 +169,9 @@ fn each(sweep: &Sweep) -> String {
     let mut html = String::new();
     begin(&mut html, sweep);
     heading(&mut html, "seed", "of workload, faults and policies", "");
-    for c in &COLUMNS[1..] {
+    let zero = |name: &str| sweep.runs.iter().all(|r| r.figure(name) == Some(0.0));
+    let (columns, note) = told(zero);
+    for c in &columns[1..] {
         heading(&mut html, c.heading, c.formula, "");
     }
     html.push_str("</tr></thead>\n<tbody>\n");
@@ -178,11 +180,11 @@ fn each(sweep: &Sweep) -> String {
         for value in run.settings.iter().chain([&run.seed]) {
             cell(&mut html, value, value);
         }
-        for c in &COLUMNS[1..] {
+        for c in &columns[1..] {
             number(&mut html, c.name, run.figure(c.name));
         }
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
-    html
+    html + &note
 }
