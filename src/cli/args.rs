@@ -112,6 +112,8 @@ Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-lengt
   blox reproduce --list
   blox reproduce blox-fig6 --output-dir figures")]
     Reproduce(ReproduceArgs),
+    #[command(flatten)]
+    Cluster(super::cluster::ClusterCommand),
 }
 
 #[derive(Args)]

@@ -9,7 +9,11 @@ const TABLE: [u32; 256] = {
         let mut c = i as u32;
         let mut bit = 0;
         while bit < 8 {
-            c = if c & 1 == 1 { (c >> 1) ^ POLYNOMIAL } else { c >> 1 };
+            c = if c & 1 == 1 {
+                (c >> 1) ^ POLYNOMIAL
+            } else {
+                c >> 1
+            };
             bit += 1;
         }
         table[i] = c;

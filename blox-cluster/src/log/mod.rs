@@ -110,21 +110,31 @@ impl Log {
         let needed = &segments[first.unwrap_or(0)..];
         for (i, (from, path)) in needed.iter().enumerate() {
             if *from > seq + 1 {
-                return Err(damaged(path, 0, format!("frame {} is missing before it", seq + 1)));
+                return Err(damaged(
+                    path,
+                    0,
+                    format!("frame {} is missing before it", seq + 1),
+                ));
             }
             let last = i + 1 == needed.len();
             let bytes = fs::read(path).map_err(at(path))?;
             let whole = read_segment(path, &bytes, last, *from, base, &mut seq, &mut recovered)?;
             if whole < bytes.len() as u64 {
                 recovered.torn = bytes.len() as u64 - whole;
-                let file = OpenOptions::new().write(true).open(path).map_err(at(path))?;
+                let file = OpenOptions::new()
+                    .write(true)
+                    .open(path)
+                    .map_err(at(path))?;
                 file.set_len(whole).map_err(at(path))?;
                 file.sync_all().map_err(at(path))?;
             }
         }
         let (file, path, written) = match needed.last() {
             Some((_, path)) if fs::metadata(path).map_err(at(path))?.len() >= PREFIX as u64 => {
-                let file = OpenOptions::new().append(true).open(path).map_err(at(path))?;
+                let file = OpenOptions::new()
+                    .append(true)
+                    .open(path)
+                    .map_err(at(path))?;
                 let written = file.metadata().map_err(at(path))?.len();
                 (file, path.clone(), written)
             }
@@ -334,10 +344,15 @@ fn read_segment(
         let (Some(head), Some(body)) = (good, body) else {
             // Whatever was synchronised has something whole after it.
             let later = (1..rest.len()).any(|i| {
-                frame::head(&rest[i..]).is_some_and(|h| h.seq >= expected && h.kind != Kind::Snapshot)
+                frame::head(&rest[i..])
+                    .is_some_and(|h| h.seq >= expected && h.kind != Kind::Snapshot)
             });
             if later || !last {
-                return Err(damaged(path, position, format!("frame {expected} does not check")));
+                return Err(damaged(
+                    path,
+                    position,
+                    format!("frame {expected} does not check"),
+                ));
             }
             return Ok(position as u64);
         };

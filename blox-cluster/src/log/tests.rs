@@ -64,7 +64,11 @@ fn any_flipped_bit_is_refused_or_harmless_never_a_silent_loss() {
         fs::write(&path, &bytes).unwrap();
         match Log::open(dir.path()) {
             Ok((_, found)) => {
-                assert_eq!(text(&found.records), ["a", "bb", "ccc", "dddd"], "bit {bit}");
+                assert_eq!(
+                    text(&found.records),
+                    ["a", "bb", "ccc", "dddd"],
+                    "bit {bit}"
+                );
                 // Only the last mark says nothing that is not known otherwise.
                 assert!(bit / 8 >= whole.len() - HEAD, "bit {bit}");
             }
@@ -123,7 +127,10 @@ fn a_crash_around_a_snapshot_loses_nothing() {
     frame::write(Kind::Snapshot, 3, b"all", &mut bytes);
     fs::write(dir.path().join("snapshot-0000000000000003"), bytes).unwrap();
     let (mut log, found) = Log::open(dir.path()).unwrap();
-    assert_eq!((found.records.len(), found.snapshot.unwrap()), (0, b"all".to_vec()));
+    assert_eq!(
+        (found.records.len(), found.snapshot.unwrap()),
+        (0, b"all".to_vec())
+    );
     log.append(b"e");
     log.sync().unwrap();
     drop(log);
@@ -150,7 +157,11 @@ fn one_at_a_time_and_nothing_from_the_future() {
     fs::write(&path, bytes).unwrap();
     assert!(matches!(
         Log::open(dir.path()).unwrap_err(),
-        LogError::Newer { found: 2, known: 1, .. }
+        LogError::Newer {
+            found: 2,
+            known: 1,
+            ..
+        }
     ));
 }
 

@@ -135,6 +135,8 @@ enum Standing {
         running: bool,
         stopping: bool,
         told: Control,
+        /// By when its shim should have ended it, if it was told to.
+        over_by: Option<Millis>,
         destroying: bool,
     },
     Done(Final),
@@ -182,6 +184,7 @@ impl Node {
                             lease: f.lease,
                             wish: ShimWish::Run,
                         },
+                        over_by: None,
                         destroying: false,
                     },
                 },
@@ -247,7 +250,12 @@ impl Node {
 
     /// The watchdog ends what its shim should have ended half the kill allowance ago.
     fn deadline(&self, a: &Local) -> Millis {
-        a.lease + Millis(self.timers.kill.0 / 2)
+        let over_by = match &a.standing {
+            Standing::Live { over_by, .. } => *over_by,
+            _ => None,
+        };
+        let by = over_by.map_or(a.lease, |by| by.min(a.lease));
+        by + Millis(self.timers.kill.0 / 2)
     }
 
     fn leases(&mut self, now: Millis, out: &mut Vec<NodeEffect>) {
@@ -359,6 +367,7 @@ impl Node {
                         lease,
                         wish: ShimWish::Run,
                     },
+                    over_by: None,
                     destroying: false,
                 };
                 let port = a.port;
@@ -375,7 +384,16 @@ impl Node {
             (Standing::Prepared, Wish::Yield(_) | Wish::Kill) => {
                 self.never_ran(id, "called off before it was started");
             }
-            (Standing::Live { told, .. }, wish) => {
+            (Standing::Live { told, over_by, .. }, wish) => {
+                let by = match wish {
+                    Wish::Yield(grace) => Some(now + grace),
+                    Wish::Kill => Some(now),
+                    _ => None,
+                };
+                if let Some(by) = by {
+                    // Told again, it gets no more time.
+                    *over_by = Some(over_by.map_or(by, |before| before.min(by)));
+                }
                 let wish = match wish {
                     Wish::Prepare | Wish::Run(_) => told.wish,
                     Wish::Yield(grace) if told.wish == ShimWish::Run => ShimWish::Yield(grace),
@@ -389,7 +407,6 @@ impl Node {
                 }
             }
         }
-        let _ = now;
     }
 
     /// A launch that is not known yet. `false` if there is nothing more to do.
@@ -404,7 +421,9 @@ impl Node {
     ) -> bool {
         self.news = true;
         let refusal = match (wish, &task) {
-            (Wish::Yield(_) | Wish::Kill, _) => Some("called off before it was heard of".to_owned()),
+            (Wish::Yield(_) | Wish::Kill, _) => {
+                Some("called off before it was heard of".to_owned())
+            }
             (_, None) => Some("the node does not know what it is".to_owned()),
             (_, Some(task)) => self.in_the_way(id, task),
         };
@@ -657,7 +676,10 @@ mod tests {
     fn gpus_are_given_once() {
         let mut n = node();
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));
-        let e = n.step(Millis(20), orders(2, 1, vec![(0, run()), (1, Wish::Prepare)]));
+        let e = n.step(
+            Millis(20),
+            orders(2, 1, vec![(0, run()), (1, Wish::Prepare)]),
+        );
         assert_eq!(spawned(&e), []);
         let after = statuses(&mut n, 30);
         assert!(

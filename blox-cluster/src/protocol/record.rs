@@ -1,6 +1,6 @@
 //! What is in the log. State that lasts changes by these alone.
 
-use super::ids::{AttemptId, Epoch, Fence, Incarnation, PartId};
+use super::ids::{AttemptId, Epoch, Fence, Incarnation, PartId, Session};
 use super::launches::{End, Goal, Launch};
 use blox_core::core::Decision;
 use blox_core::{Event, JobId, Name, NodeActions, NodeId, Outlook, Plan, Time, Verdict, Verdicts};
@@ -26,7 +26,8 @@ pub enum Record {
         /// The job that it became.
         job: JobId,
     },
-    /// A node was taken in: for the first time, after a loss, or after a boot.
+    /// A node was taken in: for the first time, after a loss, after a boot, or
+    /// with a new life of its manager.
     Node {
         /// Its number.
         node: NodeId,
@@ -34,6 +35,8 @@ pub enum Record {
         key: Name,
         /// Its boot.
         boot: Name,
+        /// The life of its manager.
+        session: Session,
         /// Its incarnation.
         incarnation: Incarnation,
     },

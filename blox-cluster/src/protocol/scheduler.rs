@@ -157,9 +157,7 @@ impl Default for Saved {
 /// whoever feeds it: the scheduler, its restart, or the thread of the policy.
 pub fn feed(core: &mut Core, input: &CoreInput, policy: &mut dyn Decide) -> Result<(), String> {
     match input {
-        CoreInput::Event { at, event } => core
-            .event(*at, event, policy)
-            .map_err(|e| e.to_string()),
+        CoreInput::Event { at, event } => core.event(*at, event, policy).map_err(|e| e.to_string()),
         CoreInput::Asked { .. } => {
             core.asked();
             Ok(())
@@ -201,6 +199,7 @@ pub struct Scheduler {
     began: Millis,
     began_at: Time,
     refused_events: u64,
+    last_refused: String,
 }
 
 impl Scheduler {
@@ -252,6 +251,7 @@ impl Scheduler {
             began: now,
             began_at: at,
             refused_events: 0,
+            last_refused: String::new(),
         };
         (scheduler, step)
     }
@@ -290,6 +290,11 @@ impl Scheduler {
     /// launches filter what comes late.
     pub fn refused_events(&self) -> u64 {
         self.refused_events
+    }
+
+    /// What the core said of the last of them; empty if there was none.
+    pub fn last_refused(&self) -> &str {
+        &self.last_refused
     }
 
     /// The cluster's time at a moment of this machine's clock.
@@ -349,8 +354,11 @@ impl Scheduler {
         }
         step.records.append(&mut out.records);
         self.launches.orders(out);
-        step.effects
-            .extend(std::mem::take(&mut out.orders).into_iter().map(Effect::Send));
+        step.effects.extend(
+            std::mem::take(&mut out.orders)
+                .into_iter()
+                .map(Effect::Send),
+        );
     }
 
     /// Tells the core, and the log what it took.
@@ -359,9 +367,12 @@ impl Scheduler {
         // A plan that was refused is a lost turn, and a copy must lose it too.
         let taken = told.is_ok() || !matches!(input, CoreInput::Event { .. });
         if taken {
-            step.records.push(Record::Core(input));
+            let record = Record::Core(input);
+            self.launches.record(record.clone());
+            step.records.push(record);
         } else {
             self.refused_events += 1;
+            self.last_refused = told.err().unwrap_or_default();
         }
         taken
     }

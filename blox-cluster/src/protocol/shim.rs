@@ -170,8 +170,10 @@ impl Shim {
     }
 
     fn rank_exit(&mut self, now: Millis, rank: usize, code: i32, out: &mut Vec<ShimEffect>) {
-        if let Some(slot) = self.codes.get_mut(rank) {
-            slot.get_or_insert(code);
+        match self.codes.get_mut(rank) {
+            Some(slot) if slot.is_none() => *slot = Some(code),
+            // It cannot end twice.
+            _ => return,
         }
         if code != 0 && !self.told && self.failed.is_none() {
             self.failed = Some(code);

@@ -47,7 +47,8 @@ impl Decide for Churn {
             .collect();
         let placed: Vec<_> = view.placed().collect();
         for job in placed {
-            if calm {
+            // What is leaving without anywhere to go cannot be stopped again.
+            if calm || !job.is_placed() {
                 continue;
             }
             if rng.random_bool(0.04) {

@@ -74,6 +74,8 @@ pub struct NodeModel {
     pub mute_until: u64,
     /// One fault at a time on a node.
     pub trouble_until: u64,
+    /// The last report of its manager, for a planted bug.
+    pub last_report: u64,
 }
 
 impl NodeModel {

@@ -9,7 +9,9 @@ use blox_cluster::protocol::scheduler::{
     Effect, Input, Request, Saved, Scheduler, Settings, feed, revive,
 };
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
-use blox_cluster::protocol::{AttemptId, Epoch, Incarnation, Millis, Orders, Record, Report, Timers};
+use blox_cluster::protocol::{
+    AttemptId, Epoch, Incarnation, Millis, Orders, Record, Report, Timers,
+};
 use blox_core::cadence::Rounds;
 use blox_core::core::{Core, Decision};
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Outcome, Outlook, Seconds, Time};
@@ -122,10 +124,18 @@ impl World {
             jobs: Vec::new(),
             checks: Checks::default(),
             expected: BTreeMap::new(),
-            loss: if mild { 0.0 } else { rng.random_range(0.0..0.2) },
+            loss: if mild {
+                0.0
+            } else {
+                rng.random_range(0.0..0.2)
+            },
             double: rng.random_range(0.0..0.2),
             late: rng.random_range(0.0..0.1),
-            crash: if mild { 0.0 } else { rng.random_range(0.0..0.01) },
+            crash: if mild {
+                0.0
+            } else {
+                rng.random_range(0.0..0.01)
+            },
             rng,
         };
         let count = world.rng.random_range(2..=4);
@@ -148,6 +158,7 @@ impl World {
                 deaf_until: 0,
                 mute_until: 0,
                 trouble_until: 0,
+                last_report: 0,
             });
             world.at(0, What::ManagerBegins(i));
         }
@@ -190,12 +201,8 @@ impl World {
         self.expected.insert(key.clone(), outcomes);
         Job {
             key,
-            spec: JobSpec::new(
-                Time::ZERO,
-                GpuCount(count),
-                Seconds::new(left as f64 / 1e3),
-            )
-            .with_extras(extras),
+            spec: JobSpec::new(Time::ZERO, GpuCount(count), Seconds::new(left as f64 / 1e3))
+                .with_extras(extras),
             left,
             obeys: self.rng.random_bool(0.8),
             fails,
@@ -250,8 +257,13 @@ impl World {
                 break;
             }
             if self.now > PEACE + BOUND {
-                let view = self.life.as_ref().map(|l| l.machine.view().state().live_jobs());
-                return Err(format!("I6: not at rest {BOUND} ms after peace, {view:?} jobs"));
+                let view = self
+                    .life
+                    .as_ref()
+                    .map(|l| l.machine.view().state().live_jobs());
+                return Err(format!(
+                    "I6: not at rest {BOUND} ms after peace, {view:?} jobs"
+                ));
             }
         }
         self.at_rest()
@@ -260,11 +272,17 @@ impl World {
     fn is_over(&self) -> bool {
         let Some(life) = &self.life else { return false };
         let s = &life.machine;
-        let all = self.jobs.iter().all(|j| self.checks.acknowledged.contains_key(&j.key));
+        let all = self
+            .jobs
+            .iter()
+            .all(|j| self.checks.acknowledged.contains_key(&j.key));
         let up = s.view().cluster().nodes();
         all && s.view().state().live_jobs() == 0
             && s.launches().durable().attempts.is_empty()
-            && self.nodes.iter().all(|n| n.journals.is_empty() && n.processes.is_empty())
+            && self
+                .nodes
+                .iter()
+                .all(|n| n.journals.is_empty() && n.processes.is_empty())
             && up.len() == self.nodes.len()
             && up.iter().all(|n| n.status() == blox_core::NodeStatus::Up)
     }
@@ -274,7 +292,8 @@ impl World {
             return Err("I8: no scheduler".to_owned());
         };
         let clocks: Vec<u64> = self.nodes.iter().map(|n| n.clock.ppm).collect();
-        self.checks.at_rest(&life.machine, &self.expected, &clocks)?;
+        self.checks
+            .at_rest(&life.machine, &self.expected, &clocks)?;
         // What the log gives again is what there was, and so is the policy's copy.
         let (again, _) = Scheduler::begin(
             self.settings(),
@@ -472,7 +491,11 @@ impl World {
 
     fn ask(&mut self, at: Time) -> Result<(), String> {
         let slow = self.chance(0.02);
-        let delay = if slow { 60_000 } else { self.rng.random_range(0..2_000) };
+        let delay = if slow {
+            60_000
+        } else {
+            self.rng.random_range(0..2_000)
+        };
         let fails = self.chance(0.02);
         let life = self.life.as_mut().ok_or("no scheduler")?;
         let answer = life.beside.consult(at, &mut life.policy);
@@ -508,7 +531,9 @@ impl World {
             self.log.clear();
         }
         let long = self.rng.random_bool(0.1);
-        let away = self.rng.random_range(100..if long { 60_000 } else { 8_000 });
+        let away = self
+            .rng
+            .random_range(100..if long { 60_000 } else { 8_000 });
         self.at(self.now + away, What::SchedulerBegins);
         Ok(())
     }
@@ -539,7 +564,10 @@ impl World {
         let job = self.checks.acknowledged[&key];
         let request = match self.rng.random_range(0..10) {
             0 => {
-                self.expected.entry(key).or_default().push(Outcome::Cancelled);
+                self.expected
+                    .entry(key)
+                    .or_default()
+                    .push(Outcome::Cancelled);
                 Request::Cancel(job)
             }
             1..=3 => Request::Requeue(job),
@@ -627,6 +655,7 @@ impl World {
                     (n.epoch, n.incarnation) = (epoch, incarnation);
                 }
                 NodeEffect::Send(report) => {
+                    self.nodes[i].last_report = report.seq;
                     if self.now >= self.nodes[i].mute_until {
                         self.send(What::ToScheduler(report));
                     }
@@ -693,19 +722,17 @@ impl World {
         }
         if self.bug == Some(Bug::LateOrders) {
             // As if they were the newest, in answer to the newest report.
-            let n = &mut self.nodes[i];
-            let mut fresh = n.identity();
-            fresh.epoch = orders.epoch;
-            fresh.incarnation = orders.incarnation;
-            let now = n.clock.read(self.now);
-            let mut manager = Node::new(Timers::default(), fresh, n.found(true), now);
-            manager.step(now, NodeInput::Tick);
-            (orders.session.0, orders.reply_to) = (n.session, 1);
-            n.manager = Some(manager);
+            let n = &self.nodes[i];
+            (orders.session.0, orders.reply_to) = (n.session, n.last_report);
+            orders.epoch = orders.epoch.max(n.epoch);
+            orders.incarnation = orders.incarnation.max(n.incarnation);
+            orders.seq = self.next_event;
         }
         if self.bug == Some(Bug::NoLease) {
             // Nobody lets go of anything unless told.
-            orders.orders.retain(|o| !matches!(o.wish, Wish::Prepare) || o.task.is_some());
+            orders
+                .orders
+                .retain(|o| !matches!(o.wish, Wish::Prepare) || o.task.is_some());
         }
         self.manager(i, NodeInput::Orders(orders, 29_500))
     }
@@ -792,7 +819,10 @@ impl World {
         // A shim that was told to end before it started anything starts nothing.
         self.shim(i, id, ShimInput::Tick)?;
         let n = &self.nodes[i];
-        let ready = n.shims.get(&id).is_some_and(|s| s.alive && !s.machine.is_stopping());
+        let ready = n
+            .shims
+            .get(&id)
+            .is_some_and(|s| s.alive && !s.machine.is_stopping());
         let Some(journal) = n.journals.get(&id).filter(|_| ready) else {
             return Ok(());
         };
@@ -959,7 +989,10 @@ impl World {
                 n.manager = None;
                 self.at(self.now + span, What::PowerOn(i));
             }
-            4 => (self.nodes[i].deaf_until, self.nodes[i].mute_until) = (self.now + span, self.now + span),
+            4 => {
+                (self.nodes[i].deaf_until, self.nodes[i].mute_until) =
+                    (self.now + span, self.now + span)
+            }
             5 => self.nodes[i].mute_until = self.now + span,
             6 => self.nodes[i].deaf_until = self.now + span,
             _ => {

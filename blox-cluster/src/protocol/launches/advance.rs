@@ -76,7 +76,10 @@ impl Launches {
             if now - silent_since < self.timers.lost {
                 continue;
             }
-            if view.node(node).is_some_and(|n| n.status() == NodeStatus::Up) {
+            if view
+                .node(node)
+                .is_some_and(|n| n.status() == NodeStatus::Up)
+            {
                 out.events.push(Event::NodeLost { node });
             }
             for part in self.open_on(node) {
@@ -95,9 +98,12 @@ impl Launches {
         out.moved.extend(due);
     }
 
-    /// Follows up on the launches about which something is new.
+    /// Follows up on the launches about which something is new, until the core
+    /// has to hear of something: what follows next depends on what it says.
     pub fn advance(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
-        while let Some(id) = out.moved.pop_first() {
+        while out.events.is_empty()
+            && let Some(id) = out.moved.pop_first()
+        {
             self.look_at(now, view, id, out);
         }
     }
@@ -151,10 +157,7 @@ impl Launches {
             return self.want(out, id, Goal::Abort(why));
         }
         if !a.ends.is_empty() {
-            let by = *self
-                .finish_by
-                .entry(id)
-                .or_insert(now + self.timers.finish);
+            let by = *self.finish_by.entry(id).or_insert(now + self.timers.finish);
             if now >= by {
                 let why = "some ranks went on after the others had ended";
                 self.want(out, id, Goal::Abort(why.to_owned()));
@@ -192,7 +195,10 @@ impl Launches {
             Some(job) => self.verdict(job, id, a, others),
             None => (None, false),
         };
-        let next = self.durable.of_job(id.job).find(|(o, _)| o.attempt > id.attempt);
+        let next = self
+            .durable
+            .of_job(id.job)
+            .find(|(o, _)| o.attempt > id.attempt);
         out.moved.extend(next.map(|(id, _)| id));
         if matches!(event, Some(Event::Ended { .. })) {
             // A change that was under way has nothing left to change.
@@ -223,7 +229,12 @@ impl Launches {
         a: &Attempt,
         others: bool,
     ) -> (Option<Event>, bool) {
-        let ended = |outcome| Some(Event::Ended { job: id.job, outcome });
+        let ended = |outcome| {
+            Some(Event::Ended {
+                job: id.job,
+                outcome,
+            })
+        };
         let completed = a.ends.values().all(|e| e.exit == Exit::Completed);
         let saved = self.progress(id).map(|p| p.saved);
         let lost = a.ends.values().any(|e| e.exit == Exit::Lost);
@@ -371,9 +382,8 @@ fn rate(job: Option<JobRef<'_>>, a: &Attempt) -> f64 {
     let Some(job) = job else { return 0.0 };
     let world = a.launch.parts.first().map_or(0, |(_, t)| t.world);
     let spec = job.spec();
-    spec.rate_at(GpuCount(world)).unwrap_or_else(|| {
-        spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1))
-    })
+    spec.rate_at(GpuCount(world))
+        .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))
 }
 
 fn max_retries(job: &JobRef<'_>) -> u32 {

@@ -10,7 +10,7 @@ mod report;
 
 use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Status, Task};
-use super::record::Record;
+use super::record::{CoreInput, Record};
 use super::timers::Timers;
 use blox_core::{Event, Name, NodeId};
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,9 @@ pub struct KnownNode {
     pub key: Name,
     /// Its boot.
     pub boot: Name,
+    /// The last life of its manager: reports of earlier ones are old, also
+    /// after a restart of the scheduler.
+    pub session: Session,
     /// Its incarnation.
     pub incarnation: Incarnation,
 }
@@ -117,6 +120,9 @@ pub struct Durable {
     /// Failures of jobs that have not ended.
     #[serde(with = "pairs")]
     pub failures: BTreeMap<blox_core::JobId, u32>,
+    /// How jobs ended that were not turned away.
+    #[serde(with = "pairs", default)]
+    pub ended: BTreeMap<blox_core::JobId, blox_core::Outcome>,
     /// Submissions by their clients' keys.
     #[serde(with = "pairs")]
     pub keys: BTreeMap<Name, blox_core::JobId>,
@@ -127,6 +133,13 @@ impl Durable {
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Epoch { epoch, .. } => self.epoch = *epoch,
+            Record::Core(CoreInput::Event {
+                event: Event::Ended { job, outcome },
+                ..
+            }) => {
+                self.ended.insert(*job, *outcome);
+                self.failures.remove(job);
+            }
             Record::Core(_) => {}
             Record::Key { key, job } => {
                 self.keys.insert(key.clone(), *job);
@@ -135,11 +148,13 @@ impl Durable {
                 node,
                 key,
                 boot,
+                session,
                 incarnation,
             } => {
                 let known = KnownNode {
                     key: key.clone(),
                     boot: boot.clone(),
+                    session: *session,
                     incarnation: *incarnation,
                 };
                 self.nodes.insert(*node, known);
@@ -307,11 +322,12 @@ pub struct Launches {
 impl Launches {
     /// A scheduler that begins, with what the log says.
     pub fn new(timers: Timers, durable: Durable, now: Millis) -> Self {
-        let links = durable.nodes.keys().map(|n| (*n, Link::new(now)));
-        let launch_by = durable
-            .attempts
-            .keys()
-            .map(|id| (*id, now + timers.launch));
+        let links = durable.nodes.iter().map(|(node, known)| {
+            let mut link = Link::new(now);
+            link.session = known.session;
+            (*node, link)
+        });
+        let launch_by = durable.attempts.keys().map(|id| (*id, now + timers.launch));
         Launches {
             timers,
             links: links.collect(),
@@ -344,7 +360,10 @@ impl Launches {
 
     /// Where others reach a node, as it said last.
     pub fn address(&self, node: NodeId) -> Option<&Name> {
-        self.links.get(&node).filter(|l| l.spoke).map(|l| &l.address)
+        self.links
+            .get(&node)
+            .filter(|l| l.spoke)
+            .map(|l| &l.address)
     }
 
     /// Where a launch stands on a node, as far as was heard.

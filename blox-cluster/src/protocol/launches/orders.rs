@@ -94,7 +94,11 @@ impl Launches {
     /// Where the ranks meet, once every node keeps its GPUs for them.
     fn meeting(&self, id: AttemptId, a: &Attempt) -> Option<Meeting> {
         let going = self.going.contains(&id);
-        if !going && !a.open().all(|node| self.seen.contains_key(&PartId { id, node })) {
+        if !going
+            && !a
+                .open()
+                .all(|node| self.seen.contains_key(&PartId { id, node }))
+        {
             return None;
         }
         let (first, _) = a.launch.parts.first()?;

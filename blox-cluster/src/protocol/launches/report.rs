@@ -26,7 +26,9 @@ impl Launches {
             self.ignored.repeated += 1;
             return;
         }
-        let new_session = r.session > link.session;
+        // A report of the session that the log knows is new as well, if it is the
+        // first since the scheduler began.
+        let new_session = r.session > link.session || !link.spoke;
         (link.session, link.last_report) = (r.session, r.seq);
         (link.heard, link.spoke) = (now, true);
         link.address = r.address.clone();
@@ -35,8 +37,12 @@ impl Launches {
             link.forget.clear();
             self.seen.retain(|part, _| part.node != node);
         }
-        if self.durable.nodes.get(&node).is_some_and(|n| n.boot != r.boot) {
+        let known = self.durable.nodes.get(&node);
+        if known.is_some_and(|n| n.boot != r.boot) {
             self.rebooted(node, view, r, out);
+        } else if let Some(known) = known.filter(|n| n.session != r.session) {
+            let incarnation = known.incarnation;
+            self.write_down(node, incarnation, r, out);
         }
         self.hear_all(node, now, r, out);
         self.welcome_back(node, view, r, out);
@@ -59,14 +65,7 @@ impl Launches {
             return None;
         }
         let node = NodeId(view.cluster().nodes().len() as u32);
-        let incarnation = Incarnation(1);
-        let record = Record::Node {
-            node,
-            key: r.node.clone(),
-            boot: r.boot.clone(),
-            incarnation,
-        };
-        self.note(out, record);
+        self.write_down(node, Incarnation(1), r, out);
         out.events.push(Event::NodeJoined {
             spec: Box::new((*r.offer).clone()),
         });
@@ -76,7 +75,9 @@ impl Launches {
 
     /// Nothing of an earlier boot runs any more: no need to wait for anything.
     fn rebooted(&mut self, node: NodeId, view: View<'_>, r: &Report, out: &mut Outcome) {
-        let up = view.node(node).is_some_and(|n| n.status() == NodeStatus::Up);
+        let up = view
+            .node(node)
+            .is_some_and(|n| n.status() == NodeStatus::Up);
         if up {
             out.events.push(Event::NodeLost { node });
         }
@@ -100,11 +101,23 @@ impl Launches {
 
     fn incarnate(&mut self, node: NodeId, r: &Report, out: &mut Outcome) {
         let before = self.durable.nodes.get(&node).map(|n| n.incarnation);
+        let incarnation = Incarnation(before.unwrap_or_default().0 + 1);
+        self.write_down(node, incarnation, r, out);
+    }
+
+    fn write_down(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        r: &Report,
+        out: &mut Outcome,
+    ) {
         let record = Record::Node {
             node,
             key: r.node.clone(),
             boot: r.boot.clone(),
-            incarnation: Incarnation(before.unwrap_or_default().0 + 1),
+            session: r.session,
+            incarnation,
         };
         self.note(out, record);
     }
@@ -122,8 +135,8 @@ impl Launches {
         for a in &r.attempts {
             let part = PartId { id: a.id, node };
             let attempt = self.durable.attempts.get(&a.id);
-            let open = attempt
-                .is_some_and(|at| at.fence == a.fence && at.open().any(|n| n == node));
+            let open =
+                attempt.is_some_and(|at| at.fence == a.fence && at.open().any(|n| n == node));
             match (&a.status, open) {
                 (Status::Done(f), true) => {
                     let end = self.account(part, f);
