@@ -130,7 +130,7 @@ impl Default for Settings {
 }
 
 /// Everything that lasts, at one moment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Saved {
     /// The scheduler core's state.
     pub state: State,
@@ -140,17 +140,6 @@ pub struct Saved {
     pub asked: Option<Time>,
     /// Launches, nodes, accounts.
     pub durable: Durable,
-}
-
-impl Default for Saved {
-    fn default() -> Self {
-        Saved {
-            state: State::default(),
-            last_decision: None,
-            asked: None,
-            durable: Durable::default(),
-        }
-    }
 }
 
 /// Feeds a core what the log holds. A core that is fed the same is the same,
@@ -164,7 +153,7 @@ pub fn feed(core: &mut Core, input: &CoreInput, policy: &mut dyn Decide) -> Resu
         }
         CoreInput::Answer { at, answer } => {
             // The policy was told of its own verdicts when it was consulted.
-            let silent = &mut Absent::default();
+            let silent = &mut Absent;
             match core.answer(*at, answer.decision(), answer.outlook, silent) {
                 Decided::Applied => Ok(()),
                 Decided::Failed(e) => Err(e.to_string()),
@@ -226,7 +215,7 @@ impl Scheduler {
             durable.apply(record);
             if let Record::Core(input) = record {
                 // What it refused then, it refuses now.
-                let _ = feed(&mut core, input, &mut Absent::default());
+                let _ = feed(&mut core, input, &mut Absent);
                 core.take_commands(&mut sink);
                 sink.clear();
                 asked = match input {
@@ -363,7 +352,7 @@ impl Scheduler {
 
     /// Tells the core, and the log what it took.
     fn tell(&mut self, input: CoreInput, step: &mut Step) -> bool {
-        let told = feed(&mut self.core, &input, &mut Absent::default());
+        let told = feed(&mut self.core, &input, &mut Absent);
         // A plan that was refused is a lost turn, and a copy must lose it too.
         let taken = told.is_ok() || !matches!(input, CoreInput::Event { .. });
         if taken {

@@ -55,10 +55,13 @@ pub(super) enum Message {
     /// The answer to the question of this number.
     Answer(u64, Box<Input>),
     /// Somebody wants to look.
-    Look(Box<dyn FnOnce(&Scheduler, Millis) + Send>),
+    Look(Look),
     /// It is over.
     Stop,
 }
+
+/// What somebody wants to see.
+pub(super) type Look = Box<dyn FnOnce(&Scheduler, Millis) + Send>;
 
 /// Who waits for a reply.
 pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;

@@ -111,7 +111,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         last_control: Some(control),
         last_status: None,
     }
-    .to_the_end()
+    .run_out()
 }
 
 fn cut_before_start() -> Final {
@@ -140,7 +140,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn to_the_end(mut self) -> io::Result<()> {
+    fn run_out(mut self) -> io::Result<()> {
         loop {
             if let Some(done) = self.look()? {
                 return finish(&self.dir, &self.held, done);
