@@ -205,7 +205,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",

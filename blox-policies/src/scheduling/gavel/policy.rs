@@ -2,8 +2,8 @@ use super::instance::{Combination, Entrant, Instance, Pair, PerType, SharePolicy
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use blox_core::{
-    GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Part, Request, Requests,
-    RestoreError, SchedulingPolicy, Seconds, Shape, Time, View,
+    GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Part, Phase, Request,
+    Requests, RestoreError, SchedulingPolicy, Seconds, Shape, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 /// speeds or the cluster changed, but not within [`Gavel::at_most_every`] of the last
 /// time; until then a job that is new runs where GPUs would be idle. Types are filled
 /// fastest first, or in turn for a policy that [knows nothing](SharePolicy::is_blind) of them. If the solver of the share policy fails, all have their
-/// [`Isolated`] shares until it is asked again.
+/// [`Isolated`] shares until it is asked again. Who is being launched stays on its type,
+/// so that a launch longer than a round comes to its end.
 ///
 /// Speeds are those of [`Extras::speeds`](blox_core::Extras::speeds): iterations a
 /// second by type, alone and beside other [models](blox_core::Extras::model). A job
@@ -238,15 +239,24 @@ impl Part for Gavel {
 impl SchedulingPolicy for Gavel {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let (types, ids) = pools(view, &self.prices);
+        let before = self.memory.running.iter();
+        let before: Vec<_> = before.map(|(who, kind, _)| (*who, *kind)).collect();
         self.credit(view);
         self.sync(view, types);
         self.allocate(view);
         out.stop_unlisted();
         let m = &self.memory;
         let free: Vec<u32> = m.types.iter().map(|t| t.gpus).collect();
-        let chosen = m
-            .rounds
-            .select(&self.order(view), &free, self.shares.conserves_work());
+        let starting = |who: &Combination| {
+            let mut phases = who.jobs().map(|j| view.job(j).map(|j| j.phase()));
+            phases.any(|phase| phase == Some(Phase::Starting))
+        };
+        let kept = before
+            .iter()
+            .filter(|(who, kind)| *kind < free.len() && starting(who));
+        let kept: Vec<(Combination, usize)> = kept.copied().collect();
+        let (order, conserves) = (self.order(view), self.shares.conserves_work());
+        let chosen = m.rounds.select_beside(&kept, &order, &free, conserves);
         let mut running = Vec::with_capacity(chosen.len());
         for Chosen {
             who, kind, gpus, ..

@@ -146,11 +146,39 @@ impl RoundMechanism {
     /// fraction, then as they were added; what does not fit is passed over. Rows
     /// without a fraction take what is left, if `conserves_work`.
     pub fn select(&self, order: &[usize], free: &[u32], conserves_work: bool) -> Vec<Chosen> {
+        self.select_beside(&[], order, free, conserves_work)
+    }
+
+    /// As [`RoundMechanism::select`], with jobs and pairs that stay on a type in any
+    /// case, as far as there are GPUs.
+    pub fn select_beside(
+        &self,
+        kept: &[(Combination, usize)],
+        order: &[usize],
+        free: &[u32],
+        conserves_work: bool,
+    ) -> Vec<Chosen> {
         let mut chosen = Vec::new();
         let mut busy = FixedBitSet::new();
+        let mut rest = free.to_vec();
+        for (who, kind) in kept {
+            let Some(row) = self.rows.iter().find(|r| r.who == *who) else {
+                continue;
+            };
+            if row.gpus <= rest[*kind] {
+                rest[*kind] -= row.gpus;
+                who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
+                chosen.push(Chosen {
+                    who: *who,
+                    kind: *kind,
+                    gpus: row.gpus,
+                    known: row.share.is_some(),
+                });
+            }
+        }
         let mut places = Vec::with_capacity(self.rows.len());
         for &kind in order {
-            let mut left = free[kind];
+            let mut left = rest[kind];
             places.clear();
             let rows = self.rows.iter().enumerate();
             places.extend(rows.map(|(i, row)| Place {

@@ -77,10 +77,11 @@ impl SharePolicy for MaxMinFairness {
     }
 }
 
-/// The jobs by what a policy can tell apart; each for itself where they may differ.
+/// The jobs by what a policy can tell apart; each for itself where they may differ, and
+/// where types are unknown: optima are many then, and their middle is that of the jobs.
 pub(super) fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
     match knows {
-        Knows::Pairs => Merged::apart(instance),
+        Knows::Pairs | Knows::Nothing => Merged::apart(instance),
         _ if !alike => Merged::apart(instance),
         _ => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
     }
