@@ -239,7 +239,7 @@ impl Node {
                 Ok(lease) => self.obey(now, orders, lease, port, &mut out),
                 Err(why) => *self.refused.entry(why).or_default() += 1,
             },
-            NodeInput::Shim(id, says) => self.shim_says(id, says),
+            NodeInput::Shim(id, says) => self.shim_says(now, id, says),
             NodeInput::Tick => {}
         }
         if self.news || now >= self.next_report {
@@ -472,19 +472,27 @@ impl Node {
         }
     }
 
-    fn shim_says(&mut self, id: AttemptId, says: ShimSays) {
+    fn shim_says(&mut self, now: Millis, id: AttemptId, says: ShimSays) {
+        // A shim that ends by itself takes no longer than this.
+        let ends_by = now + self.timers.margin.max(self.timers.kill);
         let Some(a) = self.attempts.get_mut(&id) else {
             return;
         };
         let Standing::Live {
-            running, stopping, ..
+            running,
+            stopping,
+            over_by,
+            ..
         } = &mut a.standing
         else {
             return;
         };
         match says {
             ShimSays::Running => self.news |= !std::mem::replace(running, true),
-            ShimSays::Stopping => self.news |= !std::mem::replace(stopping, true),
+            ShimSays::Stopping => {
+                self.news |= !std::mem::replace(stopping, true);
+                over_by.get_or_insert(ends_by);
+            }
             // With the next report.
             ShimSays::Progress(p) => a.progress = Some(p),
             ShimSays::Done(done) => {
@@ -703,5 +711,19 @@ mod tests {
         n.step(Millis(17_600), NodeInput::Shim(id(0), gone));
         let after = statuses(&mut n, 17_700);
         assert!(matches!(&after[0].1, Status::Done(f) if f.exit == Exit::Lost));
+    }
+
+    #[test]
+    fn a_shim_that_stalls_while_it_ends_is_done_without_though_its_lease_is_renewed() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        n.step(Millis(20), NodeInput::Shim(id(0), ShimSays::Stopping));
+        n.step(Millis(7_000), NodeInput::Tick);
+        n.step(Millis(7_010), orders(2, n.seq, vec![(0, run())]));
+        n.step(Millis(7_015), NodeInput::Shim(id(0), ShimSays::Stopping));
+        let destroyed = |e: Vec<NodeEffect>| e.contains(&NodeEffect::Destroy(id(0)));
+        // Five seconds, and half the kill allowance.
+        assert!(!destroyed(n.step(Millis(7_519), NodeInput::Tick)));
+        assert!(destroyed(n.step(Millis(7_520), NodeInput::Tick)));
     }
 }
