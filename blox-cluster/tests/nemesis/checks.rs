@@ -87,10 +87,8 @@ impl Checks {
                     }
                     self.last_fence = fence.0;
                 }
-                Record::Part { part, end } if !end.estimated => {
-                    if !self.parts.insert(*part) {
-                        return Err(format!("I5: {part:?} is accounted for twice"));
-                    }
+                Record::Part { part, end } if !end.estimated && !self.parts.insert(*part) => {
+                    return Err(format!("I5: {part:?} is accounted for twice"));
                 }
                 _ => {}
             }
@@ -106,10 +104,8 @@ impl Checks {
                     return Err(format!("I7: job {job} came in twice"));
                 }
             }
-            Event::Ended { job, outcome } => {
-                if self.ended.insert(*job, *outcome).is_some() {
-                    return Err(format!("I1: job {job} ended twice"));
-                }
+            Event::Ended { job, outcome } if self.ended.insert(*job, *outcome).is_some() => {
+                return Err(format!("I1: job {job} ended twice"));
             }
             _ => {}
         }
