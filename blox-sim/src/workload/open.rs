@@ -415,7 +415,8 @@ mod tests {
              num_iteration (itp), a header with gpu_num and submit_time (helios), a header with \
              job_name and plan_gpu (pai), a header with gpu_milli and creation_time (openb), a \
              header with JobID and Submit (slurm), a header with arrival_s and total_iteration \
-             (blox-jobs), a header with num_gpu and submit_time and duration (tiresias)"
+             (blox-jobs), a header with num_gpu and submit_time and duration (tiresias), a header with application \
+             and num_replicas (sia)"
         );
         assert_eq!(
             open_text("a.csv", b"").unwrap_err(),
@@ -449,7 +450,7 @@ mod tests {
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
             "`parquet` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, \
-             pai, openb, slurm, blox-jobs, tiresias, synergy"
+             pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia"
         );
     }
 }
