@@ -39,13 +39,13 @@ impl Launches {
         }
         let known = self.durable.nodes.get(&node);
         if known.is_some_and(|n| n.boot != r.boot) {
-            self.rebooted(node, view, r, out);
+            self.rebooted(node, now, view, r, out);
         } else if let Some(known) = known.filter(|n| n.session != r.session) {
             let incarnation = known.incarnation;
             self.write_down(node, incarnation, r, out);
         }
         self.hear_all(node, now, r, out);
-        self.welcome_back(node, view, r, out);
+        self.welcome_back(node, now, view, r, out);
         out.dirty.insert(node);
     }
 
@@ -74,12 +74,19 @@ impl Launches {
     }
 
     /// Nothing of an earlier boot runs any more: no need to wait for anything.
-    fn rebooted(&mut self, node: NodeId, view: View<'_>, r: &Report, out: &mut Outcome) {
+    fn rebooted(
+        &mut self,
+        node: NodeId,
+        now: Millis,
+        view: View<'_>,
+        r: &Report,
+        out: &mut Outcome,
+    ) {
         let up = view
             .node(node)
             .is_some_and(|n| n.status() == NodeStatus::Up);
         if up {
-            out.events.push(Event::NodeLost { node });
+            self.lost(node, now, out);
         }
         let listed = |part: &PartId| {
             r.attempts
@@ -94,7 +101,7 @@ impl Launches {
             }
         }
         self.incarnate(node, r, out);
-        if up {
+        if up && self.quarantined(node, now) == Millis(0) {
             out.events.push(Event::NodeReturned { node });
         }
     }
@@ -187,13 +194,24 @@ impl Launches {
         }
     }
 
-    /// A node that was lost may be used again once nothing old is on it.
-    fn welcome_back(&mut self, node: NodeId, view: View<'_>, r: &Report, out: &mut Outcome) {
-        let lost = view
-            .node(node)
-            .is_some_and(|n| n.status() == NodeStatus::Lost);
+    /// A node that was lost, or switched off and on, may be used again once
+    /// nothing old is on it.
+    fn welcome_back(
+        &mut self,
+        node: NodeId,
+        now: Millis,
+        view: View<'_>,
+        r: &Report,
+        out: &mut Outcome,
+    ) {
+        let lost = view.node(node).is_some_and(|n| match n.status() {
+            NodeStatus::Lost => true,
+            NodeStatus::Off => self.waking.contains(&node),
+            _ => false,
+        });
         let clear = self.links.get(&node).is_some_and(|l| l.strays.is_empty());
-        if lost && clear {
+        if lost && clear && self.quarantined(node, now) == Millis(0) {
+            self.waking.remove(&node);
             self.incarnate(node, r, out);
             out.events.push(Event::NodeReturned { node });
         }
