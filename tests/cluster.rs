@@ -637,6 +637,90 @@ fn numbers_are_there_for_prometheus() {
     assert!(get("/other").starts_with("HTTP/1.1 404"));
 }
 
+/// First in, first out, and long to think once somebody runs.
+#[derive(Clone)]
+struct Sleepy;
+
+/// More than two leases.
+const LONG: Duration = Duration::from_secs(8);
+
+impl blox::core::Part for Sleepy {}
+
+impl blox::core::SchedulingPolicy for Sleepy {
+    fn schedule(
+        &mut self,
+        view: blox::core::View<'_>,
+        out: &mut blox::core::Requests,
+    ) -> blox::core::Outlook {
+        if view.running().next().is_some() {
+            std::thread::sleep(LONG);
+        }
+        for job in view.active() {
+            out.push(blox::core::Request::gang(&job));
+        }
+        blox::core::Outlook::Stable
+    }
+}
+
+#[test]
+fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
+    use blox::policies::placement::{Consolidated, Walk};
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut c = Cluster {
+        dir: tempfile::tempdir().unwrap(),
+        at: free.local_addr().unwrap().to_string(),
+        more: Vec::new(),
+        scheduler: None,
+        nodes: vec![None],
+    };
+    drop(free);
+    let (at, dir) = (c.at.clone(), c.dir.path().join("scheduler"));
+    // It ends with the process of the tests.
+    std::thread::spawn(move || {
+        let mut registry = blox::registry();
+        registry.schedulers.add("sleepy", "sleeps", &[], |_, _| {
+            Ok(blox::core::Composition::new("sleepy")
+                .scheduling(Sleepy)
+                .placement(Walk::new(Consolidated::default()))
+                .build())
+        });
+        let dir = dir.to_str().unwrap().to_owned();
+        let args = [
+            "blox",
+            "scheduler",
+            "--scheduler",
+            "sleepy",
+            "--round",
+            "0.5",
+            "--faster",
+            "5",
+            "--listen",
+            &at,
+            "--state-dir",
+            &dir,
+        ];
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        blox::cli::run_with(&registry, args, &mut out, &mut err);
+    });
+    c.start_node(0, 2);
+    c.until("the node is up", |c| {
+        c.json(&["nodes"])[0]["status"] == "up"
+    });
+    let job = c.submit(&["--", "sleep", "6"]);
+    c.until_phase(job, "running");
+    // Something to think about.
+    let begin = Instant::now();
+    let other = c.submit(&["--", "true"]);
+    assert!(
+        begin.elapsed() < Duration::from_secs(4),
+        "the answer took {:?}",
+        begin.elapsed()
+    );
+    c.until_phase(job, "completed");
+    assert_eq!(c.exits(job), ["Completed"]);
+    c.until_phase(other, "completed");
+}
+
 /// Processes whose command line has this in it.
 fn pids(part: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -684,6 +768,8 @@ fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
     }
     let begin = Instant::now();
     let limit = Duration::from_secs(120 + jobs * 3);
+    // Who watches a launch whose shim is dead is not stopped as well: nobody would be left.
+    let mut spared: Option<(usize, Instant)> = None;
     while !c.all_are("completed", jobs as usize) {
         let text = read(&ledger);
         assert!(!text.contains("twice"), "{text}");
@@ -698,12 +784,14 @@ fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
         let node = rng.random_range(0..gpus.len());
         let kill = rng.random_bool(0.5);
         let stop_ms = rng.random_range(100..4_000);
+        let alone = spared.is_some_and(|(n, at)| n == node && at.elapsed().as_secs() < 3);
         match rng.random_range(0..4) {
             0 if kill => {
                 c.scheduler.as_mut().unwrap().kill();
                 c.start_scheduler("fifo");
             }
             0 => stop_for(c.scheduler.as_ref().unwrap().0.id(), stop_ms),
+            1 if alone => {}
             1 if kill => {
                 c.nodes[node].as_mut().unwrap().kill();
                 c.start_node(node, gpus[node]);
@@ -712,6 +800,7 @@ fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
             _ => {
                 let shims = pids(&c.node_dir(node).join("attempts").to_string_lossy());
                 if !shims.is_empty() {
+                    spared = Some((node, Instant::now()));
                     let pid = shims[rng.random_range(0..shims.len())];
                     match kill {
                         true => signal("-KILL", pid),
@@ -904,4 +993,50 @@ fn every_registered_scheduler_runs_on_real_processes() {
     let names = registered();
     println!("{} schedulers", names.len());
     tiny_jobs_complete_under(names);
+}
+
+/// The programs of `examples/` that take `--backend cluster`, if they were built.
+fn examples() -> Vec<PathBuf> {
+    let built = Path::new(env!("CARGO_BIN_EXE_blox")).parent().unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut all: Vec<PathBuf> = std::fs::read_dir(sources)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| read(p).contains("blox::cli::backend"))
+        .map(|p| built.join("examples").join(p.file_stem().unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+#[ignore = "long: run by name, after the examples were built with the feature `cluster`"]
+fn every_example_runs_on_real_processes() {
+    let all = examples();
+    assert!(all.len() >= 20, "{all:?}");
+    let next = std::sync::Mutex::new(all.into_iter());
+    let wrong = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(program) = next.lock().unwrap().next() else {
+                        return;
+                    };
+                    let out = Command::new(&program)
+                        .args(["--backend", "cluster"])
+                        .output();
+                    let out = out.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+                    print!("{}", String::from_utf8_lossy(&out.stdout));
+                    if !out.status.success() {
+                        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+                        let name = program.file_name().unwrap().to_string_lossy().into_owned();
+                        wrong.lock().unwrap().push(format!("{name}: {said}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

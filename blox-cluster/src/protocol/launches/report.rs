@@ -217,3 +217,94 @@ impl Launches {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::protocol::scheduler::{Input, Saved, Scheduler, Settings};
+    use crate::protocol::{Epoch, Incarnation, Millis, Report, Session};
+    use blox_core::cadence::Rounds;
+    use blox_core::{NodeId, NodeSpec, NodeStatus, Time};
+    use std::sync::Arc;
+
+    /// A scheduler, its clock, and the reports of one node.
+    struct One {
+        scheduler: Scheduler,
+        now: u64,
+        seq: u64,
+    }
+
+    impl One {
+        fn hear(&mut self) -> NodeStatus {
+            self.seq += 1;
+            let report = Report {
+                node: "n".into(),
+                boot: "b".into(),
+                session: Session(1),
+                seq: self.seq,
+                epoch: Epoch(1),
+                incarnation: Incarnation(0),
+                offer: Arc::new(NodeSpec::with_gpus(1)),
+                address: "localhost".into(),
+                attempts: Vec::new(),
+            };
+            self.scheduler
+                .step(Millis(self.now), Input::Report(report));
+            self.status()
+        }
+
+        fn silence(&mut self, secs: u64) -> NodeStatus {
+            for _ in 0..secs {
+                self.now += 1_000;
+                self.scheduler.step(Millis(self.now), Input::Tick);
+            }
+            self.status()
+        }
+
+        fn status(&self) -> NodeStatus {
+            self.scheduler.view().node(NodeId(0)).unwrap().status()
+        }
+    }
+
+    #[test]
+    fn a_node_that_comes_and_goes_is_left_out_for_longer_and_longer() {
+        let (scheduler, _) = Scheduler::begin(
+            Settings::default(),
+            Saved::default(),
+            &[],
+            Box::new(Rounds::default()),
+            Millis(0),
+            Time::ZERO,
+        );
+        let mut one = One {
+            scheduler,
+            now: 0,
+            seq: 0,
+        };
+        assert_eq!(one.hear(), NodeStatus::Up);
+        for _ in 0..2 {
+            assert_eq!(one.silence(9), NodeStatus::Lost);
+            assert_eq!(one.hear(), NodeStatus::Up);
+        }
+        // The third time within ten minutes: a minute from its loss, 8 s after it was heard.
+        assert_eq!(one.silence(9), NodeStatus::Lost);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(58);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(1);
+        assert_eq!(one.hear(), NodeStatus::Up);
+        // And now two minutes.
+        one.silence(100);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(27);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(1);
+        assert_eq!(one.hear(), NodeStatus::Up);
+        // After ten quiet minutes all is forgotten.
+        for _ in 0..80 {
+            one.silence(7);
+            assert_eq!(one.hear(), NodeStatus::Up);
+        }
+        one.silence(60);
+        assert_eq!(one.hear(), NodeStatus::Up);
+    }
+}
