@@ -247,8 +247,7 @@ mod tests {
                 address: "localhost".into(),
                 attempts: Vec::new(),
             };
-            self.scheduler
-                .step(Millis(self.now), Input::Report(report));
+            self.scheduler.step(Millis(self.now), Input::Report(report));
             self.status()
         }
 
