@@ -161,21 +161,31 @@ fn value(free: &[(f64, i64)], job: &Job, at: f64) -> i64 {
     here + i64::from(own(job, at))
 }
 
-/// The first moment after `at` from which on another number is free.
+/// The first moment after `at` from which on another number is free. Every moment of
+/// `free` but its first is a change.
 fn change_after(free: &[(f64, i64)], job: &Job, at: f64) -> f64 {
-    let before = value(free, job, at);
     let mut i = free.partition_point(|(t, _)| *t <= at);
+    let mut gpus = own(job, at);
     let mut own_next = own_change_after(job, at);
     loop {
         let line = free.get(i).map_or(f64::INFINITY, |(t, _)| *t);
-        let next = line.min(own_next);
-        if next == f64::INFINITY || value(free, job, next) != before {
-            return next;
+        if line < own_next {
+            return line;
         }
-        i += usize::from(line == next);
-        if own_next == next {
-            own_next = own_change_after(job, next);
+        if own_next == f64::INFINITY {
+            return own_next;
         }
+        let then = own(job, own_next);
+        let mut more = i64::from(then) - i64::from(gpus);
+        if line == own_next {
+            more += free[i].1 - i.checked_sub(1).map_or(0, |i| free[i].1);
+            i += 1;
+        }
+        if more != 0 {
+            return own_next;
+        }
+        gpus = then;
+        own_next = own_change_after(job, own_next);
     }
 }
 
