@@ -175,7 +175,7 @@ pub fn solve_nearest(
     }
 }
 
-/// The optimal solution that depends on the program alone: of all that are
+/// An optimal solution chosen by the program rather than the solver: of all that are
 /// optimal to one part in 10⁹, the one with the least sum of values weighted
 /// `1`, `2`, `3`, ... in order of the variables (of several with the same sum, the one
 /// that the solver finds). Solves the program twice.
