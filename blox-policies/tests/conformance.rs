@@ -314,6 +314,28 @@ fn every_share_policy_conforms() {
 }
 
 #[test]
+fn shockwave_conforms_with_every_market() {
+    use blox_policies::scheduling::shockwave::{Market, Shockwave};
+    for (i, (rounds, gap)) in [(20, 1e-3), (1, 0.0), (3, 0.1)].into_iter().enumerate() {
+        let build = move || {
+            let market = Market {
+                rounds,
+                gap,
+                round_s: 360.0,
+                ..Market::default()
+            };
+            Composition::new(format!("shockwave-{i}"))
+                .scheduling(Shockwave::new(market).every(4))
+                .placement(Leases::new(Consolidated::default()))
+                .build()
+        };
+        if let Err(failure) = suite(build, false).cases(24).check() {
+            panic!("market {i}: {failure}");
+        }
+    }
+}
+
+#[test]
 fn short_rounds_conform() {
     cross(4, short_rounds);
 }

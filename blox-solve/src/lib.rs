@@ -33,16 +33,20 @@
 //! # Ok::<(), blox_solve::SolveError>(())
 //! ```
 
+mod blocks;
 #[cfg(feature = "microlp")]
 mod branch_and_bound;
 mod choices;
+mod concave;
 #[cfg(feature = "clarabel")]
 mod interior_point;
 mod program;
 
+pub use blocks::{Block, Blocks, Spent};
 #[cfg(feature = "microlp")]
 pub use branch_and_bound::BranchAndBound;
 pub use choices::{Alternative, Choices, Chosen};
+pub use concave::{Concave, Units, User};
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
 pub use program::{Column, Program, Relation, Row, Var};

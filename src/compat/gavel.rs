@@ -6,14 +6,17 @@
 //! [`ByScheduler`], on nodes in the order of its workers ([`cluster`]).
 
 pub use blox_policies::compat::gavel::{
-    AsGavel, AsShockwave, BatchJob, BisectedDuration, EqualTime, FifoMode, Mode, Pool, Released,
-    ReleasedEnd, ReleasedFifo, RoundRow, Settings, released_ends, released_rounds, summed_gain,
+    AsGavel, AsMarket, AsShockwave, BatchJob, BisectedDuration, EqualTime, FifoMode, Mode, Pool,
+    Released, ReleasedEnd, ReleasedFifo, RoundRow, Settings, released_ends, released_rounds,
+    summed_gain,
 };
 pub use blox_sim::completion::ByScheduler;
 
 use blox_core::{ClusterSpec, Composition, NodeSpec, OnEvent, Pipeline, SchedulingPolicy};
 use blox_policies::placement::{FirstFree, Walk};
 use blox_policies::scheduling::gavel::SharePolicy;
+use blox_policies::scheduling::gavel::shares::Isolated;
+use blox_policies::scheduling::shockwave::Market;
 
 /// Gavel's program with a share policy.
 pub fn released(settings: &Settings, shares: impl SharePolicy + 'static) -> Pipeline {
@@ -28,6 +31,14 @@ pub fn released_shockwave(
 ) -> Pipeline {
     let dialect = AsShockwave::new(settings.round, jobs);
     let program = Released::speaking(dialect, settings, shares);
+    compose("shockwave-released", program)
+}
+
+/// Shockwave's program with its own policy.
+pub fn released_market(settings: &Settings, jobs: Vec<BatchJob>, market: Market) -> Pipeline {
+    let dialect = AsMarket::new(settings.round, jobs, market);
+    // Nobody asks for shares.
+    let program = Released::speaking(dialect, settings, Isolated);
     compose("shockwave-released", program)
 }
 

@@ -5,6 +5,7 @@ use crate::schedulers::{self, GavelParams, GavelPolicy};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Rounds, Seconds};
 use blox_policies::scheduling::gavel::shares::Knows;
+use blox_policies::scheduling::shockwave::Market;
 
 const POLICIES: [&str; 13] = [
     "max-min-fairness",
@@ -45,6 +46,23 @@ const ALPHA: ParamDoc = param(
     "1",
     "part of the waiting jobs, oldest first, that allox matches",
 );
+
+const MARKET: [ParamDoc; 6] = [
+    param("round_s", "120", "seconds of a round"),
+    param("rounds", "20", "rounds that are planned, from 1 to 1000"),
+    param("k", "0.001", "what a second of the longest time left costs"),
+    param(
+        "lambda",
+        "12",
+        "power to which the lateness of a job is taken",
+    ),
+    param("rho_max", "1", "lateness that is still fair, above 0"),
+    param(
+        "gap",
+        "0.001",
+        "part of the measure given up for jobs with most time left",
+    ),
+];
 
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.schedulers;
@@ -98,6 +116,40 @@ pub(super) fn add(r: &mut Registry) {
         &[],
         |_, _| Ok(schedulers::finish_time_fairness()),
     );
+    s.add(
+        "shockwave",
+        "a market over future rounds: progress, makespan and fair ends, for jobs that change their batch",
+        &MARKET,
+        |p, _| Ok(schedulers::shockwave_with(market(p)?)),
+    );
+}
+
+fn market(p: &Params) -> Result<Market, RegistryError> {
+    let default = Market::default();
+    let at_least = |name: &str, default: f64, least: f64| {
+        let x = p.f64(name, default)?;
+        if x.is_finite() && x >= least {
+            return Ok(x);
+        }
+        Err(bad(name, x, &format!("a number of at least {least}")))
+    };
+    let rounds = p.u64("rounds", default.rounds.into())?;
+    if !(1..=1000).contains(&rounds) {
+        return Err(bad(
+            "rounds",
+            rounds as f64,
+            "a whole number from 1 to 1000",
+        ));
+    }
+    Ok(Market {
+        rounds: rounds as u32,
+        round_s: at_least("round_s", default.round_s, 1.0)?,
+        efficiency: at_least("k", default.efficiency, 0.0)?,
+        urgency: at_least("lambda", default.urgency, 0.0)?,
+        rho_max: at_least("rho_max", default.rho_max, 1e-6)?,
+        gap: at_least("gap", default.gap, 0.0)?,
+        ..default
+    })
 }
 
 fn alpha(p: &Params) -> Result<f64, RegistryError> {

@@ -17,6 +17,7 @@ mod loss_termination;
 mod lucid;
 mod optimus;
 mod qssf;
+mod shockwave;
 mod sjf;
 mod srtf;
 mod synergy;
@@ -43,6 +44,7 @@ pub use loss_termination::{LossTerminationParams, loss_termination, loss_termina
 pub use lucid::{LucidParams, lucid, lucid_with};
 pub use optimus::{OptimusParams, optimus, optimus_with};
 pub use qssf::{qssf, qssf_with};
+pub use shockwave::{shockwave, shockwave_with};
 pub use sjf::sjf;
 pub use srtf::{srtf, srtf_with};
 pub use synergy::{JobOrder, SynergyParams, Where, synergy, synergy_with};

@@ -5,6 +5,7 @@
 //! allocations beside the recorded one. Then the policy runs by itself: equal per job
 //! where it has no optimum to choose, else averages must be near.
 
+mod compared;
 mod policy;
 mod recorded;
 mod shockwave;
@@ -24,12 +25,6 @@ use std::sync::Arc;
 pub(super) use shockwave::Shockwave;
 
 pub(super) struct Gavel;
-
-/// How far averages may lie apart where optima are not unique: completion times, makespan.
-const LOOSE: (f64, f64) = (0.02, 0.05);
-/// The same for cases that were solved by another solver than the program's own: so far
-/// they lie apart from each other.
-const LOOSER: (f64, f64) = (0.03, 0.12);
 
 impl System for Gavel {
     fn name(&self) -> &'static str {
@@ -64,7 +59,7 @@ impl System for Gavel {
             run.compare_jobs(case, &outcome, &mut out)?;
             run.compare_rounds(case, &outcome, &mut out)?;
         } else {
-            run.compare_averages(case, &outcome, &mut out);
+            compared::averages(case, &outcome, run.window, run.settings.round, &mut out)?;
         }
         Ok(out)
     }
@@ -289,59 +284,17 @@ impl Run {
             let key = (at, row[job].clone());
             expected.insert(key, format!("{} {}", row[kind], row[workers]));
         }
-        for row in &found.rows {
+        let ours = found.rows.iter().map(|row| {
             let who = match row.who.partner {
                 Some(partner) => format!("({}, {})", row.who.job.0, partner.0),
                 None => row.who.job.0.to_string(),
             };
-            let on: Vec<String> = row.workers.iter().map(u32::to_string).collect();
-            let ours = format!("{} {}", row.kind, on.join("|"));
-            let what = format!("job {who} at {} s", row.time);
-            let theirs = expected.remove(&(Time::new(row.time), who));
-            out.values += 1;
-            if theirs.as_ref() != Some(&ours) {
-                let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
-                out.differ(&what, "worker_ids", &theirs, &ours);
-            }
-        }
-        for ((at, who), on) in expected {
-            out.differ(
-                &format!("job {who} at {at} s"),
-                "worker_ids",
-                &on,
-                "nothing",
-            );
-        }
+            let on = format!("{} {}", row.kind, compared::listed(&row.workers));
+            ((Time::new(row.time), who), on)
+        });
+        let what = |(at, who): &(Time, String)| format!("job {who} at {at} s");
+        compared::rounds(expected, ours, what, out);
         Ok(())
-    }
-
-    fn compare_averages(&self, case: &Case, found: &Outcome, out: &mut Compared) {
-        let counts = |job: u32| self.window.is_none_or(|(a, b)| (a..b).contains(&job));
-        let ends = found.ends.values().filter(|e| !e.dropped && counts(e.job));
-        let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
-        let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
-        let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
-        let column = match self.window {
-            Some(_) => "avg_jct_reported",
-            None => "avg_jct",
-        };
-        let own = case.text("solver").is_ok_and(|s| s == "ECOS");
-        let loose = if own { LOOSE } else { LOOSER };
-        for (name, found, loose) in [(column, average, loose.0), ("makespan", last, loose.1)] {
-            let Some(expected) = case.number(name) else {
-                continue;
-            };
-            out.values += 1;
-            let off = found / expected - 1.0;
-            out.notes.push(format!(
-                "{name} {found:.1} s by its own optima, {expected:.1} s expected: {:+.2} %",
-                off * 100.0
-            ));
-            // No finer than a round.
-            if off.abs() > loose && (found - expected).abs() > self.settings.round {
-                out.differ("summary", name, &expected.to_string(), &found.to_string());
-            }
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Cases of Shockwave's simulator, with the policies that it shares with Gavel's.
 
 use super::policy::{self, Determined};
-use super::{Boxed, LOOSE, Outcome, failed, outcome};
+use super::{Boxed, Outcome, compared, failed, outcome};
 use crate::compat::gavel::{self as compat, BatchJob, Mode, Pool, Settings};
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::{JobSpec, Part};
+use blox_policies::scheduling::shockwave::Market;
 use blox_sim::Simulation;
 use blox_sim::compat::gavel as files;
 use blox_sim::workload::Jobs;
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 pub(in crate::verify) struct Shockwave;
 
+/// Its own policy.
+const OWN: &str = "shockwave";
 /// Seconds by which ends may differ.
 const NEAR: f64 = 1e-6;
 /// The part of waiting jobs that its AlloX matches.
@@ -39,23 +42,26 @@ impl System for Shockwave {
         let seed = option(case, "--seed")
             .and_then(|s| s.parse().ok())
             .unwrap_or(0);
-        let policy = policy::by_name(name, seed, ALPHA).ok_or_else(|| {
+        let policy = policy::by_name(name, seed, ALPHA);
+        if policy.is_none() && name != OWN {
             let what = format!(
-                "the policy `{name}` is not implemented; of this system there are {}",
+                "the policy is `{name}`, expected {OWN} or one of {}",
                 policy::NAMES
             );
-            case.bad("summary.json", what)
-        })?;
+            return Err(case.bad("summary.json", what));
+        }
         // Its solver of assignments has changed since the authors ran it.
         let shipped = !case.text("source").unwrap_or_default().starts_with("rerun");
-        let exact =
-            policy.determined == Determined::Fully && !(shipped && name.starts_with("allox"));
+        let exact = policy
+            .as_ref()
+            .is_some_and(|p| p.determined == Determined::Fully)
+            && !(shipped && name.starts_with("allox"));
         let found = simulate(case, policy, seed, every_round)?;
         if exact {
             compare_jobs(case, &found, &mut out)?;
             compare_rounds(case, &found, &mut out)?;
         } else {
-            compare_averages(case, &found, &mut out);
+            compared::averages(case, &found, None, round_s(case), &mut out)?;
         }
         Ok(out)
     }
@@ -63,7 +69,7 @@ impl System for Shockwave {
 
 fn simulate(
     case: &Case,
-    policy: policy::Policy,
+    policy: Option<policy::Policy>,
     seed: u64,
     every_round: bool,
 ) -> Result<Outcome, VerifyError> {
@@ -98,15 +104,18 @@ fn simulate(
             })
             .filter(|p| p.gpus > 0)
             .collect(),
-        round: case.number("round_s").filter(|r| *r > 0.0).unwrap_or(120.0),
+        round: round_s(case),
         gap: 1000.0,
         seed,
-        shuffles: policy.shuffles,
+        shuffles: policy.as_ref().is_none_or(|p| p.shuffles),
         jobs: Some(jobs.len()),
         logs: true,
     };
-    let mut pipeline =
-        compat::released_shockwave(&settings, batches.collect(), Boxed(policy.shares));
+    let batches = batches.collect();
+    let mut pipeline = match policy {
+        Some(policy) => compat::released_shockwave(&settings, batches, Boxed(policy.shares)),
+        None => compat::released_market(&settings, batches, market(case, settings.round)?),
+    };
     let report = Simulation::new(compat::cluster(&settings))
         .completion(compat::ByScheduler)
         .visiting_every_round(every_round)
@@ -116,6 +125,31 @@ fn simulate(
             error: Box::new(e),
         })?;
     Ok(outcome(&pipeline.save().unwrap_or_default(), &report))
+}
+
+/// The parameters of Shockwave's own policy: those of the file that the command names.
+fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
+    #[derive(serde::Deserialize)]
+    struct Config {
+        future_rounds: u32,
+        k: f64,
+        lambda: f64,
+        rhomax: f64,
+        solver_rel_gap: f64,
+        log_approximation_bases: Vec<f64>,
+    }
+    let path = option(case, "--config").unwrap_or("tacc_32gpus.json");
+    let path = case.input(path.rsplit('/').next().unwrap_or_default())?;
+    let config: Config = json(&path)?;
+    Ok(Market {
+        rounds: config.future_rounds,
+        round_s,
+        efficiency: config.k,
+        urgency: config.lambda,
+        rho_max: config.rhomax,
+        gap: config.solver_rel_gap,
+        bases: config.log_approximation_bases,
+    })
 }
 
 /// A job's batches as the program knows them.
@@ -138,8 +172,11 @@ fn batches_of(
         let of_cluster = speeds.types().filter(|(name, _)| name.as_str() == "v100");
         Some((batch, of_cluster.map(|(_, rate)| rate).collect()))
     };
-    let epochs = profile.and_then(|p| p["duration_every_epoch"].as_array());
-    let seconds = epochs.into_iter().flatten().filter_map(Value::as_f64);
+    let list = |name: &str| profile.and_then(|p| p[name].as_array());
+    let seconds = list("duration_every_epoch").into_iter().flatten();
+    let seconds = seconds.filter_map(Value::as_f64);
+    let batches = list("bs_every_epoch").into_iter().flatten();
+    let batches = batches.filter_map(|b| b.as_u64().and_then(|b| u32::try_from(b).ok()));
     BatchJob {
         mode: match extras.attributes.get("mode").and_then(Value::as_str) {
             Some("accordion") => Mode::Accordion,
@@ -149,7 +186,7 @@ fn batches_of(
         family: family.to_owned(),
         batch,
         samples: files::samples(family).unwrap_or(0),
-        duration: seconds.sum(),
+        epochs: batches.zip(seconds).collect(),
         pattern: patterns
             .get(&format!("{kind}|{gpus}"))
             .cloned()
@@ -190,50 +227,19 @@ fn compare_rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<()
         let key = (table.number(r, round)? as u64, table.number(r, job)? as u32);
         expected.insert(key, row[workers].clone());
     }
-    for row in &found.rows {
-        let on: Vec<String> = row.workers.iter().map(u32::to_string).collect();
-        let (key, ours) = ((row.round - 1, row.who.job.0), on.join("|"));
-        let theirs = expected.remove(&key);
-        out.values += 1;
-        if theirs.as_ref() != Some(&ours) {
-            let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
-            let what = format!("job {} in round {}", key.1, key.0);
-            out.differ(&what, "worker_ids", &theirs, &ours);
-        }
-    }
-    for ((round, job), on) in expected {
-        out.differ(
-            &format!("job {job} in round {round}"),
-            "worker_ids",
-            &on,
-            "nothing",
-        );
-    }
+    let ours = found.rows.iter().map(|row| {
+        let key = (row.round - 1, row.who.job.0);
+        (key, compared::listed(&row.workers))
+    });
+    let what = |(round, job): &(u64, u32)| format!("job {job} in round {round}");
+    compared::rounds(expected, ours, what, out);
     Ok(())
 }
 
-fn compare_averages(case: &Case, found: &Outcome, out: &mut Compared) {
-    let times: Vec<f64> = found
-        .ends
-        .values()
-        .map(|e| e.at - found.submits[&e.job])
-        .collect();
-    let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
-    let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
-    for (name, found, loose) in [("avg_jct", average, LOOSE.0), ("makespan", last, LOOSE.1)] {
-        let Some(expected) = case.number(name) else {
-            continue;
-        };
-        out.values += 1;
-        let off = found / expected - 1.0;
-        out.notes.push(format!(
-            "{name} {found:.1} s by its own optima, {expected:.1} s expected: {:+.2} %",
-            off * 100.0
-        ));
-        if off.abs() > loose {
-            out.differ("summary", name, &expected.to_string(), &found.to_string());
-        }
-    }
+/// Seconds of a round.
+fn round_s(case: &Case) -> f64 {
+    let said = case.number("round_s").filter(|r| *r > 0.0);
+    said.unwrap_or(120.0)
 }
 
 /// An option of the recorded command.

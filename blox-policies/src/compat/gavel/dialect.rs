@@ -1,7 +1,7 @@
 //! What the two programs that share the rounds do differently.
 
 use super::job::Job;
-use crate::scheduling::gavel::TypePool;
+use crate::scheduling::gavel::{Chosen, TypePool};
 
 /// A quantum that has ended, of one job.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +33,29 @@ pub trait Dialect: Clone + Send + Sync + serde::Serialize + for<'a> serde::Deser
     /// Whether a job has run for too long.
     fn is_overdue(&self, job: &Job) -> bool;
 
-    /// A job came in.
-    fn admit(&mut self, job: &Job);
+    /// A job came in, as the program's clock has it.
+    fn admit(&mut self, job: &Job, clock: f64) {
+        let _ = (job, clock);
+    }
+
+    /// A quantum ended, of so many steps and seconds as they are counted; `rounds` were
+    /// planned so far.
+    fn measured(&mut self, job: &Job, rounds: u64, steps: f64, seconds: f64) {
+        let _ = (job, rounds, steps, seconds);
+    }
 
     /// A quantum of a job was counted; it may change its batch.
     fn counted(&mut self, job: &mut Job, types: &[TypePool]);
 
     /// A round has ended, with these jobs left.
-    fn round_ended(&mut self, jobs: &[Job]);
+    fn round_ended(&mut self, jobs: &[Job], clock: f64);
+
+    /// Who runs next, if it plans rounds by itself; else shares say it. The error is that
+    /// it gives up.
+    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, ()>> {
+        let _ = (jobs, free);
+        None
+    }
 }
 
 /// The released program of Gavel.
@@ -68,9 +83,7 @@ impl Dialect for AsGavel {
         false
     }
 
-    fn admit(&mut self, _: &Job) {}
-
     fn counted(&mut self, _: &mut Job, _: &[TypePool]) {}
 
-    fn round_ended(&mut self, _: &[Job]) {}
+    fn round_ended(&mut self, _: &[Job], _: f64) {}
 }

@@ -14,6 +14,7 @@ mod bisection;
 mod dialect;
 mod fifo;
 mod job;
+mod market;
 mod program;
 mod shockwave;
 
@@ -21,6 +22,7 @@ pub use bisection::BisectedDuration;
 pub use dialect::{AsGavel, Dialect};
 pub use fifo::{FifoMode, ReleasedFifo};
 pub use job::{Job, summed_gain};
+pub use market::AsMarket;
 pub use shockwave::{AsShockwave, BatchJob, EqualTime, Mode};
 
 use crate::scheduling::gavel::{Combination, SharePolicy};

@@ -5,7 +5,7 @@ use super::dialect::{Dialect, Quantum};
 use super::job::Job;
 use super::{Pool, ReleasedEnd, RoundRow, Settings};
 use crate::scheduling::gavel::{
-    Combination, Entrant, Instance, Pair, RoundMechanism, SharePolicy, TypePool,
+    Chosen, Combination, Entrant, Instance, Pair, RoundMechanism, SharePolicy, TypePool,
 };
 use blox_core::JobId;
 use blox_core::compat::cpython::Random;
@@ -132,7 +132,7 @@ impl<D: Dialect> Program<D> {
         }
         self.advance(now);
         self.collect();
-        self.dialect.round_ended(&self.jobs);
+        self.dialect.round_ended(&self.jobs, self.clock);
         for job in arrivals {
             self.admit(job);
         }
@@ -226,8 +226,11 @@ impl<D: Dialect> Program<D> {
             }
             self.rounds.ran(who, ran.placed.kind, seconds);
         }
-        for id in &members {
+        for (id, (steps, seconds)) in members.iter().zip(&counted) {
             if let Some(at) = self.at(*id) {
+                let job = &self.jobs[at];
+                self.dialect
+                    .measured(job, self.steps_taken, *steps, *seconds);
                 self.dialect.counted(&mut self.jobs[at], &self.types);
             }
         }
@@ -255,7 +258,7 @@ impl<D: Dialect> Program<D> {
                 self.rounds.add(who, job.gpus, runs.collect());
             }
         }
-        self.dialect.admit(&job);
+        self.dialect.admit(&job, self.clock);
         self.jobs.push(job);
         self.changed = true;
         if let Some(count) = &mut self.to_come {
@@ -265,6 +268,19 @@ impl<D: Dialect> Program<D> {
 
     /// Asks for shares if it is time, and fills the next round.
     fn choose(&mut self, shares: &mut dyn SharePolicy) {
+        let free: Vec<u32> = self.types.iter().map(|t| t.gpus).collect();
+        match self.dialect.choose(&self.jobs, &free) {
+            Some(Ok(chosen)) => {
+                self.changed = false;
+                let order = self.shuffled();
+                self.fill(&chosen, &order);
+            }
+            Some(Err(())) => self.gave_up = true,
+            None => self.choose_by(shares, &free),
+        }
+    }
+
+    fn choose_by(&mut self, shares: &mut dyn SharePolicy, free: &[u32]) {
         let since = self.clock - self.last_reset;
         if self.changed && (since >= self.gap || self.last_reset == 0.0) {
             self.rounds.settle(since);
@@ -279,13 +295,22 @@ impl<D: Dialect> Program<D> {
             }
             self.changed = false;
         }
+        let order = self.shuffled();
+        let chosen = self.rounds.select(&order, free, shares.conserves_work());
+        self.fill(&chosen, &order);
+    }
+
+    /// The types in the order in which they are filled this round.
+    fn shuffled(&mut self) -> Vec<usize> {
         let mut order = self.order.clone();
         if let Some(shuffler) = &mut self.shuffler {
             shuffler.shuffle(&mut order);
         }
-        let free: Vec<u32> = self.types.iter().map(|t| t.gpus).collect();
-        let chosen = self.rounds.select(&order, &free, shares.conserves_work());
-        let Some(placed) = assign(&chosen, &order, &self.servers, &self.placed) else {
+        order
+    }
+
+    fn fill(&mut self, chosen: &[Chosen], order: &[usize]) {
+        let Some(placed) = assign(chosen, order, &self.servers, &self.placed) else {
             self.gave_up = true;
             return;
         };

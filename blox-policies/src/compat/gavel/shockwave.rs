@@ -31,8 +31,8 @@ pub struct BatchJob {
     pub batch: u32,
     /// Samples of its data set.
     pub samples: u32,
-    /// Seconds that it takes alone by its profile.
-    pub duration: f64,
+    /// Its profile: the batch of each epoch, and the epoch's seconds alone.
+    pub epochs: Vec<(u32, f64)>,
     /// The batch from an epoch on, by ascending epochs.
     pub pattern: Vec<(u32, u32)>,
     /// Steps a second on each type, in order of the types' names, by batch.
@@ -47,9 +47,9 @@ enum Wish {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Adapting {
-    job: BatchJob,
-    batch: u32,
+pub(super) struct Adapting {
+    pub(super) job: BatchJob,
+    pub(super) batch: u32,
     wish: Option<Wish>,
 }
 
@@ -57,8 +57,8 @@ struct Adapting {
 /// change their batch, jobs that end after one and a half times their duration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AsShockwave {
-    round: f64,
-    jobs: Vec<Adapting>,
+    pub(super) round: f64,
+    pub(super) jobs: Vec<Adapting>,
 }
 
 /// Seconds that a job loses that did not run in the round before.
@@ -80,8 +80,13 @@ impl AsShockwave {
 }
 
 impl Adapting {
-    fn steps_per_epoch(&self, batch: u32) -> f64 {
+    pub(super) fn steps_per_epoch(&self, batch: u32) -> f64 {
         f64::from(self.job.samples.div_ceil(batch.max(1))).max(1.0)
+    }
+
+    /// Seconds that it takes alone by its profile.
+    fn duration(&self) -> f64 {
+        self.job.epochs.iter().map(|(_, seconds)| seconds).sum()
     }
 
     fn epoch(&self, steps: f64) -> u32 {
@@ -211,10 +216,8 @@ impl Dialect for AsShockwave {
 
     fn is_overdue(&self, job: &Job) -> bool {
         let known = self.jobs.get(job.id.index());
-        known.is_some_and(|a| job.ran > (1.5 * a.job.duration).trunc())
+        known.is_some_and(|a| job.ran > (1.5 * a.duration()).trunc())
     }
-
-    fn admit(&mut self, _: &Job) {}
 
     fn counted(&mut self, job: &mut Job, _: &[TypePool]) {
         if let Some(adapting) = self.jobs.get_mut(job.id.index()) {
@@ -222,7 +225,7 @@ impl Dialect for AsShockwave {
         }
     }
 
-    fn round_ended(&mut self, jobs: &[Job]) {
+    fn round_ended(&mut self, jobs: &[Job], _: f64) {
         for job in jobs {
             if let Some(adapting) = self.jobs.get_mut(job.id.index()) {
                 adapting.wish = adapting.wishes(job.done).or(adapting.wish);

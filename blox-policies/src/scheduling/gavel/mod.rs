@@ -6,8 +6,9 @@
 //! changed. [`Gavel`] asks it and has a [`RoundMechanism`] choose who runs each round;
 //! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
 
+pub(crate) mod central;
 mod instance;
-pub(crate) mod merged;
+mod merged;
 mod policy;
 pub(crate) mod program;
 mod rounds;
