@@ -2,7 +2,7 @@
 
 mod compositions;
 
-use crate::schedulers::{ElasticFlowParams, JobOrder};
+use crate::schedulers::{ElasticFlowParams, JobOrder, PolluxParams, SiaParams};
 use crate::{compat, schedulers};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::perf::SkewTable;
@@ -17,8 +17,8 @@ use blox_policies::placement::{
     Profiled, Random, Rule, Split, Synergy, TensorSkew, Walk,
 };
 use blox_policies::scheduling::{
-    Drf, Fifo, FinishTimeFairness, Las, LeaseChoice, Service, ServiceHistory, Sjf, Srsf, Srtf,
-    StarvationGuard, Tetris, TwoDas,
+    Drf, Fifo, FinishTimeFairness, Las, LeaseChoice, PolluxSettings, Service, ServiceHistory, Sjf,
+    Srsf, Srtf, StarvationGuard, Tetris, TwoDas,
 };
 use blox_sim::compat::tiresias::read_samples;
 
@@ -342,6 +342,46 @@ fn elastic(r: &mut Registry) {
         "finish-time fairness with leases",
         &[param("lease_s", "240", "seconds of a lease and round")],
         |p, _| Ok(schedulers::themis_with(p.seconds("lease_s", 240.0)?)),
+    );
+    s.add(
+        "sia",
+        "the best assignment of training jobs to types and numbers of GPUs",
+        &[
+            param("power", "-0.5", "the fairness power, not 0"),
+            param("leaving_out", "1.1", "what leaving a job out costs"),
+            param("round_s", "60", "seconds of a round"),
+        ],
+        |p, _| {
+            Ok(schedulers::sia_with(SiaParams {
+                power: p.f64("power", -0.5)?,
+                leaving_out: p.f64("leaving_out", 1.1)?,
+                round: p.seconds("round_s", 60.0)?,
+            }))
+        },
+    );
+    s.add(
+        "pollux",
+        "a genetic search for the allocation of the best mean speedup",
+        &[
+            param("power", "-1", "the fairness power, not 0"),
+            param("population", "100", "allocations kept"),
+            param("generations", "100", "generations in a round, at most"),
+            param("patience", "20", "generations without a better one"),
+            param("round_s", "60", "seconds of a round"),
+        ],
+        |p, seed| {
+            Ok(schedulers::pollux_with(PolluxParams {
+                search: PolluxSettings {
+                    power: p.f64("power", -1.0)?,
+                    population: p.u64("population", 100)?.clamp(2, 10_000) as usize,
+                    generations: p.u64("generations", 100)? as usize,
+                    patience: p.u64("patience", 20)? as usize,
+                    seed,
+                },
+                round: p.seconds("round_s", 60.0)?,
+                autoscale: None,
+            }))
+        },
     );
 }
 

@@ -37,9 +37,9 @@ mod program;
 
 #[cfg(feature = "microlp")]
 pub use branch_and_bound::BranchAndBound;
+pub use choices::{Alternative, Choices, Chosen};
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
-pub use choices::{Alternative, Choices, Chosen};
 pub use program::{Program, Relation, Var};
 
 use std::ops::Index;

@@ -13,8 +13,10 @@ use blox_core::{ClusterSpec, Composition, OnEvent, Pipeline, Rounds, Seconds, Ti
 use blox_policies::placement::{Consolidated, Walk};
 use blox_sim::compat::blox_workload::BloxWorkload;
 use blox_sim::completion::Exact;
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{self, Applications, WithApplications};
 use blox_sim::faults::Faults;
-use blox_sim::overheads::FixedOverheads;
+use blox_sim::overheads::{CheckpointRestart, FixedOverheads};
 use blox_sim::workload::generate::{Generator, GeneratorSpec, WithLoss};
 use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
 use blox_sim::workload::{Limited, ReadOptions, Trace, Workload, fingerprint};
@@ -67,6 +69,7 @@ pub(super) struct Experiment<'r> {
     trace: Option<Trace>,
     /// Throughput tables, if any.
     scaling: Option<Arc<ScalingTable>>,
+    applications: Option<Applications>,
     world: World,
     cadence: Option<Tempo>,
     optimus: Option<OptimusSpeed>,
@@ -160,6 +163,8 @@ impl<'r> Experiment<'r> {
         let inputs = other_inputs(&given, &source, &cluster_text, known)?;
         let scaling = o.throughputs.as_ref().map(ScalingTable::read_dir);
         let scaling = scaling.transpose().map_err(Failure::new)?.map(Arc::new);
+        let applications = o.data.as_ref().map(training::read_dir);
+        let applications = applications.transpose().map_err(Failure::new)?;
         let world = world(&given, cadence, seed)?;
         let mut experiment = Experiment {
             registry,
@@ -178,6 +183,7 @@ impl<'r> Experiment<'r> {
             source,
             trace: None,
             scaling,
+            applications,
             world,
             cadence,
             optimus,
@@ -250,6 +256,10 @@ impl<'r> Experiment<'r> {
         };
         let jobs: Box<dyn Workload> = match &self.scaling {
             Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),
+            None => jobs,
+        };
+        let jobs: Box<dyn Workload> = match &self.applications {
+            Some(all) => Box::new(WithApplications::new(jobs, all.clone())),
             None => jobs,
         };
         let jobs: Box<dyn Workload> = match self.options.jobs {
@@ -351,7 +361,9 @@ impl<'r> Experiment<'r> {
     /// The world of the `i`th scheduler.
     pub fn simulation(&self, i: usize) -> Simulation {
         let mut simulation = Simulation::new(self.cluster.clone())
-            .overheads(self.world.overheads)
+            .overheads(CheckpointRestart {
+                others: self.world.overheads,
+            })
             .faults(self.world.faults)
             .measure(self.measure)
             .keep_rounds(self.options.rounds)
@@ -360,6 +372,9 @@ impl<'r> Experiment<'r> {
             .visiting_every_round(self.options.visit_every_round);
         if self.world.exact_ends {
             simulation = simulation.completion(Exact);
+        }
+        if let Some(applications) = &self.applications {
+            simulation = simulation.execution(Training::of(applications.clone()));
         }
         match self.optimus {
             Some(speed) if self.contestants[i].named.name == "blox-optimus" => {
@@ -710,6 +725,9 @@ fn other_inputs(
     }
     if let Some(dir) = &given.options.throughputs {
         paths.extend(ScalingTable::files(dir).map_err(Failure::new)?);
+    }
+    if let Some(dir) = &given.options.data {
+        paths.extend(training::files(dir).map_err(Failure::new)?);
     }
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));

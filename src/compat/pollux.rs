@@ -175,7 +175,9 @@ impl MarginalGain {
     /// Seconds that another GPU beyond `gpus` saves.
     fn gain(&self, job: &JobRef<'_>, gpus: u32) -> f64 {
         let extras = job.spec().extras();
-        let Some(model) = &extras.model else { return 0.0 };
+        let Some(model) = &extras.model else {
+            return 0.0;
+        };
         let Some(app) = self.applications.get(model) else {
             return 0.0;
         };

@@ -17,6 +17,8 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod pollux_osdi21;
+mod sia_tables;
 mod synergy_100job;
 mod tiresias_60job;
 
@@ -227,6 +229,9 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig16::BloxFig16),
         Box::new(blox_fig6::BloxFig6),
         Box::new(blox_table4::BloxTable4),
+        Box::new(pollux_osdi21::PolluxOsdi21),
+        Box::new(sia_tables::SiaTable3),
+        Box::new(sia_tables::SiaTable4),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]
@@ -322,7 +327,7 @@ mod tests {
         assert_eq!(
             error.as_deref(),
             Some(
-                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, synergy-100job, tiresias-60job"
+                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, pollux-osdi21, sia-table3, sia-table4, synergy-100job, tiresias-60job"
             )
         );
     }

@@ -1,7 +1,7 @@
 //! What a job asks for: the part of a job that never changes.
 
-use crate::ids::Name;
 use super::training::TrainingSpec;
+use crate::ids::Name;
 use crate::perf::{LossReports, Sensitivity};
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};

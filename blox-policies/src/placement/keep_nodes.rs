@@ -2,8 +2,8 @@
 
 use super::walk::{filled, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, Part,
-    PlacementPolicy, Reason, Request, Requests, Shape,
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, Part, PlacementPolicy,
+    Reason, Request, Requests, Shape,
 };
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).

@@ -85,6 +85,7 @@ impl ExecutionModel for FixedRate {
 /// The model that simulations use unless told otherwise: jobs are as fast as
 /// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
 /// are short, or [links](LinkBound) slow.
+/// Jobs that [train](Training) one of the [built-in applications](training::built_in) do that.
 pub fn as_specified() -> Box<dyn ExecutionModel> {
-    Box::new(LinkBound::over(CpuMemory::over(Profiled)))
+    Box::new(Training::of(training::built_in()))
 }

@@ -213,8 +213,7 @@ pub(super) fn compare(
 ) -> Result<(), VerifyError> {
     let e = &case.expected;
     let id = e.column("job_id")?;
-    let by_name: BTreeMap<&str, &Account> =
-        accounts.iter().map(|a| (a.name.as_str(), a)).collect();
+    let by_name: BTreeMap<&str, &Account> = accounts.iter().map(|a| (a.name.as_str(), a)).collect();
     for (r, row) in e.rows.iter().enumerate() {
         let what = format!("job {}", row[id]);
         let Some(a) = by_name.get(row[id].as_str()) else {
@@ -233,7 +232,10 @@ pub(super) fn compare(
             ("wasted_gpu_s", Some(a.wasted)),
             ("used_gpu_s", Some(a.used)),
             ("alloc_gpu_s", Some(a.allocated)),
-            ("avg_contention", Some((a.contention * 1e4).round_ties_even() / 1e4)),
+            (
+                "avg_contention",
+                Some((a.contention * 1e4).round_ties_even() / 1e4),
+            ),
             ("progress", done.then_some(a.progress)),
         ];
         // The original gives whole seconds here, of moments that need not be.
@@ -272,7 +274,12 @@ pub(super) fn compare(
     }
     if e.rows.len() != accounts.len() {
         let (rows, jobs) = (e.rows.len(), accounts.len());
-        out.differ("all jobs", "job_id", &format!("{rows} rows"), &format!("{jobs} jobs"));
+        out.differ(
+            "all jobs",
+            "job_id",
+            &format!("{rows} rows"),
+            &format!("{jobs} jobs"),
+        );
     }
     Ok(())
 }

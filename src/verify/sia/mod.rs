@@ -34,7 +34,9 @@ impl System for Sia {
         let before = compared.values;
         replay::compare(case, &input, every_round, &mut compared)?;
         if compared.values > before {
-            compared.notes.push("recorded decisions replayed".to_owned());
+            compared
+                .notes
+                .push("recorded decisions replayed".to_owned());
         }
         parts::compare(case, &input, &mut compared)?;
         closed_loop(case, &input, every_round, &mut compared)?;
@@ -102,10 +104,19 @@ fn closed_loop(
         out.values += 1;
         let apart = (found - expected).abs() / expected.abs().max(1e-9);
         // Restarts and GPU time follow from single choices; the paper's figures are times.
-        let limit = if name == "avg_jct_s" { LOOSE } else { 3.0 * LOOSE };
+        let limit = if name == "avg_jct_s" {
+            LOOSE
+        } else {
+            3.0 * LOOSE
+        };
         worst = worst.max(if name == "avg_jct_s" { apart } else { 0.0 });
         if apart > limit {
-            out.differ("closed loop", name, &expected.to_string(), &found.to_string());
+            out.differ(
+                "closed loop",
+                name,
+                &expected.to_string(),
+                &found.to_string(),
+            );
         }
     }
     out.notes.push(format!(
@@ -155,8 +166,14 @@ impl Averages {
     fn of(accounts: &[Account]) -> Self {
         let n = accounts.len().max(1) as f64;
         let mean = |of: &dyn Fn(&Account) -> f64| accounts.iter().map(of).sum::<f64>() / n;
-        let first = accounts.iter().map(|a| a.submit).fold(f64::INFINITY, f64::min);
-        let last = accounts.iter().map(|a| a.finish.unwrap_or(0.0)).fold(0.0, f64::max);
+        let first = accounts
+            .iter()
+            .map(|a| a.submit)
+            .fold(f64::INFINITY, f64::min);
+        let last = accounts
+            .iter()
+            .map(|a| a.finish.unwrap_or(0.0))
+            .fold(0.0, f64::max);
         Averages {
             jct: mean(&|a| a.finish.map_or(0.0, |f| f - a.submit)),
             makespan: last - first,

@@ -25,7 +25,11 @@ fn compare_look_ups(case: &Case, input: &Input, out: &mut Compared) -> Result<()
     let column = |name: &str| table.column(name);
     let (gpu_type, application) = (column("gpu_type")?, column("application")?);
     let (placement, per_gpu) = (column("placement")?, column("local_bsz")?);
-    let (step, sync, source) = (column("step_time")?, column("sync_time")?, column("source")?);
+    let (step, sync, source) = (
+        column("step_time")?,
+        column("sync_time")?,
+        column("source")?,
+    );
     let (mut tables, mut given) = (0u64, 0u64);
     for (r, row) in table.rows.iter().enumerate() {
         if row[source] != "table" {
@@ -34,7 +38,10 @@ fn compare_look_ups(case: &Case, input: &Input, out: &mut Compared) -> Result<()
             continue;
         }
         tables += 1;
-        let digits: Vec<u32> = row[placement].chars().filter_map(|c| c.to_digit(10)).collect();
+        let digits: Vec<u32> = row[placement]
+            .chars()
+            .filter_map(|c| c.to_digit(10))
+            .collect();
         let on = input.applications.get(&row[application]);
         let on = on.and_then(|a| a.types.get(row[gpu_type].as_str()));
         let found = on.and_then(|on| on.steps.step(&digits, row[per_gpu].parse().ok()?));
@@ -50,7 +57,12 @@ fn compare_look_ups(case: &Case, input: &Input, out: &mut Compared) -> Result<()
                 row[application], row[placement], row[gpu_type], row[per_gpu]
             );
             let found = found.map_or("nothing".to_owned(), |(a, b)| format!("{a} and {b}"));
-            out.differ(&what, "step_time", &format!("{} and {}", expected.0, expected.1), &found);
+            out.differ(
+                &what,
+                "step_time",
+                &format!("{} and {}", expected.0, expected.1),
+                &found,
+            );
         }
     }
     out.values += tables;

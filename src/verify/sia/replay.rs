@@ -44,7 +44,10 @@ pub(super) fn compare(
         None => Composition::new("recorded"),
     };
     let recorded = Recorded(Arc::new(script));
-    let scheduler = scheduler.scheduling(recorded.clone()).placement(recorded).build();
+    let scheduler = scheduler
+        .scheduling(recorded.clone())
+        .placement(recorded)
+        .build();
     let jobs = input.jobs_for(input.policy);
     let decisions = Decisions::default();
     let report = Simulation::new(cluster.clone())
@@ -182,9 +185,10 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
     let mut last: BTreeMap<usize, Vec<GpuId>> = BTreeMap::new();
     for row in rows {
         let mut gpus = Vec::new();
-        if let (Some(first), Some((size, nodes))) =
-            (firsts.get(row.gpu_type.as_str()), kinds.get(row.gpu_type.as_str()))
-        {
+        if let (Some(first), Some((size, nodes))) = (
+            firsts.get(row.gpu_type.as_str()),
+            kinds.get(row.gpu_type.as_str()),
+        ) {
             let own = first + size * (nodes * row.job) as u32;
             if row.nodes.is_empty() {
                 for (i, part) in row.parts.iter().enumerate() {
@@ -241,7 +245,10 @@ impl PlacementPolicy for Recorded {
             let Some(gpus) = self.now(request.job, at) else {
                 continue;
             };
-            match draft.current(request.job).map(|a| a.gpus.as_slice() == gpus) {
+            match draft
+                .current(request.job)
+                .map(|a| a.gpus.as_slice() == gpus)
+            {
                 Some(true) => continue,
                 Some(false) => draft.release(request.job, Reason::other("resized"))?,
                 None => {}

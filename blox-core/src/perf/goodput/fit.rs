@@ -75,12 +75,7 @@ pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
         pin(5, NOTHING);
     }
     let objective = Objective::of(observed);
-    let found = minimise(
-        |x| objective.at(x),
-        start,
-        &Bounds { low, high },
-        settings,
-    );
+    let found = minimise(|x| objective.at(x), start, &Bounds { low, high }, settings);
     let mut p = found.at;
     if !between {
         p[2] = p[2].max(p[4] * 1.1);

@@ -357,10 +357,7 @@ mod tests {
             noisy.goodput,
             GoodputModel {
                 speed: PARAMS,
-                noise: GradientNoise {
-                    sqr: 1.0,
-                    var: 1e9,
-                },
+                noise: GradientNoise { sqr: 1.0, var: 1e9 },
                 initial_batch: 20,
             }
             .goodput(1, 4, 99, 1),

@@ -51,11 +51,7 @@ impl Default for ReleasedScores {
 
 impl ReleasedScores {
     /// Normalised goodputs in single precision; `1e-4` where a configuration cannot be used.
-    pub fn goodputs(
-        view: View<'_>,
-        applicant: &Applicant<'_>,
-        configs: &[Config],
-    ) -> Vec<f32> {
+    pub fn goodputs(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32> {
         let mut row = raw(view, applicant, configs);
         let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
         let worst = worst.fold(f32::INFINITY, f32::min);
@@ -127,7 +123,9 @@ fn raw(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32
     let asked = applicant.job.gpus().get();
     if applicant.adapts == Adapts::Nothing {
         let rate = |c: &Config| name(c).and_then(|n| training.on(n)).map(|l| l.one_gpu_rate);
-        let rates = configs.iter().map(|c| rate(c).map_or(0.0, |r| r * f64::from(asked)));
+        let rates = configs
+            .iter()
+            .map(|c| rate(c).map_or(0.0, |r| r * f64::from(asked)));
         return rates.map(|r| r as f32).collect();
     }
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
@@ -176,7 +174,10 @@ fn raw(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32
         };
         Some((best.goodput * share) as f32)
     };
-    configs.iter().map(|c| value(c).unwrap_or(UNUSABLE)).collect()
+    configs
+        .iter()
+        .map(|c| value(c).unwrap_or(UNUSABLE))
+        .collect()
 }
 
 fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32 {

@@ -78,7 +78,11 @@ impl Scores for Goodputs {
         configs: &[Config],
     ) -> Vec<Option<f64>> {
         let mut values = values(view, applicant, configs);
-        let worst = values.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        let worst = values
+            .iter()
+            .flatten()
+            .copied()
+            .fold(f64::INFINITY, f64::min);
         let restart = applicant.training.map_or(Seconds::ZERO, |t| t.restart);
         let since = match applicant.adapts {
             Adapts::Nothing => applicant.job.attained_time(),

@@ -75,11 +75,12 @@ impl Rows for SiaRows {
                 return Err(table.wrong(column, "adaptive, scale-gpus or rigid"));
             }
         };
-        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::new(1.0)).with_extras(Extras {
-            model: Some(self.models.get(table.text(application))),
-            batch_size: Some(batch),
-            ..Extras::default()
-        });
+        let mut job =
+            JobSpec::new(Time::new(submit), gpus, Seconds::new(1.0)).with_extras(Extras {
+                model: Some(self.models.get(table.text(application))),
+                batch_size: Some(batch),
+                ..Extras::default()
+            });
         if !table.text(name).is_empty() {
             job = job.named(table.text(name));
         }

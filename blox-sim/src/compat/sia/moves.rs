@@ -66,7 +66,9 @@ fn shape(view: View<'_>, assignment: &Assignment) -> (Option<u32>, Vec<u32>) {
         *on.entry(view.cluster().node_of(*gpu)).or_default() += 1;
     }
     let first = on.keys().next().copied().flatten();
-    let gpu_type = first.and_then(|n| view.cluster().node(n)).map(|n| n.gpu_type().0);
+    let gpu_type = first
+        .and_then(|n| view.cluster().node(n))
+        .map(|n| n.gpu_type().0);
     let mut counts: Vec<u32> = on.into_values().collect();
     counts.sort_unstable();
     (gpu_type, counts)

@@ -43,7 +43,9 @@ fn key(observed: &[StepTime]) -> Vec<u64> {
     let rounded = |x: f64| (x.to_bits() + 512) >> 10;
     let parts = observed.iter().flat_map(|o| {
         let counts = [o.nodes, o.gpus, o.per_gpu].map(u64::from);
-        counts.into_iter().chain([rounded(o.compute), rounded(o.step)])
+        counts
+            .into_iter()
+            .chain([rounded(o.compute), rounded(o.step)])
     });
     parts.collect()
 }
@@ -65,7 +67,15 @@ pub fn add_points(applications: &mut Applications, path: &Path) -> Result<u64, W
         "sync_time",
         "source",
     ])?;
-    let [gpu_type, application, placement, per_gpu, step, sync, source] = columns;
+    let [
+        gpu_type,
+        application,
+        placement,
+        per_gpu,
+        step,
+        sync,
+        source,
+    ] = columns;
     let time = "a number of seconds";
     let mut points: BTreeMap<(Name, Name), Vec<(Vec<u32>, Measured)>> = BTreeMap::new();
     let mut count = 0;

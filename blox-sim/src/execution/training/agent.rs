@@ -30,6 +30,17 @@ pub enum PassLimit {
     Application,
 }
 
+/// What a profile is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profiles {
+    /// One type of GPU each.
+    #[default]
+    ByType,
+    /// All types, told apart by nobody: what was measured once on any type is not
+    /// measured again. It is kept under the nameless type.
+    OfAll,
+}
+
 /// Finds the parameters of a job's speed.
 pub trait Fitter: DynClone + Send {
     /// From the steps that it did on one type of GPU, in the order of their first measurement.
@@ -56,6 +67,8 @@ pub struct Agent {
     profiles: BTreeMap<Name, Profile>,
     noise: Option<GradientNoise>,
     gpu_type: Option<Name>,
+    /// The name of its profile there.
+    profile: Option<Name>,
     placement: Vec<u32>,
     config: Option<BatchConfig>,
     rate: f64,
@@ -89,7 +102,11 @@ impl Agent {
         self.config
     }
 
-    pub(super) fn start(&mut self, gpu_type: Name, placement: Vec<u32>) {
+    pub(super) fn start(&mut self, gpu_type: Name, placement: Vec<u32>, profiles: Profiles) {
+        self.profile = Some(match profiles {
+            Profiles::ByType => gpu_type.clone(),
+            Profiles::OfAll => "".into(),
+        });
         self.gpu_type = Some(gpu_type);
         self.placement = placement;
         self.now = None;
@@ -120,7 +137,7 @@ impl Agent {
             PassLimit::Placement => on.most_per_gpu(&self.placement),
             PassLimit::Application => on.limits.per_gpu.1,
         };
-        let profile = self.gpu_type.as_ref().and_then(|t| self.profiles.get(t));
+        let profile = self.profile.as_ref().and_then(|t| self.profiles.get(t));
         let model = profile.and_then(|p| p.params).zip(self.noise);
         let mut config = match (insisted, model) {
             (None, Some((speed, noise))) => {
@@ -155,9 +172,7 @@ impl Agent {
 
     /// Iterations of the initial batch a second.
     pub(super) fn rate(&mut self, app: &Application, epoch: usize) -> f64 {
-        self.rate = self
-            .run(app, epoch)
-            .map_or(0.0, |(rate, ..)| rate.max(0.0));
+        self.rate = self.run(app, epoch).map_or(0.0, |(rate, ..)| rate.max(0.0));
         self.rate
     }
 
@@ -214,7 +229,7 @@ impl Agent {
             return Some(doing.work);
         };
         self.noise = Some(noise);
-        let (gpu_type, config) = (self.gpu_type.clone()?, self.config?);
+        let (name, config) = (self.profile.clone()?, self.config?);
         let seen = StepTime {
             nodes: self.placement.len() as u32,
             gpus: self.gpus(),
@@ -222,10 +237,9 @@ impl Agent {
             compute: step - sync,
             step,
         };
-        let profile = self.profiles.entry(gpu_type).or_default();
-        let same = |o: &StepTime| {
-            (o.nodes, o.gpus, o.per_gpu) == (seen.nodes, seen.gpus, seen.per_gpu)
-        };
+        let profile = self.profiles.entry(name).or_default();
+        let same =
+            |o: &StepTime| (o.nodes, o.gpus, o.per_gpu) == (seen.nodes, seen.gpus, seen.per_gpu);
         if !profile.observed.iter().any(same) {
             profile.observed.push(seen);
             profile.params = fitter.fit(&profile.observed);

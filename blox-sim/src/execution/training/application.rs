@@ -2,6 +2,7 @@
 
 use super::curves::Curves;
 use super::table::StepTable;
+use crate::workload::{NoticeKind, Notices, Workload, WorkloadError};
 use blox_core::perf::goodput::{GradientNoise, ThroughputParams};
 use blox_core::{Adapts, Extras, JobSpec, Name, Seconds, TrainingSpec, TypeLimits, Work};
 use std::collections::BTreeMap;
@@ -160,8 +161,55 @@ impl Applications {
             iterations: app.curves.total(),
             rate: rate.unwrap_or(1.0),
         };
-        let extras = job.extras.get_or_insert_with(|| Box::new(Extras::default()));
+        let extras = job
+            .extras
+            .get_or_insert_with(|| Box::new(Extras::default()));
         extras.training = Some(Arc::new(app.spec(adapts)));
         true
+    }
+}
+
+/// Jobs that train applications of a set, as [`Applications::describe`] says of each that
+/// names one; others stay as they are, and are counted.
+#[derive(Clone, Debug)]
+pub struct WithApplications<W> {
+    jobs: W,
+    applications: Applications,
+    notices: Notices,
+    handed_out: u64,
+}
+
+impl<W: Workload> WithApplications<W> {
+    /// These jobs, by these applications.
+    pub fn new(jobs: W, applications: Applications) -> Self {
+        WithApplications {
+            notices: jobs.notices().clone(),
+            jobs,
+            applications,
+            handed_out: 0,
+        }
+    }
+}
+
+impl<W: Workload> Workload for WithApplications<W> {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        let Some(mut job) = self.jobs.next_job()? else {
+            return Ok(None);
+        };
+        self.handed_out += 1;
+        let training = job.extras().training.as_ref();
+        let adapts = training.map_or(Adapts::All, |t| t.adapts);
+        if !self.applications.describe(&mut job, adapts) {
+            self.notices.add(NoticeKind::NoProfile, self.handed_out);
+        }
+        Ok(Some(job))
+    }
+
+    fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, with tables of applications", self.jobs.describe())
     }
 }

@@ -89,7 +89,9 @@ impl Curves {
     }
 
     fn around(&self, batch: f64) -> (usize, usize, f64) {
-        let above = self.by_batch.partition_point(|(b, _)| f64::from(*b) <= batch);
+        let above = self
+            .by_batch
+            .partition_point(|(b, _)| f64::from(*b) <= batch);
         let Some(low) = above.checked_sub(1) else {
             return (0, 0, 0.0);
         };
@@ -127,7 +129,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!((curves.total(), curves.epochs()), (200.0, 2));
-        assert_eq!([0.0, 89.9, 90.0, 200.0].map(|p| curves.epoch_at(p)), [0, 0, 1, 2]);
+        assert_eq!(
+            [0.0, 89.9, 90.0, 200.0].map(|p| curves.epoch_at(p)),
+            [0, 0, 1, 2]
+        );
         assert_eq!(curves.noise(0, 48.0).var, 3.0);
         assert_eq!(curves.noise(1, 500.0).var, 8.0);
         assert_eq!(curves.iterations(1, 48.0), 102.5);

@@ -67,17 +67,19 @@ impl Row {
         let curves = vec![epochs(initial_batch), epochs(max_batch)];
         let unnamed = self.types.iter().take(1).map(|on| ("", on));
         let named = self.types.iter().map(|on| (on.0, on));
-        let types = named.chain(unnamed).map(|(name, (_, per_gpu, rate, params))| {
-            let on = OnType {
-                limits: TypeLimits {
-                    per_gpu: *per_gpu,
-                    one_gpu_rate: *rate,
-                    stages: 1,
-                },
-                steps: StepTimes::Fitted(ThroughputParams::from_array(*params)),
-            };
-            (name.into(), on)
-        });
+        let types = named
+            .chain(unnamed)
+            .map(|(name, (_, per_gpu, rate, params))| {
+                let on = OnType {
+                    limits: TypeLimits {
+                        per_gpu: *per_gpu,
+                        one_gpu_rate: *rate,
+                        stages: 1,
+                    },
+                    steps: StepTimes::Fitted(ThroughputParams::from_array(*params)),
+                };
+                (name.into(), on)
+            });
         Some(Application {
             initial_batch,
             max_batch,
@@ -173,13 +175,26 @@ mod tests {
     fn all_of_them_are_sound() {
         let all = built_in();
         let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"]);
+        assert_eq!(
+            names,
+            [
+                "bert",
+                "cifar10",
+                "deepspeech2",
+                "imagenet",
+                "ncf",
+                "yolov3"
+            ]
+        );
         for (name, app) in all.iter() {
             assert_eq!(app.types.len(), 4, "{name}");
             assert_eq!(app.curves.batches(), (app.initial_batch, app.max_batch));
         }
         let cifar = all.get("cifar10").unwrap();
         let (step, sync) = cifar.types["aws"].steps.step(&[1], 128).unwrap();
-        assert!((step - 0.107).abs() < 0.002 && sync < 0.001, "{step} {sync}");
+        assert!(
+            (step - 0.107).abs() < 0.002 && sync < 0.001,
+            "{step} {sync}"
+        );
     }
 }

@@ -48,6 +48,21 @@ pub fn read_dir(dir: impl AsRef<Path>) -> Result<Applications, WorkloadError> {
     Ok(applications)
 }
 
+/// The files of a folder that [`read_dir`] reads, in order of their paths.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn files(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, WorkloadError> {
+    let mut all = Vec::new();
+    for path in entries(dir.as_ref())? {
+        if path.is_dir() {
+            let inside = entries(&path)?.into_iter();
+            all.extend(inside.filter(|p| p.extension().is_some_and(|e| e == "csv")));
+        }
+    }
+    Ok(all)
+}
+
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, WorkloadError> {
     let io = |e| WorkloadError::file(dir, e);
     let mut all = Vec::new();
@@ -148,7 +163,13 @@ fn read_placements(path: &Path, into: &mut StepTable) -> Result<(), WorkloadErro
 
 fn read_spread(path: &Path, into: &mut StepTable) -> Result<(), WorkloadError> {
     let mut table = Table::open(&Source::at(path)?)?;
-    let columns = ["num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"];
+    let columns = [
+        "num_nodes",
+        "num_replicas",
+        "local_bsz",
+        "step_time",
+        "sync_time",
+    ];
     let [nodes, gpus, per_gpu, step, sync] = table.require(columns)?;
     while table.advance()? {
         let row = Measured {

@@ -59,14 +59,20 @@ impl StepTable {
             return rows.last().map(|r| r.per_gpu);
         }
         let (nodes, gpus) = size(placement);
-        let larger = self.spread.iter().filter(|((n, g), _)| *n >= nodes && *g >= gpus);
-        larger.filter_map(|(_, rows)| Some(rows.last()?.per_gpu)).max()
+        let larger = self
+            .spread
+            .iter()
+            .filter(|((n, g), _)| *n >= nodes && *g >= gpus);
+        larger
+            .filter_map(|(_, rows)| Some(rows.last()?.per_gpu))
+            .max()
     }
 
     /// The greatest pass that was measured on any placement of so many GPUs.
     pub fn most_per_gpu_on(&self, gpus: u32) -> Option<u32> {
         let same = self.placements.iter().filter(|(p, _)| size(p).1 == gpus);
-        same.filter_map(|(_, rows)| Some(rows.last()?.per_gpu)).max()
+        same.filter_map(|(_, rows)| Some(rows.last()?.per_gpu))
+            .max()
     }
 
     /// Samples a second on one GPU: the greatest pass over the longest step.

@@ -238,8 +238,7 @@ struct Cubic {
 
 impl Cubic {
     fn of(from: Point, to: Point) -> Self {
-        let theta =
-            3.0 * (from.value - to.value) / (to.step - from.step) + from.slope + to.slope;
+        let theta = 3.0 * (from.value - to.value) / (to.step - from.step) + from.slope + to.slope;
         Cubic {
             theta,
             scale: theta.abs().max(from.slope.abs()).max(to.slope.abs()),
