@@ -30,7 +30,8 @@ fn every_registered_scheduler_conforms() {
         let mut suite = conformance(|seed| build(&registry, brief, seed)).cases(48);
         // The released program's placement can block on a job for ever.
         // Tiresias passes over who does not fit.
-        if name.starts_with("blox-") || name.starts_with("tiresias") {
+        // So does Lucid, which also sets nodes aside.
+        if name.starts_with("blox-") || name.starts_with("tiresias") || name == "lucid" {
             suite = suite.may_starve();
         }
         let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
@@ -38,6 +39,26 @@ fn every_registered_scheduler_conforms() {
         checked += 1;
     }
     assert!(checked >= 18, "{checked}");
+}
+
+#[test]
+fn lucid_and_sleeping_nodes_conform_where_they_have_something_to_do() {
+    let registry = blox::registry();
+    let tight = [
+        "lucid{profiler_nodes=1,limit_s=400}",
+        "lucid{estimator=noisy,sigma=2}",
+        "helios-ces{buffer=0,keep=1}",
+        "helios-ces{buffer=1,keep=3}",
+        "qssf{estimator=noisy,sigma=1}",
+    ];
+    for name in tight {
+        let mut suite = conformance(|seed| build(&registry, name, seed)).cases(48);
+        if name.starts_with("lucid") {
+            suite = suite.may_starve();
+        }
+        let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.placements > 0, "{name}");
+    }
 }
 
 #[test]

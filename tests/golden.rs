@@ -1,7 +1,11 @@
 //! The cases of original programs, where `BLOX_GOLDEN` names their folder.
 
+use blox::sim::compat::elasticflow::{Recipe, read_trace};
+use blox::sim::workload::scaling::ScalingTable;
 use blox::verify::{compare, compare_visiting_every_round, find_cases};
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 #[test]
 fn every_case_of_blox_is_equal() {
@@ -26,12 +30,9 @@ fn every_case_of_synergy_is_equal() {
 /// Those of 30 jobs at most: the others are for `blox verify`, built to be fast.
 #[test]
 fn every_small_case_of_sia_is_equal() {
-    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
-        println!("skipped: BLOX_GOLDEN is not set");
-        return;
-    };
+    let Some(golden) = golden() else { return };
     let mut checked = 0;
-    for case in find_cases(&Path::new(&golden).join("sia")).unwrap() {
+    for case in find_cases(&golden.join("sia")).unwrap() {
         let expected = std::fs::read_to_string(case.join("expected.csv")).unwrap();
         if expected.lines().count() > 31 {
             continue;
@@ -44,12 +45,82 @@ fn every_small_case_of_sia_is_equal() {
     assert!(checked > 0);
 }
 
-fn every_case_is_equal(system: &str) {
-    let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
+#[test]
+fn every_case_of_lucid_is_equal_but_for_those_of_a_solver() {
+    let Some(golden) = golden() else { return };
+    let mut equal = 0;
+    for case in find_cases(&golden.join("lucid")).unwrap() {
+        let shown = case.display();
+        if case.ends_with("cbc") {
+            let error = compare(&case, None).unwrap_err().to_string();
+            assert!(error.contains("mixed-integer solver"), "{error}");
+            continue;
+        }
+        let compared = compare(&case, None).unwrap();
+        assert!(compared.values > 0, "{shown}");
+        assert_eq!(compared.differences, [], "{shown}");
+        equal += 1;
+    }
+    assert!(equal >= 20, "{equal}");
+}
+
+fn golden() -> Option<PathBuf> {
+    let golden = std::env::var_os("BLOX_GOLDEN");
+    if golden.is_none() {
         println!("skipped: BLOX_GOLDEN is not set");
-        return;
+    }
+    golden.map(PathBuf::from)
+}
+
+#[test]
+fn elasticflows_generator_draws_its_traces() {
+    let Some(golden) = golden() else { return };
+    let half = Recipe {
+        jobs: 200,
+        mean_gap_s: 900.0,
+        best_effort: 0.5,
+        unseeded: 12345,
+        ..Recipe::default()
     };
-    for case in find_cases(&Path::new(&golden).join(system)).unwrap() {
+    let hundred = Recipe {
+        seed: 1,
+        deadlines: (1.5, 1.5),
+        ..Recipe::default()
+    };
+    for (recipe, folder, trace) in [
+        (half, "fig11_s12345", "200jobs_900lam_0.5_s12345.csv"),
+        (hundred, "fig10", "100jobs_1500lam.csv"),
+    ] {
+        let inputs = golden.join("elasticflow").join(folder).join("inputs");
+        let table = ScalingTable::read_dir(inputs.join("throughputs_A100")).unwrap();
+        let drawn = recipe.generate(&table).unwrap();
+        assert_eq!(drawn, read_trace(inputs.join(trace)).unwrap(), "{folder}");
+    }
+}
+
+#[test]
+fn elasticflows_figures_say_what_its_program_does() {
+    let Some(golden) = golden() else { return };
+    for (name, folder) in [
+        ("elasticflow-fig8a", "fig8a"),
+        ("elasticflow-fig10", "fig10"),
+    ] {
+        let inputs = golden.join("elasticflow").join(folder).join("inputs");
+        let figure = blox::reproduce::figure(name).unwrap();
+        let runs = blox::reproduce::simulations(&*figure, Some(&inputs)).unwrap();
+        let watches: Vec<_> = runs.iter().map(|_| Arc::default()).collect();
+        let ended = AtomicU64::new(0);
+        let done =
+            blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &watches, &ended).unwrap();
+        for claim in &done.findings.unwrap().claims {
+            assert!(claim.holds, "{name}: {}", claim.text);
+        }
+    }
+}
+
+fn every_case_is_equal(system: &str) {
+    let Some(golden) = golden() else { return };
+    for case in find_cases(&golden.join(system)).unwrap() {
         let compared = compare(&case, None).unwrap();
         assert!(compared.values > 0, "{}", case.display());
         assert_eq!(compared.differences, [], "{}", case.display());

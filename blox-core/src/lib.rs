@@ -22,6 +22,7 @@
 pub mod assignment;
 pub mod cadence;
 pub mod cluster;
+pub mod compat;
 pub mod core;
 pub mod decision;
 pub mod draft;

@@ -52,3 +52,4 @@ pub use gantt::{Bar, Gantt};
 pub use png::{PngError, png};
 pub use series::Series;
 pub use style::{COLOURS, colour};
+pub use svg::Escaped;

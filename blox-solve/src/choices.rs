@@ -498,7 +498,7 @@ impl Search {
                     |a: &Open, b: &Open| a.excess.total_cmp(&b.excess).then(a.left.cmp(&b.left));
                 next.select_nth_unstable_by(width, by);
                 next.truncate(width);
-                next.sort_unstable_by(|a, b| a.left.cmp(&b.left));
+                next.sort_unstable_by_key(|a| a.left);
             }
             layers.push(next.iter().map(|s| (s.parent, s.item)).collect());
             std::mem::swap(&mut now, &mut next);

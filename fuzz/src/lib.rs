@@ -8,11 +8,21 @@
 //! cargo +nightly fuzz run slurm fuzz/corpus/slurm blox-sim/tests/inputs -- -max_total_time=300 -max_len=4096
 //! ```
 //!
-//! There is a target a format, `told` for telling the format, and `map` for
-//! column maps (the first line is the map). `blox-sim/tests/readers.rs` tries
-//! the same on damaged inputs without any of this.
+//! There is a target a format, `told` for telling the format, `map` for
+//! column maps (the first line is the map), `cluster` for cluster files and
+//! `profiles` for Synergy's profiles. `blox-sim/tests/readers.rs` tries the same
+//! on damaged inputs without any of this.
 
+use blox_sim::cluster_file;
+use blox_sim::compat::synergy::{self, Profiles};
 use blox_sim::workload::{ColumnMap, ReadOptions, Trace, Workload, WorkloadError, check_bytes};
+use std::path::Path;
+
+/// Where the bytes are said to lie: Synergy's profiles are looked for beside them.
+const NAME: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../blox-sim/tests/inputs/fuzzed"
+);
 
 /// Reads bytes as a format that is said.
 pub fn known(format: &str, bytes: &[u8]) {
@@ -30,7 +40,10 @@ pub fn told(bytes: &[u8]) {
 
 /// Reads a table by the map on the first line.
 pub fn mapped(bytes: &[u8]) {
-    let end = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|b| *b == b'\n')
+        .unwrap_or(bytes.len());
     let Ok(map) = std::str::from_utf8(&bytes[..end]) else {
         return;
     };
@@ -49,7 +62,7 @@ pub fn mapped(bytes: &[u8]) {
 }
 
 fn read(bytes: &[u8], options: &ReadOptions) {
-    let opened = Trace::of_bytes("fuzzed", bytes, options);
+    let opened = Trace::of_bytes(NAME, bytes, options);
     match &opened {
         Ok(trace) => {
             let mut jobs = trace.jobs().expect("it was read before");
@@ -65,7 +78,7 @@ fn read(bytes: &[u8], options: &ReadOptions) {
         }
         Err(e) => one_sentence(e),
     }
-    match check_bytes("fuzzed", bytes, options, 3) {
+    match check_bytes(NAME, bytes, options, 3) {
         Ok(checked) => {
             checked.problems.iter().for_each(one_sentence);
             assert_eq!(checked.problem_count == 0, opened.is_ok());
@@ -76,6 +89,40 @@ fn read(bytes: &[u8], options: &ReadOptions) {
 
 fn one_sentence(e: &WorkloadError) {
     let text = e.to_string();
-    assert!(text.starts_with("fuzzed: "), "{text}");
+    assert!(text.starts_with(&format!("{NAME}: ")), "{text}");
     assert!(!text.contains(['\n', '\r', '\u{1b}']), "{text}");
+}
+
+/// Reads text as a cluster: in shorthand, as TOML and as Synergy has it.
+pub fn cluster(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let read = [
+        text.parse().map_err(cluster_file::ClusterFileError::Spec),
+        cluster_file::parse_cluster(text, Path::new("fuzzed")),
+        synergy::parse_cluster(text, Path::new("fuzzed")),
+    ];
+    for cluster in read {
+        match cluster {
+            Ok(cluster) => cluster.check().expect("a cluster makes sense"),
+            Err(e) => assert!(!e.to_string().contains(['\n', '\r', '\u{1b}']), "{e}"),
+        }
+    }
+}
+
+/// Reads text as Synergy's profiles.
+pub fn profiles(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match Profiles::parse(text, Path::new("fuzzed")) {
+        Ok(profiles) => {
+            for name in profiles.names() {
+                let model = profiles.get(name).expect("it is there");
+                assert!(model.iteration_s > 0.0 && model.speedup > 0.0, "{name}");
+            }
+        }
+        Err(e) => assert!(!e.to_string().contains(['\n', '\r', '\u{1b}']), "{e}"),
+    }
 }

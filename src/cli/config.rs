@@ -93,7 +93,7 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
         (None, Some(list)) if list.len() == 1 => Some(list[0].clone()),
         _ => None,
     };
-    let Some(scheduler) = args.scheduler.or(of_file) else {
+    let Some(scheduler) = args.positional.or(args.scheduler).or(of_file) else {
         return Err(Failure::new(
             "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
         ));
@@ -262,9 +262,9 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     let mut options = first_given!(cli, file;
         options: seeds loads baseline scheduler schedulers trace format map throughputs data workload load load_of_capacity durations
             gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster admission placement cluster_manager round on_event
-            completion launch_s checkpoint_s restart_s migration_s node_mtbf_h node_mttr_h
+            completion launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
-        flags: losses visit_every_round force rounds assignments plots why json quiet);
+        flags: losses visit_every_round force rounds assignments plots report why json quiet);
     options.vary = vary;
     Ok(Given {
         options,

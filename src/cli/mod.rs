@@ -14,6 +14,7 @@
 
 mod args;
 mod config;
+mod estimate;
 mod files;
 mod generated;
 mod grid;
@@ -151,7 +152,8 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
-        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, &args, terminal),
+        Some(Ok(Command::Estimate(a))) => estimate::run(a, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;

@@ -97,7 +97,7 @@ fn find(
     let before = draft.savepoint();
     let mut taken: Vec<(NodeId, u32)> = Vec::new();
     let mut parts = vec![size; (wanted / size) as usize];
-    parts.extend((wanted % size > 0).then_some(wanted % size));
+    parts.extend((!wanted.is_multiple_of(size)).then_some(wanted % size));
     for part in parts {
         let node = match fitting(draft, &nodes, &taken, part) {
             Some(node) => Some(node),

@@ -1,18 +1,22 @@
 //! Which jobs should run, in what order.
 
+mod auction;
 mod chronus;
 mod drf;
 mod elasticflow;
 mod fifo;
-mod finish_time;
 mod ftf;
+mod gandiva;
+pub mod gavel;
 mod gittins;
 mod guard;
 mod las;
 mod listed;
 mod loss_termination;
+mod lucid;
 mod optimus;
 mod pollux;
+mod qssf;
 pub mod sia;
 mod sjf;
 mod srsf;
@@ -23,18 +27,21 @@ mod themis;
 mod time_slicing;
 mod two_das;
 
+pub use auction::{Award, Bid, partial_allocation};
 pub use chronus::{Chronus, LeaseChoice};
 pub use drf::Drf;
 pub use elasticflow::{ElasticFlow, Share};
 pub use fifo::{Fifo, fifo};
-pub use finish_time::{Claim, fair_shares};
 pub use ftf::FinishTimeFairness;
+pub use gandiva::Gandiva;
 pub use gittins::ServiceHistory;
 pub use guard::StarvationGuard;
 pub use las::{Las, Service};
 pub use loss_termination::LossTermination;
+pub use lucid::{Lucid, LucidSettings};
 pub use optimus::Optimus;
 pub use pollux::{Autoscale, Pollux, PolluxSettings};
+pub use qssf::Qssf;
 pub use sia::Sia;
 pub use sjf::Sjf;
 pub use srsf::Srsf;

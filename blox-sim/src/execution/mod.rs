@@ -1,13 +1,19 @@
 //! What a job really does on an assignment.
 
+mod by_type;
 mod cpu_memory;
 mod links;
+mod paired;
 mod profiled;
+mod shared;
 pub mod training;
 
+pub use by_type::ByType;
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
+pub use paired::Paired;
 pub use profiled::Profiled;
+pub use shared::Shared;
 pub use training::Training;
 
 use blox_core::{Assignment, BatchConfig, JobId, JobRef, Part, Time, TrainingReport, View};
@@ -83,9 +89,16 @@ impl ExecutionModel for FixedRate {
 }
 
 /// The model that simulations use unless told otherwise: jobs are as fast as
-/// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
-/// are short, or [links](LinkBound) slow.
-/// Jobs that [train](Training) one of the [built-in applications](training::built_in) do that.
+/// they say of themselves, [on their own](untrained). Jobs that [train](Training) one of the
+/// [built-in applications](training::built_in) do that.
 pub fn as_specified() -> Box<dyn ExecutionModel> {
     Box::new(Training::of(training::built_in()))
+}
+
+/// Of jobs that do not train: rates [by type](ByType) or as [`Profiled`], less where [CPUs or memory](CpuMemory)
+/// are short, [links](LinkBound) slow, or GPUs [shared](Shared).
+pub fn untrained() -> Box<dyn ExecutionModel> {
+    Box::new(Shared::over(LinkBound::over(CpuMemory::over(
+        ByType::over(Profiled),
+    ))))
 }

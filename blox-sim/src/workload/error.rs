@@ -146,6 +146,20 @@ pub enum WorkloadError {
         /// What was expected.
         expected: &'static str,
     },
+    /// A job of a model that was not profiled so.
+    #[error(
+        "job {job} is {model} with batch size {batch_size} on {gpus} GPUs, found no throughput of it, expected one above 0"
+    )]
+    Unprofiled {
+        /// Its number.
+        job: usize,
+        /// Its model.
+        model: String,
+        /// Its batch size.
+        batch_size: u32,
+        /// Its GPUs.
+        gpus: u32,
+    },
     /// Jobs cannot be written.
     #[error("jobs cannot be written: {source}")]
     Write {

@@ -4,6 +4,7 @@ use super::buddy::{Buddy, SIZES, Shape};
 use super::events::Events;
 use super::job::{Job, overhead};
 use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
+use super::trial::Trials;
 use super::{Program, Step};
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +75,7 @@ struct Workspace {
     free: Timeline,
     given_back: Timeline,
     trials: Vec<Trial>,
+    planned: Trials,
 }
 
 impl<V: Variant> Elastic<V> {
@@ -258,11 +260,19 @@ impl Workspace {
             trial.gain = FIRST;
             return;
         }
-        give_back(&self.free, job, total, &mut self.given_back);
-        let planned = self
-            .planner
-            .elastic(job, now, Some(trial.level), &self.given_back);
-        let more = gpu_time(&self.planner.alloc, planned.end) - trial.has;
+        let level = trial.level;
+        let by = (self.planner.slot, total);
+        let time = match self.planned.gpu_time(job, now, level, &self.free, by) {
+            Some(time) => time,
+            None => {
+                give_back(&self.free, job, total, &mut self.given_back);
+                let planned = self
+                    .planner
+                    .elastic(job, now, Some(level), &self.given_back);
+                gpu_time(&self.planner.alloc, planned.end)
+            }
+        };
+        let more = time - trial.has;
         trial.gain = more / f64::from(need);
     }
 }

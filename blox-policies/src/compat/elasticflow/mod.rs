@@ -22,9 +22,11 @@ mod elastic;
 mod events;
 mod gandiva;
 mod job;
+mod shares;
 mod themis;
 mod timeline;
 mod tiresias;
+mod trial;
 
 pub use buddy::Shape;
 pub use chronus::{Chronus, ChronusRow, Times};

@@ -184,7 +184,7 @@ fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32
     let of = |(name, limits): (&blox_core::Name, &blox_core::TypeLimits)| {
         let seen = report.speed.get(name).map_or(0, |s| s.most_gpus.get());
         let by_batch = training.max_batch / limits.per_gpu.0.max(1);
-        (2 * seen).max(1).min(64).min(by_batch)
+        (2 * seen).clamp(1, 64).min(by_batch)
     };
     training.types.iter().map(of).max().unwrap_or(1)
 }

@@ -50,10 +50,10 @@ pub fn configs_of(
         kinds.capacities[t] += node.usable_count();
         nodes[t] += 1;
     }
-    for t in 0..types.len() {
+    for (t, &count) in nodes.iter().enumerate() {
         let (size, capacity) = (kinds.node_gpus[t], kinds.capacities[t]);
         let name = types.get(NameId(t as u32)).map_or("", |n| n.as_str());
-        let most_nodes = most_nodes(name).map_or(nodes[t], |n| n.min(nodes[t]));
+        let most_nodes = most_nodes(name).map_or(count, |n| n.min(count));
         let most = most_gpus.min(capacity);
         let within = std::iter::successors(Some(1u32), |g| Some(g * 2)).take_while(|g| *g < size);
         let whole = (1..=most_nodes).map(|n| n * size);

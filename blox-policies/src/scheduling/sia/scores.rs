@@ -136,7 +136,7 @@ fn values(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<
     let asked = applicant.job.spec().extras().batch_size;
     let value = |c: &Config| {
         let own = limits(c)?;
-        if c.gpus > most || c.gpus % own.stages != 0 {
+        if c.gpus > most || !c.gpus.is_multiple_of(own.stages) {
             return None;
         }
         let (speed, from, share) = match report.speed.get(name(c)?) {

@@ -77,7 +77,9 @@ pub fn add_points(applications: &mut Applications, path: &Path) -> Result<u64, W
         source,
     ] = columns;
     let time = "a number of seconds";
-    let mut points: BTreeMap<(Name, Name), Vec<(Vec<u32>, Measured)>> = BTreeMap::new();
+    // Of an application on a type: GPUs on each node, and what was measured.
+    type Points = Vec<(Vec<u32>, Measured)>;
+    let mut points: BTreeMap<(Name, Name), Points> = BTreeMap::new();
     let mut count = 0;
     while table.advance()? {
         if table.text(source) == "table" {

@@ -153,7 +153,7 @@ impl Applications {
                 accumulation: each.div_ceil(most) - 1,
             };
             let mut placement = vec![4; gpus as usize / 4];
-            placement.extend((gpus % 4 > 0).then_some(gpus % 4));
+            placement.extend((!gpus.is_multiple_of(4)).then_some(gpus % 4));
             app.rate(on, &placement, config, 0).map(|(rate, ..)| rate)
         };
         let rate = app.types.values().find_map(on_each).filter(|r| *r > 0.0);

@@ -15,7 +15,7 @@ pub use fitted::built_in;
 pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
 
-use super::{CpuMemory, ExecutionModel, LinkBound, Profiled, Stretch, Turn};
+use super::{ExecutionModel, Stretch, Turn, untrained};
 use blox_core::{Adapts, Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Training {
     pub fn of(applications: Applications) -> Self {
         Training {
             applications: Arc::new(applications),
-            others: Box::new(LinkBound::over(CpuMemory::over(Profiled))),
+            others: untrained(),
             round: Seconds::new(60.0),
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,

@@ -146,16 +146,13 @@ impl<const N: usize> Memory<N> {
         for i in 0..N {
             let down = -gradient[i];
             let (below, above) = (x[i] - bounds.low[i], bounds.high[i] - x[i]);
-            let stays = if bounds.low[i] == bounds.high[i] {
+            let held = bounds.low[i] == bounds.high[i]
+                || below <= 0.0 && down <= 0.0
+                || above <= 0.0 && below > 0.0 && down >= 0.0;
+            if held {
                 free[i] = false;
-                true
-            } else if below <= 0.0 && down <= 0.0 || above <= 0.0 && below > 0.0 && down >= 0.0 {
-                free[i] = false;
-                true
-            } else {
-                down == 0.0
-            };
-            if stays {
+            }
+            if held || down == 0.0 {
                 continue;
             }
             moves = true;

@@ -5,6 +5,10 @@
 //! [fit](super::fit()) stops early, and where it stops is part of its result.
 
 mod line_search;
+#[allow(
+    clippy::needless_range_loop,
+    reason = "rows and columns of several matrices at once"
+)]
 mod memory;
 
 use line_search::{Advice, LineSearch};

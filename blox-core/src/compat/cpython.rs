@@ -1,17 +1,41 @@
 //! CPython's `random.Random`, for workloads that were published as a Python
 //! program and a seed.
 
+use serde::{Deserialize, Serialize};
+
 /// The generator behind Python's `random` module, with the same numbers for
 /// the same seed.
 ///
 /// ```
-/// use blox_sim::compat::cpython::Random;
+/// use blox_core::compat::cpython::Random;
 /// // python3 -c "import random; random.seed(1); print(random.random())"
 /// assert_eq!(Random::new(1).random(), 0.13436424411240122);
 /// ```
-#[derive(Clone, Debug)]
+///
+/// It is saved as its seed and how often it was drawn from, and restored by
+/// drawing as often again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "(u64, u64)", into = "(u64, u64)")]
 pub struct Random {
     mt: rand_mt::Mt,
+    seed: u64,
+    drawn: u64,
+}
+
+impl From<(u64, u64)> for Random {
+    fn from((seed, drawn): (u64, u64)) -> Self {
+        let mut random = Random::new(seed);
+        for _ in 0..drawn {
+            random.word();
+        }
+        random
+    }
+}
+
+impl From<Random> for (u64, u64) {
+    fn from(random: Random) -> Self {
+        (random.seed, random.drawn)
+    }
 }
 
 impl Random {
@@ -22,14 +46,22 @@ impl Random {
         let words = if high == 0 { 1 } else { 2 };
         Random {
             mt: rand_mt::Mt::new_with_key([low, high].into_iter().take(words)),
+            seed,
+            drawn: 0,
         }
+    }
+
+    #[inline]
+    fn word(&mut self) -> u32 {
+        self.drawn += 1;
+        self.mt.next_u32()
     }
 
     /// A number in `[0, 1)` with 53 random bits, as `random.random()`.
     #[inline]
     pub fn random(&mut self) -> f64 {
-        let high = f64::from(self.mt.next_u32() >> 5);
-        let low = f64::from(self.mt.next_u32() >> 6);
+        let high = f64::from(self.word() >> 5);
+        let low = f64::from(self.word() >> 6);
         (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
     }
 
@@ -38,10 +70,10 @@ impl Random {
     pub fn getrandbits(&mut self, bits: u32) -> u64 {
         match bits {
             0 => 0,
-            1..=32 => u64::from(self.mt.next_u32() >> (32 - bits)),
+            1..=32 => u64::from(self.word() >> (32 - bits)),
             _ => {
-                let low = u64::from(self.mt.next_u32());
-                let high = u64::from(self.mt.next_u32() >> (64 - bits.min(64)));
+                let low = u64::from(self.word());
+                let high = u64::from(self.word() >> (64 - bits.min(64)));
                 high << 32 | low
             }
         }
@@ -77,6 +109,40 @@ impl Random {
     #[inline]
     pub fn uniform(&mut self, a: f64, b: f64) -> f64 {
         a + (b - a) * self.random()
+    }
+
+    /// Reorders a list, as `random.shuffle(list)`.
+    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+        for i in (1..list.len()).rev() {
+            let j = self.randbelow(i as u64 + 1) as usize;
+            list.swap(i, j);
+        }
+    }
+
+    /// The places of two different ones of `n`, as `random.sample(list, 2)` picks
+    /// them; `None` if there are fewer than two.
+    pub fn sample_two(&mut self, n: usize) -> Option<(usize, usize)> {
+        if n < 2 {
+            return None;
+        }
+        let first = self.randbelow(n as u64) as usize;
+        if n <= 21 {
+            // It draws from a copy in which the last one fills the gap.
+            let second = self.randbelow(n as u64 - 1) as usize;
+            let second = if second == first { n - 1 } else { second };
+            return Some((first, second));
+        }
+        loop {
+            let second = self.randbelow(n as u64) as usize;
+            if second != first {
+                return Some((first, second));
+            }
+        }
+    }
+
+    /// One of a list that is not empty, as `random.choice(list)`: its place.
+    pub fn choice(&mut self, n: usize) -> usize {
+        self.randbelow(n as u64) as usize
     }
 
     /// Passes over `n` calls of [`random`](Self::random).
@@ -227,6 +293,32 @@ mod tests {
         let mut r = Random::new(1);
         r.skip_randoms(1000);
         assert_eq!(r.random(), 0.4116430517162146);
+    }
+
+    #[test]
+    fn lists_are_shuffled_and_sampled_as_by_cpython() {
+        let mut r = Random::new(5);
+        let mut list = [0, 1, 2];
+        r.shuffle(&mut list);
+        assert_eq!(list, [0, 1, 2]);
+        assert_eq!(
+            [(); 3].map(|()| r.sample_two(7)),
+            [(5, 2), (6, 5), (6, 5)].map(Some)
+        );
+        assert_eq!(
+            [(); 3].map(|()| r.sample_two(30)),
+            [(20, 29), (16, 0), (26, 14)].map(Some)
+        );
+        assert_eq!(r.sample_two(1), None);
+    }
+
+    #[test]
+    fn it_goes_on_where_it_was_saved() {
+        let mut r = Random::new(9);
+        r.skip_randoms(700);
+        let saved = serde_json::to_value(&r).unwrap();
+        let mut restored: Random = serde_json::from_value(saved).unwrap();
+        assert_eq!(r.random(), restored.random());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 /// A job as far as its finish-time fairness goes: with a share `x` of the time
 /// it is `(waited + left / x) / alone` times as late as on a cluster of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
+pub(super) struct Claim {
     /// Seconds since submission.
     pub waited: f64,
     /// Seconds that it would still run without pause, above 0.
@@ -38,14 +38,7 @@ impl Claim {
 /// that are less late could have more or less: they get what lies in the middle
 /// of all best answers (the analytic centre), which is what an interior-point
 /// solver gives. Does no input or output and depends on no machine.
-///
-/// ```
-/// use blox_policies::scheduling::{Claim, fair_shares};
-/// let claim = |waited| Claim { waited, left: 100.0, alone: 100.0, gpus: 1.0 };
-/// let (shares, lateness) = fair_shares(&[claim(0.0), claim(0.0)], 1.0);
-/// assert!((shares[0] - 0.5).abs() < 1e-9 && (lateness - 2.0).abs() < 1e-9);
-/// ```
-pub fn fair_shares(claims: &[Claim], total: f64) -> (Vec<f64>, f64) {
+pub(super) fn fair_shares(claims: &[Claim], total: f64) -> (Vec<f64>, f64) {
     let demand = |lateness: f64| -> f64 {
         let each = claims.iter().map(|c| c.gpus * c.share(lateness).min(1.0));
         each.sum()
