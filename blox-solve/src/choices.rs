@@ -198,6 +198,9 @@ struct Open {
 
 const NOTHING: u32 = u32::MAX;
 
+/// The item of each open group.
+type Picked = Vec<Option<usize>>;
+
 struct Search {
     groups: Vec<OpenGroup>,
     left: Vec<u32>,
@@ -425,8 +428,8 @@ impl Search {
         let mut changed = true;
         while changed {
             changed = false;
-            for g in 0..picked.len() {
-                let now = picked[g];
+            for (g, pick) in picked.iter_mut().enumerate() {
+                let now = *pick;
                 let mut best = (self.cost(g, now) - ROUNDING, now);
                 for to in self.options(g) {
                     let cost = self.cost(g, to);
@@ -435,7 +438,7 @@ impl Search {
                     }
                 }
                 if best.1 != now {
-                    picked[g] = best.1;
+                    *pick = best.1;
                     changed = true;
                     for (r, free) in free.iter_mut().enumerate() {
                         *free += self.used(g, now, r) - self.used(g, best.1, r);
@@ -446,7 +449,7 @@ impl Search {
     }
 
     /// The best choice that costs no more than `most` with its cost, and whether no state was left out.
-    fn walk(&self, width: usize, most: f64) -> (Option<(Vec<Option<usize>>, f64)>, bool) {
+    fn walk(&self, width: usize, most: f64) -> (Option<(Picked, f64)>, bool) {
         let pack = |left: &[u32]| {
             let parts = left.iter().enumerate();
             parts.fold(0u128, |all, (r, c)| all | u128::from(*c) << (16 * r))

@@ -60,7 +60,8 @@ const FAMILIES: [Family; 3] = [
 
 const HOMOGENEOUS: [[f64; 4]; 2] = [[1.9, 18.1, 21.4, 8.4], [2.0, 19.3, 21.7, 8.6]];
 const FIGURES: [&str; 4] = ["avg JCT h", "p99 JCT h", "makespan h", "GPU-h a job"];
-const SCHEDULERS: [(&str, fn() -> Pipeline); 2] = [("Sia", sia), ("Pollux", pollux)];
+type Build = fn() -> Pipeline;
+const SCHEDULERS: [(&str, Build); 2] = [("Sia", sia), ("Pollux", pollux)];
 
 fn runs_of(
     family: &Family,

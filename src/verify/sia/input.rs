@@ -67,17 +67,16 @@ impl RecordedFit {
             .zip(&self.num_replicas)
             .zip(&self.local_bsz);
         let times = self.compute_time.iter().zip(&self.step_time);
-        let one =
-            |(((nodes, gpus), per_gpu), (compute, step)): (((&u32, &u32), &u32), (&f64, &f64))| {
-                StepTime {
-                    nodes: *nodes,
-                    gpus: *gpus,
-                    per_gpu: *per_gpu,
-                    compute: *compute,
-                    step: *step,
-                }
-            };
-        counts.zip(times).map(one).collect()
+        counts
+            .zip(times)
+            .map(|(((nodes, gpus), per_gpu), (compute, step))| StepTime {
+                nodes: *nodes,
+                gpus: *gpus,
+                per_gpu: *per_gpu,
+                compute: *compute,
+                step: *step,
+            })
+            .collect()
     }
 }
 
