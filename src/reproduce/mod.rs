@@ -22,6 +22,7 @@ mod gavel_fig8;
 mod gavel_physical;
 mod lucid;
 mod pollux_osdi21;
+mod sia_load;
 mod sia_tables;
 mod synergy_100job;
 mod tiresias_60job;
@@ -264,6 +265,8 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(elasticflow::Fig10::default()),
         Box::new(elasticflow::Fig11),
         Box::new(pollux_osdi21::PolluxOsdi21),
+        Box::new(sia_load::SiaFig7),
+        Box::new(sia_load::SiaScale),
         Box::new(sia_tables::SiaTable3),
         Box::new(sia_tables::SiaTable4),
         Box::new(synergy_100job::Synergy100Job),

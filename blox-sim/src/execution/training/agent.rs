@@ -61,6 +61,20 @@ impl Fitter for LeastSquares {
 /// What rounding may do to a quotient that is a whole number.
 const ROUNDING: f64 = 1e-8;
 
+/// An epoch that takes no whole second at all is over this long after a round's begin: the round's
+/// decision comes first.
+const MOMENT: f64 = 1e-6;
+
+/// The whole second that such a moment belongs to.
+fn whole(seconds: f64) -> f64 {
+    let nearest = seconds.round();
+    if (seconds - nearest).abs() < 10.0 * MOMENT {
+        nearest
+    } else {
+        seconds
+    }
+}
+
 /// What a job knows of itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Agent {
@@ -191,11 +205,15 @@ impl Agent {
         ends: EpochEnds,
     ) -> Stretch {
         let length = round.secs();
-        let mut boundary = ((now.secs() / length).floor() + 1.0) * length;
-        if boundary <= now.secs() {
+        let clock = match ends {
+            EpochEnds::Exact => now.secs(),
+            EpochEnds::WholeSeconds => whole(now.secs()),
+        };
+        let mut boundary = ((clock / length).floor() + 1.0) * length;
+        if boundary <= clock {
             boundary += length;
         }
-        let left = boundary - now.secs();
+        let left = boundary - clock;
         let epoch = app.curves.epoch_at(done);
         let next = app.curves.end_of(epoch);
         let all = app.curves.epochs();
@@ -212,7 +230,12 @@ impl Agent {
                 EpochEnds::Exact => takes,
                 EpochEnds::WholeSeconds => takes.round_ties_even(),
             };
-            (now.secs() + takes, next, epoch + 1 >= all)
+            let at_once = ends == EpochEnds::WholeSeconds && takes == 0.0;
+            let until = match at_once && boundary - clock == length {
+                true => now.secs().max(clock + MOMENT),
+                false => now.secs().max(clock + takes),
+            };
+            (until, next, epoch + 1 >= all)
         };
         self.now = Some(Doing { epoch, work });
         Stretch {
