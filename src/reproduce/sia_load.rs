@@ -183,6 +183,7 @@ impl Part for Timed {
 }
 
 impl SchedulingPolicy for Timed {
+    #[allow(clippy::disallowed_methods, reason = "no decision depends on it")]
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let start = Instant::now();
         let outlook = self.policy.schedule(view, out);
