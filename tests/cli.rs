@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{Seen, at, blox, bytes};
@@ -740,14 +741,13 @@ fn files_of_tiresias_are_traces_and_clusters() {
     }
 }
 
+/// What comes of a command line that ends with a folder for results, when Ctrl-C
+/// comes after that folder is there.
 #[cfg(unix)]
-#[test]
-fn ctrl_c_leaves_what_there_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
+fn interrupted(line: &str, out: &Path) -> Seen {
     let child = blox()
-        .args("simulate -s las --load 7 --jobs 4000000 --output-dir".split(' '))
-        .arg(&out)
+        .args(line.split(' '))
+        .arg(out)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -762,6 +762,15 @@ fn ctrl_c_leaves_what_there_is() {
     assert!(kill.unwrap().success());
     let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!(seen.code, Some(130), "{}", seen.err);
+    seen
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let seen = interrupted("simulate -s las --load 7 --jobs 4000000 --output-dir", &out);
     assert!(
         seen.out.contains("notice     las: interrupted at "),
         "{}",
@@ -788,23 +797,7 @@ fn ctrl_c_leaves_what_there_is() {
 fn a_figure_that_is_interrupted_says_what_there_is() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let child = blox()
-        .args("reproduce blox-fig14 --output-dir".split(' '))
-        .arg(&out)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    while !out.exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    std::thread::sleep(Duration::from_millis(200));
-    let kill = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(kill.unwrap().success());
-    let seen = Seen::from(child.wait_with_output().unwrap());
-    assert_eq!(seen.code, Some(130), "{}", seen.err);
+    let seen = interrupted("reproduce blox-fig14 --output-dir", &out);
     assert!(
         seen.err.starts_with("interrupted: figures of "),
         "{}",

@@ -31,7 +31,16 @@ fn every_case_of_synergy_is_equal() {
 #[test]
 fn cases_of_sia_are_equal() {
     let Some(golden) = golden() else { return };
-    for name in ["osdi6-tiresias", "t10-pollux", "t10-sia-canon"] {
+    let all = [
+        "osdi6-tiresias",
+        "t10-gavel",
+        "t10-pollux",
+        "t10-sia-canon",
+        "t10-sia-cbc",
+        "t10-sia-glpk",
+        "t10-sia-highs",
+    ];
+    for name in all {
         let case = golden.join("sia").join(name);
         let compared = compare(&case, None).unwrap();
         assert!(compared.values > 0, "{name}");

@@ -12,6 +12,9 @@
 //! the program alone: of all optimal solutions (to one part in 10⁹) the one with the
 //! least sum of values weighted `1`, `2`, `3`, ... in order of the variables.
 //!
+//! **Others** are added by implementing [`Solver`]; `blox-highs`, beside the workspace,
+//! does so with HiGHS.
+//!
 //! **Limits** count work, not seconds: nodes of the branch and bound, iterations of
 //! the interior-point method. The result under a limit is thus the same on
 //! every machine. A solver without such a count has none to offer.

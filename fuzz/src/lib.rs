@@ -9,14 +9,19 @@
 //! ```
 //!
 //! There is a target a format, `told` for telling the format, `map` for
-//! column maps (the first line is the map), `cluster` for cluster files and
-//! `profiles` for Synergy's profiles. `blox-sim/tests/readers.rs` tries the same
+//! column maps (the first line is the map), `cluster` for cluster files,
+//! `profiles` for Synergy's profiles and `tables` for the other files that lie beside
+//! workloads (the first byte says which). `blox-sim/tests/readers.rs` tries the same
 //! on damaged inputs without any of this.
 
 use blox_sim::cluster_file;
 use blox_sim::compat::synergy::{self, Profiles};
+use blox_sim::compat::{elasticflow, gavel, lucid, tiresias};
+use blox_sim::execution::training;
+use blox_sim::workload::scaling::ScalingTable;
 use blox_sim::workload::{ColumnMap, ReadOptions, Trace, Workload, WorkloadError, check_bytes};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Where the bytes are said to lie: Synergy's profiles are looked for beside them.
 const NAME: &str = concat!(
@@ -124,5 +129,51 @@ pub fn profiles(bytes: &[u8]) {
             }
         }
         Err(e) => assert!(!e.to_string().contains(['\n', '\r', '\u{1b}']), "{e}"),
+    }
+}
+
+/// The readers that take a path alone.
+const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 14] = [
+    |path| gavel::Oracle::read(path).map(drop),
+    |path| lucid::read_virtual_clusters(path).map(drop),
+    |path| lucid::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
+    |path| lucid::read_estimates(path).map(drop),
+    |path| lucid::read_scores(path).map(drop),
+    |path| lucid::read_pairs(path).map(drop),
+    |path| lucid::read_chronus_trace(path).map(sensible),
+    |path| elasticflow::read_trace(path).map(sensible),
+    |path| elasticflow::read_chronus_trace(path).map(sensible),
+    |path| elasticflow::read_cluster(path).map(drop),
+    |path| tiresias::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
+    |path| tiresias::read_samples(path).map(drop),
+    |path| ScalingTable::read_dir(path.parent().expect("a folder")).map(drop),
+    |path| training::read_dir(path.ancestors().nth(2).expect("a folder")).map(drop),
+];
+
+/// Reads the rest of the bytes, laid in a file, by the reader that the first one names.
+pub fn tables(bytes: &[u8]) {
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let path: &Path = &FILES[usize::from(first & 1)];
+    std::fs::write(path, rest).expect("a file in the folder for such files");
+    let reader = TABLES[usize::from(first >> 1) % TABLES.len()];
+    if let Err(e) = reader(path) {
+        let text = e.to_string();
+        assert!(!text.contains(['\n', '\r', '\u{1b}']), "{text}");
+    }
+    std::fs::remove_file(path).expect("it was there");
+}
+
+/// Tables of step times, and curves: two names that an application's files have.
+static FILES: LazyLock<[PathBuf; 2]> = LazyLock::new(|| {
+    let folder = std::env::temp_dir().join(format!("blox-fuzz-{}/application", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for such files");
+    ["placements-t4.csv", "validation-32.csv"].map(|name| folder.join(name))
+});
+
+fn sensible(jobs: Vec<blox_core::JobSpec>) {
+    for job in jobs {
+        job.check().expect("jobs make sense");
     }
 }

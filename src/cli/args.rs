@@ -122,6 +122,8 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
       blox simulate --scheduler 'qssf{estimator=learned,model=model.json}' --trace jobs.csv"
     )]
     Estimate(super::estimate::EstimateArgs),
+    #[command(flatten)]
+    Cluster(super::cluster::ClusterCommand),
 }
 
 #[derive(Args)]

@@ -5,7 +5,7 @@ use super::output::{prepare, pretty};
 use super::{Failure, OK, Terminal};
 use crate::estimate::{Log, Recipe, Saved, Split, Training};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
-use blox_plot::{Axis, BarChart, Chart, Series};
+use blox_plot::{Axis, BarChart, Chart, Outline, Series};
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -301,20 +301,8 @@ fn pictures(saved: &Saved) -> Vec<(String, String)> {
             vec![("importance".to_owned(), bars.svg())]
         }
         Model::Tree(tree) => {
-            // Depth to the right, questions downwards.
-            let mut chart = Chart::new(
-                "Decision tree",
-                Axis::new("questions asked"),
-                Axis::new("line of the printed tree"),
-            );
-            let lines = tree.lines();
-            for (i, (depth, line)) in lines.iter().enumerate() {
-                let parent = lines[..i].iter().rposition(|(d, _)| d < depth);
-                let at = |i: usize, d: usize| (d as f64, -(i as f64));
-                let from = parent.map_or(at(i, *depth), |p| at(p, lines[p].0));
-                chart = chart.with(Series::line(line.clone(), [from, at(i, *depth)]));
-            }
-            vec![("tree".to_owned(), chart.svg())]
+            let outline = Outline::new("Decision tree", tree.lines());
+            vec![("tree".to_owned(), outline.svg())]
         }
     }
 }

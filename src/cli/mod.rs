@@ -13,6 +13,7 @@
 //! input, 130 interrupted by Ctrl-C or SIGTERM.
 
 mod args;
+mod cluster;
 mod config;
 mod estimate;
 mod files;
@@ -154,6 +155,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
         Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, &args, terminal),
         Some(Ok(Command::Estimate(a))) => estimate::run(a, terminal),
+        Some(Ok(Command::Cluster(command))) => cluster::run(registry, command, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;

@@ -4,7 +4,8 @@
 //! Both are the artifact's own versions of these schedulers. Any change of a job's nodes is
 //! a restart of 30 s.
 //!
-//! **Not verified.** Ends of most jobs of the published workloads still differ.
+//! **Verified.** Under Tiresias the end of each of the 160 jobs of each of the eight published workloads is
+//! equal. **Not verified**: Optimus.
 
 use super::sia::AfterOne;
 use blox_core::{

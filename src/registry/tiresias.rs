@@ -1,6 +1,7 @@
 //! Tiresias, its parts and what its released simulator does.
 
-use super::params::{NO_EASY, bad, param, walk};
+use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, bad, belief, param, walk};
+use crate::estimate::Belief;
 use crate::{compat, schedulers};
 use blox_core::Seconds;
 use blox_core::estimate::Oracle;
@@ -26,6 +27,11 @@ const HISTORY: ParamDoc = param(
     "none",
     "a file of past GPU-seconds, column `duration`: 2D-Gittins instead of 2D-LAS",
 );
+const ESTIMATOR: ParamDoc = param(
+    "estimator",
+    "none",
+    "2D-Gittins by believed durations: oracle, user, noisy, brought, learned; `history` then holds true / believed",
+);
 const PACK_LIMIT: ParamDoc = param(
     "pack_limit",
     "0.3",
@@ -36,12 +42,15 @@ pub(super) fn add(r: &mut Registry) {
     r.schedulers.add(
         "tiresias",
         "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
-        &[THRESHOLDS, PROMOTE, HISTORY, PACK_LIMIT],
-        |p, _| {
+        &[
+            THRESHOLDS, PROMOTE, HISTORY, ESTIMATOR, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
+        ],
+        |p, seed| {
             schedulers::tiresias_with(schedulers::TiresiasParams {
                 thresholds: thresholds(p)?,
                 promote: promote(p)?,
                 history: history(p)?,
+                belief: believed(p, seed)?,
                 skew: skew(p)?,
             })
         },
@@ -96,6 +105,13 @@ pub(super) fn add(r: &mut Registry) {
         &[NO_EASY],
         |p, seed| walk(Random::new(seed), p, Oracle, false),
     );
+}
+
+fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
+    match p.names().any(|n| n == "estimator") {
+        true if p.text("estimator", "none")? != "none" => belief(p, seed).map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {

@@ -39,17 +39,29 @@ impl Window {
     };
 }
 
+/// More nodes than any cluster has: a typing error must not take the memory.
+const MOST_NODES: u32 = 1_000_000;
+
 /// Reads `vc_config.csv`: virtual clusters with their nodes, in order.
 ///
 /// # Errors
-/// The file cannot be read, or has a row that is no virtual cluster.
+/// The file cannot be read, has no row, one that is no virtual cluster, or more than a
+/// million nodes.
 pub fn read_virtual_clusters(path: impl AsRef<Path>) -> Result<Vec<(Name, u32)>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let name = table.header().first().cloned().unwrap_or_default();
     let [name, nodes] = table.require([&*name, "num"])?;
-    let mut all = Vec::new();
+    let (mut all, mut left) = (Vec::new(), MOST_NODES);
     while table.advance()? {
-        all.push((table.text(name).into(), table.count(nodes)?));
+        let count = table.count(nodes)?;
+        left = left
+            .checked_sub(count)
+            .ok_or_else(|| table.wrong(nodes, "at most a million nodes in all"))?;
+        all.push((table.text(name).into(), count));
+    }
+    if all.is_empty() {
+        let what = "found no row, expected a virtual cluster in each";
+        return Err(WorkloadError::line(table.path(), table.line(), what));
     }
     Ok(all)
 }
@@ -294,6 +306,10 @@ mod tests {
         let cluster = read_cluster(config.path()).unwrap();
         assert!(is_cluster(config.path()) && cluster.nodes.len() == 4);
         assert_eq!(cluster.nodes[3].partition.as_deref(), Some("vb"));
+        for (wrong, said) in [("", "found no row"), ("va,4000000000\n", "a million nodes")] {
+            let e = read_cluster(file(&format!(",num\n{wrong}")).path()).unwrap_err();
+            assert!(e.to_string().contains(said), "{e}");
+        }
         let log = "job_id,user,vc,gpu_num,cpu_num,state,submit_time,duration,dataset,model,batchsize,amp,gmem\n\
             9,u,va,1,6,X,2020-03-31 00:00:00,10,D,M,32,0,2458.0\n\
             3,u,va,2,6,X,2020-09-01 00:00:09,60,D,M,32,1,2458.0\n\

@@ -83,7 +83,10 @@ pub enum WorkloadError {
         found: String,
     },
     /// A field that holds no value of its kind.
-    #[error("{}: line {line}: {field} is `{found}`, expected {expected}", path.display())]
+    #[error(
+        "{}: line {line}: {} is `{}`, expected {expected}",
+        path.display(), shown(field), shown(found)
+    )]
     Field {
         /// The path.
         path: PathBuf,
@@ -97,7 +100,7 @@ pub enum WorkloadError {
         expected: String,
     },
     /// A line that is no row of its format.
-    #[error("{}: line {line}: {what}", path.display())]
+    #[error("{}: line {line}: {}", path.display(), one_line(what))]
     Line {
         /// The path.
         path: PathBuf,
@@ -244,5 +247,9 @@ mod tests {
         assert_eq!(shown("naïve"), "naïve");
         assert_eq!(shown("\u{1b}[31m\n"), "\\u{1b}[31m\\n");
         assert_eq!(shown(&"x".repeat(81)), "x".repeat(80) + "...");
+        let quoting =
+            WorkloadError::line(Path::new("a.csv"), 1, "the column `9\n8` is no GPU count");
+        let said = "a.csv: line 1: the column `9\\n8` is no GPU count";
+        assert_eq!(quoting.to_string(), said);
     }
 }

@@ -23,6 +23,7 @@ mod events;
 mod gandiva;
 mod job;
 mod shares;
+mod standing;
 mod themis;
 mod timeline;
 mod tiresias;

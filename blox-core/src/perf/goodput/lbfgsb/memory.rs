@@ -264,7 +264,8 @@ impl<const N: usize> Memory<N> {
                 return Some(());
             }
             let square = di * di;
-            f1 += dt * f2 + square - self.theta * di * zi;
+            // From left to right: what cancels here decides where a step ends.
+            f1 = f1 + dt * f2 + square - self.theta * di * zi;
             f2 -= self.theta * square;
             if n > 0 {
                 for (c, p) in at.c.iter_mut().zip(p) {
@@ -279,7 +280,7 @@ impl<const N: usize> Memory<N> {
                     *p -= di * w;
                 }
                 f1 += di * wmc;
-                f2 += 2.0 * di * wmp - square * wmw;
+                f2 = f2 + 2.0 * di * wmp - square * wmw;
             }
             f2 = f2.max(f64::EPSILON * first_f2);
             least = if left == 0 && bounded { 0.0 } else { -f1 / f2 };

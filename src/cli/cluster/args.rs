@@ -1,0 +1,210 @@
+//! What can be said to the commands of a real cluster.
+
+use crate::cli::args::SimulateArgs;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Where the scheduler is.
+#[derive(Args)]
+pub(in crate::cli) struct At {
+    /// The scheduler's address
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
+    pub at: String,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct SchedulerArgs {
+    #[command(flatten)]
+    pub simulate: SimulateArgs,
+    /// Where its log is kept
+    #[arg(long, value_name = "DIR", help_heading = "Cluster")]
+    pub state_dir: PathBuf,
+    /// Address and port for nodes and users; not encrypted: a loopback address unless the
+    /// network is trusted
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:7070",
+        help_heading = "Cluster"
+    )]
+    pub listen: String,
+    /// Nodes that must have come before the first decision
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
+    pub wait_for_nodes: usize,
+    /// Seconds after which a policy that gives no answer loses its turn
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        help_heading = "Cluster"
+    )]
+    pub policy_limit: u64,
+    /// Divide all timers of the protocol by this, for tests on one machine
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
+    pub faster: u64,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct NodeArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Its own directory
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// GPU slots
+    #[arg(long, value_name = "N")]
+    pub gpus: u32,
+    /// Their type
+    #[arg(long, value_name = "TYPE")]
+    pub gpu_type: Option<String>,
+    /// Its name [default: the host's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Where other nodes reach it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub address: String,
+    /// Divide all timers of the protocol by this, as the scheduler does
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub faster: u64,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct SubmitArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// GPUs, all of which start together
+    #[arg(long, short, value_name = "N", default_value_t = 1)]
+    pub gpus: u32,
+    /// The job's name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Who submits it [default: $USER]
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// The virtual cluster
+    #[arg(long, value_name = "NAME")]
+    pub queue: Option<String>,
+    /// More urgent jobs have larger numbers
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    pub priority: i32,
+    /// How long it runs on these GPUs, as far as you know
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
+    pub duration: f64,
+    /// From SIGTERM to the end when it is preempted
+    #[arg(long, value_name = "SECONDS")]
+    pub grace: Option<f64>,
+    /// How often it may fail and is tried again [default: 3]
+    #[arg(long, value_name = "N")]
+    pub max_retries: Option<u32>,
+    /// A variable for its environment
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// The same key again is the same job [default: a new one]
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The program and its arguments; no shell
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct JobArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// The job's number
+    pub job: u32,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct QueueArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Jobs that have ended as well
+    #[arg(long)]
+    pub all: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct NodesArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct DrainArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// The node's name or number
+    pub node: String,
+    /// Why
+    #[arg(long, value_name = "TEXT", default_value = "drained")]
+    pub why: String,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct ResumeArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// The node's name or number
+    pub node: String,
+}
+
+/// The commands of a real cluster.
+#[derive(Subcommand)]
+pub(in crate::cli) enum ClusterCommand {
+    /// Run the scheduler of a real cluster
+    #[command(after_help = "Example:
+  blox scheduler --scheduler las --round 30 --state-dir /var/lib/blox")]
+    Scheduler(Box<SchedulerArgs>),
+    /// Run the node manager of one machine of a real cluster
+    Node(NodeArgs),
+    /// Submit a job to a real cluster (sbatch)
+    #[command(after_help = "Example:
+  blox submit --gpus 4 -- python train.py --epochs 10")]
+    Submit(SubmitArgs),
+    /// List the jobs of a real cluster (squeue)
+    Queue(QueueArgs),
+    /// End a job (scancel)
+    Cancel(JobArgs),
+    /// Hold a waiting job back
+    Hold(JobArgs),
+    /// Let a held job go on
+    Release(JobArgs),
+    /// Have a running job save its work and wait again
+    Requeue(JobArgs),
+    /// List the nodes of a real cluster (sinfo)
+    Nodes(NodesArgs),
+    /// Place nothing new on a node
+    Drain(DrainArgs),
+    /// Use a drained node again
+    Resume(ResumeArgs),
+    /// Say why a job is where it is
+    Why(JobArgs),
+    /// Show a job and the accounts of its launches
+    Show(JobArgs),
+    /// Show a cluster of four small nodes on this machine at work, and leave nothing behind
+    Demo,
+    /// Run the processes of one launch (node managers call this)
+    #[command(hide = true)]
+    Shim {
+        /// The launch's folder
+        dir: PathBuf,
+    },
+}
