@@ -27,7 +27,7 @@ fn every_case_of_synergy_is_equal() {
     every_case_is_equal("synergy");
 }
 
-/// The others are for `blox verify`, built to be fast.
+/// Those whose fits were all recorded.
 #[test]
 fn cases_of_sia_are_equal() {
     let Some(golden) = golden() else { return };
