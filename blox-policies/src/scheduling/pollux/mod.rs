@@ -158,6 +158,9 @@ impl SchedulingPolicy for Pollux {
                 gpus: n.usable_count(),
             })
             .collect();
+        if workers.is_empty() {
+            return Outlook::NextRound;
+        }
         let total: u32 = workers.iter().map(|w| w.gpus).sum();
         let fair = total.div_ceil(jobs.len() as u32).max(1);
         let mut problem = Problem::of(&workers, self.settings);
