@@ -11,6 +11,7 @@ mod parts;
 mod released;
 mod synergy;
 mod tiresias;
+mod training;
 
 use blox_core::registry::Registry;
 
@@ -26,6 +27,7 @@ pub fn registry() -> Registry {
     tiresias::add(&mut r);
     released::add(&mut r);
     lucid::add(&mut r);
+    training::add(&mut r);
     parts::add(&mut r);
     r
 }

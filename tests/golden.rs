@@ -27,6 +27,27 @@ fn every_case_of_synergy_is_equal() {
     every_case_is_equal("synergy");
 }
 
+/// Those whose fits were all recorded.
+#[test]
+fn cases_of_sia_are_equal() {
+    let Some(golden) = golden() else { return };
+    let all = [
+        "osdi6-tiresias",
+        "t10-gavel",
+        "t10-pollux",
+        "t10-sia-canon",
+        "t10-sia-cbc",
+        "t10-sia-glpk",
+        "t10-sia-highs",
+    ];
+    for name in all {
+        let case = golden.join("sia").join(name);
+        let compared = compare(&case, None).unwrap();
+        assert!(compared.values > 0, "{name}");
+        assert_eq!(compared.differences, [], "{name}");
+    }
+}
+
 #[test]
 fn every_case_of_lucid_is_equal_but_for_those_of_a_solver() {
     let Some(golden) = golden() else { return };

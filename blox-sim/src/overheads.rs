@@ -136,6 +136,11 @@ impl Overheads for CheckpointRestart {
             None => self.others.change(view, job, before, now),
         }
     }
+
+    fn is_free(&self) -> bool {
+        // What was held before matters to the costs of the others alone.
+        self.others.is_free()
+    }
 }
 
 /// Costs that depend on what was used before (ElasticFlow, ASPLOS 2023, section

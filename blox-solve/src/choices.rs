@@ -17,8 +17,9 @@ pub struct Alternative {
 /// resource is used beyond its capacity: a multiple-choice knapsack.
 ///
 /// Solved by dynamic programming over what is left of each resource, bounded by
-/// Lagrangian multipliers of the capacities. Exact, unless more states are open than
-/// the [width](Choices::with_width) allows, which depends on the program alone.
+/// Lagrangian multipliers (prices) of the capacities and by a first choice that follows from
+/// them. Exact, unless more states are open than [allowed](Choices::with_width), which depends
+/// on the program alone.
 ///
 /// ```
 /// use blox_solve::{Alternative, Choices};
@@ -57,10 +58,14 @@ pub struct Chosen {
 
 /// Resources that a program may have: what is left of each takes 16 bits of a word.
 const RESOURCES: usize = 8;
-/// Open states of the search for a first solution.
-const NARROW: usize = 64;
-/// Rounds of the search for multipliers.
-const ROUNDS: u32 = 200;
+/// Open states of a first search.
+const NARROW: usize = 8;
+/// Rounds of the search for prices, one by one; halvings of an interval in it; rounds along subgradients.
+const SWEEPS: u32 = 8;
+const HALVINGS: u32 = 20;
+const ROUNDS: u32 = 40;
+/// A gain of the bound in a sweep, as a share of it, that is worth another.
+const ENOUGH: f64 = 1e-5;
 /// Differences of costs below this are rounding.
 const ROUNDING: f64 = 1e-10;
 
@@ -193,6 +198,9 @@ struct Open {
 
 const NOTHING: u32 = u32::MAX;
 
+/// The item of each open group.
+type Picked = Vec<Option<usize>>;
+
 struct Search {
     groups: Vec<OpenGroup>,
     left: Vec<u32>,
@@ -213,35 +221,73 @@ impl Search {
         search
     }
 
-    /// Maximises the Lagrangian bound by subgradients.
+    /// The bound at some prices, and by how much each capacity is exceeded there.
+    fn bound_at(&self, price: &[f64]) -> (f64, [f64; RESOURCES]) {
+        let mut over = [0.0; RESOURCES];
+        for (over, c) in over.iter_mut().zip(&self.left) {
+            *over = -f64::from(*c);
+        }
+        let mut bound = 0.0;
+        for group in &self.groups {
+            let (cost, item) = group.priced(price);
+            bound += cost;
+            if let Some(a) = item {
+                over[a.resource] += f64::from(a.amount);
+            }
+        }
+        for (p, c) in price.iter().zip(&self.left) {
+            bound -= p * f64::from(*c);
+        }
+        (bound, over)
+    }
+
+    /// Maximises the Lagrangian bound: price by price, each where its capacity just suffices, and
+    /// then along subgradients.
     fn find_prices(&mut self) {
         let mut price = self.price.clone();
         let items = || self.groups.iter().flat_map(|g| &g.items);
-        let amounts: f64 = items().map(|(_, a)| f64::from(a.amount)).sum();
-        let costs: f64 = items().map(|(_, a)| -a.cost).sum();
-        let scale = if amounts > 0.0 { costs / amounts } else { 0.0 };
-        let mut best = (f64::NEG_INFINITY, price.clone());
-        for round in 0..ROUNDS {
-            let mut over: Vec<f64> = self.left.iter().map(|c| -f64::from(*c)).collect();
-            let mut bound = 0.0;
-            for group in &self.groups {
-                let (cost, item) = group.priced(&price);
-                bound += cost;
-                if let Some(a) = item {
-                    over[a.resource] += f64::from(a.amount);
+        let dearest = items().map(|(_, a)| -a.cost / f64::from(a.amount.max(1)));
+        let dearest = dearest.fold(0.0, f64::max);
+        let mut best = (self.bound_at(&price).0, price.clone());
+        for _ in 0..SWEEPS {
+            let before = best.0;
+            for r in 0..price.len() {
+                let (mut low, mut high) = (0.0, dearest);
+                price[r] = 0.0;
+                if self.bound_at(&price).1[r] > 0.0 {
+                    for _ in 0..HALVINGS {
+                        price[r] = 0.5 * (low + high);
+                        if self.bound_at(&price).1[r] > 0.0 {
+                            low = price[r];
+                        } else {
+                            high = price[r];
+                        }
+                    }
+                    price[r] = high;
+                }
+                let bound = self.bound_at(&price).0;
+                if bound > best.0 {
+                    best = (bound, price.clone());
                 }
             }
-            for (p, c) in price.iter().zip(&self.left) {
-                bound -= p * f64::from(*c);
+            if best.0 - before <= ENOUGH * best.0.abs() {
+                break;
             }
+        }
+        let mut price = best.1.clone();
+        let mut step = 0.1 * dearest;
+        for _ in 0..ROUNDS {
+            let (bound, over) = self.bound_at(&price);
             if bound > best.0 {
                 best = (bound, price.clone());
+            } else {
+                step *= 0.9;
             }
             let idle = |(p, o): (&f64, &f64)| *o <= 0.0 && (*p == 0.0 || *o == 0.0);
             if price.iter().zip(&over).all(idle) {
                 break;
             }
-            let step = scale / (1.0 + 0.2 * f64::from(round));
+            price.clone_from(&best.1);
             for ((p, over), c) in price.iter_mut().zip(&over).zip(&self.left) {
                 *p = (*p + step * over / f64::from(*c).max(1.0)).max(0.0);
             }
@@ -270,28 +316,140 @@ impl Search {
     }
 
     fn run(&mut self, of: &mut [Option<usize>], work: usize) -> bool {
-        let Some((first, cost, whole)) = self.walk(NARROW, f64::INFINITY) else {
-            return true;
-        };
+        let mut picked = self.priced_choice();
+        self.make_fit(&mut picked);
+        self.improve(&mut picked);
+        let mut cost = self.cost_of(&picked);
         let width = (work / self.groups.len().max(1)).max(NARROW);
-        let tight = cost - self.bound <= ROUNDING;
-        let (picked, proven) = if whole || tight {
-            (first, true)
-        } else {
-            match self.walk(width, cost) {
-                Some((better, less, whole)) if less < cost => (better, whole),
-                Some((_, _, whole)) => (first, whole),
-                None => (first, true),
+        let mut proven = cost - self.bound <= ROUNDING;
+        for width in [NARROW, width] {
+            if proven {
+                break;
             }
-        };
+            let (found, whole) = self.walk(width, cost);
+            proven = whole;
+            if let Some((better, less)) = found.filter(|(_, less)| *less < cost) {
+                (picked, cost) = (better, less);
+            }
+        }
         for (group, item) in self.groups.iter().zip(picked) {
             of[group.group] = item.map(|i| group.items[i].0);
         }
         proven
     }
 
-    /// The best choice that costs no more than `most`, its cost, and whether no state was left out.
-    fn walk(&self, width: usize, most: f64) -> Option<(Vec<Option<usize>>, f64, bool)> {
+    fn cost_of(&self, picked: &[Option<usize>]) -> f64 {
+        let chosen = self.groups.iter().zip(picked);
+        chosen
+            .filter_map(|(g, p)| Some(g.items[(*p)?].1.cost))
+            .sum()
+    }
+
+    /// What every group would take at the prices.
+    fn priced_choice(&self) -> Vec<Option<usize>> {
+        let best = |g: &OpenGroup| {
+            let mut best = (0.0, None);
+            for (i, (_, a)) in g.items.iter().enumerate() {
+                let cost = a.cost + self.price[a.resource] * f64::from(a.amount);
+                if cost < best.0 {
+                    best = (cost, Some(i));
+                }
+            }
+            best.1
+        };
+        self.groups.iter().map(best).collect()
+    }
+
+    fn free(&self, picked: &[Option<usize>]) -> Vec<i64> {
+        let mut free: Vec<i64> = self.left.iter().map(|c| i64::from(*c)).collect();
+        for (group, item) in self.groups.iter().zip(picked) {
+            if let Some(i) = item {
+                let a = &group.items[*i].1;
+                free[a.resource] -= i64::from(a.amount);
+            }
+        }
+        free
+    }
+
+    /// What an alternative uses of a resource.
+    fn used(&self, group: usize, item: Option<usize>, resource: usize) -> i64 {
+        let a = item.map(|i| &self.groups[group].items[i].1);
+        a.filter(|a| a.resource == resource)
+            .map_or(0, |a| i64::from(a.amount))
+    }
+
+    fn cost(&self, group: usize, item: Option<usize>) -> f64 {
+        item.map_or(0.0, |i| self.groups[group].items[i].1.cost)
+    }
+
+    fn options(&self, group: usize) -> impl Iterator<Item = Option<usize>> + use<> {
+        (0..self.groups[group].items.len()).map(Some).chain([None])
+    }
+
+    /// Whether a group may change to an alternative with so much free.
+    fn fits(&self, free: &[i64], group: usize, now: Option<usize>, to: Option<usize>) -> bool {
+        let Some(i) = to else { return true };
+        let new = &self.groups[group].items[i].1;
+        i64::from(new.amount) <= free[new.resource] + self.used(group, now, new.resource)
+    }
+
+    /// Gives up the least for what is used beyond a capacity.
+    fn make_fit(&self, picked: &mut [Option<usize>]) {
+        loop {
+            let free = self.free(picked);
+            let Some(r) = free.iter().position(|f| *f < 0) else {
+                return;
+            };
+            let mut best: Option<(f64, usize, Option<usize>)> = None;
+            for (g, now) in picked.iter().enumerate() {
+                for to in self.options(g) {
+                    let freed = self.used(g, *now, r) - self.used(g, to, r);
+                    let elsewhere = to.is_none_or(|i| self.groups[g].items[i].1.resource == r);
+                    if freed <= 0 || !(elsewhere || self.fits(&free, g, *now, to)) {
+                        continue;
+                    }
+                    let lost = self.cost(g, to) - self.cost(g, *now);
+                    let each = lost / freed.min(-free[r]) as f64;
+                    if best.is_none_or(|(b, ..)| each < b) {
+                        best = Some((each, g, to));
+                    }
+                }
+            }
+            match best {
+                Some((_, g, to)) => picked[g] = to,
+                None => return,
+            }
+        }
+    }
+
+    /// Changes one group after the other as long as that helps.
+    fn improve(&self, picked: &mut [Option<usize>]) {
+        let mut free = self.free(picked);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (g, pick) in picked.iter_mut().enumerate() {
+                let now = *pick;
+                let mut best = (self.cost(g, now) - ROUNDING, now);
+                for to in self.options(g) {
+                    let cost = self.cost(g, to);
+                    if cost < best.0 && self.fits(&free, g, now, to) {
+                        best = (cost, to);
+                    }
+                }
+                if best.1 != now {
+                    *pick = best.1;
+                    changed = true;
+                    for (r, free) in free.iter_mut().enumerate() {
+                        *free += self.used(g, now, r) - self.used(g, best.1, r);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The best choice that costs no more than `most` with its cost, and whether no state was left out.
+    fn walk(&self, width: usize, most: f64) -> (Option<(Picked, f64)>, bool) {
         let pack = |left: &[u32]| {
             let parts = left.iter().enumerate();
             parts.fold(0u128, |all, (r, c)| all | u128::from(*c) << (16 * r))
@@ -353,7 +511,9 @@ impl Search {
             self.bound + s.excess + unused.sum::<f64>()
         };
         let ends = now.iter().enumerate();
-        let (at, end) = ends.min_by(|a, b| total(a.1).total_cmp(&total(b.1)))?;
+        let Some((at, end)) = ends.min_by(|a, b| total(a.1).total_cmp(&total(b.1))) else {
+            return (None, whole);
+        };
         let cost = total(end);
         let mut picked = vec![None; self.groups.len()];
         let mut at = at as u32;
@@ -362,7 +522,7 @@ impl Search {
             *pick = (item != NOTHING).then_some(item as usize);
             at = parent;
         }
-        Some((picked, cost, whole))
+        (Some((picked, cost)), whole)
     }
 }
 

@@ -323,6 +323,11 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughputs: Option<PathBuf>,
+    /// Folder of published tables of applications, a folder each with step times and validation
+    /// curves: jobs of the format `sia` that name one train it as measured
+    #[arg(long, value_name = "DIR", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<PathBuf>,
     /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]

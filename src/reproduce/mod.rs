@@ -21,6 +21,9 @@ mod elasticflow;
 mod gavel_fig8;
 mod gavel_physical;
 mod lucid;
+mod pollux_osdi21;
+mod sia_load;
+mod sia_tables;
 mod synergy_100job;
 mod tiresias_60job;
 
@@ -261,6 +264,11 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(elasticflow::Fig9),
         Box::new(elasticflow::Fig10::default()),
         Box::new(elasticflow::Fig11),
+        Box::new(pollux_osdi21::PolluxOsdi21),
+        Box::new(sia_load::SiaFig7),
+        Box::new(sia_load::SiaScale),
+        Box::new(sia_tables::SiaTable3),
+        Box::new(sia_tables::SiaTable4),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]

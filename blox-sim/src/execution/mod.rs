@@ -89,9 +89,15 @@ impl ExecutionModel for FixedRate {
 }
 
 /// The model that simulations use unless told otherwise: jobs are as fast as
-/// they say of themselves. Rates [by type](ByType) or as [`Profiled`], less where [CPUs or memory](CpuMemory)
-/// are short, [links](LinkBound) slow, or GPUs [shared](Shared).
+/// they say of themselves, [on their own](untrained). Jobs that [train](Training) one of the
+/// [built-in applications](training::built_in) do that.
 pub fn as_specified() -> Box<dyn ExecutionModel> {
+    Box::new(Training::of(training::built_in()))
+}
+
+/// Of jobs that do not train: rates [by type](ByType) or as [`Profiled`], less where [CPUs or memory](CpuMemory)
+/// are short, [links](LinkBound) slow, or GPUs [shared](Shared).
+pub fn untrained() -> Box<dyn ExecutionModel> {
     Box::new(Shared::over(LinkBound::over(CpuMemory::over(
         ByType::over(Profiled),
     ))))

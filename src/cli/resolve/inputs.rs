@@ -5,6 +5,7 @@ use super::super::config::Given;
 use super::super::generated;
 use super::jobs::Source;
 use blox_core::ClusterSpec;
+use blox_sim::execution::training;
 use blox_sim::workload::scaling::ScalingTable;
 use blox_sim::workload::{Trace, fingerprint};
 use std::collections::BTreeMap;
@@ -42,6 +43,9 @@ pub(super) fn other_inputs(
     }
     if let Some(dir) = &given.options.throughputs {
         paths.extend(ScalingTable::files(dir).map_err(Failure::new)?);
+    }
+    if let Some(dir) = &given.options.data {
+        paths.extend(training::files(dir).map_err(Failure::new)?);
     }
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));

@@ -21,6 +21,8 @@ use blox_core::registry::Registry;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::compat::blox_workload::BloxWorkload;
 use blox_sim::completion::Exact;
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{self, Applications, WithApplications};
 use blox_sim::workload::generate::{Generator, WithLoss};
 use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
 use blox_sim::workload::{Limited, Trace, Workload};
@@ -55,6 +57,8 @@ pub(in crate::cli) struct Experiment<'r> {
     trace: Option<Trace>,
     /// Throughput tables, if any.
     scaling: Option<Arc<ScalingTable>>,
+    /// Published applications, if any.
+    applications: Option<Applications>,
     world: World,
     cadence: Option<Tempo>,
     optimus: Option<OptimusSpeed>,
@@ -112,6 +116,8 @@ impl<'r> Experiment<'r> {
         let inputs = inputs::other_inputs(&given, &source, &cluster_text, known)?;
         let scaling = o.throughputs.as_ref().map(ScalingTable::read_dir);
         let scaling = scaling.transpose().map_err(Failure::new)?.map(Arc::new);
+        let applications = o.data.as_ref().map(training::read_dir);
+        let applications = applications.transpose().map_err(Failure::new)?;
         let world = world::world(&given, cadence, seed)?;
         let mut experiment = Experiment {
             registry,
@@ -130,6 +136,7 @@ impl<'r> Experiment<'r> {
             source,
             trace: None,
             scaling,
+            applications,
             world,
             cadence,
             optimus,
@@ -208,6 +215,10 @@ impl<'r> Experiment<'r> {
             Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),
             None => jobs,
         };
+        let jobs: Box<dyn Workload> = match &self.applications {
+            Some(all) => Box::new(WithApplications::new(jobs, all.clone())),
+            None => jobs,
+        };
         let jobs: Box<dyn Workload> = match self.options.jobs {
             Some(n) => Box::new(Limited::new(jobs, n)),
             None => jobs,
@@ -262,6 +273,9 @@ impl<'r> Experiment<'r> {
             .visiting_every_round(self.options.visit_every_round);
         if self.world.exact_ends {
             simulation = simulation.completion(Exact);
+        }
+        if let Some(applications) = &self.applications {
+            simulation = simulation.execution(Training::of(applications.clone()));
         }
         match self.optimus {
             Some(speed) if self.contestants[i].named.name == "blox-optimus" => {

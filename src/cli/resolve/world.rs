@@ -6,7 +6,7 @@ use crate::compat::blox::OptimusSpeed;
 use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
-use blox_sim::overheads::{FixedOverheads, GroupOverheads, Overheads};
+use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads, Overheads};
 
 /// When decisions are due, if not when the scheduler says.
 #[derive(Clone, Copy)]
@@ -30,7 +30,9 @@ impl World {
     pub fn charge(&self, simulation: Simulation) -> Simulation {
         match &self.group {
             Some(group) => simulation.overheads(group.clone()),
-            None => simulation.overheads(self.overheads),
+            None => simulation.overheads(CheckpointRestart {
+                others: self.overheads,
+            }),
         }
     }
 }

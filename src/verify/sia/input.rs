@@ -5,7 +5,7 @@ use blox_core::perf::goodput::{StepTime, ThroughputParams};
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec};
 use blox_sim::compat::sia as files;
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, read_dir};
+use blox_sim::execution::training::{Applications, Profiles, read_dir};
 use blox_sim::workload::{Workload, WorkloadError, collect};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -133,6 +133,9 @@ impl Input {
         }
         let mut read = files::read_jobs(case.input("workload.csv")?).map_err(failed)?;
         let jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
+        if world == World::Pollux {
+            applications = files::pollux_applications(applications);
+        }
         let described = |fixed: bool| {
             let mut jobs = jobs.clone();
             for job in &mut jobs {
@@ -168,22 +171,25 @@ impl Input {
 
     pub fn training(&self) -> Training {
         let applications = self.applications.clone();
+        // Pollux there does not tell types apart.
+        let profiles = match self.policy {
+            Policy::Pollux => Profiles::OfAll,
+            _ => Profiles::ByType,
+        };
         let training = match self.world {
             World::Sia => files::training(applications),
             World::Pollux => files::pollux_training(applications),
         };
         training
+            .profiles(profiles)
             .fitter(self.fits.clone())
             .round(blox_core::Seconds::new(self.interval))
     }
 
     /// Seconds that a restart of a job takes.
     pub fn restart(&self, job: &JobSpec) -> f64 {
-        match (self.world, &job.extras().training) {
-            (World::Pollux, _) => 30.0,
-            (World::Sia, Some(t)) => t.restart.secs(),
-            (World::Sia, None) => 0.0,
-        }
+        let training = job.extras().training.as_ref();
+        training.map_or(0.0, |t| t.restart.secs())
     }
 }
 

@@ -110,82 +110,127 @@ impl<'a> Objective<'a> {
     }
 
     /// The value and the gradient.
+    ///
+    /// The fit stops early, and after some of its profiles the last bits decide where. Hence
+    /// operations are in the order in which AdaptDL's are differentiated.
     fn at(&self, x: &[f64; 7]) -> (f64, [f64; 7]) {
         let p = ThroughputParams::from_array(*x);
-        let (mut passes, mut steps) = (Rmse::default(), Rmse::default());
-        for (o, (log_pass, log_step)) in self.observed.iter().zip(&self.logs) {
-            let samples = f64::from(o.per_gpu);
-            let pass = p.pass(samples);
-            let ln_pass = libm::log(pass);
-            passes.add(ln_pass - log_pass, |d| {
-                d[0] = 1.0 / pass;
-                d[1] = samples / pass;
-            });
-            let exchange = p.exchange(o.nodes, o.gpus);
-            let (a, b) = (libm::pow(pass, p.gamma), libm::pow(exchange, p.gamma));
-            let sum = a + b;
-            let log = libm::log(sum) / p.gamma;
-            steps.add(log - log_step, |d| {
-                let by_pass = a / pass / sum;
-                d[0] = by_pass;
-                d[1] = samples * by_pass;
-                let i = match (o.nodes > 1, o.gpus > 1) {
-                    (true, _) => Some(2),
-                    (false, true) => Some(4),
-                    (false, false) => None,
-                };
-                if let Some(i) = i {
-                    let by_exchange = b / exchange / sum;
-                    d[i] = by_exchange;
-                    d[i + 1] = by_exchange * (f64::from(o.gpus) - 2.0).max(NOTHING);
-                }
-                let moved = a * ln_pass + b * libm::log(exchange);
-                d[6] = (moved / sum - log) / p.gamma;
-            });
-        }
+        let n = self.observed.len();
+        let count = n as f64;
+        let points: Vec<Point> = self
+            .observed
+            .iter()
+            .zip(&self.logs)
+            .map(|(o, logs)| Point::of(o, *logs, &p))
+            .collect();
+        let mean = |of: &dyn Fn(&Point) -> f64| {
+            let errors = points.iter().map(|q| of(q) * of(q));
+            pairwise(&errors.collect::<Vec<_>>()) / count
+        };
+        let squares = [mean(&|q| q.pass_error), mean(&|q| q.step_error)];
+        let roots = squares.map(f64::sqrt);
+        let gamma_less = p.gamma - 1.0;
+        let ratios = [x[3] / x[2], x[5] / x[4]];
+        let small = ratios[0] * ratios[0] + ratios[1] * ratios[1];
+        let value = roots[0] + roots[1] + 1e-3 * (gamma_less * gamma_less) + 1e-2 * small;
+
         let mut gradient = [0.0; 7];
-        let mut value = passes.finish(&mut gradient) + steps.finish(&mut gradient);
-        value += 1e-3 * (p.gamma - 1.0) * (p.gamma - 1.0);
-        gradient[6] += 2e-3 * (p.gamma - 1.0);
-        for i in [2, 4] {
+        for (i, ratio) in [(2, ratios[0]), (4, ratios[1])] {
             let (alpha, beta) = (x[i], x[i + 1]);
-            let ratio = beta / alpha;
-            value += 1e-2 * (ratio * ratio);
-            gradient[i + 1] += 2e-2 * ratio / alpha;
-            gradient[i] -= 2e-2 * ratio * ratio / alpha;
+            let by_ratio = 1e-2 * 2.0 * ratio;
+            gradient[i + 1] = by_ratio / alpha;
+            gradient[i] = -by_ratio * beta / (alpha * alpha);
         }
+        gradient[6] = 1e-3 * 2.0 * gamma_less;
+        let each = squares.map(|square| match square > 0.0 {
+            true => 0.5 * libm::pow(square, -0.5) / count,
+            false => 0.0,
+        });
+        // What each point adds to the slopes.
+        let (mut by_gamma, mut by_net, mut by_power) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+        let (mut by_pass, mut by_samples) = (vec![0.0; n], vec![0.0; n]);
+        for (i, (q, o)) in points.iter().zip(self.observed).enumerate().rev() {
+            let by_step = each[1] * 2.0 * q.step_error;
+            by_gamma[i] = -by_step * q.log_sum / (p.gamma * p.gamma);
+            let by_sum = by_step / p.gamma / q.sum;
+            by_net[i] = by_sum * libm::log(q.exchange) * q.powers.1;
+            by_power[i] = by_sum * q.log_pass * q.powers.0;
+            let less = p.gamma - 1.0;
+            let by_exchange = by_sum * p.gamma * libm::pow(q.exchange, less);
+            let which = match (o.nodes > 1, o.gpus > 1) {
+                (true, _) => Some(2),
+                (false, true) => Some(4),
+                (false, false) => None,
+            };
+            if let Some(which) = which {
+                gradient[which] += by_exchange;
+                gradient[which + 1] += by_exchange * (f64::from(o.gpus) - 2.0).max(NOTHING);
+            }
+            by_pass[i] =
+                by_sum * p.gamma * libm::pow(q.pass, less) + each[0] * 2.0 * q.pass_error / q.pass;
+            by_samples[i] = by_pass[i] * f64::from(o.per_gpu);
+        }
+        for of in [&by_gamma, &by_net, &by_power] {
+            gradient[6] += pairwise(of);
+        }
+        gradient[0] = pairwise(&by_pass);
+        gradient[1] = pairwise(&by_samples);
         (value, gradient)
     }
 }
 
-/// A root mean square error and its gradient, in the making.
-#[derive(Default)]
-struct Rmse {
-    squares: f64,
-    products: [f64; 7],
-    count: f64,
+/// What some parameters say of an observation.
+struct Point {
+    pass: f64,
+    log_pass: f64,
+    exchange: f64,
+    /// Pass and exchange to the power of gamma, their sum and its logarithm.
+    powers: (f64, f64),
+    sum: f64,
+    log_sum: f64,
+    pass_error: f64,
+    step_error: f64,
 }
 
-impl Rmse {
-    fn add(&mut self, error: f64, derivatives: impl FnOnce(&mut [f64; 7])) {
-        let mut d = [0.0; 7];
-        derivatives(&mut d);
-        self.squares += error * error;
-        for (product, d) in self.products.iter_mut().zip(d) {
-            *product += error * d;
+impl Point {
+    fn of(o: &StepTime, (log_pass, log_step): (f64, f64), p: &ThroughputParams) -> Self {
+        let pass = p.pass(f64::from(o.per_gpu));
+        let exchange = p.exchange(o.nodes, o.gpus);
+        let powers = (libm::pow(pass, p.gamma), libm::pow(exchange, p.gamma));
+        let sum = powers.0 + powers.1;
+        let (ln_pass, log_sum) = (libm::log(pass), libm::log(sum));
+        Point {
+            pass,
+            log_pass: ln_pass,
+            exchange,
+            powers,
+            sum,
+            log_sum,
+            pass_error: ln_pass - log_pass,
+            step_error: log_sum / p.gamma - log_step,
         }
-        self.count += 1.0;
     }
+}
 
-    fn finish(&self, gradient: &mut [f64; 7]) -> f64 {
-        let root = (self.squares / self.count).sqrt();
-        if root > 0.0 {
-            for (g, product) in gradient.iter_mut().zip(self.products) {
-                *g += product / self.count / root;
-            }
-        }
-        root
+/// A sum in the order in which NumPy adds.
+fn pairwise(all: &[f64]) -> f64 {
+    let n = all.len();
+    if n > 128 {
+        let half = n / 2 / 8 * 8;
+        return pairwise(&all[..half]) + pairwise(&all[half..]);
     }
+    if n < 8 {
+        return all.iter().fold(0.0, |sum, x| sum + x);
+    }
+    let (whole, rest) = all.split_at(n / 8 * 8);
+    let mut r = [0.0; 8];
+    for (i, chunk) in whole.chunks(8).enumerate() {
+        for (r, x) in r.iter_mut().zip(chunk) {
+            *r = if i == 0 { *x } else { *r + x };
+        }
+    }
+    let sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+    rest.iter().fold(sum, |sum, x| sum + x)
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Sia {
             ties: Box::new(Hashed),
             most_gpus: 64,
             most_nodes: BTreeMap::new(),
-            work: 1 << 19,
+            work: 1 << 14,
             known: BTreeMap::new(),
         }
     }

@@ -30,6 +30,17 @@ pub enum PassLimit {
     Application,
 }
 
+/// What a profile is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profiles {
+    /// One type of GPU each.
+    #[default]
+    ByType,
+    /// All types, told apart by nobody: what was measured once on any type is not
+    /// measured again. It is kept under the nameless type.
+    OfAll,
+}
+
 /// Finds the parameters of a job's speed.
 pub trait Fitter: DynClone + Send {
     /// From the steps that it did on one type of GPU, in the order of their first measurement.
@@ -50,12 +61,28 @@ impl Fitter for LeastSquares {
 /// What rounding may do to a quotient that is a whole number.
 const ROUNDING: f64 = 1e-8;
 
+/// An epoch that takes no whole second at all is over this long after a round's begin: the round's
+/// decision comes first.
+const MOMENT: f64 = 1e-6;
+
+/// The whole second that such a moment belongs to.
+fn whole(seconds: f64) -> f64 {
+    let nearest = seconds.round();
+    if (seconds - nearest).abs() < 10.0 * MOMENT {
+        nearest
+    } else {
+        seconds
+    }
+}
+
 /// What a job knows of itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Agent {
     profiles: BTreeMap<Name, Profile>,
     noise: Option<GradientNoise>,
     gpu_type: Option<Name>,
+    /// The name of its profile there.
+    profile: Option<Name>,
     placement: Vec<u32>,
     config: Option<BatchConfig>,
     rate: f64,
@@ -89,7 +116,11 @@ impl Agent {
         self.config
     }
 
-    pub(super) fn start(&mut self, gpu_type: Name, placement: Vec<u32>) {
+    pub(super) fn start(&mut self, gpu_type: Name, placement: Vec<u32>, profiles: Profiles) {
+        self.profile = Some(match profiles {
+            Profiles::ByType => gpu_type.clone(),
+            Profiles::OfAll => "".into(),
+        });
         self.gpu_type = Some(gpu_type);
         self.placement = placement;
         self.now = None;
@@ -120,7 +151,7 @@ impl Agent {
             PassLimit::Placement => on.most_per_gpu(&self.placement),
             PassLimit::Application => on.limits.per_gpu.1,
         };
-        let profile = self.gpu_type.as_ref().and_then(|t| self.profiles.get(t));
+        let profile = self.profile.as_ref().and_then(|t| self.profiles.get(t));
         let model = profile.and_then(|p| p.params).zip(self.noise);
         let mut config = match (insisted, model) {
             (None, Some((speed, noise))) => {
@@ -174,11 +205,15 @@ impl Agent {
         ends: EpochEnds,
     ) -> Stretch {
         let length = round.secs();
-        let mut boundary = ((now.secs() / length).floor() + 1.0) * length;
-        if boundary <= now.secs() {
+        let clock = match ends {
+            EpochEnds::Exact => now.secs(),
+            EpochEnds::WholeSeconds => whole(now.secs()),
+        };
+        let mut boundary = ((clock / length).floor() + 1.0) * length;
+        if boundary <= clock {
             boundary += length;
         }
-        let left = boundary - now.secs();
+        let left = boundary - clock;
         let epoch = app.curves.epoch_at(done);
         let next = app.curves.end_of(epoch);
         let all = app.curves.epochs();
@@ -195,7 +230,12 @@ impl Agent {
                 EpochEnds::Exact => takes,
                 EpochEnds::WholeSeconds => takes.round_ties_even(),
             };
-            (now.secs() + takes, next, epoch + 1 >= all)
+            let at_once = ends == EpochEnds::WholeSeconds && takes == 0.0;
+            let until = match at_once && boundary - clock == length {
+                true => now.secs().max(clock + MOMENT),
+                false => now.secs().max(clock + takes),
+            };
+            (until, next, epoch + 1 >= all)
         };
         self.now = Some(Doing { epoch, work });
         Stretch {
@@ -212,7 +252,7 @@ impl Agent {
             return Some(doing.work);
         };
         self.noise = Some(noise);
-        let (gpu_type, config) = (self.gpu_type.clone()?, self.config?);
+        let (name, config) = (self.profile.clone()?, self.config?);
         let seen = StepTime {
             nodes: self.placement.len() as u32,
             gpus: self.gpus(),
@@ -220,7 +260,7 @@ impl Agent {
             compute: step - sync,
             step,
         };
-        let profile = self.profiles.entry(gpu_type).or_default();
+        let profile = self.profiles.entry(name).or_default();
         let same =
             |o: &StepTime| (o.nodes, o.gpus, o.per_gpu) == (seen.nodes, seen.gpus, seen.per_gpu);
         if !profile.observed.iter().any(same) {

@@ -2,6 +2,8 @@
 
 use super::curves::Curves;
 use super::table::StepTable;
+use crate::workload::{NoticeKind, Notices, Workload, WorkloadError};
+use blox_core::perf::TypeSpeeds;
 use blox_core::perf::goodput::{GradientNoise, ThroughputParams};
 use blox_core::{Adapts, Extras, JobSpec, Name, Seconds, TrainingSpec, TypeLimits, Work};
 use std::collections::BTreeMap;
@@ -137,8 +139,8 @@ impl Applications {
     }
 
     /// Lets a job train the application that it names as its model: its work becomes
-    /// that of the application, its rate that on what it asks for. `false`, and nothing changed,
-    /// where there is none of that name.
+    /// that of the application, its rate that on what it asks for; where it changes nothing about
+    /// itself, it says that of each type of GPU. `false`, and nothing changed, where there is none of that name.
     pub fn describe(&self, job: &mut JobSpec, adapts: Adapts) -> bool {
         let named = job.extras().model.as_ref().and_then(|m| self.0.get(m));
         let Some(app) = named else { return false };
@@ -151,11 +153,15 @@ impl Applications {
                 per_gpu: each.div_ceil(each.div_ceil(most)),
                 accumulation: each.div_ceil(most) - 1,
             };
-            let mut placement = vec![4; gpus as usize / 4];
-            placement.extend((!gpus.is_multiple_of(4)).then_some(gpus % 4));
-            app.rate(on, &placement, config, 0).map(|(rate, ..)| rate)
+            let rate = |size: u32| {
+                let mut placement = vec![size; (gpus / size) as usize];
+                placement.extend((!gpus.is_multiple_of(size)).then_some(gpus % size));
+                app.rate(on, &placement, config, 0).map(|(rate, ..)| rate)
+            };
+            // On nodes of four GPUs, or of eight.
+            rate(4).or_else(|| rate(8)).filter(|r| *r > 0.0)
         };
-        let rate = app.types.values().find_map(on_each).filter(|r| *r > 0.0);
+        let rate = app.types.values().find_map(on_each);
         job.work = Work {
             iterations: app.curves.total(),
             rate: rate.unwrap_or(1.0),
@@ -164,6 +170,60 @@ impl Applications {
             .extras
             .get_or_insert_with(|| Box::new(Extras::default()));
         extras.training = Some(Arc::new(app.spec(adapts)));
+        if adapts == Adapts::Nothing {
+            let mut speeds = TypeSpeeds::default();
+            for (name, on) in &app.types {
+                if let Some(rate) = on_each(on) {
+                    speeds.set(name.clone(), rate);
+                }
+            }
+            extras.speeds = Some(Arc::new(speeds));
+        }
         true
+    }
+}
+
+/// Jobs that train applications of a set, as [`Applications::describe`] says of each that
+/// names one; others stay as they are, and are counted.
+#[derive(Clone, Debug)]
+pub struct WithApplications<W> {
+    jobs: W,
+    applications: Applications,
+    notices: Notices,
+    handed_out: u64,
+}
+
+impl<W: Workload> WithApplications<W> {
+    /// These jobs, by these applications.
+    pub fn new(jobs: W, applications: Applications) -> Self {
+        WithApplications {
+            notices: jobs.notices().clone(),
+            jobs,
+            applications,
+            handed_out: 0,
+        }
+    }
+}
+
+impl<W: Workload> Workload for WithApplications<W> {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        let Some(mut job) = self.jobs.next_job()? else {
+            return Ok(None);
+        };
+        self.handed_out += 1;
+        let training = job.extras().training.as_ref();
+        let adapts = training.map_or(Adapts::All, |t| t.adapts);
+        if !self.applications.describe(&mut job, adapts) {
+            self.notices.add(NoticeKind::NoProfile, self.handed_out);
+        }
+        Ok(Some(job))
+    }
+
+    fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, with tables of applications", self.jobs.describe())
     }
 }

@@ -8,14 +8,14 @@ mod fitted;
 mod read;
 mod table;
 
-pub use agent::{Agent, EpochEnds, Fitter, LeastSquares, PassLimit};
-pub use application::{Application, Applications, OnType, StepTimes};
+pub use agent::{Agent, EpochEnds, Fitter, LeastSquares, PassLimit, Profiles};
+pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
 pub use curves::{Curves, Epoch};
 pub use fitted::built_in;
-pub use read::read_dir;
+pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
 
-use super::{ExecutionModel, Stretch, Turn, as_specified};
+use super::{ExecutionModel, Stretch, Turn, untrained};
 use blox_core::{Adapts, Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,19 +35,21 @@ pub struct Training {
     round: Seconds,
     ends: EpochEnds,
     limit: PassLimit,
+    profiles: Profiles,
     fitter: Box<dyn Fitter>,
     agents: BTreeMap<JobId, Agent>,
 }
 
 impl Training {
-    /// Of these applications.
+    /// Of these applications; other jobs are as fast as they say of themselves.
     pub fn of(applications: Applications) -> Self {
         Training {
             applications: Arc::new(applications),
-            others: as_specified(),
+            others: untrained(),
             round: Seconds::new(60.0),
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,
+            profiles: Profiles::ByType,
             fitter: Box::new(LeastSquares),
             agents: BTreeMap::new(),
         }
@@ -73,6 +75,13 @@ impl Training {
     #[must_use]
     pub fn pass_limit(mut self, limit: PassLimit) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// With another way to keep profiles.
+    #[must_use]
+    pub fn profiles(mut self, profiles: Profiles) -> Self {
+        self.profiles = profiles;
         self
     }
 
@@ -135,7 +144,8 @@ impl ExecutionModel for Training {
         };
         let (gpu_type, placement) = lie_of(view, assignment);
         let agent = self.agents.entry(job.id()).or_default();
-        agent.start(gpu_type.cloned().unwrap_or_else(|| "".into()), placement);
+        let gpu_type = gpu_type.cloned().unwrap_or_else(|| "".into());
+        agent.start(gpu_type, placement, self.profiles);
         agent.tune(&app, wish(job), self.limit, assignment.config);
         agent.rate(&app, app.curves.epoch_at(job.work_done()))
     }

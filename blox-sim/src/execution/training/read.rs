@@ -48,6 +48,21 @@ pub fn read_dir(dir: impl AsRef<Path>) -> Result<Applications, WorkloadError> {
     Ok(applications)
 }
 
+/// The files of a folder that [`read_dir`] reads, in order of their paths.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn files(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, WorkloadError> {
+    let mut all = Vec::new();
+    for path in entries(dir.as_ref())? {
+        if path.is_dir() {
+            let inside = entries(&path)?.into_iter();
+            all.extend(inside.filter(|p| p.extension().is_some_and(|e| e == "csv")));
+        }
+    }
+    Ok(all)
+}
+
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, WorkloadError> {
     let io = |e| WorkloadError::file(dir, e);
     let mut all = Vec::new();

@@ -7,6 +7,7 @@ const M: usize = 10;
 
 type Square = [[f64; M]; M];
 type Pair = [f64; 2 * M];
+type Wide = [[f64; 2 * M]; 2 * M];
 
 pub(super) struct Memory<const N: usize> {
     /// Steps and the changes of the gradient over them, oldest first.
@@ -18,6 +19,17 @@ pub(super) struct Memory<const N: usize> {
     ss: Square,
     /// The Cholesky factor (upper) of `theta S'S + L D^-1 L'`.
     wt: Square,
+    /// Products of steps and changes over free and over other variables, from which the matrix
+    /// of the subspace is formed. They follow who becomes free and who does not, as
+    /// the published program keeps them: sums differ in their last bits from those of new products.
+    products: Wide,
+    /// The factor of the matrix of the subspace.
+    k: Wide,
+    /// The free variables of the last iteration, ascending, and the others, descending; none before the first.
+    split: Option<(Vec<usize>, Vec<usize>)>,
+    /// Whether a step was taken in since the matrix was formed, and whether another had to go for it.
+    taken_in: bool,
+    shifted: bool,
 }
 
 impl<const N: usize> Default for Memory<N> {
@@ -29,6 +41,11 @@ impl<const N: usize> Default for Memory<N> {
             sy: [[0.0; M]; M],
             ss: [[0.0; M]; M],
             wt: [[0.0; M]; M],
+            products: [[0.0; 2 * M]; 2 * M],
+            k: [[0.0; 2 * M]; 2 * M],
+            split: None,
+            taken_in: false,
+            shifted: false,
         }
     }
 }
@@ -36,6 +53,19 @@ impl<const N: usize> Default for Memory<N> {
 impl<const N: usize> Memory<N> {
     pub(super) fn is_empty(&self) -> bool {
         self.s.is_empty()
+    }
+
+    /// Forgets all steps.
+    pub(super) fn clear(&mut self) {
+        self.s.clear();
+        self.y.clear();
+        self.theta = 1.0;
+        self.taken_in = false;
+    }
+
+    /// The last step was not taken in.
+    pub(super) fn pass_over(&mut self) {
+        self.taken_in = false;
     }
 
     /// Takes in a step, the change of the gradient over it, their product and the
@@ -47,7 +77,9 @@ impl<const N: usize> Memory<N> {
         product: f64,
         square: f64,
     ) -> bool {
-        if self.s.len() == M {
+        self.taken_in = true;
+        self.shifted = self.s.len() == M;
+        if self.shifted {
             self.s.remove(0);
             self.y.remove(0);
             for i in 0..M - 1 {
@@ -83,14 +115,19 @@ impl<const N: usize> Memory<N> {
     /// Where the quadratic model is least, nearly: the Cauchy point, then the
     /// minimum over the variables that are free there. `None` if the matrix has gone bad.
     pub(super) fn target(
-        &self,
+        &mut self,
         x: &[f64; N],
         gradient: &[f64; N],
         bounds: &Bounds<N>,
     ) -> Option<[f64; N]> {
         let cauchy = self.cauchy(x, gradient, bounds)?;
+        let changes = self.divide(&cauchy.free);
         if cauchy.free.is_empty() || self.is_empty() {
             return Some(cauchy.x);
+        }
+        if self.taken_in || changes != (Vec::new(), Vec::new()) {
+            self.follow(&changes.0, &changes.1);
+            self.k = self.factor()?;
         }
         self.subspace(x, gradient, bounds, &cauchy)
     }
@@ -227,7 +264,8 @@ impl<const N: usize> Memory<N> {
                 return Some(());
             }
             let square = di * di;
-            f1 += dt * f2 + square - self.theta * di * zi;
+            // From left to right: what cancels here decides where a step ends.
+            f1 = f1 + dt * f2 + square - self.theta * di * zi;
             f2 -= self.theta * square;
             if n > 0 {
                 for (c, p) in at.c.iter_mut().zip(p) {
@@ -242,7 +280,7 @@ impl<const N: usize> Memory<N> {
                     *p -= di * w;
                 }
                 f1 += di * wmc;
-                f2 += 2.0 * di * wmp - square * wmw;
+                f2 = f2 + 2.0 * di * wmp - square * wmw;
             }
             f2 = f2.max(f64::EPSILON * first_f2);
             least = if left == 0 && bounded { 0.0 } else { -f1 / f2 };
@@ -267,7 +305,7 @@ impl<const N: usize> Memory<N> {
         cauchy: &Cauchy<N>,
     ) -> Option<[f64; N]> {
         let n = self.s.len();
-        let k = self.factor(&cauchy.free)?;
+        let k = &self.k;
         let mc = self.middle(&cauchy.c)?;
         let mut r = [0.0; N];
         for &i in &cauchy.free {
@@ -289,48 +327,115 @@ impl<const N: usize> Memory<N> {
             wv[j] = a;
             wv[n + j] = self.theta * b;
         }
-        solve_lower(2 * n, &k, &mut wv[..2 * n])?;
+        solve_lower(2 * n, k, &mut wv[..2 * n])?;
         for w in &mut wv[..n] {
             *w = -*w;
         }
-        solve_upper(2 * n, &k, &mut wv[..2 * n])?;
+        solve_upper(2 * n, k, &mut wv[..2 * n])?;
         let mut d = r;
         for j in 0..n {
             for &i in &cauchy.free {
                 d[i] = d[i] + self.y[j][i] * wv[j] / self.theta + self.s[j][i] * wv[n + j];
             }
         }
+        let by = 1.0 / self.theta;
         for &i in &cauchy.free {
-            d[i] /= self.theta;
+            d[i] *= by;
         }
         Some(within(x, gradient, bounds, cauchy, &d))
     }
 
-    /// The factor of `K`, the matrix of the subspace.
-    fn factor(&self, free: &[usize]) -> Option<[[f64; 2 * M]; 2 * M]> {
+    /// Notes which variables are free; those that became free, and those that ceased to be.
+    fn divide(&mut self, free: &[usize]) -> (Vec<usize>, Vec<usize>) {
+        let is_free = |i: &usize| free.contains(i);
+        let changes = match &self.split {
+            None => (Vec::new(), Vec::new()),
+            Some((were_free, others)) => (
+                others.iter().copied().filter(is_free).collect(),
+                were_free
+                    .iter()
+                    .rev()
+                    .copied()
+                    .filter(|i| !is_free(i))
+                    .collect(),
+            ),
+        };
+        let others = (0..N).rev().filter(|i| !is_free(i)).collect();
+        self.split = Some((free.to_vec(), others));
+        changes
+    }
+
+    /// Brings the products up to date: the last step, and variables that enter and leave.
+    fn follow(&mut self, enter: &[usize], leave: &[usize]) {
+        let Some((free, others)) = &self.split else {
+            return;
+        };
         let n = self.s.len();
-        let mut is_free = [false; N];
-        free.iter().for_each(|i| is_free[*i] = true);
-        let over = |a: &[f64; N], b: &[f64; N], of_free: bool| {
+        let over = |a: &[f64; N], b: &[f64; N], of: &[usize]| {
             let mut sum = 0.0;
-            for i in 0..N {
-                if is_free[i] == of_free {
-                    sum += a[i] * b[i];
-                }
+            for &i in of {
+                sum += a[i] * b[i];
             }
             sum
         };
+        let (s, y, w) = (&self.s, &self.y, &mut self.products);
+        let mut old = n;
+        if self.taken_in {
+            if self.shifted {
+                for i in 0..M - 1 {
+                    for j in 0..M - 1 {
+                        w[i][j] = w[i + 1][j + 1];
+                        w[M + i][M + j] = w[M + i + 1][M + j + 1];
+                        w[M + i][j] = w[M + i + 1][j + 1];
+                    }
+                }
+            }
+            let last = n - 1;
+            for j in 0..n {
+                w[last][j] = over(&y[last], &y[j], free);
+                w[M + last][M + j] = over(&s[last], &s[j], others);
+                w[M + last][j] = over(&s[last], &y[j], others);
+            }
+            for i in 0..n {
+                w[M + i][last] = over(&s[i], &y[last], free);
+            }
+            old = last;
+        }
+        for i in 0..old {
+            for j in 0..=i {
+                let (a, b) = (over(&y[i], &y[j], enter), over(&s[i], &s[j], enter));
+                let (c, d) = (over(&y[i], &y[j], leave), over(&s[i], &s[j], leave));
+                w[i][j] = w[i][j] + a - c;
+                w[M + i][M + j] = w[M + i][M + j] - b + d;
+            }
+        }
+        for i in 0..old {
+            for j in 0..old {
+                let (a, c) = (over(&s[i], &y[j], enter), over(&s[i], &y[j], leave));
+                w[M + i][j] = if i <= j {
+                    w[M + i][j] + a - c
+                } else {
+                    w[M + i][j] - a + c
+                };
+            }
+        }
+    }
+
+    /// The factor of the matrix of the subspace.
+    fn factor(&self) -> Option<Wide> {
+        let n = self.s.len();
+        let w = &self.products;
         let mut k = [[0.0; 2 * M]; 2 * M];
         for i in 0..n {
             for j in 0..=i {
-                k[j][i] = over(&self.y[i], &self.y[j], true) / self.theta;
-                k[n + j][n + i] = over(&self.s[i], &self.s[j], false) * self.theta;
+                k[j][i] = w[i][j] / self.theta;
+                k[n + j][n + i] = w[M + i][M + j] * self.theta;
             }
             for j in 0..i {
-                k[j][n + i] = -over(&self.s[i], &self.y[j], false);
+                k[j][n + i] = -w[M + i][j];
             }
             for j in i..n {
-                k[j][n + i] = over(&self.s[i], &self.y[j], true);
+                k[j][n + i] = w[M + i][j];
             }
             k[i][i] += self.sy[i][i];
         }
@@ -339,18 +444,20 @@ impl<const N: usize> Memory<N> {
         }
         for column in n..2 * n {
             for i in 0..n {
-                let mut sum = k[i][column];
+                let mut sum = 0.0;
                 for j in 0..i {
-                    sum -= k[j][i] * k[j][column];
+                    sum += k[j][i] * k[j][column];
                 }
-                k[i][column] = sum / k[i][i];
+                k[i][column] = (k[i][column] - sum) / k[i][i];
             }
         }
         for i in n..2 * n {
             for j in i..2 * n {
+                let mut sum = 0.0;
                 for row in 0..n {
-                    k[i][j] += k[row][i] * k[row][j];
+                    sum += k[row][i] * k[row][j];
                 }
+                k[i][j] += sum;
             }
         }
         cholesky_at(n, n, &mut k).then_some(k)
@@ -436,11 +543,11 @@ fn cholesky_at<const K: usize>(from: usize, n: usize, a: &mut [[f64; K]; K]) -> 
     for j in from..from + n {
         let mut square = 0.0;
         for k in from..j {
-            let mut t = a[k][j];
+            let mut sum = 0.0;
             for i in from..k {
-                t -= a[i][k] * a[i][j];
+                sum += a[i][k] * a[i][j];
             }
-            t /= a[k][k];
+            let t = (a[k][j] - sum) / a[k][k];
             a[k][j] = t;
             square += t * t;
         }
@@ -459,11 +566,11 @@ fn solve_lower<const K: usize>(n: usize, u: &[[f64; K]; K], b: &mut [f64]) -> Op
         if u[i][i] == 0.0 {
             return None;
         }
-        let mut sum = b[i];
+        let mut sum = 0.0;
         for j in 0..i {
-            sum -= u[j][i] * b[j];
+            sum += u[j][i] * b[j];
         }
-        b[i] = sum / u[i][i];
+        b[i] = (b[i] - sum) / u[i][i];
     }
     Some(())
 }
@@ -474,11 +581,11 @@ fn solve_upper<const K: usize>(n: usize, u: &[[f64; K]; K], b: &mut [f64]) -> Op
         if u[i][i] == 0.0 {
             return None;
         }
-        let mut sum = b[i];
-        for j in i + 1..n {
-            sum -= u[i][j] * b[j];
+        b[i] /= u[i][i];
+        let by = -b[i];
+        for j in 0..i {
+            b[j] += by * u[j][i];
         }
-        b[i] = sum / u[i][i];
     }
     Some(())
 }

@@ -79,7 +79,7 @@ pub fn minimise<const N: usize>(
     let f = |x: &[f64; N]| f(&bounds.clip(*x));
     let mut x = bounds.clip(start);
     let (mut value, mut gradient) = f(&x);
-    let mut memory = Memory::default();
+    let mut memory = Memory::<N>::default();
     let mut iterations = 0;
     let mut steepest = projected(&x, &gradient, bounds);
     while steepest > settings.gradient_tolerance && iterations < settings.max_iterations {
@@ -88,7 +88,7 @@ pub fn minimise<const N: usize>(
             if memory.is_empty() {
                 break;
             }
-            memory = Memory::default();
+            memory.clear();
             continue;
         };
         let mut direction = [0.0; N];
@@ -109,7 +109,7 @@ pub fn minimise<const N: usize>(
             if memory.is_empty() {
                 break;
             }
-            memory = Memory::default();
+            memory.clear();
             continue;
         };
         iterations += 1;
@@ -142,8 +142,10 @@ pub fn minimise<const N: usize>(
                 found.step * found.step * square
             };
             if !memory.update(direction, change, product, square) {
-                memory = Memory::default();
+                memory.clear();
             }
+        } else {
+            memory.pass_over();
         }
     }
     Minimum {
