@@ -18,6 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(Gavel::new(MaxMinFairness::new(Knows::Types)).in_rounds_of(round))
         .placement(Leases::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     // Half of the jobs are ten times as fast on a V100 as on a K80, the others twice.
     let speeds = [10.0, 2.0].map(|gain| {

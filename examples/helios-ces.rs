@@ -20,6 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(Fifo::default())
         .placement(Walk::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(32, 4));
     let jobs = || BloxWorkload::new(1.0).map(|all| Limited::new(all, 200));

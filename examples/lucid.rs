@@ -46,6 +46,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ))
         .placement(Walk::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let mut pairs = PairTable::default();
     pairs.add("DCGAN/LSUN/64/0", "LSTM/LSUN/64/0", (0.93, 0.9))?;

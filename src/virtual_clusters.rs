@@ -29,7 +29,7 @@
 //! ```
 
 use blox_core::{ClusterSpec, JobSpec, Name, Pipeline};
-use blox_sim::workload::Jobs;
+use blox_sim::workload::{Jobs, Notices, Workload, WorkloadError};
 use blox_sim::{Report, SimError, Simulation};
 use rayon::prelude::*;
 
@@ -71,6 +71,61 @@ pub enum VirtualClusterError {
     },
 }
 
+/// The jobs of one virtual cluster.
+#[derive(Clone, Debug)]
+pub struct Only<W> {
+    inner: W,
+    name: Name,
+}
+
+impl<W: Workload> Only<W> {
+    /// Those of `inner` that were submitted to `name`.
+    pub fn new(inner: W, name: impl Into<Name>) -> Self {
+        Only {
+            inner,
+            name: name.into(),
+        }
+    }
+}
+
+impl<W: Workload> Workload for Only<W> {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        while let Some(job) = self.inner.next_job()? {
+            if job.virtual_cluster.as_ref() == Some(&self.name) {
+                return Ok(Some(job));
+            }
+        }
+        Ok(None)
+    }
+
+    fn notices(&self) -> &Notices {
+        self.inner.notices()
+    }
+
+    fn describe(&self) -> String {
+        format!("{} of {}", self.name, self.inner.describe())
+    }
+}
+
+/// The nodes of one virtual cluster; where it has none, the names of those that have some.
+///
+/// # Errors
+/// No node is in that partition.
+pub fn nodes_of(cluster: &ClusterSpec, name: &str) -> Result<ClusterSpec, Vec<Name>> {
+    let ours = |n: &&blox_core::NodeSpec| n.partition.as_deref() == Some(name);
+    let nodes: Vec<_> = cluster.nodes.iter().filter(ours).cloned().collect();
+    if nodes.is_empty() {
+        let mut known: Vec<Name> = Vec::new();
+        for partition in cluster.nodes.iter().filter_map(|n| n.partition.as_ref()) {
+            if !known.contains(partition) {
+                known.push(partition.clone());
+            }
+        }
+        return Err(known);
+    }
+    Ok(ClusterSpec { nodes })
+}
+
 /// Simulates every virtual cluster of a cluster: in the order of their first nodes, each with a
 /// simulation over its own nodes and a scheduler of its own. `jobs` are in order of submission.
 ///
@@ -107,13 +162,7 @@ pub fn simulate(
         let ours = |i: &usize| jobs[*i].virtual_cluster.as_ref() == Some(name);
         let places: Vec<usize> = (0..jobs.len()).filter(ours).collect();
         let own: Vec<JobSpec> = places.iter().map(|i| jobs[*i].clone()).collect();
-        let nodes = cluster
-            .nodes
-            .iter()
-            .filter(|n| n.partition.as_ref() == Some(name));
-        let nodes = ClusterSpec {
-            nodes: nodes.cloned().collect(),
-        };
+        let nodes = nodes_of(cluster, name).unwrap_or_default();
         let report = simulation(nodes)
             .run(scheduler(name), &mut Jobs::new(own))
             .map_err(|error| VirtualClusterError::Simulation {
@@ -182,6 +231,19 @@ mod tests {
         }
         assert_eq!(all[1].report.jobs, b[1].report.jobs);
         assert_eq!(all[1].jobs[..3], [1, 4, 7]);
+    }
+
+    #[test]
+    fn one_of_them_alone_has_its_own_jobs_and_nodes() {
+        assert_eq!(nodes_of(&cluster(), "a").unwrap().nodes.len(), 2);
+        assert_eq!(
+            nodes_of(&cluster(), "d").unwrap_err(),
+            ["a", "b", "c"].map(Name::from)
+        );
+        let jobs = vec![job(0.0, 1, "a"), job(1.0, 2, "b"), job(2.0, 3, "a")];
+        let mut only = Only::new(Jobs::new(jobs), "a");
+        let gpus = std::iter::from_fn(|| only.next_job().unwrap()).map(|j| j.gpus.get());
+        assert_eq!(gpus.collect::<Vec<_>>(), [1, 3]);
     }
 
     #[test]

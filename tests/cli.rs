@@ -705,6 +705,30 @@ fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
 }
 
 #[test]
+fn one_virtual_cluster_has_its_own_nodes_and_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "submit_s,gpus,duration_s,virtual_cluster\n\
+                 0,8,600,va\n10,8,600,vb\n20,8,600,va\n30,4,600,vb\n";
+    fs::write(dir.path().join("t.csv"), trace).unwrap();
+    fs::write(dir.path().join("vc.csv"), ",num\nva,1\nvb,2\n").unwrap();
+    let run = |name: &str| {
+        let line = "simulate -s tiresias{estimator=noisy,sigma=0.3} --trace t.csv --cluster vc.csv --virtual-cluster";
+        at(dir.path(), line.split(' ').chain([name]))
+    };
+    let seen = run("vb");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    for part in ["2 nodes, 16 GPUs", "vb of t.csv", "2 jobs"] {
+        assert!(seen.out.contains(part), "{part}\n{}", seen.out);
+    }
+    let seen = run("vd");
+    assert_eq!(
+        seen.err,
+        "error: --virtual-cluster is `vd`, expected one of va, vb\n"
+    );
+    assert_eq!(seen.code, Some(2));
+}
+
+#[test]
 fn files_of_tiresias_are_traces_and_clusters() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("t.csv"), TIRESIAS_TRACE).unwrap();

@@ -1,9 +1,14 @@
 //! What users' commands say to a scheduler.
 
+pub use crate::shell::token::Token;
 use crate::wire::{LARGEST, pb};
 use pb::jobs_client::JobsClient;
 use std::time::Duration;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+
+/// An answer that takes longer is given up.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +30,14 @@ pub enum ClientError {
 /// A way to a scheduler.
 pub struct Client {
     at: String,
-    jobs: JobsClient<Channel>,
+    jobs: JobsClient<InterceptedService<Channel, Token>>,
+}
+
+/// A request whose answer is not waited for for ever.
+fn soon<T>(message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(DEADLINE);
+    request
 }
 
 /// Everything in an error's chain.
@@ -40,11 +52,11 @@ fn chain(e: &dyn std::error::Error) -> String {
 }
 
 impl Client {
-    /// To the scheduler at `host:port`.
+    /// To the scheduler at `host:port`, with what it asks for.
     ///
     /// # Errors
     /// Nobody is there.
-    pub async fn connect(at: &str) -> Result<Self, ClientError> {
+    pub async fn connect(at: &str, token: Token) -> Result<Self, ClientError> {
         let unreachable = |e: &dyn std::error::Error| ClientError::Unreachable {
             at: at.to_owned(),
             why: chain(e),
@@ -52,12 +64,13 @@ impl Client {
         let endpoint = Endpoint::from_shared(format!("http://{at}"))
             .map_err(|e| unreachable(&e))?
             .connect_timeout(Duration::from_secs(5))
-            .timeout(Duration::from_secs(10))
+            .http2_keep_alive_interval(Duration::from_secs(2))
+            .keep_alive_timeout(Duration::from_secs(4))
             .tcp_nodelay(true);
         let channel = endpoint.connect().await.map_err(|e| unreachable(&e))?;
         Ok(Client {
             at: at.to_owned(),
-            jobs: JobsClient::new(channel).max_decoding_message_size(LARGEST),
+            jobs: JobsClient::with_interceptor(channel, token).max_decoding_message_size(LARGEST),
         })
     }
 
@@ -83,7 +96,7 @@ impl Client {
             key,
             job: Some(job),
         };
-        match self.jobs.submit(request).await {
+        match self.jobs.submit(soon(request)).await {
             Ok(reply) => Ok(reply.into_inner().job),
             Err(e) => Err(self.failed(&e)),
         }
@@ -95,7 +108,8 @@ impl Client {
     /// The scheduler is out of reach, or refuses it.
     pub async fn change(&mut self, job: u32, verb: pb::Verb) -> Result<(), ClientError> {
         let verb = verb.into();
-        match self.jobs.change(pb::ChangeRequest { job, verb }).await {
+        let request = soon(pb::ChangeRequest { job, verb });
+        match self.jobs.change(request).await {
             Ok(_) => Ok(()),
             Err(e) => Err(self.failed(&e)),
         }
@@ -110,7 +124,7 @@ impl Client {
         job: Option<u32>,
         all: bool,
     ) -> Result<Vec<pb::JobLine>, ClientError> {
-        match self.jobs.list(pb::ListRequest { job, all }).await {
+        match self.jobs.list(soon(pb::ListRequest { job, all })).await {
             Ok(reply) => Ok(reply.into_inner().jobs),
             Err(e) => Err(self.failed(&e)),
         }
@@ -121,9 +135,36 @@ impl Client {
     /// # Errors
     /// The scheduler is out of reach.
     pub async fn nodes(&mut self) -> Result<Vec<pb::NodeLine>, ClientError> {
-        match self.jobs.nodes(pb::NodesRequest {}).await {
+        match self.jobs.nodes(soon(pb::NodesRequest {})).await {
             Ok(reply) => Ok(reply.into_inner().nodes),
             Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    /// Hands each part of what a rank wrote to `show`, with the number of its
+    /// launch, until it ends or `show` fails.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, or knows no such log.
+    pub async fn logs<E>(
+        &mut self,
+        wanted: pb::LogsRequest,
+        mut show: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    ) -> Result<Result<(), E>, ClientError> {
+        let mut parts = match self.jobs.logs(wanted).await {
+            Ok(reply) => reply.into_inner(),
+            Err(e) => return Err(self.failed(&e)),
+        };
+        loop {
+            match parts.message().await {
+                Ok(Some(part)) => {
+                    if let Err(e) = show(part.launch, &part.data) {
+                        return Ok(Err(e));
+                    }
+                }
+                Ok(None) => return Ok(Ok(())),
+                Err(e) => return Err(self.failed(&e)),
+            }
         }
     }
 
@@ -132,7 +173,7 @@ impl Client {
     /// # Errors
     /// The scheduler is out of reach, or knows no such node.
     pub async fn drain(&mut self, node: String, why: String) -> Result<(), ClientError> {
-        match self.jobs.drain(pb::DrainRequest { node, why }).await {
+        match self.jobs.drain(soon(pb::DrainRequest { node, why })).await {
             Ok(_) => Ok(()),
             Err(e) => Err(self.failed(&e)),
         }

@@ -10,7 +10,9 @@
 //! the solver's own choice: the same on every run, but that of another solver or
 //! version may differ. [`solve_with_tie_break`] gives an optimum that depends on
 //! the program alone: of all optimal solutions (to one part in 10⁹) the one with the
-//! least sum of values weighted `1`, `2`, `3`, ... in order of the variables.
+//! least sum of values weighted `1`, `2`, `3`, ... in order of the variables. Among
+//! whole numbers two solutions can have the same sum as well; between these the solver
+//! chooses.
 //!
 //! **Others** are added by implementing [`Solver`]; `blox-highs`, beside the workspace,
 //! does so with HiGHS.
@@ -173,9 +175,10 @@ pub fn solve_nearest(
     }
 }
 
-/// The optimal solution that depends on the program alone: of all that are
+/// An optimal solution chosen by the program rather than the solver: of all that are
 /// optimal to one part in 10⁹, the one with the least sum of values weighted
-/// `1`, `2`, `3`, ... in order of the variables. Solves the program twice.
+/// `1`, `2`, `3`, ... in order of the variables (of several with the same sum, the one
+/// that the solver finds). Solves the program twice.
 ///
 /// # Errors
 /// As the solver's.

@@ -400,6 +400,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Only the nodes of this partition, and only the jobs of the trace that were submitted to it
+    #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_cluster: Option<String>,
     /// Admission policy, instead of the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]

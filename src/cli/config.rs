@@ -261,7 +261,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     vary.extend(cli.vary.clone());
     let mut options = first_given!(cli, file;
         options: seeds loads baseline scheduler schedulers trace format map throughputs data workload load load_of_capacity durations
-            gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster admission placement cluster_manager round on_event
+            gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster virtual_cluster admission placement cluster_manager round on_event
             completion launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
         flags: losses visit_every_round force rounds assignments plots report why json quiet);

@@ -83,6 +83,7 @@ pub struct Log {
     file: File,
     path: PathBuf,
     written: u64,
+    since_snapshot: u64,
     /// The number of the last frame.
     seq: u64,
     body: Vec<u8>,
@@ -146,6 +147,7 @@ impl Log {
             file,
             path,
             written,
+            since_snapshot: recovered.records.iter().map(|r| r.len() as u64).sum(),
             seq,
             body: Vec::new(),
             buffer: Vec::new(),
@@ -175,6 +177,7 @@ impl Log {
         self.file.sync_data().map_err(at(&self.path))?;
         self.seq += 1;
         self.written += self.buffer.len() as u64;
+        self.since_snapshot += self.buffer.len() as u64;
         self.body.clear();
         // Not waited for.
         self.buffer.clear();
@@ -184,9 +187,9 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes in the current segment.
+    /// Bytes since the last snapshot, or since it was opened.
     pub fn bytes(&self) -> u64 {
-        self.written
+        self.since_snapshot
     }
 
     /// Writes down all that lasts, as of the last [`Log::sync`]. Older segments
@@ -195,6 +198,38 @@ impl Log {
     /// # Errors
     /// The disk refused; what was there before is still there.
     pub fn snapshot(&mut self, all: &[u8]) -> Result<(), LogError> {
+        self.turn_page()?.write(all)
+    }
+
+    /// Begins a new segment. What lasts at this moment may be written down
+    /// later and elsewhere, while the log goes on.
+    ///
+    /// # Errors
+    /// The disk refused: the log must not be used any more.
+    pub fn turn_page(&mut self) -> Result<Page, LogError> {
+        (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
+        self.since_snapshot = 0;
+        Ok(Page {
+            dir: self.dir.clone(),
+            seq: self.seq,
+        })
+    }
+}
+
+/// A place for a snapshot: everything up to a moment at which a segment ended.
+#[derive(Debug)]
+pub struct Page {
+    dir: PathBuf,
+    seq: u64,
+}
+
+impl Page {
+    /// Writes down all that lasted at that moment. Older segments and all but
+    /// the last two snapshots go.
+    ///
+    /// # Errors
+    /// The disk refused; what was there before is still there.
+    pub fn write(self, all: &[u8]) -> Result<(), LogError> {
         let path = self.dir.join(format!("snapshot-{:016x}", self.seq));
         let tmp = self.dir.join("snapshot.tmp");
         let mut bytes = Vec::with_capacity(all.len() + HEAD);
@@ -204,7 +239,6 @@ impl Log {
         file.sync_all().map_err(at(&tmp))?;
         fs::rename(&tmp, &path).map_err(at(&path))?;
         sync_dir(&self.dir)?;
-        (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
         let (segments, snapshots) = list(&self.dir)?;
         let kept = snapshots.len().saturating_sub(2);
         let oldest = snapshots.get(kept).map_or(0, |(seq, _)| *seq);

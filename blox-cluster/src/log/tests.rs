@@ -180,3 +180,22 @@ fn a_missing_segment_is_damage() {
         LogError::Damaged { position: 0, .. }
     ));
 }
+
+#[test]
+fn a_snapshot_may_be_written_while_the_log_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    let page = log.turn_page().unwrap();
+    log.append(b"later");
+    log.sync().unwrap();
+    // Until it is written, what came before is still there.
+    drop(log);
+    let (log, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(found.records.len(), 5);
+    page.write(b"all four").unwrap();
+    drop(log);
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["later"]);
+    assert_eq!(found.snapshot.unwrap(), b"all four");
+}

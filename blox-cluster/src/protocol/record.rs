@@ -73,6 +73,13 @@ pub enum Record {
         /// How.
         end: End,
     },
+    /// A job that failed waits until then before it is tried again, or waits no longer.
+    BackOff {
+        /// The job.
+        job: JobId,
+        /// Until when.
+        until: Option<Time>,
+    },
     /// A launch is over everywhere.
     Closed {
         /// The launch.

@@ -118,6 +118,9 @@ pub struct Settings {
     /// Nodes that must have come before the first decision: what looks too
     /// large for half a cluster would be turned away for good.
     pub wait_for_nodes: usize,
+    /// Seconds of the cluster's time in a second of the machine's clock: 1, or
+    /// more to rehearse on small programs what would take hours.
+    pub speed: f64,
 }
 
 impl Default for Settings {
@@ -125,6 +128,7 @@ impl Default for Settings {
         Settings {
             timers: Timers::default(),
             wait_for_nodes: 1,
+            speed: 1.0,
         }
     }
 }
@@ -288,7 +292,11 @@ impl Scheduler {
 
     /// The cluster's time at a moment of this machine's clock.
     pub fn time(&self, now: Millis) -> Time {
-        self.began_at + Seconds::new((now - self.began).as_secs())
+        self.began_at + self.in_cluster_time(now - self.began)
+    }
+
+    fn in_cluster_time(&self, length: Millis) -> Seconds {
+        Seconds::new(length.as_secs() * self.settings.speed)
     }
 
     /// Takes an input at a moment.
@@ -298,7 +306,10 @@ impl Scheduler {
         let mut out = Outcome::default();
         match input {
             Input::Report(r) => self.launches.report(now, self.core.view(), &r, &mut out),
-            Input::Tick => self.launches.tick(now, self.core.view(), &mut out),
+            Input::Tick => {
+                self.try_again(at, &mut step);
+                self.launches.tick(now, self.core.view(), &mut out);
+            }
             Input::Answer(decision, outlook) => {
                 if self.asked.take().is_some() {
                     let answer = Box::new(Answer::new(&decision, outlook));
@@ -333,6 +344,9 @@ impl Scheduler {
             for event in std::mem::take(&mut out.events) {
                 self.tell(CoreInput::Event { at, event }, step);
             }
+            for (job, times) in std::mem::take(&mut out.failed) {
+                self.back_off(at, job, times, step);
+            }
             self.core.take_commands(&mut commands);
             for command in commands.drain(..) {
                 self.launches.command(now, self.core.view(), &command, out);
@@ -348,6 +362,40 @@ impl Scheduler {
                 .into_iter()
                 .map(Effect::Send),
         );
+    }
+
+    /// A job that failed is held for a while.
+    fn back_off(&mut self, at: Time, job: JobId, times: u32, step: &mut Step) {
+        let event = Event::Hold { job };
+        if self.told_quietly(at, event, step) {
+            let wait = self.settings.timers.back_off_after(times);
+            let until = Some(at + self.in_cluster_time(wait));
+            self.fact(Record::BackOff { job, until }, step);
+        }
+    }
+
+    /// Jobs that have waited long enough since they failed.
+    fn try_again(&mut self, at: Time, step: &mut Step) {
+        let all = self.launches.durable().backing_off.iter();
+        let due: Vec<JobId> = all.filter(|(_, u)| **u <= at).map(|(j, _)| *j).collect();
+        for job in due {
+            self.fact(Record::BackOff { job, until: None }, step);
+            self.told_quietly(at, Event::Release { job }, step);
+        }
+    }
+
+    /// A fact for the log that the core does not take.
+    fn fact(&mut self, record: Record, step: &mut Step) {
+        self.launches.record(record.clone());
+        step.records.push(record);
+    }
+
+    /// Tells the core what it may refuse.
+    fn told_quietly(&mut self, at: Time, event: Event, step: &mut Step) -> bool {
+        let before = self.refused_events;
+        let taken = self.tell(CoreInput::Event { at, event }, step);
+        self.refused_events = before;
+        taken
     }
 
     /// Tells the core, and the log what it took.
@@ -391,13 +439,22 @@ impl Scheduler {
                     .end_job(self.core.view(), job, Goal::Cancel, out);
                 Ok(job)
             }
+            Request::Hold(job) if self.launches.durable().backing_off.contains_key(&job) => {
+                // It is held already; only it is not let go by time any more.
+                self.fact(Record::BackOff { job, until: None }, step);
+                Ok(job)
+            }
             Request::Hold(job) => {
                 let expected = "only a job that waits can be held; requeue it first";
                 self.user_event(at, job, Event::Hold { job }, expected, step)
             }
             Request::Release(job) => {
                 let expected = "it is not held";
-                self.user_event(at, job, Event::Release { job }, expected, step)
+                let released = self.user_event(at, job, Event::Release { job }, expected, step)?;
+                if self.launches.durable().backing_off.contains_key(&job) {
+                    self.fact(Record::BackOff { job, until: None }, step);
+                }
+                Ok(released)
             }
             Request::Requeue(job) => {
                 let phase = self.phase(job)?;
@@ -423,20 +480,21 @@ impl Scheduler {
         &mut self,
         at: Time,
         key: Name,
-        mut spec: JobSpec,
+        spec: JobSpec,
         step: &mut Step,
     ) -> Result<JobId, RequestError> {
         if let Some(&job) = self.launches.durable().keys.get(&key) {
-            let same = self.core.view().job(job).is_none_or(|j| {
-                let submit = j.spec().submit;
-                *j.spec() == JobSpec { submit, ..spec }
-            });
+            let same = self
+                .core
+                .view()
+                .job(job)
+                .is_none_or(|j| *j.spec() == submitted(spec.clone(), j.spec().submit));
             return match same {
                 true => Ok(job),
                 false => Err(RequestError::OtherJob { key, job }),
             };
         }
-        spec.submit = at;
+        let spec = submitted(spec, at);
         spec.check()
             .map_err(|e| RequestError::BadSpec(e.to_string()))?;
         let job = self.core.state().next_job_id();
@@ -449,9 +507,7 @@ impl Scheduler {
                 "the scheduler cannot take it".to_owned(),
             ));
         }
-        let record = Record::Key { key, job };
-        self.launches.record(record.clone());
-        step.records.push(record);
+        self.fact(Record::Key { key, job }, step);
         Ok(job)
     }
 
@@ -470,12 +526,10 @@ impl Scheduler {
         step: &mut Step,
     ) -> Result<JobId, RequestError> {
         let phase = self.phase(job)?;
-        let before = self.refused_events;
-        if self.tell(CoreInput::Event { at, event }, step) {
+        // The user's mistake, not ours.
+        if self.told_quietly(at, event, step) {
             return Ok(job);
         }
-        // The user's mistake, not ours.
-        self.refused_events = before;
         Err(RequestError::WrongPhase {
             job,
             phase,
@@ -497,6 +551,18 @@ impl Scheduler {
         self.tell(CoreInput::Event { at, event }, step);
         Ok(JobId(0))
     }
+}
+
+/// A job as it came in at a moment: its deadlines count from then.
+fn submitted(mut spec: JobSpec, at: Time) -> JobSpec {
+    let since = at - spec.submit;
+    spec.submit = at;
+    if let Some(extras) = &mut spec.extras {
+        for deadline in &mut extras.deadlines {
+            deadline.at += since;
+        }
+    }
+    spec
 }
 
 impl Launches {

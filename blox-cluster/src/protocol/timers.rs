@@ -25,6 +25,15 @@ pub struct Timers {
     pub finish: Millis,
     /// From the signal to save its work to the end of a job that does not say otherwise.
     pub grace: Millis,
+    /// A job that failed is tried again after this; twice as long after each further failure.
+    pub back_off: Millis,
+    /// But never after more than this.
+    pub back_off_limit: Millis,
+    /// A node that was lost three times within ten of these is not used for this
+    /// long; twice as long after each further loss.
+    pub quarantine: Millis,
+    /// But never for longer than this.
+    pub quarantine_limit: Millis,
 }
 
 impl Default for Timers {
@@ -39,6 +48,10 @@ impl Default for Timers {
             launch: Millis::secs(30),
             finish: Millis::secs(30),
             grace: Millis::secs(30),
+            back_off: Millis::secs(10),
+            back_off_limit: Millis::secs(300),
+            quarantine: Millis::secs(60),
+            quarantine_limit: Millis::secs(1_800),
         }
     }
 }
@@ -64,13 +77,44 @@ impl Timers {
             launch: d(self.launch),
             finish: d(self.finish),
             grace: d(self.grace),
+            back_off: d(self.back_off),
+            back_off_limit: d(self.back_off_limit),
+            quarantine: d(self.quarantine),
+            quarantine_limit: d(self.quarantine_limit),
         }
     }
+
+    /// How long a job waits after its failure of this number, from 1.
+    pub fn back_off_after(&self, failures: u32) -> Millis {
+        doubled(self.back_off, failures.saturating_sub(1)).min(self.back_off_limit)
+    }
+
+    /// How long a node is not used after so many losses in a row.
+    pub fn quarantine_after(&self, losses: u32) -> Millis {
+        match losses.checked_sub(3) {
+            Some(more) => doubled(self.quarantine, more).min(self.quarantine_limit),
+            None => Millis(0),
+        }
+    }
+}
+
+fn doubled(length: Millis, times: u32) -> Millis {
+    let by = 1_u64.checked_shl(times).unwrap_or(u64::MAX);
+    Millis(length.0.saturating_mul(by))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_waits_twice_as_long_after_each_failure_up_to_a_limit() {
+        let t = Timers::default();
+        let waits = [1, 2, 3, 5, 6, 100].map(|n| t.back_off_after(n).0 / 1000);
+        assert_eq!(waits, [10, 20, 40, 160, 300, 300]);
+        let waits = [0, 2, 3, 4, 8, 100].map(|n| t.quarantine_after(n).0 / 1000);
+        assert_eq!(waits, [0, 0, 60, 120, 1_800, 1_800]);
+    }
 
     #[test]
     fn a_lost_node_is_fenced_within_the_promised_time() {

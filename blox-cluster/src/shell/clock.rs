@@ -11,6 +11,13 @@ pub fn now() -> Millis {
     Millis(secs * 1000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000_000)
 }
 
+/// Now, in microseconds, to measure with.
+pub(super) fn now_us() -> u64 {
+    let t = clock_gettime(ClockId::Boottime);
+    let secs = u64::try_from(t.tv_sec).unwrap_or(0);
+    secs * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
+}
+
 /// The name of this boot of the kernel.
 ///
 /// # Errors

@@ -3,7 +3,12 @@
 pub mod clock;
 pub mod containment;
 pub mod files;
+pub mod gpus;
+mod listen;
+mod logs;
+mod metrics;
 pub mod node;
 pub mod scheduler;
 pub mod service;
 pub mod shim;
+pub mod token;

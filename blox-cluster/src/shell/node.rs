@@ -5,6 +5,7 @@ use super::clock;
 use super::containment::Containment;
 use super::files;
 use super::shim::{LaunchFile, StatusFile};
+use super::token::Token;
 use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimSays};
 use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
@@ -38,42 +39,79 @@ pub struct NodeSettings {
     pub timers: Timers,
     /// The program and arguments that run a shim; the launch's folder is added.
     pub shim: Vec<String>,
+    /// What programs have to call each GPU, by number; empty for the numbers.
+    pub devices: Vec<String>,
+    /// What the scheduler asks for.
+    pub token: Token,
 }
 
 /// How often launches are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// A shim that was started by an earlier life may take so long to lock its folder.
 const SETTLE: Millis = Millis(2_000);
+/// After its disk failed a node manager tries again so often.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs a node manager until the future `stop` is ready. Launches go on
 /// without it, as long as their leases last.
 ///
+/// When its disk fails it tells `trouble`, forgets everything, and begins a
+/// new life with what it finds there.
+///
 /// # Errors
-/// Its directory cannot be used.
-pub async fn run(settings: NodeSettings, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let mut shell = Shell::open(settings)?;
-    let (reports, from_us) = mpsc::channel::<pb::Report>(16);
-    let (to_us, mut orders) = mpsc::channel::<Orders>(16);
-    let link = tokio::spawn(link(shell.settings.clone(), from_us, to_us));
-    let mut look = tokio::time::interval(LOOK);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+/// Its directory cannot be used when it begins.
+pub async fn run(
+    settings: NodeSettings,
+    stop: impl Future<Output = ()>,
+    mut trouble: impl FnMut(&io::Error),
+) -> io::Result<()> {
+    let mut shell = Shell::open(settings.clone())?;
     let mut stop = std::pin::pin!(stop);
     loop {
+        let error = tokio::select! {
+            () = &mut stop => return Ok(()),
+            error = live(shell) => error,
+        };
+        trouble(&error);
+        shell = loop {
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+            match Shell::open(settings.clone()) {
+                Ok(shell) => break shell,
+                Err(e) => trouble(&e),
+            }
+        };
+    }
+}
+
+/// One life, to the error that ends it.
+async fn live(mut shell: Shell) -> io::Error {
+    let (reports, from_us) = mpsc::channel::<pb::Report>(16);
+    let (to_us, mut orders) = mpsc::channel::<Orders>(16);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(link(shell.settings.clone(), from_us, to_us));
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
         let said = tokio::select! {
-            () = &mut stop => break,
             Some(orders) = orders.recv() => {
                 let port = free_port();
-                shell.input(NodeInput::Orders(orders, port))?
+                shell.input(NodeInput::Orders(orders, port))
             }
-            _ = look.tick() => shell.look()?,
+            _ = look.tick() => shell.look(),
         };
-        for report in said {
-            // A report that finds no room is made up for by the next.
-            let _ = reports.try_send((&report).into());
+        match said {
+            Ok(said) => {
+                for report in said {
+                    // A report that finds no room is made up for by the next.
+                    let _ = reports.try_send((&report).into());
+                }
+            }
+            Err(e) => return e,
         }
     }
-    link.abort();
-    Ok(())
 }
 
 /// Keeps a stream to the scheduler open.
@@ -108,10 +146,15 @@ async fn connected(
         .tcp_nodelay(true)
         .connect()
         .await?;
-    let mut client = pb::node_link_client::NodeLinkClient::new(channel)
+    let token = settings.token.clone();
+    let mut client = pb::node_link_client::NodeLinkClient::with_interceptor(channel, token)
         .max_decoding_message_size(crate::wire::LARGEST);
     let (tx, rx) = mpsc::channel(16);
     let mut stream = client.link(ReceiverStream::new(rx)).await?.into_inner();
+    // Ends with the stream.
+    let mut tasks = tokio::task::JoinSet::new();
+    let dir = settings.dir.clone();
+    tasks.spawn(async move { super::logs::answer(client, &dir).await });
     loop {
         tokio::select! {
             report = reports.recv() => match report {
@@ -150,6 +193,8 @@ struct Shell {
     boot: String,
     began: Millis,
     watched: BTreeMap<AttemptId, Watched>,
+    /// Shims that have nothing to say any more.
+    leaving: Vec<Child>,
     // Held as long as this lives.
     _lock: File,
 }
@@ -192,6 +237,7 @@ impl Shell {
             boot,
             began: now,
             watched,
+            leaving: Vec::new(),
             _lock: lock,
         })
     }
@@ -217,7 +263,9 @@ impl Shell {
                     port,
                     lease,
                 } => {
+                    let name = |gpu: &u32| self.settings.devices.get(*gpu as usize).cloned();
                     let launch = LaunchFile {
+                        devices: task.gpus.iter().filter_map(name).collect(),
                         id,
                         fence,
                         task: (*task).clone(),
@@ -235,14 +283,9 @@ impl Shell {
                 }
                 NodeEffect::Destroy(id) => self.destroy(id),
                 NodeEffect::Forget(id) => {
-                    self.watched.remove(&id);
-                    // Logs stay until somebody wants the room.
-                    let folder = self.folder(id);
-                    let kept = self.settings.dir.join("logs");
-                    fs::create_dir_all(&kept)?;
-                    if fs::rename(&folder, kept.join(id.to_string())).is_err() {
-                        fs::remove_dir_all(&folder)?;
-                    }
+                    let watched = self.watched.remove(&id);
+                    self.leaving.extend(watched.and_then(|w| w.child));
+                    self.keep_logs(id)?;
                 }
             }
         }
@@ -293,8 +336,28 @@ impl Shell {
         Ok(())
     }
 
+    /// Logs stay until somebody wants the room.
+    fn keep_logs(&self, id: AttemptId) -> io::Result<()> {
+        let folder = self.folder(id);
+        // What never ran has none.
+        if !folder.exists() {
+            return Ok(());
+        }
+        let kept = self.settings.dir.join("logs");
+        fs::create_dir_all(&kept)?;
+        let kept = kept.join(id.to_string());
+        if kept.exists() {
+            // Of another scheduler, whose numbers began anew.
+            fs::remove_dir_all(&kept)?;
+        }
+        fs::rename(&folder, &kept)
+    }
+
     /// Looks at every launch and at the clock.
     fn look(&mut self) -> io::Result<Vec<Report>> {
+        // Not left as zombies.
+        self.leaving
+            .retain_mut(|c| matches!(c.try_wait(), Ok(None)));
         let mut reports = Vec::new();
         let ids: Vec<AttemptId> = self.watched.keys().copied().collect();
         for id in ids {
@@ -313,10 +376,6 @@ impl Shell {
             return Ok(Vec::new());
         };
         if w.done {
-            // Not left as a zombie.
-            if let Some(child) = &mut w.child {
-                let _ = child.try_wait();
-            }
             return Ok(Vec::new());
         }
         // First whether it lives, then what it left: never the other way round.

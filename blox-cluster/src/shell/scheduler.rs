@@ -2,7 +2,8 @@
 //! the policy, the rest for the network.
 
 use super::clock;
-use crate::log::{Log, LogError};
+use super::metrics::Counters;
+use crate::log::{Log, LogError, Page};
 use crate::protocol::record::CoreInput;
 use crate::protocol::scheduler::{
     Effect, Input, RequestError, Saved, Scheduler, Settings, Step, feed, revive,
@@ -14,7 +15,8 @@ use blox_core::{JobId, Name, Part, Pipeline, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::{mpsc as channel, oneshot};
 
@@ -56,6 +58,8 @@ pub(super) enum Message {
     Answer(u64, Box<Input>),
     /// Somebody wants to look.
     Look(Look),
+    /// No snapshot is being written any more.
+    Compacted,
     /// It is over.
     Stop,
 }
@@ -78,12 +82,33 @@ struct Snapshot {
 enum ToPolicy {
     Input(CoreInput),
     Ask(u64, Time),
+    /// Write down everything, with what the policy remembers at this point.
+    Compact(Box<Saved>, Page),
+}
+
+/// How the process behaves around the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A policy that gives no answer within this time loses its turn.
+    pub policy: Duration,
+    /// The log is compacted when it has grown by this many bytes.
+    pub log_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            policy: Duration::from_secs(60),
+            log_bytes: 64 << 20,
+        }
+    }
 }
 
 /// The way to a running machine.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) to: mpsc::Sender<Message>,
+    pub(super) counters: Arc<Counters>,
 }
 
 impl Handle {
@@ -123,15 +148,13 @@ pub struct Running {
 
 /// Starts the machine of a scheduler over the log in `dir`.
 ///
-/// A policy that gives no answer within `limit` loses its turn.
-///
 /// # Errors
 /// The log cannot be used, or was written with another scheduler.
 pub fn start(
     dir: &Path,
     settings: Settings,
     mut pipeline: Pipeline,
-    limit: Duration,
+    limits: Limits,
 ) -> Result<Running, SchedulerError> {
     let (mut log, recovered) = Log::open(dir)?;
     let snapshot: Option<Snapshot> = match &recovered.snapshot {
@@ -210,12 +233,15 @@ pub fn start(
         to_policy,
         question: 0,
         asked_at: None,
-        limit,
+        limits,
+        compacting: false,
+        counters: Arc::default(),
     };
+    let counters = Arc::clone(&shell.counters);
     shell.persist(vec![(first, None)])?;
     let thread = std::thread::spawn(move || shell.serve(&from));
     Ok(Running {
-        handle: Handle { to },
+        handle: Handle { to, counters },
         thread,
     })
 }
@@ -247,6 +273,20 @@ fn policy(
                     return;
                 }
             }
+            ToPolicy::Compact(saved, page) => {
+                let snapshot = Snapshot {
+                    saved: *saved,
+                    policy: pipeline.save(),
+                };
+                let answers = answers.clone();
+                std::thread::spawn(move || {
+                    // Without it the log only stays longer.
+                    if let Ok(bytes) = serde_json::to_vec(&snapshot) {
+                        let _ = page.write(&bytes);
+                    }
+                    let _ = answers.send(Message::Compacted);
+                });
+            }
         }
     }
 }
@@ -259,7 +299,10 @@ struct Shell {
     /// The number of the last question.
     question: u64,
     asked_at: Option<Millis>,
-    limit: Duration,
+    limits: Limits,
+    /// A snapshot is being written beside the loop.
+    compacting: bool,
+    counters: Arc<Counters>,
 }
 
 impl Shell {
@@ -294,6 +337,7 @@ impl Shell {
                         }
                     }
                     Message::Look(look) => looks.push(look),
+                    Message::Compacted => self.compacting = false,
                 }
                 if steps.len() >= GROUP {
                     break;
@@ -306,18 +350,33 @@ impl Shell {
                 steps.push((self.machine.step(now, Input::Tick), None));
                 if self
                     .asked_at
-                    .is_some_and(|a| (now - a).as_secs() > self.limit.as_secs_f64())
+                    .is_some_and(|a| (now - a).as_secs() > self.limits.policy.as_secs_f64())
                 {
                     self.asked_at = None;
-                    let why = format!("the policy gave no answer within {:?}", self.limit);
+                    let why = format!("the policy gave no answer within {:?}", self.limits.policy);
                     steps.push((self.machine.step(now, Input::PolicyFailed(why)), None));
                 }
             }
             self.persist(steps)?;
+            self.compact()?;
             for look in looks {
                 look(&self.machine, clock::now());
             }
         }
+    }
+
+    /// Has a snapshot written if the log has grown. A question under way is
+    /// waited for: what the policy remembers belongs to this very moment.
+    fn compact(&mut self) -> Result<(), SchedulerError> {
+        let grown = self.log.bytes() >= self.limits.log_bytes;
+        if !grown || self.compacting || self.machine.asked().is_some() {
+            return Ok(());
+        }
+        self.compacting = true;
+        let saved = Box::new(self.machine.save());
+        let page = self.log.turn_page()?;
+        let _ = self.to_policy.send(ToPolicy::Compact(saved, page));
+        Ok(())
     }
 
     /// Facts to the disk, then what follows from them.
@@ -327,10 +386,26 @@ impl Shell {
                 self.log.append(&serde_json::to_vec(&step.records)?);
             }
         }
+        let before = clock::now_us();
+        let bytes = self.log.bytes();
         self.log.sync()?;
+        let count = |counter: &std::sync::atomic::AtomicU64, by: u64| {
+            counter.fetch_add(by, Ordering::Relaxed);
+        };
+        if self.log.bytes() != bytes {
+            count(&self.counters.syncs, 1);
+            count(&self.counters.sync_us, clock::now_us() - before);
+            self.counters
+                .log_bytes
+                .store(self.log.bytes(), Ordering::Relaxed);
+        }
+        count(&self.counters.steps, steps.len() as u64);
         for (step, reply) in steps {
             for record in step.records {
                 if let Record::Core(input) = record {
+                    if matches!(input, CoreInput::Failed { .. }) {
+                        count(&self.counters.unanswered, 1);
+                    }
                     // A policy that is gone answers nothing, and loses its turns.
                     let _ = self.to_policy.send(ToPolicy::Input(input));
                 }
@@ -344,6 +419,7 @@ impl Shell {
                         }
                     }
                     Effect::Ask(at) => {
+                        count(&self.counters.asked, 1);
                         self.question += 1;
                         self.asked_at = Some(clock::now());
                         let _ = self.to_policy.send(ToPolicy::Ask(self.question, at));

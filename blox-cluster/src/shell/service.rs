@@ -1,35 +1,73 @@
 //! What the network sees of the scheduler.
 
+use super::listen::connections;
+use super::logs::{self, Desk};
+use super::metrics;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
+use super::token::{Guard, Token};
+use crate::protocol::Exit;
 use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
 use crate::protocol::{Millis, Report};
-use crate::wire::{LARGEST, job_spec, pb};
+use crate::wire::{LARGEST, LARGEST_JOB, job_spec, pb};
 use blox_core::{JobId, JobRef, Name, NodeId, NodeStatus};
+use prost::Message as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Serves nodes and users until `stop` is ready or the machine ends.
+/// Requests of one connection at a time.
+const STREAMS: u32 = 64;
+/// An answer that takes longer is given up.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where and whom a scheduler serves.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// For nodes and users.
+    pub address: SocketAddr,
+    /// For Prometheus, if it is wanted.
+    pub metrics: Option<SocketAddr>,
+    /// What nodes and users have to show.
+    pub token: Token,
+}
+
+/// Serves nodes and users until `stop` is ready or the machine ends. `ready`
+/// is told the addresses for them and for Prometheus.
 ///
 /// # Errors
-/// The address cannot be used, or the machine failed.
+/// An address cannot be used, or the machine failed.
 pub async fn serve(
     running: Running,
-    listen: SocketAddr,
-    ready: impl FnOnce(SocketAddr),
+    listen: Listen,
+    ready: impl FnOnce(SocketAddr, Option<SocketAddr>),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), SchedulerError> {
-    let network = |e: &dyn std::fmt::Display| SchedulerError::Network(format!("{listen}: {e}"));
-    let listener = TcpListener::bind(listen).await.map_err(|e| network(&e))?;
-    ready(listener.local_addr().map_err(|e| network(&e))?);
+    let (listener, at) = bind(listen.address).await?;
     let Running { handle, thread } = running;
+    let mut tasks = tokio::task::JoinSet::new();
+    let metrics = match listen.metrics {
+        Some(address) => {
+            let (listener, at) = bind(address).await?;
+            tasks.spawn(metrics::serve(listener, handle.clone()));
+            Some(at)
+        }
+        None => None,
+    };
+    ready(at, metrics);
     let (health, health_service) = tonic_health::server::health_reporter();
     let service = Service {
         handle: handle.clone(),
+        desk: Desk::default(),
     };
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(crate::wire::DESCRIPTOR)
+        .build_v1()
+        .map_err(|e| SchedulerError::Network(e.to_string()))?;
+    let guard = Guard(listen.token);
     health
         .set_serving::<pb::jobs_server::JobsServer<Service>>()
         .await;
@@ -43,16 +81,22 @@ pub async fn serve(
         .http2_keepalive_interval(Some(Duration::from_secs(2)))
         .http2_keepalive_timeout(Some(Duration::from_secs(4)))
         .tcp_nodelay(true)
-        .concurrency_limit_per_connection(64)
+        .max_concurrent_streams(STREAMS)
+        .timeout(DEADLINE)
         .add_service(health_service)
-        .add_service(
+        .add_service(reflection)
+        .add_service(InterceptedService::new(
             pb::node_link_server::NodeLinkServer::new(service.clone())
                 .max_decoding_message_size(LARGEST),
-        )
-        .add_service(pb::jobs_server::JobsServer::new(service).max_decoding_message_size(LARGEST))
-        .serve_with_incoming(TcpListenerStream::new(listener));
+            guard.clone(),
+        ))
+        .add_service(InterceptedService::new(
+            pb::jobs_server::JobsServer::new(service).max_decoding_message_size(LARGEST),
+            guard,
+        ))
+        .serve_with_incoming(connections(listener));
     tokio::select! {
-        served = served => served.map_err(|e| network(&e))?,
+        served = served => served.map_err(|e| SchedulerError::Network(e.to_string()))?,
         () = stop => {}
         _ = over => {}
     }
@@ -65,9 +109,17 @@ pub async fn serve(
     }
 }
 
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SchedulerError> {
+    let network = |e: std::io::Error| SchedulerError::Network(format!("{address}: {e}"));
+    let listener = TcpListener::bind(address).await.map_err(network)?;
+    let at = listener.local_addr().map_err(network)?;
+    Ok((listener, at))
+}
+
 #[derive(Clone)]
 struct Service {
     handle: Handle,
+    desk: Desk,
 }
 
 fn gone() -> Status {
@@ -138,6 +190,31 @@ impl pb::node_link_server::NodeLink for Service {
         let ok: fn(pb::Orders) -> Result<pb::Orders, Status> = Ok;
         Ok(Response::new(ReceiverStream::new(rx).map(ok)))
     }
+
+    type LogsStream = tokio_stream::adapters::Map<
+        ReceiverStream<pb::LogWanted>,
+        fn(pb::LogWanted) -> Result<pb::LogWanted, Status>,
+    >;
+
+    async fn logs(
+        &self,
+        request: Request<Streaming<pb::LogPart>>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let mut parts = request.into_inner();
+        let (tx, rx) = mpsc::channel(16);
+        let desk = self.desk.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(part)) = parts.message().await {
+                match part.request {
+                    0 => desk.link(part.node, tx.clone()),
+                    _ => desk.answer(part),
+                }
+            }
+        });
+        use tokio_stream::StreamExt;
+        let ok: fn(pb::LogWanted) -> Result<pb::LogWanted, Status> = Ok;
+        Ok(Response::new(ReceiverStream::new(rx).map(ok)))
+    }
 }
 
 #[tonic::async_trait]
@@ -150,6 +227,10 @@ impl pb::jobs_server::Jobs for Service {
         let job = job.ok_or_else(|| Status::invalid_argument("job is missing"))?;
         if key.is_empty() || key.len() > 200 {
             return Err(Status::invalid_argument("key: expected 1 to 200 bytes"));
+        }
+        if job.encoded_len() > LARGEST_JOB {
+            let text = format!("the job's description is longer than {LARGEST_JOB} bytes");
+            return Err(Status::resource_exhausted(text));
         }
         if job.command.is_empty() {
             return Err(Status::invalid_argument("the job has no command"));
@@ -190,6 +271,18 @@ impl pb::jobs_server::Jobs for Service {
         }
     }
 
+    type LogsStream = ReceiverStream<Result<pb::LogsReply, Status>>;
+
+    async fn logs(
+        &self,
+        request: Request<pb::LogsRequest>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let (tx, rx) = mpsc::channel(16);
+        let (handle, desk) = (self.handle.clone(), self.desk.clone());
+        tokio::spawn(logs::hand_on(handle, desk, request.into_inner(), tx));
+        Ok(Response::new(ReceiverStream::new(rx)))
+    }
+
     async fn nodes(
         &self,
         _: Request<pb::NodesRequest>,
@@ -228,24 +321,47 @@ impl pb::jobs_server::Jobs for Service {
 
 fn lines(s: &Scheduler, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
     let view = s.view();
-    let ended = &s.launches().durable().ended;
     let known = 0..s.core().state().next_job_id().0;
     let wanted = known.map(JobId).filter(|j| only.is_none_or(|o| o == *j));
     wanted
         .filter_map(|id| match view.job(id) {
             Some(job) => Some(line(s, &job)),
-            None if all || only.is_some() => {
-                let phase = ended.get(&id).map_or("rejected", |o| o.as_str());
-                Some(pb::JobLine {
-                    job: id.0,
-                    phase: phase.to_owned(),
-                    accounts: accounts(s, id),
-                    ..pb::JobLine::default()
-                })
-            }
+            None if all || only.is_some() => Some(past(s, id)),
             None => None,
         })
         .collect()
+}
+
+/// A job that has ended.
+fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
+    let durable = s.launches().durable();
+    let phase = durable.ended.get(&id).map_or("rejected", |o| o.as_str());
+    let mut line = pb::JobLine {
+        job: id.0,
+        phase: phase.to_owned(),
+        accounts: accounts(s, id),
+        ..pb::JobLine::default()
+    };
+    if let Some(brief) = durable.jobs.get(&id) {
+        line.name = brief.name.clone();
+        line.user = brief.user.clone();
+        line.gpus = brief.gpus;
+        line.reason = brief.why.clone();
+        line.submitted_s = brief.submit.secs();
+        line.ended_s = brief.ended.map_or(0.0, blox_core::Time::secs);
+    }
+    let mut ran = std::collections::BTreeMap::new();
+    for (part, end) in durable.accounts_of(id) {
+        let longest: &mut f64 = ran.entry(part.id.attempt).or_default();
+        *longest = longest.max(end.ran.as_secs());
+        line.attempt = part.id.attempt;
+        if matches!(end.exit, Exit::Failed { .. }) && phase == "failed" {
+            line.reason = end.why.clone();
+        }
+    }
+    line.running_s = ran.values().sum();
+    line.preemptions = ran.len().saturating_sub(1) as u32;
+    line
 }
 
 fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
@@ -267,7 +383,7 @@ fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
         phase: job.phase().to_string(),
         gpus: job.gpus().get(),
         attempt: job.attempt(),
-        reason: job.reason().to_string(),
+        reason: reason(s, job),
         submitted_s: job.submit().secs(),
         running_s: job.attained_time().secs(),
         iterations_done: job.work_done(),
@@ -275,22 +391,33 @@ fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
         nodes,
         preemptions: job.preemptions(),
         accounts: accounts(s, job.id()),
+        ended_s: 0.0,
+    }
+}
+
+fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
+    let waits = s.launches().durable().backing_off.get(&job.id());
+    match waits {
+        Some(until) => {
+            let left = (*until - s.view().now()).secs().max(0.0);
+            format!("it failed, and is tried again in {left:.0} s")
+        }
+        None => job.reason().to_string(),
     }
 }
 
 fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
-    let all = s.launches().durable().accounts.iter();
-    all.filter(|(part, _)| part.id.job == job)
-        .map(|(part, end)| pb::AccountLine {
-            id: Some(part.id.into()),
-            node: part.node.to_string(),
-            exit: format!("{:?}", end.exit),
-            ran_ms: end.ran.0,
-            gpus: end.gpus,
-            estimated: end.estimated,
-            why: end.why.clone(),
-        })
-        .collect()
+    let all = s.launches().durable().accounts_of(job);
+    all.map(|(part, end)| pb::AccountLine {
+        id: Some(part.id.into()),
+        node: part.node.to_string(),
+        exit: format!("{:?}", end.exit),
+        ran_ms: end.ran.0,
+        gpus: end.gpus,
+        estimated: end.estimated,
+        why: end.why.clone(),
+    })
+    .collect()
 }
 
 fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
@@ -312,6 +439,7 @@ fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
                 .map_or_else(String::new, |x| x.to_string()),
             status: match n.status() {
                 NodeStatus::Up => "up",
+                _ if s.launches().quarantined(n.id(), now) > Millis(0) => "quarantined",
                 NodeStatus::Lost => "lost",
                 NodeStatus::Off => "off",
                 _ => "left",

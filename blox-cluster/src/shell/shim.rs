@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// How often the shim looks around.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often the end is tried to be written down: for a minute.
+const FINISH_TRIES: u32 = 1_200;
 
 /// What a launch is: written by the node manager before the shim is started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,6 +45,9 @@ pub struct LaunchFile {
     pub mark: String,
     /// The timers.
     pub timers: Timers,
+    /// What the node calls its GPUs, if not by their numbers.
+    #[serde(default)]
+    pub devices: Vec<String>,
 }
 
 /// Where a launch stands.
@@ -125,6 +130,13 @@ fn cut_before_start() -> Final {
 
 fn finish(dir: &Path, held: &Containment, done: Final) -> io::Result<()> {
     held.remove();
+    // A full disk may have room again, and nobody waits but the node manager.
+    for _ in 0..FINISH_TRIES {
+        if files::write(&dir.join("final.json"), &done, true).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
     files::write(&dir.join("final.json"), &done, true)
 }
 
@@ -188,11 +200,11 @@ impl Watch {
                 }
             }
         }
-        self.tell()?;
+        self.tell();
         Ok(None)
     }
 
-    fn tell(&mut self) -> io::Result<()> {
+    fn tell(&mut self) {
         let status = StatusFile {
             running: true,
             stopping: self.machine.is_stopping(),
@@ -200,11 +212,12 @@ impl Watch {
             ran: Millis((now() - self.began).0 / 1000 * 1000),
             progress: progress(&self.dir.join("progress")),
         };
-        if self.last_status != Some(status) {
+        // A disk that is full now takes it the next time; the launch goes on.
+        if self.last_status != Some(status)
+            && files::write(&self.dir.join("status.json"), &status, false).is_ok()
+        {
             self.last_status = Some(status);
-            files::write(&self.dir.join("status.json"), &status, false)?;
         }
-        Ok(())
     }
 }
 
@@ -309,8 +322,15 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     set("ROLE_WORLD_SIZE", &world);
     set("TORCHELASTIC_RESTART_COUNT", &attempt);
     set("TORCHELASTIC_RUN_ID", &launch.id.to_string());
+    // Retries are the scheduler's.
+    set("TORCHELASTIC_MAX_RESTARTS", "0");
     // Devices.
-    set("CUDA_VISIBLE_DEVICES", &gpus);
+    let visible = match launch.devices.is_empty() {
+        true => gpus.clone(),
+        false => launch.devices.join(","),
+    };
+    set("CUDA_VISIBLE_DEVICES", &visible);
+    set("NVIDIA_VISIBLE_DEVICES", &visible);
     set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     // Ours.
     set("BLOX_JOB_ID", &job);

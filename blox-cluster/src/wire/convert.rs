@@ -5,7 +5,8 @@ use crate::protocol::{
     AttemptId, AttemptReport, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis, Order,
     Orders, Progress, Report, Session, Status, Task, Wish,
 };
-use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work};
+use blox_core::{Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A message that makes no sense.
@@ -365,7 +366,70 @@ fn job_to(spec: &JobSpec) -> pb::Job {
         cpus: extras.cpus,
         memory_gib: extras.memory_gib,
         estimate_s: extras.user_estimate.map_or(0.0, Seconds::secs),
+        on_exit: on_exit_to(extras),
+        levels: extras.levels.iter().map(|g| g.get()).collect(),
+        rates: extras.rates.clone(),
+        deadlines_s: extras
+            .deadlines
+            .iter()
+            .map(|d| (d.at - spec.submit).secs())
+            .collect(),
+        batch_size: extras.batch_size.unwrap_or(0),
+        group: text_of(&extras.group),
+        weight: extras.weight,
+        attributes: extras
+            .attributes
+            .iter()
+            .filter(|(k, _)| !OWN.contains(&k.as_str()))
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
     }
+}
+
+/// Attributes that have a field of their own.
+const OWN: [&str; 5] = [
+    "env",
+    "working_directory",
+    "grace_s",
+    "max_retries",
+    "on_exit",
+];
+
+fn on_exit_to(extras: &Extras) -> BTreeMap<i32, i32> {
+    let rules = extras.attributes.get("on_exit").and_then(|v| v.as_object());
+    let rules = rules.into_iter().flatten();
+    rules
+        .filter_map(|(code, said)| {
+            let meant = match said.as_str()? {
+                "fail" => pb::OnExit::Fail,
+                "complete" => pb::OnExit::Complete,
+                "requeue" => pb::OnExit::Requeue,
+                _ => pb::OnExit::Retry,
+            };
+            Some((code.parse().ok()?, meant.into()))
+        })
+        .collect()
+}
+
+fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireError> {
+    let word = |code: i32, said: i32| {
+        let word = match pb::OnExit::try_from(said) {
+            Ok(pb::OnExit::Retry) => "retry",
+            Ok(pb::OnExit::Fail) => "fail",
+            Ok(pb::OnExit::Complete) => "complete",
+            Ok(pb::OnExit::Requeue) => "requeue",
+            _ => {
+                return Err(WireError {
+                    field: "on_exit",
+                    found: said.to_string(),
+                    expected: "what an exit code means",
+                });
+            }
+        };
+        Ok((code.to_string(), serde_json::Value::from(word)))
+    };
+    let all = rules.into_iter().map(|(code, said)| word(code, said));
+    Ok(serde_json::Value::Object(all.collect::<Result<_, _>>()?))
 }
 
 /// What the core knows of a job as its user describes it.
@@ -379,8 +443,36 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         memory_gib: finite("memory_gib", j.memory_gib)?,
         command: j.command,
         user_estimate: (j.estimate_s > 0.0).then(|| Seconds::new(j.estimate_s)),
+        levels: j.levels.into_iter().map(GpuCount).collect(),
+        batch_size: (j.batch_size > 0).then_some(j.batch_size),
+        group: name_of(&j.group),
+        weight: finite("weight", j.weight)?,
         ..Extras::default()
     };
+    for rate in j.rates {
+        extras.rates.push(finite("rates", rate)?);
+    }
+    for at in j.deadlines_s {
+        // From the submission, whose moment is set where it comes in.
+        extras.deadlines.push(Deadline {
+            at: Time::new(finite("deadlines_s", at)?),
+            value: 1.0,
+        });
+    }
+    for (key, text) in j.attributes {
+        let value = serde_json::from_str(&text).ok();
+        let value = value.filter(|_| !OWN.contains(&key.as_str()));
+        let value = value.ok_or_else(|| WireError {
+            field: "attributes",
+            found: format!("`{key}` = `{text}`"),
+            expected: "a name of your own and a value in JSON",
+        })?;
+        extras.attributes.insert(key.into(), value);
+    }
+    if !j.on_exit.is_empty() {
+        let rules = on_exit_from(j.on_exit)?;
+        extras.attributes.insert("on_exit".into(), rules);
+    }
     let mut set = |key: &str, value: serde_json::Value| {
         extras.attributes.insert(key.into(), value);
     };
@@ -486,8 +578,22 @@ mod tests {
             working_directory: "/data".into(),
             grace_s: 2.5,
             max_retries: Some(0),
+            on_exit: [(3, pb::OnExit::Fail.into())].into(),
+            levels: vec![1, 2, 4],
+            rates: vec![1.0, 1.5, 2.0],
+            deadlines_s: vec![60.0],
+            batch_size: 64,
+            group: "search".into(),
+            weight: 2.0,
+            attributes: [("gmem".to_owned(), "2458.5".to_owned())].into(),
             ..pb::Job::default()
         };
         assert_eq!(job_to(&job_spec(job.clone()).unwrap()), job);
+        let wrong = pb::Job {
+            attributes: [("env".to_owned(), "{}".to_owned())].into(),
+            ..pb::Job::default()
+        };
+        let said = job_spec(wrong).unwrap_err().to_string();
+        assert!(said.starts_with("attributes is `env` = `{}`"), "{said}");
     }
 }

@@ -213,6 +213,32 @@ pub struct Job {
     /// How long the user says that it runs; 0 if he does not.
     #[prost(double, tag = "16")]
     pub estimate_s: f64,
+    /// What exit codes mean; a failure where nothing is said.
+    #[prost(btree_map = "int32, enumeration(OnExit)", tag = "17")]
+    pub on_exit: ::prost::alloc::collections::BTreeMap<i32, i32>,
+    /// The GPU counts at which an elastic job may run, ascending.
+    #[prost(uint32, repeated, tag = "18")]
+    pub levels: ::prost::alloc::vec::Vec<u32>,
+    /// Iterations a second at each of them, if somebody measured it.
+    #[prost(double, repeated, tag = "19")]
+    pub rates: ::prost::alloc::vec::Vec<f64>,
+    /// Seconds from its submission, earliest first.
+    #[prost(double, repeated, tag = "20")]
+    pub deadlines_s: ::prost::alloc::vec::Vec<f64>,
+    #[prost(uint32, tag = "21")]
+    pub batch_size: u32,
+    /// A group of jobs, such as one search.
+    #[prost(string, tag = "22")]
+    pub group: ::prost::alloc::string::String,
+    /// What its share weighs; 0 for 1.
+    #[prost(double, tag = "23")]
+    pub weight: f64,
+    /// Anything else that a policy may want, by name, as JSON.
+    #[prost(btree_map = "string, string", tag = "24")]
+    pub attributes: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubmitRequest {
@@ -279,6 +305,9 @@ pub struct JobLine {
     /// Accounts: one a launch and node that is over.
     #[prost(message, repeated, tag = "14")]
     pub accounts: ::prost::alloc::vec::Vec<AccountLine>,
+    /// When it ended; 0 if it has not.
+    #[prost(double, tag = "15")]
+    pub ended_s: f64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccountLine {
@@ -333,6 +362,56 @@ pub struct DrainRequest {
     /// Empty to use it again.
     #[prost(string, tag = "2")]
     pub why: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogsRequest {
+    #[prost(uint32, tag = "1")]
+    pub job: u32,
+    /// The last one if it is not said.
+    #[prost(uint32, optional, tag = "2")]
+    pub launch: ::core::option::Option<u32>,
+    #[prost(uint32, tag = "3")]
+    pub rank: u32,
+    /// What it wrote to stderr.
+    #[prost(bool, tag = "4")]
+    pub err: bool,
+    /// Go on while the job has not ended, from launch to launch.
+    #[prost(bool, tag = "5")]
+    pub follow: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogsReply {
+    #[prost(uint32, tag = "1")]
+    pub launch: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogWanted {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(message, optional, tag = "2")]
+    pub id: ::core::option::Option<AttemptId>,
+    #[prost(uint32, tag = "3")]
+    pub rank: u32,
+    #[prost(bool, tag = "4")]
+    pub err: bool,
+    #[prost(uint64, tag = "5")]
+    pub offset: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogPart {
+    /// 0 in the first message of a node.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// The node's own name for itself.
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    /// Whether there is such a log.
+    #[prost(bool, tag = "3")]
+    pub found: bool,
+    #[prost(bytes = "vec", tag = "4")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -409,6 +488,45 @@ impl Exit {
             "EXIT_FAILED" => Some(Self::Failed),
             "EXIT_CUT" => Some(Self::Cut),
             "EXIT_LOST" => Some(Self::Lost),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum OnExit {
+    Unspecified = 0,
+    /// One of the failures that it may have.
+    Retry = 1,
+    /// It makes no sense to try again.
+    Fail = 2,
+    /// Its work is done.
+    Complete = 3,
+    /// Try again and count nothing.
+    Requeue = 4,
+}
+impl OnExit {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "ON_EXIT_UNSPECIFIED",
+            Self::Retry => "ON_EXIT_RETRY",
+            Self::Fail => "ON_EXIT_FAIL",
+            Self::Complete => "ON_EXIT_COMPLETE",
+            Self::Requeue => "ON_EXIT_REQUEUE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ON_EXIT_UNSPECIFIED" => Some(Self::Unspecified),
+            "ON_EXIT_RETRY" => Some(Self::Retry),
+            "ON_EXIT_FAIL" => Some(Self::Fail),
+            "ON_EXIT_COMPLETE" => Some(Self::Complete),
+            "ON_EXIT_REQUEUE" => Some(Self::Requeue),
             _ => None,
         }
     }
@@ -554,6 +672,31 @@ pub mod node_link_client {
                 .insert(GrpcMethod::new("blox.cluster.v1.NodeLink", "Link"));
             self.inner.streaming(req, path, codec).await
         }
+        /// Parts of logs one way, which parts are wanted the other.
+        pub async fn logs(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::LogPart>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::LogWanted>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/blox.cluster.v1.NodeLink/Logs",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("blox.cluster.v1.NodeLink", "Logs"));
+            self.inner.streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -580,6 +723,17 @@ pub mod node_link_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::Report>>,
         ) -> std::result::Result<tonic::Response<Self::LinkStream>, tonic::Status>;
+        /// Server streaming response type for the Logs method.
+        type LogsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::LogWanted, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Parts of logs one way, which parts are wanted the other.
+        async fn logs(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::LogPart>>,
+        ) -> std::result::Result<tonic::Response<Self::LogsStream>, tonic::Status>;
     }
     /// Node managers dial the scheduler and keep one stream open.
     #[derive(Debug)]
@@ -687,6 +841,50 @@ pub mod node_link_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LinkSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/blox.cluster.v1.NodeLink/Logs" => {
+                    #[allow(non_camel_case_types)]
+                    struct LogsSvc<T: NodeLink>(pub Arc<T>);
+                    impl<T: NodeLink> tonic::server::StreamingService<super::LogPart>
+                    for LogsSvc<T> {
+                        type Response = super::LogWanted;
+                        type ResponseStream = T::LogsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::LogPart>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeLink>::logs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LogsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -932,6 +1130,30 @@ pub mod jobs_client {
                 .insert(GrpcMethod::new("blox.cluster.v1.Jobs", "Drain"));
             self.inner.unary(req, path, codec).await
         }
+        /// What a rank wrote.
+        pub async fn logs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LogsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::LogsReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/blox.cluster.v1.Jobs/Logs",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("blox.cluster.v1.Jobs", "Logs"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -972,6 +1194,17 @@ pub mod jobs_server {
             &self,
             request: tonic::Request<super::DrainRequest>,
         ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status>;
+        /// Server streaming response type for the Logs method.
+        type LogsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::LogsReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// What a rank wrote.
+        async fn logs(
+            &self,
+            request: tonic::Request<super::LogsRequest>,
+        ) -> std::result::Result<tonic::Response<Self::LogsStream>, tonic::Status>;
     }
     /// What users ask for.
     #[derive(Debug)]
@@ -1261,6 +1494,52 @@ pub mod jobs_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/blox.cluster.v1.Jobs/Logs" => {
+                    #[allow(non_camel_case_types)]
+                    struct LogsSvc<T: Jobs>(pub Arc<T>);
+                    impl<
+                        T: Jobs,
+                    > tonic::server::ServerStreamingService<super::LogsRequest>
+                    for LogsSvc<T> {
+                        type Response = super::LogsReply;
+                        type ResponseStream = T::LogsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LogsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Jobs>::logs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LogsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

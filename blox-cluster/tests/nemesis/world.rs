@@ -369,9 +369,12 @@ impl World {
         if self.bug == Some(Bug::ShortFence) {
             (timers.lease, timers.kill) = (Millis(100), Millis(100));
         }
+        // Nodes that come and go all the time must be back within the bound.
+        (timers.quarantine, timers.quarantine_limit) = (Millis::secs(1), Millis::secs(10));
         Settings {
             timers,
             wait_for_nodes: self.nodes.len(),
+            ..Settings::default()
         }
     }
 

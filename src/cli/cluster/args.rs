@@ -10,6 +10,9 @@ pub(in crate::cli) struct At {
     /// The scheduler's address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
     pub at: String,
+    /// A file with the secret that the scheduler asks for [default: $BLOX_TOKEN_FILE]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -19,8 +22,8 @@ pub(in crate::cli) struct SchedulerArgs {
     /// Where its log is kept
     #[arg(long, value_name = "DIR", help_heading = "Cluster")]
     pub state_dir: PathBuf,
-    /// Address and port for nodes and users; not encrypted: a loopback address unless the
-    /// network is trusted
+    /// Address and port for nodes and users; not encrypted. Other than a loopback address it
+    /// takes --token-file
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -28,6 +31,23 @@ pub(in crate::cli) struct SchedulerArgs {
         help_heading = "Cluster"
     )]
     pub listen: String,
+    /// A file with a secret that nodes and users have to show [default: $BLOX_TOKEN_FILE]
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub token_file: Option<PathBuf>,
+    /// Let everybody who reaches the address run programs
+    #[arg(long, help_heading = "Cluster")]
+    pub insecure: bool,
+    /// Serve numbers for Prometheus at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Cluster")]
+    pub metrics: Option<String>,
+    /// Compact the log when it has grown by this
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = 65_536,
+        help_heading = "Cluster"
+    )]
+    pub log_kib: u64,
     /// Nodes that must have come before the first decision
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
     pub wait_for_nodes: usize,
@@ -51,10 +71,10 @@ pub(in crate::cli) struct NodeArgs {
     /// Its own directory
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// GPU slots
+    /// GPU slots [default: what NVIDIA's driver says]
     #[arg(long, value_name = "N")]
-    pub gpus: u32,
-    /// Their type
+    pub gpus: Option<u32>,
+    /// Their type [default: what NVIDIA's driver says]
     #[arg(long, value_name = "TYPE")]
     pub gpu_type: Option<String>,
     /// Its name [default: the host's]
@@ -101,12 +121,41 @@ pub(in crate::cli) struct SubmitArgs {
     /// How often it may fail and is tried again [default: 3]
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
+    /// What an exit code means: retry, fail, complete, or requeue (try again and count nothing)
+    #[arg(long, value_name = "CODE=MEANING")]
+    pub on_exit: Vec<String>,
+    /// Seconds in which it should be done
+    #[arg(long, value_name = "SECONDS")]
+    pub deadline: Option<f64>,
+    /// GPU counts at which an elastic job may run, ascending
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
+    pub levels: Vec<u32>,
+    /// How fast it is at each of --levels, relative to --duration's speed of 1
+    #[arg(
+        long,
+        value_name = "X,X,..",
+        value_delimiter = ',',
+        requires = "levels"
+    )]
+    pub rates: Vec<f64>,
+    /// What it trains, as profiles call it
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Samples in a step
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<u32>,
+    /// Anything else that a policy wants to know
+    #[arg(long, value_name = "NAME=JSON")]
+    pub attribute: Vec<String>,
     /// A variable for its environment
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
     /// The same key again is the same job [default: a new one]
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    /// How long to try while the scheduler does not answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub patience: f64,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -156,6 +205,9 @@ pub(in crate::cli) struct DrainArgs {
     /// Why
     #[arg(long, value_name = "TEXT", default_value = "drained")]
     pub why: String,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -164,6 +216,32 @@ pub(in crate::cli) struct ResumeArgs {
     pub at: At,
     /// The node's name or number
     pub node: String,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct LogsArgs {
+    #[command(flatten)]
+    pub at: At,
+    /// The job's number
+    pub job: u32,
+    /// Go on until the job has ended, from launch to launch
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Whose
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub rank: u32,
+    /// Of this launch [default: the last]
+    #[arg(long, value_name = "N")]
+    pub launch: Option<u32>,
+    /// What it wrote to standard error
+    #[arg(long)]
+    pub err: bool,
+    /// Print each part as a line of JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The commands of a real cluster.
@@ -175,13 +253,18 @@ pub(in crate::cli) enum ClusterCommand {
     Scheduler(Box<SchedulerArgs>),
     /// Run the node manager of one machine of a real cluster
     Node(NodeArgs),
-    /// Submit a job to a real cluster (sbatch)
-    #[command(after_help = "Example:
-  blox submit --gpus 4 -- python train.py --epochs 10")]
-    Submit(SubmitArgs),
-    /// List the jobs of a real cluster (squeue)
+    /// Submit a job to a real cluster
+    #[command(
+        visible_alias = "sbatch",
+        after_help = "Example:
+  blox submit --gpus 4 -- python train.py --epochs 10"
+    )]
+    Submit(Box<SubmitArgs>),
+    /// List the jobs of a real cluster
+    #[command(visible_alias = "squeue")]
     Queue(QueueArgs),
-    /// End a job (scancel)
+    /// End a job
+    #[command(visible_alias = "scancel")]
     Cancel(JobArgs),
     /// Hold a waiting job back
     Hold(JobArgs),
@@ -189,16 +272,22 @@ pub(in crate::cli) enum ClusterCommand {
     Release(JobArgs),
     /// Have a running job save its work and wait again
     Requeue(JobArgs),
-    /// List the nodes of a real cluster (sinfo)
+    /// List the nodes of a real cluster
+    #[command(visible_alias = "sinfo")]
     Nodes(NodesArgs),
     /// Place nothing new on a node
+    #[command(visible_alias = "cordon")]
     Drain(DrainArgs),
     /// Use a drained node again
+    #[command(visible_alias = "uncordon")]
     Resume(ResumeArgs),
     /// Say why a job is where it is
     Why(JobArgs),
     /// Show a job and the accounts of its launches
+    #[command(visible_alias = "describe")]
     Show(JobArgs),
+    /// Print what a rank wrote
+    Logs(LogsArgs),
     /// Show a cluster of four small nodes on this machine at work, and leave nothing behind
     Demo,
     /// Run the processes of one launch (node managers call this)

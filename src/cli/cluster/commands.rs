@@ -1,18 +1,27 @@
 //! The commands that ask a scheduler and print its answer.
 
-use super::args::{ClusterCommand, JobArgs, SubmitArgs};
-use super::daemons::runtime;
+use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
+use super::daemons::{runtime, token};
 use crate::cli::grid::Grid;
 use crate::cli::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 impl From<ClientError> for Failure {
     fn from(e: ClientError) -> Self {
-        Failure::new(e)
+        match e {
+            ClientError::Unreachable { .. } => Failure::Unreachable(e.to_string()),
+            _ => Failure::new(e),
+        }
     }
+}
+
+async fn client(at: &At) -> Result<Client, Failure> {
+    let token = token(at.token_file.as_deref())?;
+    Ok(Client::connect(&at.at, token).await?)
 }
 
 pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
@@ -21,9 +30,9 @@ pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Resul
 
 async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     match command {
-        ClusterCommand::Submit(a) => submit(a, terminal).await?,
+        ClusterCommand::Submit(a) => submit(*a, terminal).await?,
         ClusterCommand::Queue(a) => {
-            let jobs = Client::connect(&a.at.at).await?.list(None, a.all).await?;
+            let jobs = client(&a.at).await?.list(None, a.all).await?;
             if a.json {
                 print(terminal, &Value::Array(jobs.iter().map(job_json).collect()))?;
             } else {
@@ -35,7 +44,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         ClusterCommand::Release(a) => change(a, pb::Verb::Release, terminal).await?,
         ClusterCommand::Requeue(a) => change(a, pb::Verb::Requeue, terminal).await?,
         ClusterCommand::Nodes(a) => {
-            let nodes = Client::connect(&a.at.at).await?.nodes().await?;
+            let nodes = client(&a.at).await?.nodes().await?;
             if a.json {
                 print(
                     terminal,
@@ -46,13 +55,19 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             }
         }
         ClusterCommand::Drain(a) => {
-            let mut client = Client::connect(&a.at.at).await?;
-            client.drain(a.node, a.why).await?;
+            client(&a.at).await?.drain(a.node.clone(), a.why).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
         }
         ClusterCommand::Resume(a) => {
-            let mut client = Client::connect(&a.at.at).await?;
-            client.drain(a.node, String::new()).await?;
+            let none = String::new();
+            client(&a.at).await?.drain(a.node.clone(), none).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
         }
+        ClusterCommand::Logs(a) => logs(a, terminal).await?,
         ClusterCommand::Why(a) => {
             let job = one(&a).await?;
             match a.json {
@@ -86,17 +101,13 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
 }
 
 async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
-    let jobs = Client::connect(&a.at.at)
-        .await?
-        .list(Some(a.job), true)
-        .await?;
+    let jobs = client(&a.at).await?.list(Some(a.job), true).await?;
     let job = jobs.into_iter().next();
     job.ok_or_else(|| Failure::new(format!("there is no job {}", a.job)))
 }
 
 async fn change(a: JobArgs, verb: pb::Verb, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let mut client = Client::connect(&a.at.at).await?;
-    client.change(a.job, verb).await?;
+    client(&a.at).await?.change(a.job, verb).await?;
     if a.json {
         print(terminal, &json!({"job": a.job}))?;
     }
@@ -104,13 +115,33 @@ async fn change(a: JobArgs, verb: pb::Verb, terminal: &mut Terminal<'_>) -> Resu
 }
 
 async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let mut env = std::collections::BTreeMap::new();
-    for pair in &a.env {
-        let (key, value) = pair
-            .split_once('=')
-            .ok_or_else(|| Failure::new(format!("--env: found `{pair}`, expected NAME=VALUE")))?;
-        env.insert(key.to_owned(), value.to_owned());
-    }
+    let env = pairs("--env", "NAME=VALUE", &a.env, |v| Some(v.to_owned()))?;
+    let as_json = |v: &str| match serde_json::from_str::<Value>(v) {
+        Ok(_) => Some(v.to_owned()),
+        // A word is meant as one.
+        Err(_) => Some(Value::from(v).to_string()),
+    };
+    let attributes = pairs("--attribute", "NAME=JSON", &a.attribute, as_json)?;
+    let meaning = |v: &str| {
+        let meant = match v {
+            "retry" => pb::OnExit::Retry,
+            "fail" => pb::OnExit::Fail,
+            "complete" => pb::OnExit::Complete,
+            "requeue" => pb::OnExit::Requeue,
+            _ => return None,
+        };
+        Some(i32::from(meant))
+    };
+    let expected = "CODE=MEANING, a number and retry, fail, complete or requeue";
+    let on_exit = pairs("--on-exit", expected, &a.on_exit, meaning)?
+        .into_iter()
+        .map(|(code, meant)| match code.parse::<i32>() {
+            Ok(code) => Ok((code, meant)),
+            Err(_) => Err(Failure::new(format!(
+                "--on-exit: found `{code}`, expected {expected}"
+            ))),
+        })
+        .collect::<Result<_, _>>()?;
     let fresh = || {
         let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
         uuid.map(|u| u.trim().to_owned())
@@ -136,14 +167,78 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         working_directory: here.to_string_lossy().into_owned(),
         grace_s: a.grace.unwrap_or(0.0),
         max_retries: a.max_retries,
+        on_exit,
+        attributes,
+        levels: a.levels,
+        rates: a.rates,
+        deadlines_s: a.deadline.into_iter().collect(),
+        model: a.model.unwrap_or_default(),
+        batch_size: a.batch_size.unwrap_or(0),
         ..pb::Job::default()
     };
-    let mut client = Client::connect(&a.at.at).await?;
-    let number = client.submit(key, job).await?;
+    let number = insist(&a.at, a.patience, key, job).await?;
     match a.json {
         true => print(terminal, &json!({"job": number})),
         false => Ok(writeln!(terminal.out, "{number}")?),
     }
+}
+
+/// Submits under the same key until somebody answers: whatever was lost on the
+/// way, the job comes in once.
+#[allow(clippy::disallowed_methods, reason = "patience has an end")]
+async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32, Failure> {
+    let begin = std::time::Instant::now();
+    loop {
+        let told = async { Ok(client(at).await?.submit(key.clone(), job.clone()).await?) };
+        match told.await {
+            Err(Failure::Unreachable(_)) if begin.elapsed().as_secs_f64() < patience => {
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
+            told => return told,
+        }
+    }
+}
+
+/// `NAME=VALUE`, again and again.
+fn pairs<T>(
+    option: &str,
+    expected: &str,
+    all: &[String],
+    value: impl Fn(&str) -> Option<T>,
+) -> Result<BTreeMap<String, T>, Failure> {
+    let pair = |text: &String| {
+        let found = text.split_once('=');
+        found
+            .and_then(|(k, v)| Some((k.to_owned(), value(v)?)))
+            .ok_or_else(|| Failure::new(format!("{option}: found `{text}`, expected {expected}")))
+    };
+    all.iter().map(pair).collect()
+}
+
+async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let wanted = pb::LogsRequest {
+        job: a.job,
+        launch: a.launch,
+        rank: a.rank,
+        err: a.err,
+        follow: a.follow,
+    };
+    let mut before = None;
+    let show = |launch: u32, data: &[u8]| -> Result<(), Failure> {
+        if a.json {
+            let text = String::from_utf8_lossy(data);
+            let line = json!({"job": a.job, "launch": launch, "rank": a.rank, "text": text});
+            writeln!(terminal.out, "{line}")?;
+        } else {
+            if before.is_some_and(|b| b != launch) {
+                writeln!(terminal.err, "launch {launch}")?;
+            }
+            terminal.out.write_all(data)?;
+        }
+        before = Some(launch);
+        Ok(terminal.out.flush()?)
+    };
+    client(&a.at).await?.logs(wanted, show).await?
 }
 
 fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
@@ -248,6 +343,7 @@ fn job_json(j: &pb::JobLine) -> Value {
         "launch": j.attempt, "reason": j.reason, "submitted_s": j.submitted_s,
         "running_s": j.running_s, "iterations_done": j.iterations_done,
         "iterations": j.iterations, "nodes": j.nodes, "preemptions": j.preemptions,
+        "ended_s": (j.ended_s > 0.0).then_some(j.ended_s),
         "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
     })
 }

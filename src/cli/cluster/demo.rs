@@ -7,7 +7,7 @@
 
 use super::daemons::runtime;
 use crate::cli::{Failure, OK, Terminal};
-use blox_cluster::client::Client;
+use blox_cluster::client::{Client, Token};
 use blox_cluster::wire::pb;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -139,7 +139,7 @@ fn start_scheduler(program: &Path, cluster: &mut Cluster) -> Result<String, Fail
 }
 
 async fn play(at: &str, cluster: &mut Cluster, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let mut client = Client::connect(at).await?;
+    let mut client = Client::connect(at, Token::none()).await?;
     let begin = Instant::now();
     let mut waiting = JOBS.to_vec();
     let mut seen: BTreeMap<u32, String> = BTreeMap::new();

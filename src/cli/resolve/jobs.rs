@@ -55,6 +55,12 @@ pub(super) fn source(
         ("format", o.format.is_some(), kind == "trace", "--trace"),
         ("map", o.map.is_some(), kind == "trace", "--trace"),
         (
+            "virtual-cluster",
+            o.virtual_cluster.is_some(),
+            kind == "trace",
+            "--trace",
+        ),
+        (
             "load",
             o.load.is_some(),
             kind != "trace" || wants_optimus,

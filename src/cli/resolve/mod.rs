@@ -16,6 +16,7 @@ use super::config::Given;
 use super::generated;
 use super::output::OutputFormat;
 use crate::compat::blox::OptimusSpeed;
+use crate::virtual_clusters;
 use blox_core::registry::Registry;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::compat::blox_workload::BloxWorkload;
@@ -87,6 +88,16 @@ impl<'r> Experiment<'r> {
             }
             e => Failure::new(e),
         })?;
+        let cluster = match &o.virtual_cluster {
+            Some(name) => virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
+                let expected = match known.join(", ") {
+                    none if none.is_empty() => "a cluster whose nodes have partitions".to_owned(),
+                    known => format!("one of {known}"),
+                };
+                given.wrong("virtual-cluster", name, &expected)
+            })?,
+            None => cluster,
+        };
         let seed = o.seed.unwrap_or(1);
         let wants_optimus = contestants.iter().any(|c| c.named.name == "blox-optimus");
         let source = jobs::source(&given, &cluster, seed, wants_optimus)?;
@@ -195,6 +206,10 @@ impl<'r> Experiment<'r> {
             Source::Generated(_, spec) => {
                 Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
             }
+        };
+        let jobs: Box<dyn Workload> = match &self.options.virtual_cluster {
+            Some(name) => Box::new(virtual_clusters::Only::new(jobs, name.as_str())),
+            None => jobs,
         };
         let jobs: Box<dyn Workload> = match &self.scaling {
             Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),

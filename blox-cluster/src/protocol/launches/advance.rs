@@ -5,8 +5,8 @@ use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
 use crate::protocol::message::{Exit, Status, Task};
 use crate::protocol::record::Record;
 use blox_core::{
-    Assignment, Command, Event, GpuCount, JobId, JobRef, Name, NodeId, NodeStatus, Outcome as How,
-    Phase, Reason, View,
+    Assignment, Command, Event, GpuCount, JobId, JobRef, Name, NodeAction, NodeId, NodeStatus,
+    Outcome as How, Phase, Reason, View,
 };
 use std::sync::Arc;
 
@@ -33,7 +33,11 @@ impl Launches {
                 self.want(out, id, Goal::Stop);
             }
             Command::Finish { job } => self.end_job(view, *job, Goal::Finish, out),
-            // Nodes come and go by themselves here.
+            Command::Node(NodeAction::Power { node, on: true }) => {
+                // Nobody switched it off: it is there as soon as it is heard.
+                self.waking.insert(*node);
+            }
+            // Other nodes come and go by themselves here.
             _ => {}
         }
     }
@@ -80,7 +84,7 @@ impl Launches {
                 .node(node)
                 .is_some_and(|n| n.status() == NodeStatus::Up)
             {
-                out.events.push(Event::NodeLost { node });
+                self.lost(node, now, out);
             }
             for part in self.open_on(node) {
                 let starting = self.durable.attempts.get(&part.id);
@@ -212,8 +216,16 @@ impl Launches {
                 self.want(out, other, Goal::Cancel);
             }
         }
+        let again = !matches!(
+            event,
+            None | Some(Event::Ended { .. } | Event::Stopped { .. })
+        );
         out.events.extend(event);
         self.note(out, Record::Closed { id, failed });
+        if failed && again {
+            let times = self.durable.failures.get(&id.job).copied();
+            out.failed.push((id.job, times.unwrap_or(1)));
+        }
         self.launch_by.remove(&id);
         self.finish_by.remove(&id);
         self.going.remove(&id);
@@ -238,16 +250,19 @@ impl Launches {
         let completed = a.ends.values().all(|e| e.exit == Exit::Completed);
         let saved = self.progress(id).map(|p| p.saved);
         let lost = a.ends.values().any(|e| e.exit == Exit::Lost);
-        let own_fault = a
-            .ends
-            .values()
-            .any(|e| matches!(e.exit, Exit::Failed { .. }));
+        let rule = a.ends.values().find_map(|e| match e.exit {
+            Exit::Failed { code } => Some(on_exit(job, code)),
+            _ => None,
+        });
         let current = job.attempt() == id.attempt;
         match &a.goal {
             Goal::Cancel if !others => return (ended(How::Cancelled), false),
             Goal::Finish if !others => return (ended(How::Terminated), false),
             Goal::Cancel | Goal::Finish => return (None, false),
             _ if completed => return (ended(How::Completed), false),
+            Goal::Run | Goal::Abort(_) if current && rule == Some(OnExit::Complete) => {
+                return (ended(How::Completed), false);
+            }
             // A change: what comes of it, its new launch tells.
             _ if !current => return (None, false),
             _ => {}
@@ -275,8 +290,9 @@ impl Launches {
         };
         let stopping = job.phase() == Phase::Stopping;
         // What nodes and networks do is not the job's failure.
-        let failed = own_fault;
-        if failed && exhausted && !stopping {
+        let failed = matches!(rule, Some(OnExit::Retry | OnExit::Fail));
+        let hopeless = exhausted || rule == Some(OnExit::Fail);
+        if failed && hopeless && !stopping {
             return (ended(How::Failed), true);
         }
         let event = if stopping {
@@ -384,6 +400,31 @@ fn rate(job: Option<JobRef<'_>>, a: &Attempt) -> f64 {
     let spec = job.spec();
     spec.rate_at(GpuCount(world))
         .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))
+}
+
+/// What an exit code means for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnExit {
+    /// A failure, one of those that the job may have.
+    Retry,
+    /// A failure after which it makes no sense to try again.
+    Fail,
+    /// The work is done.
+    Complete,
+    /// No failure of the job: it is tried again and nothing is counted.
+    Requeue,
+}
+
+/// The job's own `on_exit`: by exit code `retry`, `fail`, `complete` or `requeue`.
+fn on_exit(job: &JobRef<'_>, code: i32) -> OnExit {
+    let rules = job.spec().extras().attributes.get("on_exit");
+    let said = rules.and_then(|r| r.get(code.to_string())?.as_str());
+    match said {
+        Some("fail") => OnExit::Fail,
+        Some("complete") => OnExit::Complete,
+        Some("requeue") => OnExit::Requeue,
+        _ => OnExit::Retry,
+    }
 }
 
 fn max_retries(job: &JobRef<'_>) -> u32 {

@@ -12,7 +12,7 @@ use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Status, Task};
 use super::record::{CoreInput, Record};
 use super::timers::Timers;
-use blox_core::{Event, Name, NodeId};
+use blox_core::{Event, Name, NodeId, Time, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,6 +87,23 @@ pub struct End {
     pub why: String,
 }
 
+/// What is kept of a job for people, also when it has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Brief {
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Who submitted it; empty if nobody said.
+    pub user: String,
+    /// GPUs that it asked for.
+    pub gpus: u32,
+    /// When it came in.
+    pub submit: Time,
+    /// When it ended or was turned away.
+    pub ended: Option<Time>,
+    /// Why it was turned away; empty otherwise.
+    pub why: String,
+}
+
 /// What the scheduler must not forget about a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownNode {
@@ -123,6 +140,12 @@ pub struct Durable {
     /// How jobs ended that were not turned away.
     #[serde(with = "pairs", default)]
     pub ended: BTreeMap<blox_core::JobId, blox_core::Outcome>,
+    /// What people want to know of a job when it has ended.
+    #[serde(with = "pairs", default)]
+    pub jobs: BTreeMap<blox_core::JobId, Brief>,
+    /// Jobs that failed, and when they are tried again.
+    #[serde(with = "pairs", default)]
+    pub backing_off: BTreeMap<blox_core::JobId, Time>,
     /// Submissions by their clients' keys.
     #[serde(with = "pairs")]
     pub keys: BTreeMap<Name, blox_core::JobId>,
@@ -133,14 +156,21 @@ impl Durable {
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Epoch { epoch, .. } => self.epoch = *epoch,
-            Record::Core(CoreInput::Event {
-                event: Event::Ended { job, outcome },
-                ..
-            }) => {
-                self.ended.insert(*job, *outcome);
-                self.failures.remove(job);
+            Record::Core(CoreInput::Event { at, event }) => self.event(*at, event),
+            Record::Core(CoreInput::Answer { at, answer }) => {
+                for (job, verdict) in &answer.verdicts {
+                    if let (Verdict::Reject(why), Some(brief)) = (verdict, self.jobs.get_mut(job)) {
+                        (brief.ended, brief.why) = (Some(*at), why.to_string());
+                    }
+                }
             }
             Record::Core(_) => {}
+            Record::BackOff { job, until } => {
+                match until {
+                    Some(until) => self.backing_off.insert(*job, *until),
+                    None => self.backing_off.remove(job),
+                };
+            }
             Record::Key { key, job } => {
                 self.keys.insert(key.clone(), *job);
             }
@@ -200,6 +230,42 @@ impl Durable {
         }
     }
 
+    fn event(&mut self, at: Time, event: &Event) {
+        match event {
+            Event::Submitted { job, spec } => {
+                let text = |n: &Option<Name>| n.as_ref().map_or_else(String::new, Name::to_string);
+                let brief = Brief {
+                    name: text(&spec.name),
+                    user: text(&spec.user),
+                    gpus: spec.gpus.get(),
+                    submit: at,
+                    ended: None,
+                    why: String::new(),
+                };
+                self.jobs.insert(*job, brief);
+            }
+            Event::Ended { job, outcome } => {
+                self.ended.insert(*job, *outcome);
+                self.failures.remove(job);
+                self.backing_off.remove(job);
+                if let Some(brief) = self.jobs.get_mut(job) {
+                    brief.ended = Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The accounts of a job, oldest launch first.
+    pub fn accounts_of(&self, job: blox_core::JobId) -> impl Iterator<Item = (PartId, &End)> {
+        let at = |attempt, node| PartId {
+            id: AttemptId { job, attempt },
+            node: NodeId(node),
+        };
+        let range = at(0, 0)..=at(u32::MAX, u32::MAX);
+        self.accounts.range(range).map(|(part, end)| (*part, end))
+    }
+
     /// Launches of a job that are not over, oldest first.
     pub fn of_job(&self, job: blox_core::JobId) -> impl Iterator<Item = (AttemptId, &Attempt)> {
         let range = AttemptId { job, attempt: 0 }..=AttemptId {
@@ -241,6 +307,8 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// To be sent once the facts are on the disk.
     pub orders: Vec<Orders>,
+    /// Jobs that failed and are tried again, with how often they have failed.
+    pub failed: Vec<(blox_core::JobId, u32)>,
     /// Nodes that need orders.
     pub(super) dirty: BTreeSet<NodeId>,
     /// Launches to look at again.
@@ -266,6 +334,8 @@ struct Link {
     spoke: bool,
     last_orders: u64,
     address: Name,
+    /// When it was lost, as far as that is not long ago.
+    losses: Vec<Millis>,
     /// Launches whose ends are recorded, to be forgotten there.
     forget: BTreeSet<AttemptId>,
     /// Launches on it that should not be: ended, fenced or never granted.
@@ -281,6 +351,7 @@ impl Link {
             spoke: false,
             last_orders: 0,
             address: Name::from(""),
+            losses: Vec::new(),
             forget: BTreeSet::new(),
             strays: BTreeMap::new(),
         }
@@ -313,6 +384,8 @@ pub struct Launches {
     finish_by: BTreeMap<AttemptId, Millis>,
     /// Launches whose processes were told to start.
     going: BTreeSet<AttemptId>,
+    /// Nodes that were switched off and are wanted again.
+    waking: BTreeSet<NodeId>,
     last_tick: Millis,
     /// Since when the scheduler has not slept: it must not take its own sleep for others' silence.
     awake_since: Millis,
@@ -336,6 +409,7 @@ impl Launches {
             launch_by: launch_by.collect(),
             finish_by: BTreeMap::new(),
             going: BTreeSet::new(),
+            waking: BTreeSet::new(),
             last_tick: now,
             awake_since: now,
             ignored: Ignored::default(),
@@ -356,6 +430,27 @@ impl Launches {
     /// When a node was last heard; `None` before its first report in this life.
     pub fn heard(&self, node: NodeId) -> Option<Millis> {
         self.links.get(&node).filter(|l| l.spoke).map(|l| l.heard)
+    }
+
+    /// For how much longer a node that was lost again and again is not used; 0 if it is.
+    pub fn quarantined(&self, node: NodeId, now: Millis) -> Millis {
+        let Some(link) = self.links.get(&node) else {
+            return Millis(0);
+        };
+        let window = Millis(self.timers.quarantine.0 * 10);
+        let recent = link.losses.iter().filter(|at| now - **at <= window);
+        let length = self.timers.quarantine_after(recent.count() as u32);
+        let last = link.losses.last().copied().unwrap_or_default();
+        last + length - now
+    }
+
+    fn lost(&mut self, node: NodeId, now: Millis, out: &mut Outcome) {
+        out.events.push(Event::NodeLost { node });
+        if let Some(link) = self.links.get_mut(&node) {
+            let window = Millis(self.timers.quarantine.0 * 10);
+            link.losses.retain(|at| now - *at <= window);
+            link.losses.push(now);
+        }
     }
 
     /// Where others reach a node, as it said last.

@@ -39,13 +39,13 @@ impl Launches {
         }
         let known = self.durable.nodes.get(&node);
         if known.is_some_and(|n| n.boot != r.boot) {
-            self.rebooted(node, view, r, out);
+            self.rebooted(node, now, view, r, out);
         } else if let Some(known) = known.filter(|n| n.session != r.session) {
             let incarnation = known.incarnation;
             self.write_down(node, incarnation, r, out);
         }
         self.hear_all(node, now, r, out);
-        self.welcome_back(node, view, r, out);
+        self.welcome_back(node, now, view, r, out);
         out.dirty.insert(node);
     }
 
@@ -74,12 +74,19 @@ impl Launches {
     }
 
     /// Nothing of an earlier boot runs any more: no need to wait for anything.
-    fn rebooted(&mut self, node: NodeId, view: View<'_>, r: &Report, out: &mut Outcome) {
+    fn rebooted(
+        &mut self,
+        node: NodeId,
+        now: Millis,
+        view: View<'_>,
+        r: &Report,
+        out: &mut Outcome,
+    ) {
         let up = view
             .node(node)
             .is_some_and(|n| n.status() == NodeStatus::Up);
         if up {
-            out.events.push(Event::NodeLost { node });
+            self.lost(node, now, out);
         }
         let listed = |part: &PartId| {
             r.attempts
@@ -94,7 +101,7 @@ impl Launches {
             }
         }
         self.incarnate(node, r, out);
-        if up {
+        if up && self.quarantined(node, now) == Millis(0) {
             out.events.push(Event::NodeReturned { node });
         }
     }
@@ -187,15 +194,116 @@ impl Launches {
         }
     }
 
-    /// A node that was lost may be used again once nothing old is on it.
-    fn welcome_back(&mut self, node: NodeId, view: View<'_>, r: &Report, out: &mut Outcome) {
-        let lost = view
-            .node(node)
-            .is_some_and(|n| n.status() == NodeStatus::Lost);
+    /// A node that was lost, or switched off and on, may be used again once
+    /// nothing old is on it.
+    fn welcome_back(
+        &mut self,
+        node: NodeId,
+        now: Millis,
+        view: View<'_>,
+        r: &Report,
+        out: &mut Outcome,
+    ) {
+        let lost = view.node(node).is_some_and(|n| match n.status() {
+            NodeStatus::Lost => true,
+            NodeStatus::Off => self.waking.contains(&node),
+            _ => false,
+        });
         let clear = self.links.get(&node).is_some_and(|l| l.strays.is_empty());
-        if lost && clear {
+        if lost && clear && self.quarantined(node, now) == Millis(0) {
+            self.waking.remove(&node);
             self.incarnate(node, r, out);
             out.events.push(Event::NodeReturned { node });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::protocol::scheduler::{Input, Saved, Scheduler, Settings};
+    use crate::protocol::{Epoch, Incarnation, Millis, Report, Session};
+    use blox_core::cadence::Rounds;
+    use blox_core::{NodeId, NodeSpec, NodeStatus, Time};
+    use std::sync::Arc;
+
+    /// A scheduler, its clock, and the reports of one node.
+    struct One {
+        scheduler: Scheduler,
+        now: u64,
+        seq: u64,
+    }
+
+    impl One {
+        fn hear(&mut self) -> NodeStatus {
+            self.seq += 1;
+            let report = Report {
+                node: "n".into(),
+                boot: "b".into(),
+                session: Session(1),
+                seq: self.seq,
+                epoch: Epoch(1),
+                incarnation: Incarnation(0),
+                offer: Arc::new(NodeSpec::with_gpus(1)),
+                address: "localhost".into(),
+                attempts: Vec::new(),
+            };
+            self.scheduler.step(Millis(self.now), Input::Report(report));
+            self.status()
+        }
+
+        fn silence(&mut self, secs: u64) -> NodeStatus {
+            for _ in 0..secs {
+                self.now += 1_000;
+                self.scheduler.step(Millis(self.now), Input::Tick);
+            }
+            self.status()
+        }
+
+        fn status(&self) -> NodeStatus {
+            self.scheduler.view().node(NodeId(0)).unwrap().status()
+        }
+    }
+
+    #[test]
+    fn a_node_that_comes_and_goes_is_left_out_for_longer_and_longer() {
+        let (scheduler, _) = Scheduler::begin(
+            Settings::default(),
+            Saved::default(),
+            &[],
+            Box::new(Rounds::default()),
+            Millis(0),
+            Time::ZERO,
+        );
+        let mut one = One {
+            scheduler,
+            now: 0,
+            seq: 0,
+        };
+        assert_eq!(one.hear(), NodeStatus::Up);
+        for _ in 0..2 {
+            assert_eq!(one.silence(9), NodeStatus::Lost);
+            assert_eq!(one.hear(), NodeStatus::Up);
+        }
+        // The third time within ten minutes: a minute from its loss, 8 s after it was heard.
+        assert_eq!(one.silence(9), NodeStatus::Lost);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(58);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(1);
+        assert_eq!(one.hear(), NodeStatus::Up);
+        // And now two minutes.
+        one.silence(100);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(27);
+        assert_eq!(one.hear(), NodeStatus::Lost);
+        one.silence(1);
+        assert_eq!(one.hear(), NodeStatus::Up);
+        // After ten quiet minutes all is forgotten.
+        for _ in 0..80 {
+            one.silence(7);
+            assert_eq!(one.hear(), NodeStatus::Up);
+        }
+        one.silence(60);
+        assert_eq!(one.hear(), NodeStatus::Up);
     }
 }
