@@ -433,7 +433,10 @@ fn blocks_find_the_optimum_of_the_general_solver() {
                     is_possible(&instance, &allocation);
                     policy.objective(&instance, &allocation).unwrap()
                 });
-                assert!((a / b - 1.0).abs() < 2e-6, "{which} {knows:?} {seed}: {a} {b}");
+                assert!(
+                    (a / b - 1.0).abs() < 2e-6,
+                    "{which} {knows:?} {seed}: {a} {b}"
+                );
             }
         }
     }
