@@ -6,6 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How far averages may lie apart where optima are not unique: completion times, makespan.
 const LOOSE: (f64, f64) = (0.02, 0.05);
+/// The same where the original's shares are a vertex of all optimal ones: solvers that
+/// end there lie so far apart from each other; ours ends in the middle.
+const VERTICES: (f64, f64) = (0.03, 0.12);
+/// Solvers that end at a vertex.
+const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
 
 /// Compares who ran where in each round, by keys of both.
 pub(super) fn rounds<K: Ord>(
@@ -58,11 +63,13 @@ pub(super) fn averages(
     let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
     let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
     let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
+    let at_vertex = case.text("solver").is_ok_and(|s| AT_VERTICES.contains(&s));
+    let loose = if at_vertex { VERTICES } else { LOOSE };
     let column = match window {
         Some(_) => "avg_jct_reported",
         None => "avg_jct",
     };
-    for (name, found, loose) in [(column, average, LOOSE.0), ("makespan", last, LOOSE.1)] {
+    for (name, found, loose) in [(column, average, loose.0), ("makespan", last, loose.1)] {
         let Some(expected) = case.number(name) else {
             continue;
         };
