@@ -403,46 +403,6 @@ fn jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
 }
 
 #[test]
-fn blocks_find_the_optimum_of_the_general_solver() {
-    let near = Memory::nearest;
-    for seed in 0..40 {
-        let instance = instance(seed, 4, false);
-        for knows in [Knows::Types, Knows::Nothing] {
-            // The middle is sought by blocks, the nearest by the general solver.
-            let both: [[Box<dyn SharePolicy>; 2]; 4] = [
-                [
-                    Box::new(MaxMinFairness::new(knows)),
-                    Box::new(MaxMinFairness::new(knows).with_memory(near())),
-                ],
-                [
-                    Box::new(FinishTimeShares::new(knows)),
-                    Box::new(FinishTimeShares::new(knows).with_memory(near())),
-                ],
-                [
-                    Box::new(MinTotalDuration::new(knows)),
-                    Box::new(MinTotalDuration::new(knows).with_memory(near())),
-                ],
-                [
-                    Box::new(MaxSumThroughput::new(knows).by_cost()),
-                    Box::new(MaxSumThroughput::new(knows).by_cost().with_memory(near())),
-                ],
-            ];
-            for (which, pair) in both.into_iter().enumerate() {
-                let [a, b] = pair.map(|mut policy| {
-                    let allocation = policy.allocate(&instance).unwrap();
-                    is_possible(&instance, &allocation);
-                    policy.objective(&instance, &allocation).unwrap()
-                });
-                assert!(
-                    (a / b - 1.0).abs() < 2e-6,
-                    "{which} {knows:?} {seed}: {a} {b}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
 #[ignore = "prints how long allocations take; run it in a build with optimisation"]
 #[allow(
     clippy::disallowed_methods,

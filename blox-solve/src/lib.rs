@@ -33,7 +33,6 @@
 //! # Ok::<(), blox_solve::SolveError>(())
 //! ```
 
-mod blocks;
 #[cfg(feature = "microlp")]
 mod branch_and_bound;
 mod choices;
@@ -42,7 +41,6 @@ mod concave;
 mod interior_point;
 mod program;
 
-pub use blocks::{Block, Blocks, Spent};
 #[cfg(feature = "microlp")]
 pub use branch_and_bound::BranchAndBound;
 pub use choices::{Alternative, Choices, Chosen};

@@ -38,16 +38,21 @@ pub fn backend(
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        [] | ["--backend", "simulator"] => return Ok(Some(pipeline)),
+        [] | ["--backend", "simulator"] => Ok(Some(pipeline)),
         #[cfg(feature = "cluster")]
-        ["shim", dir] => backend::shim_of(dir.as_ref()).map_err(text)?,
+        ["shim", dir] => {
+            backend::shim_of(dir.as_ref()).map_err(text)?;
+            Ok(None)
+        }
         #[cfg(feature = "cluster")]
-        ["--backend", "cluster"] => println!("{}", backend::rehearse(pipeline).map_err(text)?),
+        ["--backend", "cluster"] => {
+            println!("{}", backend::rehearse(pipeline).map_err(text)?);
+            Ok(None)
+        }
         #[cfg(not(feature = "cluster"))]
-        ["--backend", "cluster"] => return Err(MISSING.into()),
-        _ => return Err("expected nothing, or --backend simulator, or --backend cluster".into()),
+        ["--backend", "cluster"] => Err(MISSING.into()),
+        _ => Err("expected nothing, or --backend simulator, or --backend cluster".into()),
     }
-    Ok(None)
 }
 
 #[cfg(feature = "cluster")]

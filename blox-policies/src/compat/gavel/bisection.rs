@@ -30,17 +30,8 @@ impl BisectedDuration {
     /// The solver found no solution.
     pub fn durations(&self, instance: &Instance) -> Result<(f64, f64), SolveError> {
         let unit = self.exact.unit(instance);
-        let central = match self.knows {
-            Knows::Pairs => None,
-            _ => self.exact.central(instance, unit).solve().ok(),
-        };
-        let speed = match central {
-            Some(spent) => spent.level,
-            None => {
-                let (lp, speed) = self.exact.program(instance, unit);
-                blox_solve::Auto::default().solve(&lp.program)?[speed]
-            }
-        };
+        let (lp, speed) = self.exact.program(instance, unit);
+        let speed = blox_solve::Auto::default().solve(&lp.program)?[speed];
         let shortest = unit / speed;
         if !shortest.is_finite() {
             return Err(SolveError::Infeasible);

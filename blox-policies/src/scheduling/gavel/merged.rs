@@ -1,9 +1,9 @@
 //! Jobs that are alike, as one.
 
-use super::instance::Instance;
+use super::instance::{Allocation, Combination, Instance};
 use std::collections::BTreeMap;
 
-/// An instance in which jobs that a policy cannot tell apart stand as one: they have
+/// An instance in which jobs that a policy cannot tell apart stand as one: they get
 /// equal shares in the middle of all optima, and the program is as large as there are
 /// kinds of jobs, however many jobs there are.
 pub(crate) struct Merged {
@@ -51,19 +51,16 @@ impl Merged {
         }
     }
 
-    /// The place of the first job of each kind.
-    pub fn first_of_each(&self) -> Vec<usize> {
-        let mut first = Vec::with_capacity(self.copies.len());
-        for (i, kind) in self.kind_of.iter().enumerate() {
-            if *kind == first.len() {
-                first.push(i);
-            }
+    /// The shares of all jobs of the instance that it was made from.
+    pub fn spread(&self, instance: &Instance, allocation: Allocation) -> Allocation {
+        if self.copies.len() == instance.jobs.len() {
+            return allocation;
         }
-        first
-    }
-
-    /// The kind of each job.
-    pub fn kind_of(&self) -> &[usize] {
-        &self.kind_of
+        let of = |kind: usize| allocation.get(Combination::single(self.instance.jobs[kind].id));
+        let rows = instance.jobs.iter().zip(&self.kind_of);
+        let row = |(job, kind): (&super::instance::Entrant, &usize)| {
+            Some((Combination::single(job.id), of(*kind)?.clone()))
+        };
+        Allocation::of(rows.filter_map(row).collect())
     }
 }

@@ -6,9 +6,8 @@
 //! changed. [`Gavel`] asks it and has a [`RoundMechanism`] choose who runs each round;
 //! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
 
-pub(crate) mod central;
 mod instance;
-mod merged;
+pub(crate) mod merged;
 mod policy;
 pub(crate) mod program;
 mod rounds;

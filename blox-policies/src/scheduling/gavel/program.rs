@@ -1,6 +1,7 @@
 //! The linear program that all share policies stand on.
 
 use super::instance::{Allocation, Combination, Instance, PerType};
+use super::merged::Merged;
 use blox_solve::{Auto, Program, Solution, SolveError, Solver, Var, solve_nearest};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,24 @@ impl<'a> ShareProgram<'a> {
         instance: &'a Instance,
         rate: impl Fn(usize, usize) -> f64,
     ) -> Self {
+        ShareProgram::with_copies(program, instance, None, rate)
+    }
+
+    /// Of merged jobs.
+    pub fn of_kinds(
+        program: Program,
+        merged: &'a Merged,
+        rate: impl Fn(usize, usize) -> f64,
+    ) -> Self {
+        ShareProgram::with_copies(program, &merged.instance, Some(&merged.copies), rate)
+    }
+
+    fn with_copies(
+        program: Program,
+        instance: &'a Instance,
+        copies: Option<&[f64]>,
+        rate: impl Fn(usize, usize) -> f64,
+    ) -> Self {
         let n = instance.types.len();
         let mut this = ShareProgram {
             instance,
@@ -38,7 +57,8 @@ impl<'a> ShareProgram<'a> {
                 if rate > 0.0 {
                     let var = this.var(Combination::single(job.id), kind);
                     this.terms[i].push((var, rate));
-                    on_type.push((var, f64::from(job.gpus)));
+                    let copies = copies.map_or(1.0, |c| c[i]);
+                    on_type.push((var, f64::from(job.gpus) * copies));
                 }
             }
         }

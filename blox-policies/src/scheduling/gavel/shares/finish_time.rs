@@ -1,4 +1,3 @@
-use super::super::central::Central;
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
 use super::super::program::ShareProgram;
 use super::isolated::isolated_throughput;
@@ -73,80 +72,6 @@ impl FinishTimeShares {
         self.past = now;
     }
 
-    /// Without pairs: for a given rho each job needs a certain throughput, and all can have it if
-    /// the level to which all can have it alike is 1; searches the rho at which it is. `None` if
-    /// that fails.
-    fn central(&self, instance: &Instance) -> Option<Allocation> {
-        let mut central = Central::apart(instance, |i, k| {
-            self.knows.rate_as_reference(instance, i, k)
-        });
-        let rates: Vec<Vec<f64>> = central
-            .blocks
-            .blocks
-            .iter()
-            .map(|b| b.rates.clone())
-            .collect();
-        // Isolated duration, age, iterations left.
-        let terms: Vec<Option<(f64, f64, f64)>> = instance
-            .jobs
-            .iter()
-            .map(|job| {
-                let isolated = self.isolated(job.id)?;
-                let counts = isolated > 0.0 && isolated.is_finite() && job.left > 0.0;
-                counts.then_some((isolated, job.age, job.left))
-            })
-            .collect();
-        let sunk = terms
-            .iter()
-            .flatten()
-            .map(|(isolated, age, _)| age / isolated);
-        let sunk = sunk.fold(0.0, f64::max);
-        let mut level = |rho: f64| {
-            for (i, term) in terms.iter().enumerate() {
-                if let Some((isolated, age, left)) = term {
-                    let block = &mut central.blocks.blocks[i];
-                    let factor = (rho * isolated - age) / left;
-                    block.rates = rates[i].iter().map(|r| r * factor).collect();
-                    block.rises = 1.0;
-                }
-            }
-            let spent = central.solve().ok()?;
-            Some((spent.level - 1.0, central.spread(instance, &spent)))
-        };
-        let (mut low, mut high) = ((sunk, -1.0), sunk + 1.0);
-        let mut above = level(high)?;
-        while above.0 < 0.0 {
-            low = (high, above.0);
-            high = sunk + (high - sunk) * 2.0;
-            if high > 1e12 {
-                return None;
-            }
-            above = level(high)?;
-        }
-        // Illinois: the secant, with the weight of an end that stays halved.
-        let mut low_value = low.1;
-        let mut high_value = above.0;
-        for _ in 0..60 {
-            if high - low.0 <= 1e-10 * high || above.0 <= 1e-10 {
-                break;
-            }
-            let part = low_value / (low_value - high_value);
-            let rho = low.0 + part.clamp(1e-3, 1.0 - 1e-3) * (high - low.0);
-            let found = level(rho)?;
-            if found.0 >= 0.0 {
-                high = rho;
-                high_value = found.0;
-                low_value *= 0.5;
-                above = found;
-            } else {
-                low = (rho, found.0);
-                low_value = found.0;
-                high_value *= 0.5;
-            }
-        }
-        Some(above.1)
-    }
-
     /// The isolated duration of a job that has a past.
     fn isolated(&self, job: JobId) -> Option<f64> {
         let past = self.past.get(&job)?;
@@ -172,12 +97,6 @@ impl SharePolicy for FinishTimeShares {
         self.catch_up(instance);
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
-        }
-        if self.memory.is_central()
-            && self.knows != Knows::Pairs
-            && let Some(answer) = self.central(instance)
-        {
-            return Ok(answer);
         }
         let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)

@@ -1,5 +1,5 @@
-use super::super::central::Central;
 use super::super::instance::{Allocation, Instance, PerType, SharePolicy, dot};
+use super::super::merged::Merged;
 use super::super::program::ShareProgram;
 use super::proportional::proportional;
 use super::{Knows, Memory};
@@ -49,20 +49,16 @@ impl SharePolicy for MaxMinFairness {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        if self.memory.is_central() && self.knows != Knows::Pairs {
-            let central = levels(instance, self.knows);
-            if let Ok(spent) = central.solve() {
-                return Ok(central.spread(instance, &spent));
-            }
-        }
-        let (mut lp, least) = level_program(instance, self.knows);
-        for (i, scale) in scales(instance, self.knows).iter().enumerate() {
+        let kinds = kinds(instance, self.knows, self.memory.is_central());
+        let scale = scales(&kinds.instance, self.knows);
+        let (mut lp, least) = levels(&kinds, self.knows);
+        for (i, scale) in scale.iter().enumerate() {
             let mut row = lp.throughput(i, *scale);
             row.push((least, -1.0));
             lp.program.at_least(&row, 0.0);
         }
         let solution = lp.solve(&self.memory.ties(instance))?;
-        let answer = lp.read(&solution);
+        let answer = kinds.spread(instance, lp.read(&solution));
         Ok(self.memory.keep(answer))
     }
 
@@ -81,20 +77,20 @@ impl SharePolicy for MaxMinFairness {
     }
 }
 
-/// The kinds of jobs, all of whose levels rise together.
-pub(super) fn levels(instance: &Instance, knows: Knows) -> Central {
-    let mut central = Central::alike(instance, |i, kind| knows.rate(instance, i, kind));
-    for (kind, scale) in scales(central.kinds(), knows).into_iter().enumerate() {
-        central.scale(kind, scale);
-        central.blocks.blocks[kind].rises = 1.0;
+/// The jobs by what a policy can tell apart; each for itself where they may differ, and
+/// where types are unknown: optima are many then, and their middle is that of the jobs.
+pub(super) fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
+    match knows {
+        Knows::Pairs | Knows::Nothing => Merged::apart(instance),
+        _ if !alike => Merged::apart(instance),
+        _ => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
     }
-    central
 }
 
 /// The fractions, and the least level of all, which is maximised.
-pub(super) fn level_program(instance: &Instance, knows: Knows) -> (ShareProgram<'_>, Var) {
-    let mut lp = ShareProgram::new(Program::maximise(), instance, |i, kind| {
-        knows.rate(instance, i, kind)
+pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
+    let mut lp = ShareProgram::of_kinds(Program::maximise(), kinds, |i, kind| {
+        knows.rate(&kinds.instance, i, kind)
     });
     let least = lp.program.real(1.0, 0.0, f64::INFINITY);
     (lp, least)

@@ -1,4 +1,3 @@
-use super::super::central::Central;
 use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::program::ShareProgram;
 use super::{Knows, Memory};
@@ -49,17 +48,6 @@ impl MaxSumThroughput {
         self
     }
 
-    /// Without pairs and deadlines: a block for each kind of job.
-    fn central(&self, instance: &Instance) -> Central {
-        let mut central = Central::alike(instance, |i, k| instance.jobs[i].rates[k]);
-        for block in &mut central.blocks.blocks {
-            let pools = block.rates.iter().zip(&instance.types);
-            let price = |price: f64| if self.costs { price } else { 1.0 };
-            block.gains = pools.map(|(rate, pool)| rate / price(pool.price)).collect();
-        }
-        central
-    }
-
     fn program<'a>(&self, instance: &'a Instance) -> ShareProgram<'a> {
         let mut program = ShareProgram::new(Program::maximise(), instance, |i, k| {
             instance.jobs[i].rates[k]
@@ -95,13 +83,6 @@ impl SharePolicy for MaxSumThroughput {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
-        }
-        let due = self.deadlines && instance.jobs.iter().any(|j| j.due.is_some());
-        if self.memory.is_central() && self.knows != Knows::Pairs && !due {
-            let central = self.central(instance);
-            if let Ok(spent) = central.solve() {
-                return Ok(central.spread(instance, &spent));
-            }
         }
         let ties = self.memory.ties(instance);
         let mut lp = self.program(instance);

@@ -1,4 +1,3 @@
-use super::super::central::Central;
 use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::program::ShareProgram;
 use super::{Knows, Memory};
@@ -47,20 +46,6 @@ impl MinTotalDuration {
         (lp, speed)
     }
 
-    /// The same without pairs, each job a block.
-    pub(crate) fn central(&self, instance: &Instance, unit: f64) -> Central {
-        let mut central = Central::apart(instance, |i, k| {
-            self.knows.rate_as_reference(instance, i, k)
-        });
-        for (i, job) in instance.jobs.iter().enumerate() {
-            if job.left > 0.0 {
-                central.scale(i, unit / job.left);
-                central.blocks.blocks[i].rises = 1.0;
-            }
-        }
-        central
-    }
-
     /// Seconds that the longest job takes alone: about what the answer is.
     pub(crate) fn unit(&self, instance: &Instance) -> f64 {
         let alone = |(i, job): (usize, &super::super::instance::Entrant)| {
@@ -89,14 +74,7 @@ impl SharePolicy for MinTotalDuration {
         if instance.jobs.iter().all(|j| j.left <= 0.0) {
             return Ok(Allocation::default());
         }
-        let unit = self.unit(instance);
-        if self.memory.is_central() && self.knows != Knows::Pairs {
-            let central = self.central(instance, unit);
-            if let Ok(spent) = central.solve() {
-                return Ok(central.spread(instance, &spent));
-            }
-        }
-        let (lp, _) = self.program(instance, unit);
+        let (lp, _) = self.program(instance, self.unit(instance));
         let solution = lp.solve(&self.memory.ties(instance))?;
         Ok(self.memory.keep(lp.read(&solution)))
     }

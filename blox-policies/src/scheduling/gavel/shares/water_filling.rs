@@ -1,7 +1,7 @@
 use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::program::Ties;
 use super::Knows;
-use super::max_min::{level_program, levels, scales};
+use super::max_min::{kinds, levels, scales};
 use blox_core::Part;
 use blox_solve::SolveError;
 
@@ -18,8 +18,6 @@ pub struct WaterFilling {
 
 /// Above the least level by more than this part a job can rise further.
 const RISES: f64 = 1e-5;
-/// What is left of a level that was reached, so that rounding leaves a solution.
-const HAIR: f64 = 1.0 - 1e-9;
 
 impl WaterFilling {
     /// By what it knows of speeds.
@@ -32,21 +30,17 @@ impl Part for WaterFilling {}
 
 impl SharePolicy for WaterFilling {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
-        if self.knows != Knows::Pairs
-            && let Some(answer) = self.fill(instance)
-        {
-            return Ok(answer);
-        }
-        let scale = scales(instance, self.knows);
+        let kinds = kinds(instance, self.knows, true);
+        let scale = scales(&kinds.instance, self.knows);
         let mut fixed: Vec<Option<f64>> = vec![None; scale.len()];
         let mut answer = Allocation::default();
         while fixed.contains(&None) {
-            let (mut lp, least) = level_program(instance, self.knows);
+            let (mut lp, least) = levels(&kinds, self.knows);
             for (i, fixed) in fixed.iter().enumerate() {
                 let mut row = lp.throughput(i, scale[i]);
                 match fixed {
                     // A hair less, so that rounding leaves a solution.
-                    Some(level) => lp.program.at_least(&row, level * HAIR),
+                    Some(level) => lp.program.at_least(&row, level * (1.0 - 1e-9)),
                     None => {
                         row.push((least, -1.0));
                         lp.program.at_least(&row, 0.0);
@@ -61,15 +55,23 @@ impl SharePolicy for WaterFilling {
             };
             let level = solution[least];
             answer = lp.read(&solution);
-            let has = |i: usize| {
-                let terms = lp.throughput(i, scale[i]);
-                terms.iter().map(|(v, f)| solution[*v] * f).sum()
-            };
-            if !fix(&mut fixed, level, has) {
+            let mut any = false;
+            for i in 0..fixed.len() {
+                let has: f64 = lp
+                    .throughput(i, scale[i])
+                    .iter()
+                    .map(|(v, f)| solution[*v] * f)
+                    .sum();
+                if fixed[i].is_none() && has <= level * (1.0 + RISES) + 1e-12 {
+                    fixed[i] = Some(level);
+                    any = true;
+                }
+            }
+            if !any {
                 break;
             }
         }
-        Ok(answer)
+        Ok(kinds.spread(instance, answer))
     }
 
     fn is_blind(&self) -> bool {
@@ -85,41 +87,4 @@ impl SharePolicy for WaterFilling {
         let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
         (0..instance.jobs.len()).map(level).reduce(f64::min)
     }
-}
-
-impl WaterFilling {
-    /// With a block for each kind of job; `None` if that finds no solution.
-    fn fill(&self, instance: &Instance) -> Option<Allocation> {
-        let mut central = levels(instance, self.knows);
-        let mut fixed: Vec<Option<f64>> = vec![None; central.blocks.blocks.len()];
-        let mut answer = Allocation::default();
-        while fixed.contains(&None) {
-            for (block, fixed) in central.blocks.blocks.iter_mut().zip(&fixed) {
-                block.rises = if fixed.is_some() { 0.0 } else { 1.0 };
-                block.least = fixed.map_or(0.0, |level| level * HAIR);
-            }
-            let spent = central.solve().ok()?;
-            answer = central.spread(instance, &spent);
-            let has = |i: usize| {
-                let rates = &central.blocks.blocks[i].rates;
-                rates.iter().zip(&spent.time[i]).map(|(r, x)| r * x).sum()
-            };
-            if !fix(&mut fixed, spent.level, has) {
-                break;
-            }
-        }
-        Some(answer)
-    }
-}
-
-/// Fixes who lies on the level; says whether anybody does.
-fn fix(fixed: &mut [Option<f64>], level: f64, has: impl Fn(usize) -> f64) -> bool {
-    let mut any = false;
-    for (i, fixed) in fixed.iter_mut().enumerate() {
-        if fixed.is_none() && has(i) <= level * (1.0 + RISES) + 1e-12 {
-            *fixed = Some(level);
-            any = true;
-        }
-    }
-    any
 }
