@@ -24,6 +24,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(Pollux::new(search))
         .placement(OnNodes)
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let cluster: ClusterSpec = "4x4:aws".parse()?;
     let simulation = Simulation::new(cluster).overheads(CheckpointRestart::default());

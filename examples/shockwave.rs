@@ -16,6 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(Shockwave::new(Market::default()))
         .placement(Leases::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     // Half of the jobs double their batch in the middle, and train a third faster from then on.
     let mut all = collect(&mut Limited::new(BloxWorkload::new(6.0)?, 150))?;

@@ -16,6 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(Sia::default())
         .placement(KeepNodes)
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let cluster: ClusterSpec = "4x4:aws,1x8:dgx-ext".parse()?;
     let simulation = Simulation::new(cluster).overheads(CheckpointRestart::default());
