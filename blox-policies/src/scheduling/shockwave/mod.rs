@@ -182,8 +182,14 @@ impl Part for Shockwave {
 impl SchedulingPolicy for Shockwave {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
-        let changed = self.sync(view);
         let gpus = view.usable_gpus().get();
+        if gpus == 0 {
+            // Nothing can be shared: estimates wait until something can.
+            self.memory.gpus = 0;
+            self.memory.plan.clear();
+            return Outlook::Stable;
+        }
+        let changed = self.sync(view);
         if self.memory.jobs.is_empty() {
             self.memory.plan.clear();
             return Outlook::Stable;
