@@ -248,47 +248,89 @@ pub(in crate::cli) struct LogsArgs {
 #[derive(Subcommand)]
 pub(in crate::cli) enum ClusterCommand {
     /// Run the scheduler of a real cluster
-    #[command(after_help = "Example:
+    #[command(after_help = "Examples:
   blox scheduler --scheduler las --round 30 --state-dir /var/lib/blox")]
     Scheduler(Box<SchedulerArgs>),
     /// Run the node manager of one machine of a real cluster
+    #[command(after_help = "Examples:
+  blox node --gpus 8 --state-dir node-state
+  blox node --at scheduler.example:7070 --state-dir /var/lib/blox/node")]
     Node(NodeArgs),
     /// Submit a job to a real cluster
     #[command(
         visible_alias = "sbatch",
-        after_help = "Example:
+        after_help = "Examples:
   blox submit --gpus 4 -- python train.py --epochs 10"
     )]
     Submit(Box<SubmitArgs>),
     /// List the jobs of a real cluster
-    #[command(visible_alias = "squeue")]
+    #[command(
+        visible_alias = "squeue",
+        after_help = "Examples:
+  blox queue
+  blox queue --all --json"
+    )]
     Queue(QueueArgs),
     /// End a job
-    #[command(visible_alias = "scancel")]
+    #[command(
+        visible_alias = "scancel",
+        after_help = "Examples:
+  blox cancel 17"
+    )]
     Cancel(JobArgs),
     /// Hold a waiting job back
+    #[command(after_help = "Examples:
+  blox hold 17")]
     Hold(JobArgs),
     /// Let a held job go on
+    #[command(after_help = "Examples:
+  blox release 17")]
     Release(JobArgs),
     /// Have a running job save its work and wait again
+    #[command(after_help = "Examples:
+  blox requeue 17")]
     Requeue(JobArgs),
     /// List the nodes of a real cluster
-    #[command(visible_alias = "sinfo")]
+    #[command(
+        visible_alias = "sinfo",
+        after_help = "Examples:
+  blox nodes
+  blox nodes --json"
+    )]
     Nodes(NodesArgs),
     /// Place nothing new on a node
-    #[command(visible_alias = "cordon")]
+    #[command(
+        visible_alias = "cordon",
+        after_help = "Examples:
+  blox drain node-3 --why 'a fan is broken'"
+    )]
     Drain(DrainArgs),
     /// Use a drained node again
-    #[command(visible_alias = "uncordon")]
+    #[command(
+        visible_alias = "uncordon",
+        after_help = "Examples:
+  blox resume node-3"
+    )]
     Resume(ResumeArgs),
     /// Say why a job is where it is
+    #[command(after_help = "Examples:
+  blox why 17")]
     Why(JobArgs),
     /// Show a job and the accounts of its launches
-    #[command(visible_alias = "describe")]
+    #[command(
+        visible_alias = "describe",
+        after_help = "Examples:
+  blox show 17 --json"
+    )]
     Show(JobArgs),
     /// Print what a rank wrote
+    #[command(after_help = "Examples:
+  blox logs 17
+  blox logs -f 17 --rank 2 --err")]
     Logs(LogsArgs),
     /// Show a cluster of four small nodes on this machine at work, and leave nothing behind
+    #[command(after_help = "Examples:
+  blox demo")]
     Demo,
     /// Run the processes of one launch (node managers call this)
     #[command(hide = true)]
