@@ -125,11 +125,11 @@ impl TwoDas {
     /// known, or that has outlived all that was believed possible, comes last in its queue.
     ///
     /// ```
-    /// use blox_core::{Seconds, estimate::NoisyOracle};
+    /// use blox_core::{Seconds, estimate::UserEstimate};
     /// use blox_policies::scheduling::{ServiceHistory, TwoDas};
     /// // Half of all jobs take as long as was believed, half twice as long.
     /// let errors = ServiceHistory::of([1.0, 2.0].map(Seconds::new)).unwrap();
-    /// let policy = TwoDas::gittins_by(&[Seconds::new(3250.0)], NoisyOracle::new(0.5, 1), errors)?;
+    /// let policy = TwoDas::gittins_by(&[Seconds::new(3250.0)], UserEstimate, errors)?;
     /// # let _ = policy;
     /// # Ok::<(), blox_core::registry::RegistryError>(())
     /// ```

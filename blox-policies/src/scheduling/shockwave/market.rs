@@ -215,11 +215,23 @@ impl Market {
         if let Some(found) = at(high) {
             best = found;
         }
-        // The value is concave in the time allowed, up to whole rounds.
+        // Few times left are all tried. Else a golden section, since the value is concave in
+        // the time allowed up to whole rounds: it ends near the best, not always at it.
         const STEPS: u32 = 40;
+        const FEW: usize = 64;
+        let few = bidders.len() * (self.rounds as usize + 1) <= FEW;
+        if few {
+            for (i, bidder) in bidders.iter().enumerate() {
+                for n in least[i]..=self.rounds {
+                    if let Some(found) = at(self.left_after(bidder, n)).filter(|f| f.0 > best.0) {
+                        best = found;
+                    }
+                }
+            }
+        }
         let (mut a, mut b) = (low, high);
         for _ in 0..STEPS {
-            if b - a <= 1e-6 * high.max(1.0) {
+            if few || b - a <= 1e-6 * high.max(1.0) {
                 break;
             }
             let (x, y) = (a + (b - a) * 0.382, a + (b - a) * 0.618);
