@@ -200,6 +200,19 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         }
     }
     for run in runs {
+        let summary = &run.report.summary;
+        if let Some(t) = summary.training {
+            let of = format!(
+                "{} restarts and {} GPU-hours a job; {} jobs in the system, at most {}",
+                decimal(t.restarts, 2),
+                decimal(t.gpu_hours, 2),
+                decimal(t.contention, 1),
+                whole(t.most_contention)
+            );
+            say("training", format!("{}: {of}", summary.scheduler));
+        }
+    }
+    for run in runs {
         if let Some(line) = leftovers(run) {
             say(&run.report.summary.scheduler, line);
         }

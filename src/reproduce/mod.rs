@@ -22,8 +22,7 @@ mod gavel_fig8;
 mod gavel_physical;
 mod lucid;
 mod pollux_osdi21;
-mod sia_load;
-mod sia_tables;
+mod sia;
 mod synergy_100job;
 mod tiresias_60job;
 
@@ -265,10 +264,10 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(elasticflow::Fig10::default()),
         Box::new(elasticflow::Fig11),
         Box::new(pollux_osdi21::PolluxOsdi21),
-        Box::new(sia_load::SiaFig7),
-        Box::new(sia_load::SiaScale),
-        Box::new(sia_tables::SiaTable3),
-        Box::new(sia_tables::SiaTable4),
+        Box::new(sia::SiaFig7),
+        Box::new(sia::SiaScale),
+        Box::new(sia::SiaTable3::default()),
+        Box::new(sia::SiaTable4::default()),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]

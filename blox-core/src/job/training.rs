@@ -24,12 +24,14 @@ pub enum Adapts {
 /// What a job says of itself on one type of GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TypeLimits {
-    /// Samples of a pass on one GPU, at least and at most; at least 1.
+    /// Samples of a pass of one replica, at least and at most; at least 1. A replica is one GPU, or
+    /// a pipeline of several ([`TypeLimits::stages`]).
     pub per_gpu: (u32, u32),
-    /// Samples a second on one GPU with the greatest pass, as profiled before
+    /// Samples a second of one replica with the greatest pass, as profiled before
     /// submission, above 0.
     pub one_gpu_rate: f64,
-    /// GPUs of one replica: pipeline stages of a hybrid-parallel job, 1 for others.
+    /// GPUs of one replica: pipeline stages of a hybrid-parallel job (Sia, section 5.3), 1 for others. Such a job
+    /// runs on whole replicas only.
     pub stages: u32,
 }
 

@@ -5,6 +5,7 @@ mod recorder;
 pub mod statistics;
 mod summary;
 mod timeline;
+mod training;
 mod waits;
 mod write;
 
@@ -13,6 +14,7 @@ pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Summary};
 pub use timeline::TimelineRow;
+pub use training::{Contention, Given, TrainingFigures};
 pub use waits::WaitRow;
 pub(crate) use waits::Waits;
 pub use write::{AssignmentWriter, WriteError, write_jobs, write_rounds, write_timeline};
@@ -21,7 +23,7 @@ use blox_core::{JobId, Name, Outcome, Seconds, Time};
 use serde::Serialize;
 
 /// What became of one job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JobResult {
     /// Its number.
     pub job: JobId,
@@ -60,6 +62,9 @@ pub struct JobResult {
     /// Of a job with a deadline: how long it held GPUs that it did not run on yet,
     /// because of launches, restarts, migrations, and checkpoints that it waited for.
     pub overhead: Seconds,
+    /// Of a job that trains: what it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
 }
 
 /// What became of a deadline.

@@ -1,6 +1,7 @@
 //! Collects what became of jobs and rounds while a simulation runs.
 
 use super::JobResult;
+use super::training::{Account, Given};
 use crate::backend::{Measure, Watch};
 use blox_core::{
     Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds, ServiceClass, Time,
@@ -54,6 +55,8 @@ pub struct Recorder {
     last_reason: String,
     /// Of jobs with a deadline: when they were given GPUs, and what they lost so far.
     overheads: BTreeMap<JobId, (Time, Seconds)>,
+    /// Of jobs that train.
+    given: BTreeMap<JobId, Account>,
     pub(crate) gpu_seconds: f64,
     pub(crate) first_submit: Option<Time>,
     pub(crate) last_end: Time,
@@ -78,6 +81,7 @@ impl Recorder {
             watch,
             last_reason: String::new(),
             overheads: BTreeMap::new(),
+            given: BTreeMap::new(),
             gpu_seconds: 0.0,
             first_submit: None,
             last_end: Time::ZERO,
@@ -111,6 +115,10 @@ impl Recorder {
                 .overheads
                 .remove(&job.id())
                 .map_or(Seconds::ZERO, |o| o.1),
+            given: match self.given.remove(&job.id()) {
+                Some(account) => Some(account.close(at)),
+                None => trains(job).then(Given::default),
+            },
         });
         if outcome.is_some() {
             self.last_end = self.last_end.max(at);
@@ -132,6 +140,11 @@ fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     extras.deadlines.first().filter(|_| counts).map(|d| d.at)
 }
 
+fn trains(job: &JobRef<'_>) -> bool {
+    let extras = job.spec().extras.as_ref();
+    extras.is_some_and(|e| e.training.is_some())
+}
+
 impl Part for Recorder {
     fn observe(&mut self, view: View<'_>, event: &Event) {
         match event {
@@ -145,6 +158,11 @@ impl Part for Recorder {
                 if let Some((placed, lost)) = self.overheads.get_mut(job) {
                     *lost += view.now() - *placed;
                     *placed = view.now();
+                }
+            }
+            Event::Crashed { job, .. } => {
+                if let Some(account) = self.given.get_mut(job) {
+                    account.takes(view.now());
                 }
             }
             Event::Ended { job, outcome } => {
@@ -186,6 +204,20 @@ impl MetricCollector for Recorder {
             });
         }
         for action in &plan.actions {
+            match action {
+                Action::Place { job, assignment } => {
+                    if view.job(*job).is_some_and(|j| trains(&j)) {
+                        let account = self.given.entry(*job).or_default();
+                        account.gives(view.now(), assignment);
+                    }
+                }
+                Action::Stop { job, .. } => {
+                    if let Some(account) = self.given.get_mut(job) {
+                        account.takes(view.now());
+                    }
+                }
+                _ => {}
+            }
             if let Action::Place { job, .. } = action
                 && view.job(*job).is_some_and(|j| deadline_of(&j).is_some())
             {

@@ -1,6 +1,6 @@
 //! One row of figures a simulation.
 
-use super::{DeadlineFate, JobResult, MissCause, statistics};
+use super::{DeadlineFate, JobResult, MissCause, TrainingFigures, statistics};
 use blox_core::Outcome;
 use blox_core::core::Counters;
 use serde::Serialize;
@@ -46,6 +46,9 @@ pub struct Summary {
     /// What became of deadlines; `None` where no measured job had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadlines: Option<Deadlines>,
+    /// Of jobs that train; `None` where no measured job that did all its work does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<TrainingFigures>,
 }
 
 /// What became of the measured jobs with a deadline that counts: those of the
@@ -244,6 +247,7 @@ impl Summary {
             rounds,
             decisions: counters.decisions,
             deadlines: Deadlines::of(measured()),
+            training: TrainingFigures::of(jobs),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Results as CSV.
 
 use super::{
-    AssignmentRow, AssignmentSink, DeadlineFate, JobResult, MissCause, RoundRow, TimelineRow,
+    AssignmentRow, AssignmentSink, Contention, DeadlineFate, JobResult, MissCause, RoundRow, TimelineRow,
 };
 use std::io::Write;
 
@@ -19,7 +19,8 @@ impl From<std::io::Error> for WriteError {
 /// A row a job, in order of job:
 /// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
 /// Where a job has a deadline, the columns `deadline_s`, `deadline` (`met`,
-/// `missed`, `declined`), `missed_by` (the words of [`MissCause`](super::MissCause)) and `overhead_s` follow. What did not happen is empty. Numbers read back to
+/// `missed`, `declined`), `missed_by` (the words of [`MissCause`](super::MissCause)) and `overhead_s` follow; where a job trains,
+/// `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system while it was. What did not happen is empty. Numbers read back to
 /// the same bits.
 ///
 /// # Errors
@@ -47,6 +48,11 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
     if with_deadlines {
         head.extend(["deadline_s", "deadline", "missed_by", "overhead_s"]);
     }
+    let with_training = jobs.iter().any(|j| j.given.is_some());
+    if with_training {
+        head.extend(["restarts", "given_gpu_s", "contention"]);
+    }
+    let contention = Contention::of(if with_training { jobs } else { &[] });
     let mut rows = Rows::new(&head);
     for j in jobs {
         rows.whole(j.job.0);
@@ -70,6 +76,12 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
             rows.text(j.deadline_fate().map_or("", DeadlineFate::as_str));
             rows.text(j.miss_cause().map_or("", MissCause::as_str));
             rows.number(j.deadline.map(|_| j.overhead.secs()));
+        }
+        if with_training {
+            let ended = j.given.zip(j.finish);
+            rows.number(j.given.map(|g| f64::from(g.restarts)));
+            rows.number(j.given.map(|g| g.gpu.secs()));
+            rows.number(ended.map(|(_, end)| contention.between(j.submit, end)));
         }
         rows.end(&mut out)?;
     }

@@ -22,13 +22,18 @@
 //! assert!(best.goodput > model.goodput(1, 1, 32, 0));
 //! ```
 
+mod batches;
 mod fit;
 mod lbfgsb;
+mod rough;
 
+pub use batches::{BatchLimits, Batches, BestBatch, KnownBatches};
 pub use fit::{Fit, StepTime, fit, fit_from, objective_of};
 pub use lbfgsb::{Bounds, Minimum, Settings, minimise};
 
 use crate::assignment::BatchConfig;
+use batches::{Tried, split};
+use rough::{exp2, log2};
 use serde::{Deserialize, Serialize};
 
 /// The seven parameters of a step's duration (Pollux, section 3.2). Seconds, except `gamma`.
@@ -146,32 +151,6 @@ impl GradientNoise {
     }
 }
 
-/// Within what a batch may be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchLimits {
-    /// Samples of a step over all GPUs, at most.
-    pub max_batch: u32,
-    /// Samples of a pass on a GPU, at least and at most; at least 1.
-    pub per_gpu: (u32, u32),
-    /// Whether gradients of several passes may be added up before a step.
-    pub accumulate: bool,
-}
-
-/// A choice of batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BestBatch {
-    /// Useful samples a second; 0 where nothing is within the limits.
-    pub goodput: f64,
-    /// The batch.
-    pub config: BatchConfig,
-}
-
-/// Batches tried between the least and the greatest.
-const TRIED: u32 = 50;
-
-/// What rounding may do to a quotient that is a whole number.
-const ROUNDING: f64 = 1e-8;
-
 /// Throughput and efficiency together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoodputModel {
@@ -201,44 +180,45 @@ impl GoodputModel {
     /// On one GPU a batch above the initial one is always split: the noise of gradients
     /// can only be measured with several of them.
     pub fn best_batch(&self, nodes: u32, gpus: u32, limits: &BatchLimits) -> BestBatch {
-        let (low, high) = limits.per_gpu;
-        let (nodes, gpus) = (nodes.max(1), gpus.max(1));
-        let least = f64::from(self.initial_batch).max(f64::from(low) * f64::from(gpus));
-        let most = f64::from(limits.max_batch);
-        let (from, to) = (libm::log10(least), libm::log10(most));
-        let stride = (to - from) / f64::from(TRIED - 1);
-        let exchange = self.speed.exchange(nodes, gpus);
+        self.best_of(nodes, &Batches::of(self.initial_batch, gpus, limits))
+    }
+
+    /// As [`GoodputModel::best_batch`], of batches that are at hand.
+    pub fn best_of(&self, nodes: u32, batches: &Batches) -> BestBatch {
+        let gpus = batches.gpus();
+        let exchange = self.speed.exchange(nodes.max(1), gpus);
         let exchange = libm::pow(exchange, self.speed.gamma);
-        let mut best = BestBatch {
-            goodput: -1.0,
-            config: BatchConfig {
-                per_gpu: low,
-                accumulation: 0,
-            },
-        };
-        let mut last = None;
-        for i in 0..TRIED {
-            let batch = match i {
-                0 => least,
-                _ if i == TRIED - 1 => most,
-                _ => libm::pow(10.0, f64::from(i) * stride + from),
-            };
-            let config = split(batch, gpus, self.initial_batch, limits);
-            if last == Some(config) {
+        let rough: Vec<f64> = batches
+            .tried()
+            .iter()
+            .map(|tried| self.rough_goodput(tried, exchange))
+            .collect();
+        let finite = rough.iter().copied().filter(|r| r.is_finite());
+        let highest = finite.fold(0.0, f64::max);
+        let mut best = batches.none();
+        for (tried, rough) in batches.tried().iter().zip(rough) {
+            // The estimate is a hundred times better than that.
+            if rough < highest * 0.999 {
                 continue;
             }
-            last = Some(config);
-            let allowed = (low..=high).contains(&config.per_gpu);
-            let goodput = if allowed {
-                self.goodput_over(gpus, config, exchange)
-            } else {
-                0.0
-            };
+            let goodput = self.goodput_over(gpus, tried.config, exchange);
             if goodput > best.goodput {
+                let config = tried.config;
                 best = BestBatch { goodput, config };
             }
         }
         best
+    }
+
+    /// [`GoodputModel::goodput_over`] to one part in a hundred thousand.
+    fn rough_goodput(&self, tried: &Tried, exchange: f64) -> f64 {
+        let pass = self.speed.pass(tried.per_gpu);
+        let gamma = self.speed.gamma;
+        let both = exp2(gamma * log2(pass)) + exchange;
+        let step = tried.accumulation * pass + exp2(log2(both) / gamma);
+        let rough = tried.batch / step * self.noise.efficiency(tried.scale);
+        // What cannot be estimated is looked at.
+        if rough.is_finite() { rough } else { f64::INFINITY }
     }
 
     /// The goodput with this batch over all GPUs, or one a little larger that can be split
@@ -268,23 +248,6 @@ impl GoodputModel {
         let last = libm::exp(libm::log(libm::pow(pass, gamma) + exchange) / gamma);
         let step = f64::from(config.accumulation) * pass + last;
         batch / step * self.noise.efficiency(scale)
-    }
-}
-
-/// A batch over all GPUs as passes on each of them.
-fn split(batch: f64, gpus: u32, initial: u32, limits: &BatchLimits) -> BatchConfig {
-    let each = batch / f64::from(gpus);
-    let mut accumulation = 0.0;
-    if limits.accumulate {
-        accumulation = (each / f64::from(limits.per_gpu.1) - ROUNDING).ceil() - 1.0;
-        if gpus == 1 && each > f64::from(initial) + ROUNDING {
-            accumulation = f64::max(accumulation, 1.0);
-        }
-        accumulation = f64::max(accumulation, 0.0);
-    }
-    BatchConfig {
-        per_gpu: (each / (accumulation + 1.0) - ROUNDING).ceil() as u32,
-        accumulation: accumulation as u32,
     }
 }
 
@@ -361,24 +324,6 @@ mod tests {
                 initial_batch: 20,
             }
             .goodput(1, 4, 99, 1),
-        );
-    }
-
-    #[test]
-    fn one_gpu_splits_every_larger_batch() {
-        let limits = BatchLimits {
-            max_batch: 64,
-            per_gpu: (8, 64),
-            accumulate: true,
-        };
-        let config = |batch| split(batch, 1, 32, &limits);
-        assert_eq!(config(32.0).accumulation, 0);
-        assert_eq!(
-            config(48.0),
-            BatchConfig {
-                per_gpu: 24,
-                accumulation: 1
-            }
         );
     }
 }

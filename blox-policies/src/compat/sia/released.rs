@@ -1,5 +1,5 @@
 use crate::scheduling::sia::{Applicant, Config, Scores, restart_factor};
-use blox_core::perf::goodput::{BatchLimits, GoodputModel};
+use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, NameId, Part, Seconds, TrainingSpec, View};
 
 /// What stands for a configuration that cannot be used.
@@ -51,8 +51,13 @@ impl Default for ReleasedScores {
 
 impl ReleasedScores {
     /// Normalised goodputs in single precision; `1e-4` where a configuration cannot be used.
-    pub fn goodputs(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32> {
-        let mut row = raw(view, applicant, configs);
+    pub fn goodputs(
+        view: View<'_>,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        batches: &mut KnownBatches,
+    ) -> Vec<f32> {
+        let mut row = raw(view, applicant, configs, batches);
         let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
         let worst = worst.fold(f32::INFINITY, f32::min);
         if worst.is_finite() {
@@ -93,13 +98,27 @@ impl ReleasedScores {
 impl Part for ReleasedScores {}
 
 impl Scores for ReleasedScores {
-    fn costs(
-        &mut self,
+    fn values(
+        &self,
         view: View<'_>,
         applicant: &Applicant<'_>,
         configs: &[Config],
+        batches: &mut KnownBatches,
     ) -> Vec<Option<f64>> {
-        let goodputs = ReleasedScores::goodputs(view, applicant, configs);
+        let goodputs = ReleasedScores::goodputs(view, applicant, configs, batches);
+        goodputs.into_iter().map(|g| Some(f64::from(g))).collect()
+    }
+
+    fn costs(
+        &self,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        values: &[Option<f64>],
+    ) -> Vec<Option<f64>> {
+        let goodputs: Vec<f32> = values
+            .iter()
+            .map(|v| v.map_or(UNUSABLE, |v| v as f32))
+            .collect();
         let has = |c: &Config| applicant.previous == Some((c.gpu_type.0, c.gpus));
         let previous = configs.iter().position(has);
         let factor = ReleasedScores::factor(applicant);
@@ -114,7 +133,12 @@ impl Scores for ReleasedScores {
     }
 }
 
-fn raw(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32> {
+fn raw(
+    view: View<'_>,
+    applicant: &Applicant<'_>,
+    configs: &[Config],
+    batches: &mut KnownBatches,
+) -> Vec<f32> {
     let Some(training) = applicant.training else {
         return vec![1.0; configs.len()];
     };
@@ -143,7 +167,7 @@ fn raw(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32
         let nodes = view.nodes().filter(|n| n.gpu_type().0 == of);
         nodes.map(|n| n.gpu_count()).max().unwrap_or(1).max(1)
     };
-    let value = |c: &Config| {
+    let mut value = |c: &Config| {
         let own = training.on(name(c)?)?;
         if c.gpus > most {
             return None;
@@ -170,7 +194,10 @@ fn raw(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32
         };
         let best = match applicant.adapts {
             Adapts::Gpus => model.at_batch(nodes, c.gpus, batch, &within),
-            _ => model.best_batch(nodes, c.gpus, &within),
+            _ => {
+                let batches = batches.of(training.initial_batch, c.gpus, &within);
+                model.best_of(nodes, &batches)
+            }
         };
         Some((best.goodput * share) as f32)
     };

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 /// job has GPUs of two types, or more than twice as many as it has run on; no node has two jobs
 /// that other nodes have a part in, since these would disturb each other. The best one is carried out.
 ///
-/// A job that has reported nothing yet gets one GPU. A rigid job, and one that says nothing of how it
+/// A job that has reported nothing yet gets one GPU. A rigid job, one whose replicas have several GPUs, and one that says nothing of how it
 /// trains, gets what it asks for or nothing, and counts as at its fair share then.
 #[derive(Clone)]
 pub struct Pollux {

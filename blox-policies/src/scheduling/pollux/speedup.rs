@@ -1,7 +1,7 @@
 //! How much faster a job is than on its fair share.
 
 use blox_core::perf::goodput::{BatchLimits, GoodputModel};
-use blox_core::{Adapts, JobRef, Name, NameId, NodeId, TypeLimits, View};
+use blox_core::{Adapts, JobRef, Name, NameId, NodeId, TrainingSpec, TypeLimits, View};
 use std::collections::BTreeMap;
 
 /// A node that may be used.
@@ -64,7 +64,9 @@ impl Speedups {
             types: types.clone(),
             known: BTreeMap::new(),
         };
-        let Some(training) = training.filter(|t| t.adapts != Adapts::Nothing) else {
+        let whole = |t: &TrainingSpec| t.types.values().all(|l| l.stages == 1);
+        let adapts = |t: &&TrainingSpec| t.adapts != Adapts::Nothing && whole(t);
+        let Some(training) = training.filter(adapts) else {
             return plain(How::Linear(f64::from(asked)), asked, asked);
         };
         let report = job.report().filter(|r| !r.speed.is_empty());

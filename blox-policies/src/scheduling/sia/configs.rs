@@ -17,6 +17,7 @@ pub struct Config {
 }
 
 /// What a cluster offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
     /// All configurations, by type in the order in which the cluster declares them.
     pub configs: Vec<Config>,

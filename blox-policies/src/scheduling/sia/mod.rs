@@ -4,13 +4,14 @@ mod configs;
 mod scores;
 mod ties;
 
-pub use configs::{Config, configs_of};
+pub use configs::{Config, Kinds, configs_of};
 pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 
+use blox_core::perf::goodput::KnownBatches;
 use blox_core::{
     Adapts, Event, GpuCount, JobId, JobRef, NameId, Outlook, Part, Phase, Request, Requests,
-    RestoreError, SchedulingPolicy, Seconds, Shape, View,
+    RestoreError, SchedulingPolicy, Seconds, Shape, TrainingReport, View,
 };
 use blox_solve::{Alternative, Choices};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,24 @@ pub struct Sia {
     most_nodes: BTreeMap<String, u32>,
     work: usize,
     known: BTreeMap<JobId, Known>,
+    kept: Kept,
+}
+
+/// What need not be computed again: no decision depends on whether it is here.
+#[derive(Clone, Default)]
+struct Kept {
+    kinds: Kinds,
+    rows: BTreeMap<JobId, Row>,
+    batches: KnownBatches,
+}
+
+/// What configurations are worth to a job until it reports something else.
+#[derive(Clone)]
+struct Row {
+    report: Option<TrainingReport>,
+    previous: Option<(u32, u32)>,
+    configs: Vec<Config>,
+    values: Vec<Option<f64>>,
 }
 
 /// What is remembered of a job.
@@ -62,6 +81,7 @@ impl Sia {
             most_nodes: BTreeMap::new(),
             work: 1 << 14,
             known: BTreeMap::new(),
+            kept: Kept::default(),
         }
     }
 
@@ -108,6 +128,25 @@ impl Sia {
         *known
     }
 
+    /// What configurations are worth to a job: as kept, where it still holds.
+    fn row(&mut self, view: View<'_>, kinds: &Kinds, applicant: &Applicant<'_>) -> Row {
+        let report = applicant.job.report();
+        if let Some(row) = self.kept.rows.remove(&applicant.job.id())
+            && row.report.as_ref() == report
+            && row.previous == applicant.previous
+        {
+            return row;
+        }
+        let configs = kinds.of(applicant);
+        let batches = &mut self.kept.batches;
+        Row {
+            report: report.cloned(),
+            previous: applicant.previous,
+            values: self.scores.values(view, applicant, &configs, batches),
+            configs,
+        }
+    }
+
     fn applicant<'a>(&mut self, view: View<'a>, job: &JobRef<'a>) -> Applicant<'a> {
         let known = self.note(view, job);
         let extras = job.spec().extras();
@@ -134,6 +173,7 @@ impl Part for Sia {
     fn observe(&mut self, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
             self.known.remove(job);
+            self.kept.rows.remove(job);
         }
     }
 
@@ -157,10 +197,14 @@ impl SchedulingPolicy for Sia {
         }
         let limit = |name: &str| self.most_nodes.get(name).copied();
         let kinds = configs_of(view, self.most_gpus, limit);
+        if kinds != self.kept.kinds {
+            self.kept.rows.clear();
+            self.kept.kinds = kinds.clone();
+        }
         let mut left: Vec<u32> = kinds.capacities.clone();
         let columns = kinds.configs.len();
         let mut chosen: Vec<Option<(u32, u32)>> = vec![None; jobs.len()];
-        let mut open: Vec<(usize, Vec<Config>)> = Vec::new();
+        let mut open: Vec<usize> = Vec::new();
         let mut groups: Vec<Vec<(Alternative, usize)>> = Vec::new();
         for (i, job) in jobs.iter().enumerate() {
             let applicant = self.applicant(view, job);
@@ -173,10 +217,10 @@ impl SchedulingPolicy for Sia {
                 }
                 continue;
             }
-            let configs = kinds.of(&applicant);
-            let costs = self.scores.costs(view, &applicant, &configs);
-            let mut group = Vec::with_capacity(configs.len());
-            for (k, (config, cost)) in configs.iter().zip(costs).enumerate() {
+            let row = self.row(view, &kinds, &applicant);
+            let costs = self.scores.costs(&applicant, &row.configs, &row.values);
+            let mut group = Vec::with_capacity(row.configs.len());
+            for (k, (config, cost)) in row.configs.iter().zip(costs).enumerate() {
                 let Some(cost) = cost else { continue };
                 let tie = Tie {
                     job: job.id(),
@@ -193,7 +237,8 @@ impl SchedulingPolicy for Sia {
                 };
                 group.push((alternative, k));
             }
-            open.push((i, configs));
+            self.kept.rows.insert(job.id(), row);
+            open.push(i);
             groups.push(group);
         }
         let mut program = Choices::within(&left).with_width(self.work);
@@ -208,9 +253,10 @@ impl SchedulingPolicy for Sia {
             }
             return Outlook::NextRound;
         };
-        for ((pick, group), (i, configs)) in best.of.iter().zip(&groups).zip(&open) {
-            chosen[*i] = pick.map(|p| {
-                let config = &configs[group[p].1];
+        for ((pick, group), i) in best.of.iter().zip(&groups).zip(&open) {
+            let row = self.kept.rows.get(&jobs[*i].id());
+            chosen[*i] = pick.zip(row).map(|(p, row)| {
+                let config = &row.configs[group[p].1];
                 (config.gpu_type.0, config.gpus)
             });
         }

@@ -1,7 +1,7 @@
 //! What configurations are worth to a job.
 
 use super::configs::Config;
-use blox_core::perf::goodput::{BatchLimits, GoodputModel};
+use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, JobRef, Name, NameId, Part, Seconds, TrainingSpec, View};
 
 /// A job that a configuration is sought for.
@@ -24,13 +24,25 @@ pub struct Applicant<'a> {
 
 /// Values configurations for a job.
 pub trait Scores: Part {
-    /// What each configuration costs, compared with 0 for none; the least sum is sought. `None` for
-    /// one that cannot be used.
-    fn costs(
-        &mut self,
+    /// What each configuration is worth, in any unit; `None` for one that cannot be used.
+    ///
+    /// It follows from what the job says, has reported and has, and from the nodes of the cluster, and is
+    /// asked for again when one of these has changed.
+    fn values(
+        &self,
         view: View<'_>,
         applicant: &Applicant<'_>,
         configs: &[Config],
+        batches: &mut KnownBatches,
+    ) -> Vec<Option<f64>>;
+
+    /// What each configuration costs now, given its value and compared with 0 for none; the least sum
+    /// is sought. `None` for one that cannot be used.
+    fn costs(
+        &self,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        values: &[Option<f64>],
     ) -> Vec<Option<f64>>;
 }
 blox_core::dyn_part!(Scores);
@@ -71,13 +83,23 @@ impl Default for Goodputs {
 impl Part for Goodputs {}
 
 impl Scores for Goodputs {
-    fn costs(
-        &mut self,
+    fn values(
+        &self,
         view: View<'_>,
         applicant: &Applicant<'_>,
         configs: &[Config],
+        batches: &mut KnownBatches,
     ) -> Vec<Option<f64>> {
-        let mut values = values(view, applicant, configs);
+        values(view, applicant, configs, batches)
+    }
+
+    fn costs(
+        &self,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        values: &[Option<f64>],
+    ) -> Vec<Option<f64>> {
+        let mut values = values.to_vec();
         let worst = values
             .iter()
             .flatten()
@@ -110,7 +132,12 @@ impl Scores for Goodputs {
 }
 
 /// The goodput of each configuration, in any unit.
-fn values(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<Option<f64>> {
+fn values(
+    view: View<'_>,
+    applicant: &Applicant<'_>,
+    configs: &[Config],
+    batches: &mut KnownBatches,
+) -> Vec<Option<f64>> {
     let types = view.cluster().gpu_types();
     let name = |c: &Config| types.get(NameId(c.gpu_type.0));
     let Some(training) = applicant.training else {
@@ -119,24 +146,32 @@ fn values(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<
     };
     let limits = |c: &Config| name(c).and_then(|n| training.on(n));
     if applicant.adapts == Adapts::Nothing {
-        let rate = |c: &Config| limits(c).map(|l| l.one_gpu_rate * f64::from(c.gpus));
+        let rate = |c: &Config| {
+            let l = limits(c).filter(|l| c.gpus.is_multiple_of(l.stages))?;
+            Some(l.one_gpu_rate * f64::from(c.gpus / l.stages))
+        };
         return configs.iter().map(rate).collect();
     }
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
         // One replica of each type, as it was profiled.
         let first = |c: &Config| {
-            let l = limits(c).filter(|l| c.gpus == l.stages.next_power_of_two())?;
+            let l = limits(c).filter(|l| c.gpus == l.stages)?;
             Some(l.one_gpu_rate)
         };
         return configs.iter().map(first).collect();
     };
-    let most = most_gpus(applicant, training, report);
+    let most = most_replicas(view, applicant, training, report);
     let in_order = |name: &Name| report.speed.get(name).map(|s| (name.clone(), *s));
     let donor = types.iter().find_map(|(_, name)| in_order(name));
     let asked = applicant.job.spec().extras().batch_size;
-    let value = |c: &Config| {
+    let mut value = |c: &Config| {
         let own = limits(c)?;
-        if c.gpus > most || !c.gpus.is_multiple_of(own.stages) {
+        let replicas = c.gpus / own.stages;
+        let most = match applicant.adapts {
+            Adapts::Gpus => applicant.job.gpus().get() / own.stages,
+            _ => most,
+        };
+        if replicas > most || !c.gpus.is_multiple_of(own.stages) {
             return None;
         }
         let (speed, from, share) = match report.speed.get(name(c)?) {
@@ -155,33 +190,40 @@ fn values(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<
         let within = BatchLimits {
             max_batch: training.max_batch,
             per_gpu: from.per_gpu,
-            accumulate: true,
+            accumulate: own.stages == 1,
         };
-        let replicas = c.gpus / own.stages;
         let nodes = c.nodes.min(replicas);
         let best = match (applicant.adapts, asked) {
             (Adapts::Gpus, Some(batch)) => model.at_batch(nodes, replicas, batch, &within),
-            _ => model.best_batch(nodes, replicas, &within),
+            _ => {
+                let batches = batches.of(training.initial_batch, replicas, &within);
+                model.best_of(nodes, &batches)
+            }
         };
         Some(best.goodput * share).filter(|g| *g > 0.0)
     };
-    configs.iter().map(value).collect()
+    configs.iter().map(&mut value).collect()
 }
 
-/// A job at most doubles what it has run on; one that scales strongly gets what it asks for at most.
-fn most_gpus(
+/// A job at most doubles the replicas that it has run on.
+fn most_replicas(
+    view: View<'_>,
     applicant: &Applicant<'_>,
     training: &TrainingSpec,
     report: &blox_core::TrainingReport,
 ) -> u32 {
-    if applicant.adapts == Adapts::Gpus {
-        return applicant.job.gpus().get();
-    }
-    let seen = report.speed.values().map(|s| s.most_gpus.get()).max();
+    let stages = |name: &Name| training.on(name).map_or(1, |l| l.stages);
+    let seen = report
+        .speed
+        .iter()
+        .map(|(name, s)| s.most_gpus.get() / stages(name));
     let least = training.types.values().map(|t| t.per_gpu.0).min();
     let by_batch = training.max_batch / least.unwrap_or(1).max(1);
-    let doubled = 2 * seen.unwrap_or(0).max(1);
-    let held = applicant.previous.map_or(0, |has| has.1);
+    let doubled = 2 * seen.max().unwrap_or(0).max(1);
+    let held = applicant.previous.map_or(0, |(gpu_type, gpus)| {
+        let name = view.cluster().gpu_types().get(NameId(gpu_type));
+        gpus / name.map_or(1, stages)
+    });
     doubled.min(by_batch).max(held)
 }
 

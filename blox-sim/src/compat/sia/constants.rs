@@ -11,6 +11,8 @@ pub struct Constants {
     pub most_per_gpu: fn(&str) -> Option<u32>,
     /// GPUs of a replica on a type of GPU.
     pub stages: fn(&str) -> u32,
+    /// Samples of a pass of a replica of several stages, each a micro-batch of its own.
+    pub micro_batches: u32,
 }
 
 /// The constants of an application (Sia's artifact, `applications.py`).
@@ -37,5 +39,6 @@ pub fn constants(application: &str) -> Constants {
             "gpt_pmp" => |gpu_type| if gpu_type == "rtx" { 8 } else { 2 },
             _ => |_| 1,
         },
+        micro_batches: 48,
     }
 }

@@ -1,9 +1,9 @@
 //! What runs beside a training job: it measures, fits and tunes.
 
-use super::application::{Application, StepTimes};
+use super::application::{Application, OnType, StepTimes};
 use crate::execution::Stretch;
 use blox_core::perf::goodput::{
-    BatchLimits, GoodputModel, GradientNoise, StepTime, ThroughputParams, fit,
+    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, fit,
 };
 use blox_core::{BatchConfig, GpuCount, Name, Seconds, SpeedReport, Time, TrainingReport};
 use dyn_clone::DynClone;
@@ -126,8 +126,11 @@ impl Agent {
         self.now = None;
     }
 
-    fn gpus(&self) -> u32 {
-        self.placement.iter().sum()
+    /// Nodes and replicas that it runs on.
+    fn spread(&self, on: &OnType) -> (u32, u32) {
+        let replicas = on.replicas(self.placement.iter().sum());
+        let nodes = self.placement.len() as u32;
+        (nodes.min(replicas), replicas)
     }
 
     /// Chooses the batch: as the scheduler gave it, as the job insists, or the best.
@@ -137,6 +140,7 @@ impl Agent {
         insisted: Option<u32>,
         limit: PassLimit,
         given: Option<BatchConfig>,
+        batches: &mut KnownBatches,
     ) {
         if given.is_some() {
             self.config = given;
@@ -145,7 +149,11 @@ impl Agent {
         let Some(on) = self.gpu_type.as_ref().and_then(|t| app.types.get(t)) else {
             return;
         };
-        let gpus = self.gpus();
+        let (nodes, replicas) = self.spread(on);
+        if replicas == 0 {
+            self.config = None;
+            return;
+        }
         let least = on.limits.per_gpu.0;
         let most = match limit {
             PassLimit::Placement => on.most_per_gpu(&self.placement),
@@ -163,23 +171,24 @@ impl Agent {
                 let limits = BatchLimits {
                     max_batch: app.max_batch,
                     per_gpu: (least, most),
-                    accumulate: true,
+                    accumulate: on.limits.stages <= 1,
                 };
-                let nodes = self.placement.len() as u32;
-                model.best_batch(nodes, gpus, &limits).config
+                let batches = batches.of(app.initial_batch, replicas, &limits);
+                model.best_of(nodes, &batches).config
             }
             (batch, _) => {
-                let first = app.initial_batch.max(least * gpus);
+                let first = app.initial_batch.max(least * replicas);
                 let batch = batch.unwrap_or(first);
-                split(batch, gpus, app.initial_batch, most)
+                split(batch, replicas, app.initial_batch, most)
             }
         };
         if let (PassLimit::Placement, StepTimes::Measured(table)) = (limit, &on.steps)
-            && let Some(measured) = table.most_per_gpu_on(gpus)
+            && on.limits.stages <= 1
+            && let Some(measured) = table.most_per_gpu_on(replicas)
         {
             config.per_gpu = config.per_gpu.min(measured);
         }
-        let within = app.max_batch / (gpus * (config.accumulation + 1)).max(1);
+        let within = app.max_batch / (replicas * (config.accumulation + 1)).max(1);
         config.per_gpu = config.per_gpu.min(within);
         self.config = Some(config);
     }
@@ -253,9 +262,11 @@ impl Agent {
         };
         self.noise = Some(noise);
         let (name, config) = (self.profile.clone()?, self.config?);
+        let on = app.types.get(self.gpu_type.as_ref()?)?;
+        let (nodes, replicas) = self.spread(on);
         let seen = StepTime {
-            nodes: self.placement.len() as u32,
-            gpus: self.gpus(),
+            nodes,
+            gpus: replicas,
             per_gpu: config.per_gpu,
             compute: step - sync,
             step,
@@ -270,12 +281,13 @@ impl Agent {
         Some(doing.work)
     }
 
-    pub(super) fn report(&self) -> Option<TrainingReport> {
+    pub(super) fn report(&self, app: &Application) -> Option<TrainingReport> {
         let speed = self.profiles.iter().filter_map(|(gpu_type, p)| {
             let most = p.observed.iter().map(|o| o.gpus).max()?;
+            let stages = app.types.get(gpu_type).map_or(1, |on| on.limits.stages);
             let speed = SpeedReport {
                 params: p.params?,
-                most_gpus: GpuCount(most),
+                most_gpus: GpuCount(most * stages),
             };
             Some((gpu_type.clone(), speed))
         });

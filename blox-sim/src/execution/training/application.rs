@@ -43,11 +43,46 @@ pub struct OnType {
 }
 
 impl OnType {
+    /// Replicas on so many GPUs.
+    pub(super) fn replicas(&self, gpus: u32) -> u32 {
+        gpus / self.limits.stages.max(1)
+    }
+
+    /// Seconds of a step of one pass, `per_replica` samples on each replica, and of its exchange of gradients;
+    /// `None` where nothing is known, or where no replica fits.
+    ///
+    /// A pipeline's pass is that of `per_replica` micro-batches of one sample through all of its stages, forth and back:
+    /// as measured of one stage, forth, times `3 (stages - 1 + per_replica)`; its exchange is not hidden.
+    pub fn step(&self, placement: &[u32], per_replica: u32) -> Option<(f64, f64)> {
+        let stages = self.limits.stages;
+        if stages <= 1 {
+            return self.steps.step(placement, per_replica);
+        }
+        let gpus = placement.iter().sum();
+        let replicas = self.replicas(gpus);
+        if replicas == 0 || !gpus.is_multiple_of(stages) {
+            return None;
+        }
+        match &self.steps {
+            StepTimes::Measured(table) => {
+                let (forth, sync) = table.step(placement, 1)?;
+                let turns = 3.0 * f64::from(stages - 1 + per_replica);
+                Some((turns * forth + sync, sync))
+            }
+            StepTimes::Fitted(p) => {
+                let nodes = (placement.len() as u32).min(replicas);
+                let per_replica = f64::from(per_replica);
+                let step = p.step(nodes, replicas, per_replica, 0);
+                Some((step, step - p.pass(per_replica)))
+            }
+        }
+    }
+
     /// The greatest pass on a placement.
     pub(super) fn most_per_gpu(&self, placement: &[u32]) -> u32 {
         match &self.steps {
-            StepTimes::Measured(table) => table.most_per_gpu(placement),
-            StepTimes::Fitted(_) => None,
+            StepTimes::Measured(table) if self.limits.stages <= 1 => table.most_per_gpu(placement),
+            _ => None,
         }
         .unwrap_or(self.limits.per_gpu.1)
     }
@@ -95,12 +130,12 @@ impl Application {
         config: blox_core::BatchConfig,
         epoch: usize,
     ) -> Option<(f64, GradientNoise, (f64, f64))> {
-        let gpus: u32 = placement.iter().sum();
+        let replicas = on.replicas(placement.iter().sum());
         let passes = f64::from(config.accumulation) + 1.0;
-        let batch = f64::from(gpus) * f64::from(config.per_gpu) * passes;
+        let batch = f64::from(replicas) * f64::from(config.per_gpu) * passes;
         let scale = batch / f64::from(self.initial_batch);
         let noise = self.curves.noise(epoch, batch);
-        let (step, sync) = on.steps.step(placement, config.per_gpu)?;
+        let (step, sync) = on.step(placement, config.per_gpu)?;
         let total = step + (step - sync) * f64::from(config.accumulation);
         let rate = noise.gain(scale) / total / self.slowdown;
         Some((rate, noise, (step, sync)))
@@ -148,7 +183,8 @@ impl Applications {
         let gpus = job.gpus.get();
         let on_each = |on: &OnType| {
             let most = on.limits.per_gpu.1.max(1);
-            let each = asked.div_ceil(gpus).max(on.limits.per_gpu.0);
+            let each = asked.div_ceil(on.replicas(gpus).max(1));
+            let each = each.max(on.limits.per_gpu.0);
             let config = blox_core::BatchConfig {
                 per_gpu: each.div_ceil(each.div_ceil(most)),
                 accumulation: each.div_ceil(most) - 1,

@@ -4,6 +4,7 @@
 mod agent;
 mod application;
 mod curves;
+mod fairness;
 mod fitted;
 mod read;
 mod table;
@@ -11,12 +12,14 @@ mod table;
 pub use agent::{Agent, EpochEnds, Fitter, LeastSquares, PassLimit, Profiles};
 pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
 pub use curves::{Curves, Epoch};
+pub use fairness::FairTimes;
 pub use fitted::built_in;
 pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
 
 use super::{ExecutionModel, Stretch, Turn, untrained};
-use blox_core::{Adapts, Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
+use blox_core::perf::goodput::KnownBatches;
+use blox_core::{Adapts, Assignment, JobId, JobRef, JobSpec, Name, Part, RestoreError, Seconds, Time, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +41,7 @@ pub struct Training {
     profiles: Profiles,
     fitter: Box<dyn Fitter>,
     agents: BTreeMap<JobId, Agent>,
+    batches: KnownBatches,
 }
 
 impl Training {
@@ -52,6 +56,7 @@ impl Training {
             profiles: Profiles::ByType,
             fitter: Box::new(LeastSquares),
             agents: BTreeMap::new(),
+            batches: KnownBatches::default(),
         }
     }
 
@@ -146,7 +151,8 @@ impl ExecutionModel for Training {
         let agent = self.agents.entry(job.id()).or_default();
         let gpu_type = gpu_type.cloned().unwrap_or_else(|| "".into());
         agent.start(gpu_type, placement, self.profiles);
-        agent.tune(&app, wish(job), self.limit, assignment.config);
+        let batches = &mut self.batches;
+        agent.tune(&app, wish(job), self.limit, assignment.config, batches);
         agent.rate(&app, app.curves.epoch_at(job.work_done()))
     }
 
@@ -161,9 +167,9 @@ impl ExecutionModel for Training {
         let agent = self.agents.get_mut(&job.id())?;
         let work = agent.measure(&app, &*self.fitter)?;
         let given = job.assignment().and_then(|a| a.config);
-        agent.tune(&app, wish(job), self.limit, given);
+        agent.tune(&app, wish(job), self.limit, given, &mut self.batches);
         Some(Turn {
-            report: agent.report().map(Arc::new),
+            report: agent.report(&app).map(Arc::new),
             work,
             rate: agent.rate(&app, app.curves.epoch_at(work)),
         })
@@ -177,7 +183,11 @@ impl ExecutionModel for Training {
 
 /// The batch that a job insists on, if it does not tune it.
 fn wish(job: &JobRef<'_>) -> Option<u32> {
-    let extras = job.spec().extras();
+    wish_of(job.spec())
+}
+
+fn wish_of(job: &JobSpec) -> Option<u32> {
+    let extras = job.extras();
     let training = extras.training.as_ref()?;
     match training.adapts {
         Adapts::All => None,

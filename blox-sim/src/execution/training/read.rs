@@ -119,14 +119,25 @@ fn read_application(dir: &Path, name: &str) -> Result<Option<Application>, Workl
             per_gpu.1 = most;
         }
         let stages = (known.stages)(&gpu_type);
-        let rate = table.one_gpu_rate().or_else(|| table.rate_of(stages));
-        let limits = TypeLimits {
-            per_gpu,
-            one_gpu_rate: rate.unwrap_or(1.0),
-            stages,
-        };
+        let mut rate = table.one_gpu_rate();
+        if stages > 1 {
+            per_gpu = (known.micro_batches, known.micro_batches);
+        }
         let steps = StepTimes::Measured(Box::new(table));
-        types.insert(gpu_type, OnType { limits, steps });
+        let mut on = OnType {
+            limits: TypeLimits {
+                per_gpu,
+                one_gpu_rate: 1.0,
+                stages,
+            },
+            steps,
+        };
+        if stages > 1 {
+            let one = on.step(&[stages], per_gpu.1);
+            rate = one.map(|(step, _)| f64::from(per_gpu.1) / step);
+        }
+        on.limits.one_gpu_rate = rate.unwrap_or(1.0);
+        types.insert(gpu_type, on);
     }
     Ok(Some(Application {
         initial_batch,

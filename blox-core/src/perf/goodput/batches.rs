@@ -1,0 +1,164 @@
+//! Batches that may be chosen.
+
+use crate::assignment::BatchConfig;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Within what a batch may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchLimits {
+    /// Samples of a step over all GPUs, at most.
+    pub max_batch: u32,
+    /// Samples of a pass on a GPU, at least and at most; at least 1.
+    pub per_gpu: (u32, u32),
+    /// Whether gradients of several passes may be added up before a step.
+    pub accumulate: bool,
+}
+
+/// A choice of batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BestBatch {
+    /// Useful samples a second; 0 where nothing is within the limits.
+    pub goodput: f64,
+    /// The batch.
+    pub config: BatchConfig,
+}
+
+/// Batches tried between the least and the greatest.
+const TRIED: u32 = 50;
+
+/// What rounding may do to a quotient that is a whole number.
+const ROUNDING: f64 = 1e-8;
+
+/// The batches that a job may choose from on so many GPUs: see
+/// [`GoodputModel::best_batch`](super::GoodputModel::best_batch).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batches {
+    gpus: u32,
+    /// The first of all, whether it is within the limits or not.
+    first: BatchConfig,
+    tried: Vec<Tried>,
+}
+
+/// A batch within the limits, its numbers at hand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tried {
+    pub config: BatchConfig,
+    pub per_gpu: f64,
+    pub accumulation: f64,
+    /// Samples over all GPUs.
+    pub batch: f64,
+    /// Over the initial batch.
+    pub scale: f64,
+}
+
+impl Batches {
+    /// Of a job that was written for a batch of `initial`, on so many GPUs.
+    pub fn of(initial: u32, gpus: u32, limits: &BatchLimits) -> Self {
+        let (low, high) = limits.per_gpu;
+        let gpus = gpus.max(1);
+        let least = f64::from(initial).max(f64::from(low) * f64::from(gpus));
+        let most = f64::from(limits.max_batch);
+        let (from, to) = (libm::log10(least), libm::log10(most));
+        let stride = (to - from) / f64::from(TRIED - 1);
+        let first = split(least, gpus, initial, limits);
+        let mut tried: Vec<Tried> = Vec::new();
+        let mut last = None;
+        for i in 0..TRIED {
+            let batch = match i {
+                0 => least,
+                _ if i == TRIED - 1 => most,
+                _ => libm::pow(10.0, f64::from(i) * stride + from),
+            };
+            let config = split(batch, gpus, initial, limits);
+            if last == Some(config) {
+                continue;
+            }
+            last = Some(config);
+            let (per_gpu, accumulation) =
+                (f64::from(config.per_gpu), f64::from(config.accumulation));
+            let batch = f64::from(gpus) * per_gpu * (accumulation + 1.0);
+            let scale = batch / f64::from(initial);
+            if (low..=high).contains(&config.per_gpu) && scale >= 1.0 {
+                tried.push(Tried {
+                    config,
+                    per_gpu,
+                    accumulation,
+                    batch,
+                    scale,
+                });
+            }
+        }
+        Batches { gpus, first, tried }
+    }
+
+    pub(super) fn gpus(&self) -> u32 {
+        self.gpus
+    }
+
+    /// Ascending.
+    pub(super) fn tried(&self) -> &[Tried] {
+        &self.tried
+    }
+
+    /// What is chosen where nothing is within the limits.
+    pub(super) fn none(&self) -> BestBatch {
+        BestBatch {
+            goodput: 0.0,
+            config: self.first,
+        }
+    }
+}
+
+/// [`Batches`] that were asked for before: they depend on a job's limits and GPUs alone.
+#[derive(Clone, Debug, Default)]
+pub struct KnownBatches(BTreeMap<(u32, u32, BatchLimits), Arc<Batches>>);
+
+impl KnownBatches {
+    /// As [`Batches::of`].
+    pub fn of(&mut self, initial: u32, gpus: u32, limits: &BatchLimits) -> Arc<Batches> {
+        let new = || Arc::new(Batches::of(initial, gpus, limits));
+        let known = self.0.entry((initial, gpus, *limits));
+        Arc::clone(known.or_insert_with(new))
+    }
+}
+
+/// A batch over all GPUs as passes on each of them.
+pub(super) fn split(batch: f64, gpus: u32, initial: u32, limits: &BatchLimits) -> BatchConfig {
+    let each = batch / f64::from(gpus);
+    let mut accumulation = 0.0;
+    if limits.accumulate {
+        accumulation = (each / f64::from(limits.per_gpu.1) - ROUNDING).ceil() - 1.0;
+        if gpus == 1 && each > f64::from(initial) + ROUNDING {
+            accumulation = f64::max(accumulation, 1.0);
+        }
+        accumulation = f64::max(accumulation, 0.0);
+    }
+    BatchConfig {
+        per_gpu: (each / (accumulation + 1.0) - ROUNDING).ceil() as u32,
+        accumulation: accumulation as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_gpu_splits_every_larger_batch() {
+        let limits = BatchLimits {
+            max_batch: 64,
+            per_gpu: (8, 64),
+            accumulate: true,
+        };
+        let config = |batch| split(batch, 1, 32, &limits);
+        assert_eq!(config(32.0).accumulation, 0);
+        assert_eq!(
+            config(48.0),
+            BatchConfig {
+                per_gpu: 24,
+                accumulation: 1
+            }
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Figures of jobs that train and are resized while they do.
+
+use super::{JobResult, statistics};
+use blox_core::{Assignment, Seconds, Time};
+use serde::Serialize;
+
+/// What a training job was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Given {
+    /// GPU-seconds, restarts included: from the plan that gave GPUs until the one that took them,
+    /// or the job's end.
+    pub gpu: Seconds,
+    /// How often it began to run on other GPUs than before, but for the first time.
+    pub restarts: u32,
+}
+
+/// Keeps count of what a job is given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Account {
+    given: Given,
+    started: bool,
+    has: Option<(Time, Assignment)>,
+}
+
+impl Account {
+    pub fn gives(&mut self, at: Time, assignment: &Assignment) {
+        let same = |(_, has): &(Time, Assignment)| has.same_gpus(assignment);
+        if self.has.as_ref().is_some_and(same) {
+            return;
+        }
+        self.takes(at);
+        self.given.restarts += u32::from(self.started);
+        self.started = true;
+        self.has = Some((at, assignment.clone()));
+    }
+
+    pub fn takes(&mut self, at: Time) {
+        if let Some((since, has)) = self.has.take() {
+            self.given.gpu += (at - since) * f64::from(has.count().get());
+        }
+    }
+
+    /// What it was given until it ends.
+    pub fn close(mut self, at: Time) -> Given {
+        self.takes(at);
+        self.given
+    }
+}
+
+/// Means over the measured training jobs that did all their work (Sia, SOSP 2023, tables 3 and 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TrainingFigures {
+    /// How many there are.
+    pub jobs: u64,
+    /// Restarts of a job: how often it began to run on other GPUs.
+    pub restarts: f64,
+    /// GPU-hours that a job was given, restarts included.
+    pub gpu_hours: f64,
+    /// Jobs in the system, running and waiting, of all kinds: the mean from the first submission to the last end.
+    pub contention: f64,
+    /// The most of them at once.
+    pub most_contention: u64,
+}
+
+impl TrainingFigures {
+    pub(super) fn of(jobs: &[JobResult]) -> Option<Self> {
+        let done = jobs.iter().filter(|j| j.measured && j.jct().is_some());
+        let given: Vec<Given> = done.filter_map(|j| j.given).collect();
+        if given.is_empty() {
+            return None;
+        }
+        let mean = |of: fn(&Given) -> f64| {
+            let all: Vec<f64> = given.iter().map(of).collect();
+            statistics::mean(&all).unwrap_or(0.0)
+        };
+        let levels = Contention::of(jobs);
+        Some(TrainingFigures {
+            jobs: given.len() as u64,
+            restarts: mean(|g| f64::from(g.restarts)),
+            gpu_hours: mean(|g| g.gpu.hours()),
+            contention: levels.mean(),
+            most_contention: levels.most(),
+        })
+    }
+}
+
+/// How many jobs are in the system, running or waiting, over time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contention {
+    /// When the number changes, ascending; the number from then on; its integral until then.
+    steps: Vec<(f64, u64, f64)>,
+}
+
+impl Contention {
+    /// Of all jobs of a simulation; those that have not ended stay to the end.
+    pub fn of(jobs: &[JobResult]) -> Self {
+        let mut changes: Vec<(f64, i64)> = Vec::with_capacity(2 * jobs.len());
+        for job in jobs {
+            changes.push((job.submit.secs(), 1));
+            changes.extend(job.finish.map(|end| (end.secs(), -1)));
+        }
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut steps: Vec<(f64, u64, f64)> = Vec::new();
+        let mut now = 0i64;
+        for (at, change) in changes {
+            now += change;
+            let count = now.max(0) as u64;
+            match steps.last_mut() {
+                Some(last) if last.0 == at => last.1 = count,
+                Some(&mut (before, level, sum)) => {
+                    steps.push((at, count, sum + (at - before) * level as f64));
+                }
+                None => steps.push((at, count, 0.0)),
+            }
+        }
+        Contention { steps }
+    }
+
+    /// The most at once.
+    pub fn most(&self) -> u64 {
+        self.steps.iter().map(|s| s.1).max().unwrap_or(0)
+    }
+
+    /// The mean from the first submission to the last change.
+    pub fn mean(&self) -> f64 {
+        match (self.steps.first(), self.steps.last()) {
+            (Some(first), Some(last)) => self.between(Time::new(first.0), Time::new(last.0)),
+            _ => 0.0,
+        }
+    }
+
+    /// The mean over a span of time, from which on it is that at its begin if it has no length.
+    pub fn between(&self, from: Time, to: Time) -> f64 {
+        let (from, to) = (from.secs(), to.secs());
+        let at = |t: f64| {
+            let above = self.steps.partition_point(|s| s.0 <= t);
+            above.checked_sub(1).map(|i| self.steps[i])
+        };
+        let integral = |t: f64| at(t).map_or(0.0, |(at, level, sum)| sum + (t - at) * level as f64);
+        if to > from {
+            (integral(to) - integral(from)) / (to - from)
+        } else {
+            at(from).map_or(0.0, |s| s.1 as f64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{GpuId, JobId};
+
+    #[test]
+    fn contention_is_the_mean_of_jobs_in_the_system() {
+        let job = |i: u32, submit: f64, finish: Option<f64>| JobResult {
+            job: JobId(i),
+            submit: Time::new(submit),
+            finish: finish.map(Time::new),
+            ..JobResult::default()
+        };
+        let jobs = [
+            job(0, 0.0, Some(10.0)),
+            job(1, 5.0, Some(15.0)),
+            job(2, 10.0, Some(20.0)),
+        ];
+        let c = Contention::of(&jobs);
+        // 1 for 5 s, 2 for 10 s (one leaves as another comes), 1 for 5 s.
+        assert_eq!((c.most(), c.mean()), (2, 1.5));
+        assert_eq!(c.between(Time::new(0.0), Time::new(10.0)), 1.5);
+        assert_eq!(c.between(Time::new(5.0), Time::new(15.0)), 2.0);
+        assert_eq!(c.between(Time::new(7.0), Time::new(7.0)), 2.0);
+        assert_eq!(Contention::of(&[]).mean(), 0.0);
+    }
+
+    #[test]
+    fn given_time_counts_from_plan_to_plan() {
+        let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|g| GpuId(*g)));
+        let mut account = Account::default();
+        account.gives(Time::new(60.0), &on(&[0]));
+        account.gives(Time::new(90.0), &on(&[0]));
+        account.gives(Time::new(120.0), &on(&[1, 2]));
+        account.takes(Time::new(180.0));
+        account.gives(Time::new(240.0), &on(&[1, 2]));
+        let given = account.close(Time::new(250.0));
+        assert_eq!(given.gpu, Seconds::new(60.0 + 120.0 + 20.0));
+        assert_eq!(given.restarts, 2);
+    }
+}
