@@ -76,19 +76,21 @@ impl Overheads for FixedOverheads {
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds {
-        if !before.same_gpus(now) {
-            self.migration
-        } else if before.config != now.config {
-            self.restart
-        } else {
-            // CPUs and memory are granted anew without a restart.
-            Seconds::ZERO
+        match starts_anew(before, now) {
+            false => Seconds::ZERO,
+            true if before.same_gpus(now) => self.restart,
+            true => self.migration,
         }
     }
 
     fn is_free(&self) -> bool {
         *self == FixedOverheads::default()
     }
+}
+
+/// Whether a changed job starts anew: CPUs and memory are granted without that.
+fn starts_anew(before: &Assignment, now: &Assignment) -> bool {
+    !before.same_gpus(now) || before.config != now.config
 }
 
 /// Training jobs restart from a checkpoint in the time that they say
@@ -131,8 +133,8 @@ impl Overheads for CheckpointRestart {
         now: &Assignment,
     ) -> Seconds {
         match &job.spec().extras().training {
-            Some(_) if before.same_gpus(now) && before.config == now.config => Seconds::ZERO,
-            Some(training) => training.restart,
+            Some(training) if starts_anew(before, now) => training.restart,
+            Some(_) => Seconds::ZERO,
             None => self.others.change(view, job, before, now),
         }
     }
@@ -218,11 +220,10 @@ impl Overheads for GroupOverheads {
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds {
-        if before.same_gpus(now) && before.config == now.config {
-            // CPUs and memory are granted anew without a restart.
-            return Seconds::ZERO;
+        match starts_anew(before, now) {
+            true => self.form(now),
+            false => Seconds::ZERO,
         }
-        self.form(now)
     }
 }
 

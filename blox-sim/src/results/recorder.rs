@@ -205,11 +205,9 @@ impl MetricCollector for Recorder {
         }
         for action in &plan.actions {
             match action {
-                Action::Place { job, assignment } => {
-                    if view.job(*job).is_some_and(|j| trains(&j)) {
-                        let account = self.given.entry(*job).or_default();
-                        account.gives(view.now(), assignment);
-                    }
+                Action::Place { job, assignment } if view.job(*job).is_some_and(|j| trains(&j)) => {
+                    let account = self.given.entry(*job).or_default();
+                    account.gives(view.now(), assignment);
                 }
                 Action::Stop { job, .. } => {
                     if let Some(account) = self.given.get_mut(job) {

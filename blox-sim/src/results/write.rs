@@ -1,7 +1,8 @@
 //! Results as CSV.
 
 use super::{
-    AssignmentRow, AssignmentSink, Contention, DeadlineFate, JobResult, MissCause, RoundRow, TimelineRow,
+    AssignmentRow, AssignmentSink, Contention, DeadlineFate, JobResult, MissCause, RoundRow,
+    TimelineRow,
 };
 use std::io::Write;
 

@@ -1,5 +1,7 @@
 use super::{PHILLY, THREE_TYPES, TRACES, drawn, workload};
-use crate::reproduce::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file};
+use crate::reproduce::{
+    Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file,
+};
 use crate::schedulers::{pollux, sia};
 use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
 use blox_plot::{Axis, BarChart};

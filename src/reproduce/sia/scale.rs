@@ -204,7 +204,8 @@ fn scale() -> Result<Findings, ReproduceError> {
         notes: vec![
             "of this machine, and of this run: times differ from run to run".to_owned(),
             "built-in applications, 20 jobs an hour for every 64 GPUs, for two hours".to_owned(),
-            "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides".to_owned(),
+            "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides"
+                .to_owned(),
         ],
         ..Findings::default()
     };

@@ -1,5 +1,7 @@
 use super::{FROM, PHILLY, THREE_TYPES, TRACES, workload};
-use crate::reproduce::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file};
+use crate::reproduce::{
+    Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file,
+};
 use crate::schedulers::{
     GavelParams, GavelPolicy, gavel_with, optimus, pollux, shockwave, sia, tiresias,
 };

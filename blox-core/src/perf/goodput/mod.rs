@@ -218,7 +218,11 @@ impl GoodputModel {
         let step = tried.accumulation * pass + exp2(log2(both) / gamma);
         let rough = tried.batch / step * self.noise.efficiency(tried.scale);
         // What cannot be estimated is looked at.
-        if rough.is_finite() { rough } else { f64::INFINITY }
+        if rough.is_finite() {
+            rough
+        } else {
+            f64::INFINITY
+        }
     }
 
     /// The goodput with this batch over all GPUs, or one a little larger that can be split

@@ -85,6 +85,8 @@ pub struct Agent {
     profile: Option<Name>,
     placement: Vec<u32>,
     config: Option<BatchConfig>,
+    /// Samples of a pass, and what its steps take.
+    steps: Option<(u32, (f64, f64))>,
     rate: f64,
     /// What it does now: measured when it is over.
     now: Option<Doing>,
@@ -123,6 +125,7 @@ impl Agent {
         });
         self.gpu_type = Some(gpu_type);
         self.placement = placement;
+        self.steps = None;
         self.now = None;
     }
 
@@ -195,13 +198,27 @@ impl Agent {
 
     /// Iterations of the initial batch a second.
     pub(super) fn rate(&mut self, app: &Application, epoch: usize) -> f64 {
+        let known = self.steps.map(|(per_gpu, _)| per_gpu);
+        if let (Some(config), Some(gpu_type)) = (self.config, &self.gpu_type)
+            && known != Some(config.per_gpu)
+        {
+            let on = app.types.get(gpu_type);
+            let steps = on.and_then(|on| on.step(&self.placement, config.per_gpu));
+            self.steps = steps.map(|s| (config.per_gpu, s));
+        }
         self.rate = self.run(app, epoch).map_or(0.0, |(rate, ..)| rate.max(0.0));
         self.rate
     }
 
     fn run(&self, app: &Application, epoch: usize) -> Option<(f64, GradientNoise, (f64, f64))> {
         let on = app.types.get(self.gpu_type.as_ref()?)?;
-        app.rate(on, &self.placement, self.config?, epoch)
+        let replicas = on.replicas(self.placement.iter().sum());
+        let (config, (per_gpu, steps)) = (self.config?, self.steps?);
+        if per_gpu != config.per_gpu {
+            return None;
+        }
+        let (rate, noise) = app.rate(replicas, config, steps, epoch);
+        Some((rate, noise, steps))
     }
 
     /// What it does until it turns to something else.

@@ -122,23 +122,22 @@ impl Application {
         }
     }
 
-    /// Iterations of the initial batch a second, and the noise of gradients, in an epoch.
+    /// Iterations of the initial batch a second, and the noise of gradients, in an epoch, with
+    /// steps of so many seconds.
     pub(super) fn rate(
         &self,
-        on: &OnType,
-        placement: &[u32],
+        replicas: u32,
         config: blox_core::BatchConfig,
+        (step, sync): (f64, f64),
         epoch: usize,
-    ) -> Option<(f64, GradientNoise, (f64, f64))> {
-        let replicas = on.replicas(placement.iter().sum());
+    ) -> (f64, GradientNoise) {
         let passes = f64::from(config.accumulation) + 1.0;
         let batch = f64::from(replicas) * f64::from(config.per_gpu) * passes;
         let scale = batch / f64::from(self.initial_batch);
         let noise = self.curves.noise(epoch, batch);
-        let (step, sync) = on.step(placement, config.per_gpu)?;
         let total = step + (step - sync) * f64::from(config.accumulation);
         let rate = noise.gain(scale) / total / self.slowdown;
-        Some((rate, noise, (step, sync)))
+        (rate, noise)
     }
 }
 
@@ -192,7 +191,9 @@ impl Applications {
             let rate = |size: u32| {
                 let mut placement = vec![size; (gpus / size) as usize];
                 placement.extend((!gpus.is_multiple_of(size)).then_some(gpus % size));
-                app.rate(on, &placement, config, 0).map(|(rate, ..)| rate)
+                let steps = on.step(&placement, config.per_gpu)?;
+                let (rate, _) = app.rate(on.replicas(gpus), config, steps, 0);
+                Some(rate)
             };
             // On nodes of four GPUs, or of eight.
             rate(4).or_else(|| rate(8)).filter(|r| *r > 0.0)

@@ -194,7 +194,8 @@ mod tests {
         let training = Training::of(built_in());
         let mut fair = FairTimes::on(&cluster, &training);
         let adaptive = job(4, Adapts::All);
-        let secs = |fair: &mut FairTimes<'_>, job: &JobSpec, n: f64| fair.of(job, n).unwrap().secs();
+        let secs =
+            |fair: &mut FairTimes<'_>, job: &JobSpec, n: f64| fair.of(job, n).unwrap().secs();
         let (one, two) = (
             secs(&mut fair, &adaptive, 8.0),
             secs(&mut fair, &adaptive, 4.0),
@@ -202,7 +203,10 @@ mod tests {
         assert!(two < one);
         // 8 / 16 of a GPU; 8 / (16 / 3) = 1.5 GPUs.
         assert_eq!(secs(&mut fair, &adaptive, 16.0), 2.0 * one);
-        assert_eq!(secs(&mut fair, &adaptive, 16.0 / 3.0), one + 0.5 * (two - one));
+        assert_eq!(
+            secs(&mut fair, &adaptive, 16.0 / 3.0),
+            one + 0.5 * (two - one)
+        );
         // Three GPUs are worth two.
         assert_eq!(fair.soonest(&adaptive, 0, 3), Some(two));
     }

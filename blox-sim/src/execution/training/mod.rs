@@ -8,6 +8,7 @@ mod fairness;
 mod fitted;
 mod read;
 mod table;
+mod triangulated;
 
 pub use agent::{Agent, EpochEnds, Fitter, LeastSquares, PassLimit, Profiles};
 pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
@@ -19,7 +20,9 @@ pub use table::{Measured, StepTable};
 
 use super::{ExecutionModel, Stretch, Turn, untrained};
 use blox_core::perf::goodput::KnownBatches;
-use blox_core::{Adapts, Assignment, JobId, JobRef, JobSpec, Name, Part, RestoreError, Seconds, Time, View};
+use blox_core::{
+    Adapts, Assignment, JobId, JobRef, JobSpec, Name, Part, RestoreError, Seconds, Time, View,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

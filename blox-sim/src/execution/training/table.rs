@@ -1,5 +1,6 @@
 //! Measured step times.
 
+use super::triangulated::{self, Point};
 use std::collections::BTreeMap;
 
 /// A measured step: samples of a pass on each GPU, seconds of a step of one pass, and
@@ -17,10 +18,10 @@ pub struct Measured {
 /// Step times of one application on one type of GPU, by how many GPUs each node gives.
 ///
 /// Between two measured passes of a placement, times are interpolated linearly. A placement that
-/// was not measured is as fast as the same number of GPUs on the same number of nodes,
-/// else as the nearest such numbers. (The programs of Pollux and Sia interpolate such
-/// placements in a triangulation, which is not unique on a grid; what they found can
-/// be [added](StepTable::add_point).)
+/// was not measured is interpolated linearly in a Delaunay triangulation of nodes, GPUs and samples of a
+/// pass, as the programs of Pollux and Sia do; beyond what was measured it is as fast as the same number of GPUs on the
+/// same number of nodes, else as the nearest such numbers. (On a grid a triangulation is not unique: what those programs
+/// found can be [added](StepTable::add_point).)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepTable {
     placements: BTreeMap<Vec<u32>, Vec<Measured>>,
@@ -98,6 +99,44 @@ impl StepTable {
         if let Some(point) = self.points.get(&at) {
             return Some(*point);
         }
+        self.interpolated(&at.0, per_gpu)
+            .or_else(|| self.nearest(nodes, gpus, per_gpu))
+    }
+
+    /// A placement as if it had not been measured, from the others; `None` where it lies beyond them.
+    pub fn interpolated(&self, placement: &[u32], per_gpu: u32) -> Option<(f64, f64)> {
+        let (nodes, gpus) = size(placement);
+        let place = [nodes, gpus, per_gpu].map(f64::from);
+        triangulated::interpolated(&self.scattered(), place)
+    }
+
+    /// Means of all placements alike, then what was measured however GPUs lie.
+    fn scattered(&self) -> Vec<Point> {
+        let mut alike: BTreeMap<(u32, u32, u32), (f64, f64, f64)> = BTreeMap::new();
+        for (placement, rows) in &self.placements {
+            let (nodes, gpus) = size(placement);
+            for row in rows {
+                let sum = alike.entry((nodes, gpus, row.per_gpu)).or_default();
+                *sum = (sum.0 + row.step, sum.1 + row.sync, sum.2 + 1.0);
+            }
+        }
+        for ((nodes, gpus), rows) in &self.spread {
+            for row in rows {
+                let of = alike.entry((*nodes, *gpus, row.per_gpu));
+                of.or_insert((row.step, row.sync, 1.0));
+            }
+        }
+        let point =
+            |((nodes, gpus, per_gpu), (step, sync, n)): (&(u32, u32, u32), &(f64, f64, f64))| {
+                Point {
+                    at: [*nodes, *gpus, *per_gpu].map(f64::from),
+                    times: (step / n, sync / n),
+                }
+            };
+        alike.iter().map(point).collect()
+    }
+
+    fn nearest(&self, nodes: u32, gpus: u32, per_gpu: u32) -> Option<(f64, f64)> {
         let of_placements = self.placements.iter().map(|(p, rows)| (size(p), rows));
         let of_spread = self.spread.iter().map(|(at, rows)| (*at, rows));
         let candidates = of_spread.chain(of_placements);
