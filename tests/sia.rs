@@ -2,6 +2,8 @@
 //! says; without it these tests say so and pass.
 
 use blox::compat::pollux;
+use blox::core::decision::Action;
+use blox::core::journal::{Entry, Journal};
 use blox::core::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, ThroughputParams};
 use blox::core::{
     Adapts, ClusterSpec, Extras, GpuCount, JobSpec, NodeSpec, Pipeline, Seconds, Time,
@@ -10,10 +12,12 @@ use blox::policies::scheduling::PolluxSettings;
 use blox::schedulers::{PolluxParams, pollux_with, sia};
 use blox::sim::Simulation;
 use blox::sim::compat::sia as files;
+use blox::sim::execution::Training;
 use blox::sim::execution::training::{Applications, built_in, read_dir};
 use blox::sim::overheads::CheckpointRestart;
 use blox::sim::workload::{Jobs, collect};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 fn golden() -> Option<PathBuf> {
     let Some(dir) = std::env::var_os("BLOX_GOLDEN") else {
@@ -179,6 +183,109 @@ fn both_run_without_any_file_and_the_same_twice() {
             assert_eq!(report.jobs, run(true).jobs, "{adapts:?}");
         }
     }
+}
+
+/// GPUs of each plan that places something.
+#[derive(Clone, Default)]
+struct Widths(Arc<Mutex<Vec<usize>>>);
+
+impl Journal for Widths {
+    fn record(&mut self, entry: &Entry) {
+        let Entry::Decision { plan, .. } = entry else {
+            return;
+        };
+        for action in &plan.actions {
+            if let Action::Place { assignment, .. } = action {
+                self.0.lock().unwrap().push(assignment.gpus.len());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A job of pipelines: 2 stages on `dgx-ext`, 8 on `rtx`.
+fn pipelined(adapts: Adapts) -> JobSpec {
+    let mut job = JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(1.0)).with_extras(Extras {
+        model: Some("gpt_pmp".into()),
+        batch_size: Some(192),
+        ..Extras::default()
+    });
+    assert!(built_in().describe(&mut job, adapts));
+    job
+}
+
+#[test]
+fn pipelines_run_on_whole_replicas() {
+    for (cluster, widths) in [
+        // A replica, then twice as many as it has run on, as far as there are nodes.
+        ("2x8:dgx-ext", &[2, 4, 8, 16][..]),
+        ("3x8:rtx", &[8, 16, 24][..]),
+        // No type that it was cut for.
+        ("4x4:aws", &[][..]),
+    ] {
+        let seen = Widths::default();
+        let report = Simulation::new(cluster.parse().unwrap())
+            .overheads(CheckpointRestart::default())
+            .execution(Training::of(built_in()))
+            .run_journaled(
+                sia(),
+                &mut Jobs::new(vec![pipelined(Adapts::All)]),
+                Some(Box::new(seen.clone())),
+            )
+            .unwrap();
+        let completed = u64::from(!widths.is_empty());
+        assert_eq!(report.summary.completed, completed, "{cluster}");
+        assert_eq!(*seen.0.lock().unwrap(), widths, "{cluster}");
+    }
+}
+
+#[test]
+fn a_pipelines_step_is_that_of_its_stages() {
+    let applications = built_in();
+    let app = applications.get("gpt_pmp").unwrap();
+    let on = |name: &str| &app.types[name];
+    // 48 micro-batches through 2 stages: 3 x (2 - 1 + 48) x 0.144 s; through 8 of 0.099 s.
+    let near = |found: Option<(f64, f64)>, step: f64, sync: f64| {
+        let (a, b) = found.unwrap();
+        assert!(
+            (a - step).abs() < 1e-6 && (b - sync).abs() < 1e-6,
+            "{a} {b}"
+        );
+    };
+    near(on("dgx-ext").step(&[2], 48), 21.168, 0.0);
+    near(on("dgx-ext").step(&[8], 48), 21.168 + 0.02166, 0.02166);
+    near(on("rtx").step(&[8, 8], 48), 16.335 + 0.435, 0.435);
+    assert_eq!(on("rtx").step(&[8, 4], 48), None);
+    assert_eq!(on("rtx").step(&[4], 48), None);
+}
+
+#[test]
+fn training_figures_are_in_the_summary() {
+    let cluster: ClusterSpec = "3x4:aws,1x8:dgx-ext".parse().unwrap();
+    let run = |jobs| {
+        Simulation::new(cluster.clone())
+            .overheads(CheckpointRestart::default())
+            .run(sia(), &mut Jobs::new(jobs))
+            .unwrap()
+    };
+    let report = run(training_jobs(Adapts::Nothing));
+    let figures = report.summary.training.unwrap();
+    let given: f64 = report
+        .jobs
+        .iter()
+        .map(|j| j.given.unwrap().gpu.hours())
+        .sum();
+    let ran: f64 = report.jobs.iter().map(|j| j.attained_gpu.hours()).sum();
+    assert_eq!(figures.jobs, 12);
+    assert!((figures.gpu_hours - given / 12.0).abs() < 1e-9);
+    // Restarts and the rest of the last round are given, too.
+    assert!(given > ran);
+    assert!(figures.most_contention <= 12 && figures.contention > 1.0);
+    let plain = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
+    assert_eq!(run(vec![plain]).summary.training, None);
 }
 
 #[test]

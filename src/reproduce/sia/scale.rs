@@ -222,18 +222,18 @@ fn scale() -> Result<Findings, ReproduceError> {
             };
             let notes = (&*times, &watch);
             let [median, high] = if name == "Sia" {
-                let sia = timed(Box::new(Sia::default()));
+                let sia = timed(Box::<Sia>::default());
                 decisions(size.units, sia, KeepNodes, notes, &pool, &applications)?
             } else if let Some(every) = size.pollux_in {
                 let both = Beside {
-                    decides: Box::new(Sia::default()),
-                    asked: timed(Box::new(Pollux::default())),
+                    decides: Box::<Sia>::default(),
+                    asked: timed(Box::<Pollux>::default()),
                     every,
                     rounds: 0,
                 };
                 decisions(size.units, both, KeepNodes, notes, &pool, &applications)?
             } else {
-                let pollux = timed(Box::new(Pollux::default()));
+                let pollux = timed(Box::<Pollux>::default());
                 decisions(size.units, pollux, OnNodes, notes, &pool, &applications)?
             };
             let what = |part: &str| format!("ms a round, {name}, {gpus} GPUs, {part}");

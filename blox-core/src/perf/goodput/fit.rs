@@ -96,6 +96,8 @@ struct Objective<'a> {
     observed: &'a [StepTime],
     /// Logarithms of pass and step.
     logs: Vec<(f64, f64)>,
+    /// The first observation on as many nodes (one or more) and GPUs: their exchanges are the same.
+    alike: Vec<usize>,
 }
 
 impl<'a> Objective<'a> {
@@ -103,9 +105,12 @@ impl<'a> Objective<'a> {
         let logs = observed
             .iter()
             .map(|o| (libm::log(o.compute), libm::log(o.step)));
+        let lie = |o: &StepTime| (o.nodes > 1, o.gpus);
+        let first = |o: &StepTime| observed.iter().position(|p| lie(p) == lie(o));
         Objective {
             observed,
             logs: logs.collect(),
+            alike: observed.iter().filter_map(first).collect(),
         }
     }
 
@@ -117,12 +122,14 @@ impl<'a> Objective<'a> {
         let p = ThroughputParams::from_array(*x);
         let n = self.observed.len();
         let count = n as f64;
-        let points: Vec<Point> = self
-            .observed
-            .iter()
-            .zip(&self.logs)
-            .map(|(o, logs)| Point::of(o, *logs, &p))
-            .collect();
+        let mut points: Vec<Point> = Vec::with_capacity(n);
+        for (i, (o, logs)) in self.observed.iter().zip(&self.logs).enumerate() {
+            let exchange = match points.get(self.alike[i]) {
+                Some(alike) => alike.exchange,
+                None => Exchange::of(o, &p),
+            };
+            points.push(Point::of(o, *logs, exchange, &p));
+        }
         let mean = |of: &dyn Fn(&Point) -> f64| {
             let errors = points.iter().map(|q| of(q) * of(q));
             pairwise(&errors.collect::<Vec<_>>()) / count
@@ -153,10 +160,10 @@ impl<'a> Objective<'a> {
             let by_step = each[1] * 2.0 * q.step_error;
             by_gamma[i] = -by_step * q.log_sum / (p.gamma * p.gamma);
             let by_sum = by_step / p.gamma / q.sum;
-            by_net[i] = by_sum * libm::log(q.exchange) * q.powers.1;
-            by_power[i] = by_sum * q.log_pass * q.powers.0;
+            by_net[i] = by_sum * q.exchange.log * q.exchange.power;
+            by_power[i] = by_sum * q.log_pass * q.power;
             let less = p.gamma - 1.0;
-            let by_exchange = by_sum * p.gamma * libm::pow(q.exchange, less);
+            let by_exchange = by_sum * p.gamma * q.exchange.less;
             let which = match (o.nodes > 1, o.gpus > 1) {
                 (true, _) => Some(2),
                 (false, true) => Some(4),
@@ -183,27 +190,51 @@ impl<'a> Objective<'a> {
 struct Point {
     pass: f64,
     log_pass: f64,
-    exchange: f64,
-    /// Pass and exchange to the power of gamma, their sum and its logarithm.
-    powers: (f64, f64),
+    exchange: Exchange,
+    /// The pass to the power of gamma, its sum with that of the exchange, and the sum's logarithm.
+    power: f64,
     sum: f64,
     log_sum: f64,
     pass_error: f64,
     step_error: f64,
 }
 
+/// What some parameters say of an exchange.
+#[derive(Clone, Copy)]
+struct Exchange {
+    log: f64,
+    /// To the power of gamma, and of one less.
+    power: f64,
+    less: f64,
+}
+
+impl Exchange {
+    fn of(o: &StepTime, p: &ThroughputParams) -> Self {
+        let takes = p.exchange(o.nodes, o.gpus);
+        Exchange {
+            log: libm::log(takes),
+            power: libm::pow(takes, p.gamma),
+            less: libm::pow(takes, p.gamma - 1.0),
+        }
+    }
+}
+
 impl Point {
-    fn of(o: &StepTime, (log_pass, log_step): (f64, f64), p: &ThroughputParams) -> Self {
+    fn of(
+        o: &StepTime,
+        (log_pass, log_step): (f64, f64),
+        exchange: Exchange,
+        p: &ThroughputParams,
+    ) -> Self {
         let pass = p.pass(f64::from(o.per_gpu));
-        let exchange = p.exchange(o.nodes, o.gpus);
-        let powers = (libm::pow(pass, p.gamma), libm::pow(exchange, p.gamma));
-        let sum = powers.0 + powers.1;
+        let power = libm::pow(pass, p.gamma);
+        let sum = power + exchange.power;
         let (ln_pass, log_sum) = (libm::log(pass), libm::log(sum));
         Point {
             pass,
             log_pass: ln_pass,
             exchange,
-            powers,
+            power,
             sum,
             log_sum,
             pass_error: ln_pass - log_pass,

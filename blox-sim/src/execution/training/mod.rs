@@ -17,6 +17,7 @@ pub use fairness::FairTimes;
 pub use fitted::built_in;
 pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
+pub use triangulated::Between;
 
 use super::{ExecutionModel, Stretch, Turn, untrained};
 use blox_core::perf::goodput::KnownBatches;

@@ -1,6 +1,6 @@
 //! Measured step times.
 
-use super::triangulated::{self, Point};
+use super::triangulated::{self, Between, Point};
 use std::collections::BTreeMap;
 
 /// A measured step: samples of a pass on each GPU, seconds of a step of one pass, and
@@ -100,11 +100,12 @@ impl StepTable {
             return Some(*point);
         }
         self.interpolated(&at.0, per_gpu)
+            .map(|found| found.times)
             .or_else(|| self.nearest(nodes, gpus, per_gpu))
     }
 
     /// A placement as if it had not been measured, from the others; `None` where it lies beyond them.
-    pub fn interpolated(&self, placement: &[u32], per_gpu: u32) -> Option<(f64, f64)> {
+    pub fn interpolated(&self, placement: &[u32], per_gpu: u32) -> Option<Between> {
         let (nodes, gpus) = size(placement);
         let place = [nodes, gpus, per_gpu].map(f64::from);
         triangulated::interpolated(&self.scattered(), place)

@@ -11,9 +11,20 @@ pub(super) struct Point {
 const ROUNDING: f64 = 1e-9;
 /// What an artificial column costs, far above every squared distance.
 const ARTIFICIAL: f64 = 1e12;
+/// Corners with reduced costs below this may be on the sphere.
+const TIED: f64 = 1e-6;
 /// Steps after which the first improving column is taken, so that the search cannot go in circles.
 const GREEDY: u32 = 200;
 const STEPS: u32 = 5_000;
+
+/// Times that were not measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Between {
+    /// Seconds of a step, and of its exchange of gradients.
+    pub times: (f64, f64),
+    /// Whether every Delaunay triangulation says so.
+    pub unique: bool,
+}
 
 /// The times in a place: those of the corners of the simplex of a Delaunay triangulation that it lies in, by its
 /// barycentric coordinates. `None` outside of what the points enclose.
@@ -22,7 +33,7 @@ const STEPS: u32 = 5_000;
 /// from the place to its corners (the triangulation is the lower hull of the points, lifted onto a
 /// paraboloid), which is a linear program with four rows. Where more corners than that lie on one
 /// sphere, as on a grid, there are several triangulations; one is taken, always the same.
-pub(super) fn interpolated(points: &[Point], place: [f64; 3]) -> Option<(f64, f64)> {
+pub(super) fn interpolated(points: &[Point], place: [f64; 3]) -> Option<Between> {
     let n = points.len();
     let column = |j: usize| -> [f64; 4] {
         if j < n {
@@ -39,14 +50,17 @@ pub(super) fn interpolated(points: &[Point], place: [f64; 3]) -> Option<(f64, f6
     let mut basis: [usize; 4] = std::array::from_fn(|i| n + i);
     let mut inverse: [[f64; 4]; 4] = std::array::from_fn(column_of_identity);
     let mut shares = [0.0, 0.0, 0.0, 1.0];
+    let mut unique = true;
     for step in 0..STEPS {
         let prices: [f64; 4] =
             std::array::from_fn(|k| (0..4).map(|i| cost(basis[i]) * inverse[i][k]).sum());
         let mut best: Option<(usize, f64)> = None;
+        // Prices of artificial columns are large, and so is their rounding.
+        let enough = -ROUNDING * prices.iter().fold(100.0, |m, p| f64::max(m, p.abs()));
+        unique = true;
         for j in 0..n {
             let reduced = cost(j) - dot(&prices, &column(j));
-            // Prices of artificial columns are large, and so is their rounding.
-            let enough = -ROUNDING * prices.iter().fold(100.0, |m, p| f64::max(m, p.abs()));
+            unique &= reduced > TIED || basis.contains(&j);
             if reduced < best.map_or(enough, |(_, r)| r) {
                 best = Some((j, reduced));
                 if step > GREEDY {
@@ -88,7 +102,7 @@ pub(super) fn interpolated(points: &[Point], place: [f64; 3]) -> Option<(f64, f6
             None => {}
         }
     }
-    Some(times)
+    Some(Between { times, unique })
 }
 
 fn column_of_identity(i: usize) -> [f64; 4] {
@@ -128,7 +142,7 @@ mod tests {
             [8.0, 16.0, 128.0],
             [1.5, 4.0, 33.0],
         ] {
-            let found = interpolated(&points, place).unwrap();
+            let found = interpolated(&points, place).unwrap().times;
             let expected = plane(place).times;
             assert!((found.0 - expected.0).abs() < 1e-9, "{place:?} {found:?}");
             assert!((found.1 - expected.1).abs() < 1e-9, "{place:?} {found:?}");
@@ -152,7 +166,12 @@ mod tests {
             point([0.0, 0.0, 4.0], 4.0),
             point([9.0, 9.0, 9.0], 100.0),
         ];
-        let (step, _) = interpolated(&points, [1.0, 1.0, 1.0]).unwrap();
-        assert!((step - 2.5).abs() < 1e-12, "{step}");
+        let found = interpolated(&points, [1.0, 1.0, 1.0]).unwrap();
+        assert!((found.times.0 - 2.5).abs() < 1e-12, "{found:?}");
+        assert!(found.unique);
+        // With a corner of the same cube beside them it could be another four.
+        let cube = points.into_iter().chain([point([4.0, 4.0, 0.0], 9.0)]);
+        let cube: Vec<Point> = cube.collect();
+        assert!(!interpolated(&cube, [1.5, 1.5, 0.0]).unwrap().unique);
     }
 }
