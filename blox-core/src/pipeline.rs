@@ -302,6 +302,13 @@ impl Part for Pipeline {
         self.placement.observe(view, event);
     }
 
+    fn observes_launches(&self) -> bool {
+        self.scheduling.observes_launches()
+            || self.placement.observes_launches()
+            || self.admission.observes_launches()
+            || self.cluster.observes_launches()
+    }
+
     fn save(&self) -> Option<Value> {
         let parts = [
             ("cluster", self.cluster.save()),

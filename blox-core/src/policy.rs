@@ -38,6 +38,13 @@ pub trait Part: Send + DynClone {
         let _ = (view, event);
     }
 
+    /// Whether [`Part::observe`] cares for launches and stops ([`Event::Started`] and
+    /// [`Event::Stopped`]). Where nobody does, nothing is journaled and neither takes any
+    /// time, a plan is carried out in one go, and nobody is told of them.
+    fn observes_launches(&self) -> bool {
+        true
+    }
+
     /// What it remembers beyond the view; `None` if nothing.
     fn save(&self) -> Option<Value> {
         None
@@ -150,7 +157,8 @@ dyn_part!(PlacementPolicy);
 /// Sees every event and decision (Blox's metrics collection). A collector can
 /// be taken back out of the core as [`std::any::Any`].
 pub trait MetricCollector: Part + std::any::Any {
-    /// A decision was made; `plan` is what came of it.
+    /// A decision was made; `plan` is what came of it. Where nobody
+    /// [observes launches](Part::observes_launches), the view may show it as carried out.
     fn round(&mut self, view: View<'_>, plan: &Plan);
 }
 dyn_part!(MetricCollector);
@@ -173,7 +181,11 @@ pub trait Launcher: Send {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptAll;
 
-impl Part for AcceptAll {}
+impl Part for AcceptAll {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl AdmissionPolicy for AcceptAll {
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
@@ -194,7 +206,11 @@ impl AdmissionPolicy for AcceptAll {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaticCluster;
 
-impl Part for StaticCluster {}
+impl Part for StaticCluster {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl ClusterManager for StaticCluster {
     fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
@@ -261,7 +277,11 @@ impl ByKey {
     }
 }
 
-impl Part for ByKey {}
+impl Part for ByKey {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for ByKey {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
@@ -303,7 +323,11 @@ where
     SchedulingFn(f)
 }
 
-impl<F: Clone + Send> Part for SchedulingFn<F> {}
+impl<F: Clone + Send> Part for SchedulingFn<F> {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl<F> SchedulingPolicy for SchedulingFn<F>
 where

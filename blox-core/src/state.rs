@@ -14,6 +14,8 @@ use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+mod at_once;
+
 const NO_SLOT: u32 = u32::MAX;
 
 /// An event that the state cannot take. The state is unchanged.
@@ -130,6 +132,9 @@ pub struct State {
     /// Memory of the last plan's check, kept for the next.
     #[serde(skip)]
     scratch: Trial,
+    /// Memory of the last plan that was carried out at once.
+    #[serde(skip)]
+    exchange: at_once::Exchange,
 }
 
 impl Default for State {
@@ -154,6 +159,7 @@ impl Default for State {
             cluster: Cluster::default(),
             commands: Vec::new(),
             scratch: Trial::default(),
+            exchange: at_once::Exchange::default(),
         }
     }
 }

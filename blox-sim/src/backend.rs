@@ -6,7 +6,7 @@ use crate::faults::Faults;
 use crate::overheads::Overheads;
 use crate::workload::{Workload, WorkloadError};
 use blox_core::decision::Command;
-use blox_core::drive::{Backend, Input};
+use blox_core::drive::{AtOnce, Backend, Input};
 use blox_core::perf::LOSS;
 use blox_core::{
     Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
@@ -173,6 +173,8 @@ pub(crate) struct Simulator<'w> {
     after: After,
     idle: u32,
     now: Time,
+    /// What went wrong in a launch.
+    failed: Option<SimError>,
     pub(crate) ended: Ended,
 }
 
@@ -235,6 +237,7 @@ impl<'w> Simulator<'w> {
             after: After::Nothing,
             idle: 0,
             now: Time::ZERO,
+            failed: None,
             ended: Ended::Finished,
         };
         for node in 0..nodes as u32 {
@@ -295,29 +298,43 @@ impl<'w> Simulator<'w> {
 
     /// The job runs from now on: when will its end be seen?
     fn expect_end(&mut self, job: &JobRef<'_>, now: Time) {
-        let rate = job.rate();
+        self.expect_end_at(job, now, job.rate());
+    }
+
+    fn expect_end_at(&mut self, job: &JobRef<'_>, now: Time, rate: f64) {
         if rate > 0.0 {
             let at = self.completion.seen(now, job.work_left(), rate).max(now);
             self.timer(at, Kind::End, job.id().0, job.attempt());
         }
-        self.expect_report(job, now);
+        self.expect_report(job, now, rate);
     }
 
     /// When will the job have done its next epoch?
-    fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
+    fn expect_report(&mut self, job: &JobRef<'_>, now: Time, rate: f64) {
         let Some(loss) = job.spec().extras.as_ref().and_then(|e| e.loss) else {
             return;
         };
-        if job.rate() <= 0.0 {
+        if rate <= 0.0 {
             return;
         }
         let at_work = (epochs(job.work_done(), loss.epoch) + 1.0) * loss.epoch;
         if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
             return;
         }
-        let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / job.rate());
+        let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / rate);
         self.reports.insert(job.id(), at);
         self.timer(at, Kind::Report, job.id().0, job.attempt());
+    }
+
+    /// What a launch leads to, if nothing comes between.
+    fn expect_all(&mut self, job: &JobRef<'_>, attempt: u32, now: Time, rate: f64) {
+        if !self.moved_ends.is_empty() {
+            self.moved_ends.remove(&job.id());
+        }
+        self.expect_end_at(job, now, rate);
+        if let Some(runs) = self.faults.job_runs(job.id(), attempt) {
+            self.timer(now + runs, Kind::Crash, job.id().0, attempt);
+        }
     }
 
     /// The loss that the job reports at `at`, which the view need not have reached yet.
@@ -485,14 +502,8 @@ impl<'w> Simulator<'w> {
         match std::mem::take(&mut self.after) {
             After::Nothing => {}
             After::Started(id, attempt) => {
-                if !self.moved_ends.is_empty() {
-                    self.moved_ends.remove(&id);
-                }
                 let Some(job) = view.job(id) else { return };
-                self.expect_end(&job, view.now());
-                if let Some(runs) = self.faults.job_runs(id, attempt) {
-                    self.timer(view.now() + runs, Kind::Crash, id.0, attempt);
-                }
+                self.expect_all(&job, attempt, view.now(), job.rate());
                 let partner = job.assignment().and_then(|a| a.partner);
                 if partner.is_some() {
                     self.refresh_partner(view, partner);
@@ -511,7 +522,7 @@ impl<'w> Simulator<'w> {
             }
             After::Reported(job) => {
                 if let Some(job) = view.job(job) {
-                    self.expect_report(&job, view.now());
+                    self.expect_report(&job, view.now(), job.rate());
                 }
             }
             After::Left(partner) => self.refresh_partner(view, partner),
@@ -594,6 +605,9 @@ impl Backend for Simulator<'_> {
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
         if let Some((at, event)) = self.ready(view) {
             return Ok(Input::Event(at, event));
+        }
+        if let Some(error) = self.failed.take() {
+            return Err(error);
         }
         if self.watch.stop.load(Ordering::Relaxed) {
             self.ended = Ended::Interrupted;
@@ -682,12 +696,44 @@ impl Backend for Simulator<'_> {
         Ok(())
     }
 
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        let free = !self.keeps_history && self.faults.launch_failure <= 0.0;
+        free.then_some(self)
+    }
+
     fn refused(&mut self, at: Time, _: &Event, error: EventError) -> Result<(), SimError> {
         Err(SimError::Event { at, error })
     }
 
     fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), SimError> {
         Err(SimError::Policy { at, error })
+    }
+}
+
+impl AtOnce for Simulator<'_> {
+    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
+        let rate = match job.held() {
+            Some(held) => self.execution.rate(view, job, held),
+            None => 0.0,
+        };
+        if rate.is_finite() && rate >= 0.0 {
+            self.expect_all(job, job.attempt(), view.now(), rate);
+            return rate;
+        }
+        self.failed.get_or_insert(SimError::Event {
+            at: view.now(),
+            error: EventError::BadNumber {
+                event: "a start",
+                job: job.id(),
+                value: rate,
+            },
+        });
+        0.0
+    }
+
+    fn carried_out(&mut self, view: View<'_>) {
+        self.idle = 0;
+        self.tidy(view);
     }
 }
 

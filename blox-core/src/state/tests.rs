@@ -24,7 +24,7 @@ impl Random {
 }
 
 /// Recomputes from the records alone.
-fn check(state: &State) {
+pub(super) fn check(state: &State) {
     let gpus: u32 = state.cluster.nodes().iter().map(|n| n.gpu_count()).sum();
     let mut promised = vec![Vec::new(); gpus as usize];
     let mut held = vec![Vec::new(); gpus as usize];

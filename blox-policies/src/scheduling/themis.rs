@@ -29,7 +29,11 @@ impl Themis {
     }
 }
 
-impl Part for Themis {}
+impl Part for Themis {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Themis {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
