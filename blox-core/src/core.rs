@@ -6,7 +6,7 @@ use crate::decision::{Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::drive::AtOnce;
 use crate::event::Event;
 use crate::ids::{JobId, Name};
-use crate::job::Phase;
+use crate::job::{JobRef, Phase};
 use crate::journal::{Entry, Journal};
 use crate::pipeline::{Decide, DecideError};
 use crate::policy::MetricCollector;
@@ -498,8 +498,7 @@ impl Core {
         if observed || self.state.has_commands() {
             return None;
         }
-        let mut launched =
-            |view: View<'_>, job: &crate::job::JobRef<'_>| backend.launched(view, job);
+        let mut launched = |view: View<'_>, job: &JobRef<'_>| backend.launched(view, job);
         let applied = self.state.carry_out(&self.decision.plan, &mut launched)?;
         // A report each.
         self.counters.events += u64::from(applied.stops + applied.placements);

@@ -2,8 +2,14 @@
 //! of random runs.
 
 use super::*;
+use crate::assignment::Assignment;
+use crate::cluster::NodeStatus;
 use crate::cluster::spec::NodeSpec;
+use crate::decision::{Action, NodeAction, Verdict};
+use crate::event::Outcome;
+use crate::ids::{GpuId, NodeId};
 use crate::job::spec::Extras;
+use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds};
 
 struct Random(u64);
