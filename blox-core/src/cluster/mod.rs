@@ -396,14 +396,18 @@ impl Cluster {
                 self.held[g.index()] = Owners::NONE;
             }
             rest = &rest[count..];
-            let node = &mut self.nodes[id.index()];
-            node.promised &= !bits;
-            if node.promised == 0 {
-                (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
-            }
+            self.nodes[id.index()].promised &= !bits;
             self.refresh(id);
         }
         true
+    }
+
+    /// Whether no CPUs and no memory are promised on the nodes of these GPUs.
+    pub(crate) fn promises_gpus_alone(&self, gpus: &[GpuId]) -> bool {
+        gpus.iter().all(|g| {
+            let node = &self.nodes[self.gpu_node[g.index()].index()];
+            node.cpus_promised == 0.0 && node.memory_promised == 0.0
+        })
     }
 
     /// Gives a job GPUs in both ledgers. `false`, and nothing has changed, if there is none,

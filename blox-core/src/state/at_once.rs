@@ -118,6 +118,9 @@ impl State {
             && rec.leaving.is_empty()
             && is_plain(promised)
             && promised.gpus == held.gpus
+            // Sums of CPUs and memory carry rounding errors, which a node that
+            // empties forgets.
+            && self.cluster.promises_gpus_alone(&promised.gpus)
             && self.cluster.vacate(job, &promised.gpus);
         if fits {
             rec.mark = u32::MAX;
