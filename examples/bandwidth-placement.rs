@@ -12,6 +12,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(Fifo::default())
         .placement(Walk::new(Bandwidth::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new("8x4@p3.8xlarge".parse::<ClusterSpec>()?);
     let spec = || GeneratorSpec {

@@ -13,8 +13,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("chronus")
         .cadence(Rounds::every(Seconds::new(240.0)).ok_or("no rounds")?)
         .scheduling(Chronus::new(Seconds::new(240.0)))
-        .placement(Walk::new(Consolidated::default()).when_blocked(Blocked::Skip))
+        .placement(LocalSearch::default())
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(4, 4));
     let ours = simulation.run(by_hand, &mut deadlines::jobs()?)?;

@@ -15,6 +15,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(ElasticFlow::new(Seconds::new(60.0)).admitting_all())
         .placement(Buddy)
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(4, 4));
     let ours = simulation.run(by_hand, &mut deadlines::jobs()?)?;

@@ -12,9 +12,12 @@ mod deadlines;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("gandiva")
         .cadence(Rounds::every(Seconds::new(60.0)).ok_or("no rounds")?)
-        .scheduling(TimeSlicing::default())
-        .placement(Walk::new(Consolidated::default()).when_blocked(Blocked::Skip))
+        .scheduling(Gandiva::default())
+        .placement(Migrating::new(Resizing::new(NodeSets)))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(4, 4));
     let ours = simulation.run(by_hand, &mut deadlines::jobs()?)?;

@@ -15,6 +15,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ))
         .placement(Resizing::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(8, 4));
     let jobs = || BloxWorkload::new(2.5).map(|all| WithLoss::new(Limited::new(all, 400), 1));

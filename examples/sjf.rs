@@ -13,6 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(Sjf::default())
         .placement(Walk::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(8, 4));
     let jobs = || BloxWorkload::new(2.5).map(|all| Limited::new(all, 400));

@@ -16,6 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ))
         .placement(Synergy::new(Consolidated::default()).with(Allocation::Tune))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let mut cluster = ClusterSpec::uniform(8, 4);
     for node in &mut cluster.nodes {

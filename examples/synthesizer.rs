@@ -21,6 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )
         .placement(Walk::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
     let shipped = synthesizer_over(vec![las(), fifo()], ahead(), SynthesizerParams::default());
 
     let simulation = Simulation::new(ClusterSpec::uniform(8, 4));

@@ -12,9 +12,12 @@ mod deadlines;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("themis")
         .cadence(Rounds::every(Seconds::new(240.0)).ok_or("no rounds")?)
-        .scheduling(Themis)
-        .placement(Walk::new(Consolidated::default()).when_blocked(Blocked::Skip))
+        .scheduling(Themis::default())
+        .placement(Resizing::new(Consolidated::default()))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(4, 4));
     let ours = simulation.run(by_hand, &mut deadlines::jobs()?)?;

@@ -13,6 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .scheduling(TwoDas::las(&[Seconds::new(3250.0)])?)
         .placement(Walk::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
         .build();
+    let Some(by_hand) = blox::cli::backend(by_hand)? else {
+        return Ok(());
+    };
 
     let simulation = Simulation::new(ClusterSpec::uniform(8, 4));
     let jobs = || BloxWorkload::new(2.5).map(|all| Limited::new(all, 400));

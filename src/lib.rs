@@ -6,7 +6,9 @@
 //! - [`schedulers`]: every published scheduler that ships, as a composition.
 //! - [`compat`]: compositions that do exactly what published programs do.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
+//! - [`virtual_clusters`]: parts of a cluster with their own nodes and queues, side by side.
 //! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
+//! - [`estimate`]: models of durations and load, trained from logs.
 //! - [`reproduce`]: published figures, each repeated by one command.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
@@ -31,11 +33,13 @@ pub use blox_sim as sim;
 
 pub mod cli;
 pub mod compat;
+pub mod estimate;
 pub mod guide;
 mod registry;
 pub mod reproduce;
 pub mod results;
 pub mod schedulers;
 pub mod verify;
+pub mod virtual_clusters;
 
 pub use registry::registry;

@@ -1,34 +1,13 @@
 //! The command line from outside, through the real binary.
 
-use std::ffi::OsStr;
+mod support;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-fn blox() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_blox"))
-}
-
-struct Seen {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn seen(output: Output) -> Seen {
-    Seen {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-/// Runs it in a folder.
-fn at(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Seen {
-    seen(blox().current_dir(dir).args(args).output().unwrap())
-}
+use support::{Seen, at, blox, bytes};
 
 /// Runs a command line, split at spaces, in a fresh folder.
 fn run(line: &str) -> Seen {
@@ -66,47 +45,6 @@ fn the_published_average_is_on_the_terminal() {
         seen.out
     );
     assert!(seen.err.starts_with("wall time "), "{}", seen.err);
-}
-
-/// The headline of the README is what its command prints.
-#[test]
-fn the_readme_is_true() {
-    let readme = include_str!("../README.md");
-    let command = readme
-        .lines()
-        .find_map(|l| l.trim().strip_prefix("cargo run --release -- "))
-        .unwrap();
-    let seen = run(command);
-    assert_eq!(seen.code, Some(0), "{}", seen.err);
-    assert!(seen.out.contains("188,995.2"));
-    assert!(
-        readme.contains(seen.out.trim()),
-        "now it prints\n{}",
-        seen.out
-    );
-}
-
-/// So is what it shows of a generated trace.
-#[test]
-fn the_readme_shows_a_trace_as_it_is() {
-    let readme = include_str!("../README.md");
-    let dir = tempfile::tempdir().unwrap();
-    let commands: Vec<_> = readme
-        .lines()
-        .filter_map(|l| l.strip_prefix("    blox trace "))
-        .filter(|l| l.contains("blox.csv"))
-        .collect();
-    assert_eq!(commands.len(), 2);
-    let mut shown = String::new();
-    for command in commands {
-        let seen = at(dir.path(), format!("trace {command}").split(' '));
-        assert_eq!(seen.code, Some(0), "{}", seen.err);
-        shown = seen.out;
-    }
-    assert!(
-        readme.contains(&format!("```text\n{shown}```")),
-        "now it prints\n{shown}"
-    );
 }
 
 #[test]
@@ -268,7 +206,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy",
+            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
@@ -433,30 +371,6 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
 }
 
 #[test]
-fn help_ends_with_examples() {
-    for line in [
-        "--help",
-        "simulate --help",
-        "compare --help",
-        "sweep --help",
-        "policies --help",
-        "verify --help",
-    ] {
-        let seen = run(line);
-        assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
-        let (_, examples) = seen.out.split_once("\nExamples:\n").unwrap();
-        assert!(
-            examples
-                .lines()
-                .filter(|l| l.starts_with("  blox "))
-                .count()
-                >= 2,
-            "{line}"
-        );
-    }
-}
-
-#[test]
 fn an_empty_trace_is_a_table_of_zeros() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("none.csv"), "submit_s,gpus,duration_s\n").unwrap();
@@ -507,25 +421,6 @@ fn a_compressed_trace_of_another_system_gives_the_same() {
     };
     assert_eq!(table("jobs.csv.gz"), table("jobs.csv"));
     assert!(table("jobs.csv").contains("las"));
-}
-
-/// All files below a folder with their bytes.
-fn bytes(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(dir).unwrap().display().to_string();
-                files.push((name, fs::read(path).unwrap()));
-            }
-        }
-    }
-    files.sort();
-    files
 }
 
 #[test]
@@ -665,7 +560,7 @@ fn nobody_reading_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let seen = seen(child.wait_with_output().unwrap());
+    let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
 }
 
@@ -720,8 +615,8 @@ fn a_case_is_equal_or_shows_what_differs() {
     let seen = at(dir.path(), ["verify", "."]);
     assert_eq!(
         seen.out,
-        "ERROR  ./case: the input `jobs.csv` is in neither the case, its input/, \
-         nor an inputs/ above\n0 of 1 cases equal\n"
+        "ERROR  ./case: the input `jobs.csv` is in neither the case nor an input/ \
+         or inputs/ of it or above\n0 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(1));
 }
@@ -798,8 +693,8 @@ fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
     summary("shortest-expected", "count", 0);
     assert_eq!(
         verify().out,
-        "ERROR  case: the input `yarn-gput1000.csv` is in neither the case, its input/, \
-         nor an inputs/ above\n0 of 1 cases equal\n"
+        "ERROR  case: the input `yarn-gput1000.csv` is in neither the case nor an input/ \
+         or inputs/ of it or above\n0 of 1 cases equal\n"
     );
     write("case/summary.json", "{}");
     assert_eq!(
@@ -807,6 +702,30 @@ fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
         "ERROR  case/summary.json: `schedule` is missing, expected it or a command with \
          --schedule=\n0 of 1 cases equal\n"
     );
+}
+
+#[test]
+fn one_virtual_cluster_has_its_own_nodes_and_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "submit_s,gpus,duration_s,virtual_cluster\n\
+                 0,8,600,va\n10,8,600,vb\n20,8,600,va\n30,4,600,vb\n";
+    fs::write(dir.path().join("t.csv"), trace).unwrap();
+    fs::write(dir.path().join("vc.csv"), ",num\nva,1\nvb,2\n").unwrap();
+    let run = |name: &str| {
+        let line = "simulate -s tiresias{estimator=noisy,sigma=0.3} --trace t.csv --cluster vc.csv --virtual-cluster";
+        at(dir.path(), line.split(' ').chain([name]))
+    };
+    let seen = run("vb");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    for part in ["2 nodes, 16 GPUs", "vb of t.csv", "2 jobs"] {
+        assert!(seen.out.contains(part), "{part}\n{}", seen.out);
+    }
+    let seen = run("vd");
+    assert_eq!(
+        seen.err,
+        "error: --virtual-cluster is `vd`, expected one of va, vb\n"
+    );
+    assert_eq!(seen.code, Some(2));
 }
 
 #[test]
@@ -846,14 +765,13 @@ fn files_of_tiresias_are_traces_and_clusters() {
     }
 }
 
+/// What comes of a command line that ends with a folder for results, when Ctrl-C
+/// comes after that folder is there.
 #[cfg(unix)]
-#[test]
-fn ctrl_c_leaves_what_there_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
+fn interrupted(line: &str, out: &Path) -> Seen {
     let child = blox()
-        .args("simulate -s las --load 7 --jobs 4000000 --output-dir".split(' '))
-        .arg(&out)
+        .args(line.split(' '))
+        .arg(out)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -866,8 +784,17 @@ fn ctrl_c_leaves_what_there_is() {
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(kill.unwrap().success());
-    let seen = seen(child.wait_with_output().unwrap());
+    let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!(seen.code, Some(130), "{}", seen.err);
+    seen
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let seen = interrupted("simulate -s las --load 7 --jobs 4000000 --output-dir", &out);
     assert!(
         seen.out.contains("notice     las: interrupted at "),
         "{}",
@@ -886,4 +813,52 @@ fn ctrl_c_leaves_what_there_is() {
     assert_eq!(json("las/summary.json")["ended"], "interrupted");
     let jobs = fs::read_to_string(out.join("las/jobs.csv")).unwrap();
     assert!(jobs.lines().count() > 2);
+}
+
+/// A figure that is stopped keeps the simulations that had ended, and says so.
+#[cfg(unix)]
+#[test]
+fn a_figure_that_is_interrupted_says_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let seen = interrupted("reproduce blox-fig14 --output-dir", &out);
+    assert!(
+        seen.err.starts_with("interrupted: figures of "),
+        "{}",
+        seen.err
+    );
+    let manifest = fs::read(out.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["status"], "interrupted");
+    let simulations = manifest["simulations"].as_array().unwrap();
+    let finished = simulations
+        .iter()
+        .filter(|s| s["status"] == "finished")
+        .count();
+    assert!(finished < simulations.len());
+    let table = fs::read_to_string(out.join("blox-fig14-simulations.csv")).unwrap();
+    assert!(table.starts_with("simulation,scheduler,jobs,"), "{table}");
+    assert_eq!(table.lines().count(), 1 + finished);
+    assert!(!out.join("blox-fig14.csv").exists());
+}
+
+#[test]
+fn missed_deadlines_say_why() {
+    let dir = folder();
+    let jobs = "submit_s,gpus,duration_s,deadline_s\n0,1,100,200\n0,1,100,105\n0,1,100,250\n";
+    fs::write(dir.path().join("due.csv"), jobs).unwrap();
+    let simulate = |overheads: &str| {
+        let line = format!(
+            "simulate --scheduler fifo --trace due.csv --cluster 1x2 --completion exact --group-overheads-s {overheads}"
+        );
+        at(dir.path(), line.split_whitespace())
+    };
+    // A change costs 4 s, a first group of one 6 s more.
+    let seen = simulate("4,6");
+    let counts = "fifo: 1 met, 2 missed (1 by their overheads, 1 by waiting for GPUs), 0 declined";
+    assert!(seen.out.contains(counts), "{}{}", seen.out, seen.err);
+    let seen = simulate("4");
+    let message = "--group-overheads-s is `4`, expected two numbers of seconds, at least 0, as 2,2";
+    assert!(seen.err.contains(message), "{}", seen.err);
+    assert_eq!(seen.code, Some(2));
 }

@@ -233,7 +233,14 @@ fn decisions_replay_from_the_journal() {
 /// Rows that the released program, or its rules, give as well.
 fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::reproduce::figure(name).expect("a figure");
-    let findings = blox::reproduce::reproduce(&*figure, None, &|_, _| ()).expect("no data needed");
+    let runs = blox::reproduce::simulations(&*figure, None).expect("no data needed");
+    let watches: Vec<_> = runs.iter().map(|_| std::sync::Arc::default()).collect();
+    let ended = std::sync::atomic::AtomicU64::new(0);
+    let reproduced = blox::reproduce::reproduce(&*figure, None, runs, &watches, &ended);
+    let findings = reproduced
+        .expect("they can go on")
+        .findings
+        .expect("none was stopped");
     let mut compared = 0;
     for row in &findings.rows {
         let Some(theirs) = row.artifact else { continue };

@@ -104,16 +104,51 @@ fn overheads_make_misses_and_they_are_counted() {
         migration: Seconds::new(45.0),
         ..FixedOverheads::default()
     };
-    let mut missed = 0;
+    let (mut missed, mut by_overheads) = (0, 0);
     for seed in 0..50 {
         let report = run(seed, shipped::elasticflow(), overheads);
-        missed += report.summary.deadlines.unwrap_or_default().missed;
+        let d = report.summary.deadlines.unwrap_or_default();
+        missed += d.missed;
+        by_overheads += d.causes.overheads;
+        let because = d.causes.overheads + d.causes.waiting;
+        assert_eq!(because, d.missed, "case {seed}");
         assert!(
             report.jobs.iter().all(|j| j.outcome.is_some()),
             "case {seed}"
         );
     }
-    assert!(missed > 0);
+    assert!(missed > 0 && by_overheads > 0, "{missed} {by_overheads}");
+}
+
+#[test]
+fn a_miss_says_why() {
+    let due = |at: f64| Extras {
+        deadlines: vec![Deadline {
+            at: Time::new(at),
+            value: 1.0,
+        }],
+        ..Extras::default()
+    };
+    let job = |at: f64, due_at: f64| {
+        let job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(100.0));
+        job.with_extras(due(due_at))
+    };
+    // On two GPUs: in time, late by less than its launch took, late because it waited.
+    let jobs = vec![job(0.0, 200.0), job(0.0, 105.0), job(0.0, 250.0)];
+    let launches = FixedOverheads {
+        launch: Seconds::new(10.0),
+        ..FixedOverheads::default()
+    };
+    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        .overheads(launches)
+        .completion(blox::sim::completion::Exact)
+        .run(shipped::fifo(), &mut Jobs::new(jobs))
+        .unwrap();
+    let causes = report.jobs.iter().map(|j| j.miss_cause());
+    let causes: Vec<_> = causes.map(|c| c.map(|c| c.as_str())).collect();
+    assert_eq!(causes, [None, Some("overheads"), Some("waiting")]);
+    let lost = report.jobs.iter().map(|j| j.overhead.secs());
+    assert_eq!(lost.collect::<Vec<_>>(), [10.0; 3]);
 }
 
 #[test]

@@ -8,30 +8,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{Seen, at, blox, good};
+use support::{Seen, at, blox, bytes, good};
 
 /// A sweep of 2 x 3 x 2 runs that takes no time.
 const SMALL: &str = "sweep fifo las{guard_h=1|500} --workload poisson --durations exponential:3600 \
                      --gpu-mix 1:70,4:30 --jobs 60 --cluster 2x4 --loads 4,9 --seeds 0..1";
-
-/// All files below a folder with their bytes.
-fn bytes(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(dir).unwrap().display().to_string();
-                files.push((name, fs::read(path).unwrap()));
-            }
-        }
-    }
-    files.sort();
-    files
-}
 
 fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -50,13 +31,14 @@ fn any_number_of_threads_gives_the_same_bytes() {
     assert_eq!(seen[0], seen[1]);
     assert_eq!(seen[0], seen[2]);
     let names: Vec<&str> = seen[0].1.iter().map(|(n, _)| n.as_str()).collect();
-    assert_eq!(names.len(), 12 * 5 + 2);
+    assert_eq!(names.len(), 12 * 5 + 3);
     for name in [
         "runs/fifo_seed=0_load=4/jobs.csv",
         "runs/las_guard_h=500_seed=1_load=9/manifest.json",
         "runs/las_guard_h=500_seed=1_load=9/rounds.csv",
         "sweep.csv",
         "sweep.json",
+        "sweep.lock",
     ] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
@@ -182,6 +164,111 @@ fn a_sweep_goes_on_where_it_was() {
         seen.err,
         "error: out/sweep.json: is no index of a sweep, expected one, another --output-dir, or --force to begin anew\n"
     );
+}
+
+/// 27 runs with their pictures and a page, from one command line.
+#[test]
+fn one_command_runs_draws_and_reports() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "sweep fifo srtf las --workload poisson --durations exponential:3600 --jobs 60 \
+                --cluster 2x4 --loads 4,6,9 --seeds 0..2 --assignments";
+    let whole = format!("{line} --output-dir whole --plots --report");
+    let seen = good(dir.path(), &whole);
+    assert!(seen.out.contains("runs       27\n"), "{}", seen.out);
+    let whole = bytes(&dir.path().join("whole"));
+    let find = |name: &str| {
+        let file = whole.iter().find(|(n, _)| n == name);
+        String::from_utf8(file.unwrap_or_else(|| panic!("{name}")).1.clone()).unwrap()
+    };
+    for name in [
+        "load-jct",
+        "load-p99-jct",
+        "load-responsiveness",
+        "load-utilisation",
+        "jct-cdf_load=4",
+        "jct-cdf_load=6",
+        "jct-cdf_load=9",
+    ] {
+        let svg = find(&format!("plots/{name}.svg"));
+        assert!(
+            svg.starts_with("<svg") && svg.ends_with("</svg>\n"),
+            "{name}"
+        );
+        assert!(
+            ["fifo", "srtf", "las"]
+                .iter()
+                .all(|s| svg.contains(&format!(">{s}<")))
+        );
+    }
+    assert_eq!(
+        whole
+            .iter()
+            .filter(|(n, _)| n.starts_with("plots/"))
+            .count(),
+        7
+    );
+    let page = find("report.html");
+    assert!(page.contains("<title>Sweep of 27 runs</title>"));
+    assert!(page.contains("Each of the 27 runs") && page.contains("fifo, load 4"));
+    assert!(page.contains("the first 9 runs with the seed 0"), "{page}");
+    assert_eq!(
+        whole
+            .iter()
+            .filter(|(n, _)| n.ends_with("assignments.csv"))
+            .count(),
+        27
+    );
+    // Asked for later, the runs are kept, and the bytes are the same.
+    good(dir.path(), &format!("{line} --output-dir late"));
+    fs::remove_file(
+        dir.path()
+            .join("late/runs/las_seed=2_load=9/assignments.csv"),
+    )
+    .unwrap();
+    let seen = good(
+        dir.path(),
+        &format!("{line} --output-dir late --plots --report"),
+    );
+    assert!(seen.err.starts_with("resumed: 26 of 27"), "{}", seen.err);
+    let late = bytes(&dir.path().join("late"));
+    for ((name, a), (other, b)) in whole.iter().zip(&late) {
+        // The page names its folder.
+        assert!(
+            name == other && (a == b || name == "report.html"),
+            "{name} {other}"
+        );
+    }
+    assert_eq!(whole.len(), late.len());
+    good(dir.path(), "plot late --output-dir again");
+    for (name, svg) in whole.iter().filter(|(n, _)| n.starts_with("plots/")) {
+        let again = dir
+            .path()
+            .join("again")
+            .join(name.trim_start_matches("plots/"));
+        assert!(fs::read(again).unwrap() == *svg, "{name}");
+    }
+}
+
+/// Two processes do not write into one folder; what a crash leaves keeps nobody out.
+#[test]
+fn a_folder_in_use_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let lock = fs::File::create(out.join("sweep.lock")).unwrap();
+    lock.lock().unwrap();
+    let line = format!("{SMALL} --output-dir out");
+    let seen = at(dir.path(), line.split_whitespace());
+    assert_eq!(
+        (seen.code, seen.err.as_str()),
+        (
+            Some(2),
+            "error: out: another process writes a sweep here, expected another --output-dir, or to \
+             wait for its end\n"
+        )
+    );
+    drop(lock);
+    good(dir.path(), &line);
 }
 
 #[test]
@@ -332,6 +419,18 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
         (
             "compare fifo las --seeds 0..1 --output-dir out",
             "--output-dir has no meaning with --seeds; `blox sweep` writes the results of each seed",
+        ),
+        (
+            "compare fifo las --seeds 0..1 --report",
+            "--report has no meaning with --seeds; `blox sweep` writes the results of each seed",
+        ),
+        (
+            "sweep fifo --loads 1..2 --plots",
+            "--plots has nowhere to write, expected --output-dir DIR with it",
+        ),
+        (
+            "sweep synthesizer --vary admission=load|accept-all --jobs 1",
+            "--admission is `load`, which has no meaning with `synthesizer`: that brings its own",
         ),
     ] {
         let seen = at(dir.path(), line.split(' '));
@@ -743,4 +842,15 @@ sjf        too few GPUs        1    0.1      300   50.0 %
     let waits = json[0]["waits"].as_array().unwrap();
     let sum: f64 = waits.iter().map(|w| w["total"].as_f64().unwrap()).sum();
     assert_eq!(sum, queue);
+    // Where jobs may pass others, nobody waits behind them: there was no GPU left.
+    for passing in ["skip", "easy"] {
+        let line =
+            format!("simulate -s fifo{{backfill={passing}}} --trace u.csv --cluster 1x2 --why");
+        let trace = "submit_s,gpus,duration_s\n0,2,300\n0,1,300\n0,1,300\n";
+        fs::write(dir.path().join("u.csv"), trace).unwrap();
+        let seen = good(dir.path(), &line);
+        assert!(seen.out.contains("too few GPUs       1"), "{}", seen.out);
+        assert!(seen.out.contains("no free GPUs       1"), "{}", seen.out);
+        assert!(!seen.out.contains("behind the head"), "{}", seen.out);
+    }
 }

@@ -1,33 +1,12 @@
 //! Workload files as a user meets them: the `trace` command, formats, and bad input.
 
-use std::ffi::OsStr;
+mod support;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn blox() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_blox"))
-}
-
-#[derive(Debug)]
-struct Seen {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn seen(output: Output) -> Seen {
-    Seen {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-fn at(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Seen {
-    seen(blox().current_dir(dir).args(args).output().unwrap())
-}
+use std::process::{Command, Stdio};
+use support::{Seen, at, blox};
 
 /// Runs a command line, split at spaces.
 fn line(dir: &Path, line: &str) -> Seen {
@@ -258,7 +237,7 @@ fn a_full_disk_is_an_error_and_devices_are_no_workloads() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let seen = seen(child.wait_with_output().unwrap());
+        let seen = Seen::from(child.wait_with_output().unwrap());
         let expected =
             "error: the output cannot be written: No space left on device (os error 28)\n";
         assert_eq!(
@@ -567,7 +546,7 @@ fn a_pipe_is_as_good_as_a_file() {
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(bytes).unwrap();
-        seen(child.wait_with_output().unwrap())
+        Seen::from(child.wait_with_output().unwrap())
     };
     for bytes in [text.as_bytes().to_vec(), gzip(text.as_bytes())] {
         let seen = piped(
@@ -609,7 +588,7 @@ fn a_large_file_is_streamed_in_bounded_memory() {
             "ulimit -v 100000; exec {} {args}",
             env!("CARGO_BIN_EXE_blox")
         );
-        seen(
+        Seen::from(
             Command::new("sh")
                 .current_dir(dir.path())
                 .args(["-c", &script])
@@ -652,19 +631,4 @@ fn a_large_file_is_streamed_in_bounded_memory() {
         seen.out,
         seen.err
     );
-}
-
-#[test]
-fn help_ends_with_examples() {
-    let dir = tempfile::tempdir().unwrap();
-    for command in ["", "info ", "check ", "convert ", "sample ", "generate "] {
-        let seen = line(dir.path(), &format!("trace {command}--help"));
-        assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""));
-        let (_, examples) = seen.out.split_once("\nExamples:\n").unwrap();
-        let shown = examples
-            .lines()
-            .filter(|l| l.contains("blox trace"))
-            .count();
-        assert!(shown >= 2, "trace {command}: {examples}");
-    }
 }

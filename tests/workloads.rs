@@ -20,8 +20,8 @@ fn bursts_come_when_they_should() {
     let line = "simulate -s fifo --workload bursty --load 4 --burst-factor 10 --quiet-h 3 --burst-h 1 \
                 --durations fixed:7200 --burst-durations uniform:60,600 --jobs 300 --output-dir out";
     let seen = good(dir.path(), line);
-    let about = "workload   the first 300 jobs of bursty jobs, 4 per hour for 10800 s, then 40 per hour \
-                 for 3600 s, mean duration 7200 s (330 s for those of bursts), seed 1";
+    let about = "workload   the first 300 jobs of bursty jobs, 4 per hour for 10,800 s, then 40 per hour \
+                 for 3,600 s, mean duration 7,200 s (330 s for those of bursts), seed 1";
     assert!(seen.out.contains(about), "{}", seen.out);
     let jobs = fs::read_to_string(dir.path().join("out/fifo/jobs.csv")).unwrap();
     let (submits, durations) = (column(&jobs, "submit_s"), column(&jobs, "duration_s"));

@@ -6,7 +6,7 @@ use crate::decision::{Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::drive::AtOnce;
 use crate::event::Event;
 use crate::ids::{JobId, Name};
-use crate::job::{JobRef, Phase};
+use crate::job::Phase;
 use crate::journal::{Entry, Journal};
 use crate::pipeline::{Decide, DecideError};
 use crate::policy::MetricCollector;
@@ -86,6 +86,8 @@ pub struct Core {
     visit_every_round: bool,
     counters: Counters,
     decision: Decision,
+    /// How long the last decision stays right.
+    outlook: Outlook,
 }
 
 impl Core {
@@ -114,6 +116,7 @@ impl Core {
             visit_every_round: false,
             counters: Counters::default(),
             decision: Decision::default(),
+            outlook: Outlook::NextRound,
         }
     }
 
@@ -335,6 +338,33 @@ impl Core {
         decided
     }
 
+    /// What `policy` would decide at `at`, on a copy: nothing here changes. For a
+    /// policy that runs beside the loop and is fed the same inputs as the loop's
+    /// core; its answer goes to [`Core::answer`] of both. The policy is told of
+    /// its own verdicts and node actions here, so whoever applies the answer
+    /// must not tell it again.
+    ///
+    /// # Errors
+    /// The policy panicked, or its plan contradicts the state: for
+    /// [`Core::policy_failed`].
+    pub fn consult(
+        &self,
+        at: Time,
+        policy: &mut dyn Decide,
+    ) -> Result<(Decision, Outlook), DecideError> {
+        let mut copy = Core::new(self.state.clone(), dyn_clone::clone_box(&*self.cadence));
+        copy.asking = self.asking.clone();
+        copy.last_decision = self.last_decision;
+        match copy.decide(at, policy) {
+            Decided::Applied => {
+                // What the decision itself changed is later than what it was made from.
+                copy.decision.plan.version = self.state.version;
+                Ok((copy.decision, copy.outlook))
+            }
+            Decided::Failed(error) => Err(error),
+        }
+    }
+
     /// The question that is due was handed to a policy that runs beside the
     /// loop. Until [`Core::answer`] or [`Core::policy_failed`], nothing is due.
     pub fn asked(&mut self) {
@@ -498,8 +528,7 @@ impl Core {
         if observed || self.state.has_commands() {
             return None;
         }
-        let mut launched = |view: View<'_>, job: &JobRef<'_>| backend.launched(view, job);
-        let applied = self.state.carry_out(&self.decision.plan, &mut launched)?;
+        let applied = self.state.carry_out(&self.decision.plan, backend)?;
         // A report each.
         self.counters.events += u64::from(applied.stops + applied.placements);
         if !self.decision.plan.is_empty() {
@@ -515,6 +544,7 @@ impl Core {
         at_once: Option<&mut dyn AtOnce>,
     ) -> Decided {
         let now = self.state.now;
+        self.outlook = outlook;
         // What this decision changes is touched for the next one.
         self.state.close_decision(self.decision.plan.version);
         self.state.next_moment = self.moment_from(now);

@@ -26,9 +26,12 @@ pub enum Input {
 
 /// A backend in which stops and launches take no time and never fail.
 pub trait AtOnce {
-    /// A job that waited runs from now on: iterations a second. The view shows the
+    /// How fast a job that waited runs from now on: iterations a second. The view shows the
     /// plan as carried out.
-    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64;
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64;
+
+    /// A job runs from now on, at the rate that it now has.
+    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>);
 
     /// A plan was carried out, its launches included.
     fn carried_out(&mut self, view: View<'_>);

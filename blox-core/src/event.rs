@@ -5,6 +5,7 @@ use crate::cluster::spec::NodeSpec;
 use crate::decision::{NodeAction, Plan, Verdict};
 use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::job::spec::JobSpec;
+use crate::job::training::TrainingReport;
 use crate::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -127,6 +128,13 @@ pub enum Event {
         /// The value.
         value: f64,
     },
+    /// A training job reported how fast it is and how noisy its gradients are.
+    Reported {
+        /// The job.
+        job: JobId,
+        /// What it reported.
+        report: Arc<TrainingReport>,
+    },
     /// A user holds a waiting job back.
     Hold {
         /// The job.
@@ -199,6 +207,7 @@ impl Event {
             | Event::Progress { job, .. }
             | Event::BatchChanged { job, .. }
             | Event::Metric { job, .. }
+            | Event::Reported { job, .. }
             | Event::Hold { job }
             | Event::Release { job }
             | Event::Judged { job, .. } => Some(*job),

@@ -22,6 +22,7 @@
 pub mod assignment;
 pub mod cadence;
 pub mod cluster;
+pub mod compat;
 pub mod core;
 pub mod decision;
 pub mod draft;
@@ -57,6 +58,7 @@ pub use draft::{Draft, DraftError, Savepoint};
 pub use event::{Event, Outcome};
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
+pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
 pub use pipeline::{Composition, Decide, DecideError, Pipeline};
 pub use policy::{

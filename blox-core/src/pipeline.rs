@@ -14,6 +14,7 @@ use crate::request::{Requests, Unlisted};
 use crate::units::Seconds;
 use crate::view::View;
 use serde_json::{Value, json};
+use std::any::Any;
 
 /// A decision that went wrong inside the policy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -238,6 +239,13 @@ impl Pipeline {
     /// Its scheduling policy.
     pub fn scheduling(&mut self) -> &mut dyn SchedulingPolicy {
         &mut *self.scheduling
+    }
+
+    /// Its scheduling policy as the type that it is; `None` if it is another. For what a
+    /// policy has to tell after a run.
+    pub fn scheduling_as<P: SchedulingPolicy>(&self) -> Option<&P> {
+        let policy: &dyn Any = &*self.scheduling;
+        policy.downcast_ref()
     }
 
     /// Its placement policy: the scheduling policy's own, if that has one.

@@ -17,6 +17,7 @@ use crate::view::View;
 use async_trait::async_trait;
 use dyn_clone::DynClone;
 use serde_json::Value;
+use std::any::Any;
 use std::sync::Arc;
 
 /// Makes boxes of a part's trait cloneable.
@@ -98,7 +99,10 @@ pub trait ClusterManager: Part {
 dyn_part!(ClusterManager);
 
 /// Which jobs should run, in what order, with how much (Blox's scheduling policy).
-pub trait SchedulingPolicy: Part {
+///
+/// As an [`Any`], it can be asked after a run for what only it knows
+/// ([`Pipeline::scheduling_as`](crate::Pipeline::scheduling_as)).
+pub trait SchedulingPolicy: Part + Any {
     /// Names the jobs that should run, most important first.
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook;
 
@@ -318,7 +322,7 @@ pub struct SchedulingFn<F>(F);
 /// ```
 pub fn scheduling_fn<F>(f: F) -> SchedulingFn<F>
 where
-    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send,
+    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send + 'static,
 {
     SchedulingFn(f)
 }
@@ -331,7 +335,7 @@ impl<F: Clone + Send> Part for SchedulingFn<F> {
 
 impl<F> SchedulingPolicy for SchedulingFn<F>
 where
-    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send,
+    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send + 'static,
 {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         (self.0)(view, out)

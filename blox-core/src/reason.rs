@@ -35,6 +35,8 @@ pub enum Reason {
         /// GPUs free when its turn came.
         free: GpuCount,
     },
+    /// No GPU was left free before its turn came.
+    NoFreeGpus,
     /// Enough GPUs are free, but not where the placement rule wants them.
     Fragmented {
         /// GPUs that it needs.
@@ -90,6 +92,7 @@ impl Reason {
             Reason::NeverFits { .. } => "never fits",
             Reason::HeldByUser => "held by user",
             Reason::TooFewGpus { .. } => "too few GPUs",
+            Reason::NoFreeGpus => "no free GPUs",
             Reason::Fragmented { .. } => "fragmented",
             Reason::BehindHead(_) => "behind the head",
             Reason::WouldDelay(_) => "would delay a reservation",

@@ -287,6 +287,7 @@ impl State {
             self.slot_of[id.index()] = NO_SLOT;
             self.records[s].spec = ended_spec();
             self.records[s].metrics = None;
+            self.records[s].report = None;
             self.vacant.push(s as u32);
         }
     }

@@ -4,6 +4,7 @@
 //!   cumulative distributions; in one frame, or as a panel a series.
 //! - [`BarChart`] compares a few numbers.
 //! - [`Gantt`] shows which job held which GPUs when.
+//! - [`Outline`] shows a tree, a line a node.
 //!
 //! ```
 //! use blox_plot::{Axis, BarChart, Chart, Series};
@@ -37,6 +38,7 @@ mod bars;
 mod chart;
 mod frame;
 mod gantt;
+mod outline;
 mod panels;
 #[cfg(feature = "png")]
 mod png;
@@ -48,7 +50,9 @@ pub use axis::Axis;
 pub use bars::BarChart;
 pub use chart::Chart;
 pub use gantt::{Bar, Gantt};
+pub use outline::Outline;
 #[cfg(feature = "png")]
 pub use png::{PngError, png};
 pub use series::Series;
 pub use style::{COLOURS, colour};
+pub use svg::Escaped;

@@ -130,8 +130,8 @@ impl Series {
     }
 
     fn draw_intervals(&self, page: &mut Page, frame: &Frame, i: usize) {
-        // Whiskers of several series at one x stand side by side.
-        let shift = ((i % 5) as f64 - 2.0) * 1.5;
+        // Whiskers of several series at one x stand side by side, the first in the middle.
+        let shift = [0.0, 7.0, -7.0, 14.0, -14.0][i % 5];
         for (p, (low, high)) in self.points.iter().zip(&self.intervals) {
             if ![p.0, *low, *high].iter().all(|v| v.is_finite()) {
                 continue;

@@ -125,8 +125,8 @@ impl Display for Num {
     }
 }
 
-/// Text as XML has it.
-pub(crate) struct Escaped<'a>(pub &'a str);
+/// Text as XML and HTML have it: what would be markup is escaped.
+pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

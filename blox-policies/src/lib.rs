@@ -9,5 +9,6 @@
 pub mod admission;
 pub mod cluster;
 pub mod compat;
+pub mod estimate;
 pub mod placement;
 pub mod scheduling;

@@ -11,8 +11,9 @@ use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, Window};
 use blox_policies::compat::{blox, synergy};
 use blox_policies::placement::{
-    Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, Split, Synergy, Walk,
+    Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, Leases, Split, Synergy, Walk,
 };
+use blox_policies::scheduling::gavel::{Gavel, SharePolicy, shares};
 use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Service, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
 };
@@ -268,6 +269,70 @@ fn on_event(c: Composition) -> Composition {
 #[test]
 fn every_scheduling_over_every_placement_conforms() {
     cross(12, default_rounds);
+}
+
+/// Every share policy of Gavel, with leases.
+fn gavels_conform_in(cases: u64) {
+    use shares::{
+        AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+        MaxSumThroughput, Memory, MinTotalDuration, Proportional, Queue, WaterFilling,
+    };
+    type Shares = Box<dyn SharePolicy>;
+    let all: [fn() -> Shares; 14] = [
+        || Box::new(Isolated),
+        || Box::new(Proportional),
+        || Box::new(MaxMinFairness::default()),
+        || Box::new(MaxMinFairness::new(Knows::Nothing).with_memory(Memory::nearest())),
+        || Box::new(MaxMinFairness::new(Knows::Pairs)),
+        || Box::new(WaterFilling::new(Knows::Types)),
+        || Box::new(FinishTimeShares::new(Knows::Types)),
+        || Box::new(MinTotalDuration::new(Knows::Types)),
+        || Box::new(MaxSumThroughput::new(Knows::Types).by_cost().in_time()),
+        || Box::new(FifoShares::new(Queue::Plain)),
+        || Box::new(FifoShares::new(Queue::Fastest)),
+        || Box::new(FifoShares::new(Queue::Packed(1.5))),
+        || Box::new(AlloX::default()),
+        || Box::new(GandivaPacking::new(1)),
+    ];
+    for (i, shares) in all.into_iter().enumerate() {
+        let build = move || {
+            let gap = Seconds::new(if i % 2 == 0 { 0.0 } else { 1920.0 });
+            Composition::new(format!("gavel-{i}"))
+                .scheduling(Gavel::boxed(shares()).at_most_every(gap))
+                .placement(Leases::new(Consolidated::default()))
+                .build()
+        };
+        if let Err(failure) = suite(build, false).cases(cases).check() {
+            panic!("share policy {i}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn every_share_policy_conforms() {
+    gavels_conform_in(24);
+}
+
+#[test]
+fn shockwave_conforms_with_every_market() {
+    use blox_policies::scheduling::shockwave::{Market, Shockwave};
+    for (i, (rounds, gap)) in [(20, 1e-3), (1, 0.0), (3, 0.1)].into_iter().enumerate() {
+        let build = move || {
+            let market = Market {
+                rounds,
+                gap,
+                round_s: 360.0,
+                ..Market::default()
+            };
+            Composition::new(format!("shockwave-{i}"))
+                .scheduling(Shockwave::new(market).every(4))
+                .placement(Leases::new(Consolidated::default()))
+                .build()
+        };
+        if let Err(failure) = suite(build, false).cases(24).check() {
+            panic!("market {i}: {failure}");
+        }
+    }
 }
 
 #[test]

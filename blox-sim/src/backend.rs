@@ -117,6 +117,7 @@ enum Kind {
     NodeReturned,
     Scripted,
     Report,
+    Turn,
 }
 
 /// Something to come. Ordered by moment, then kind, then who: never by chance.
@@ -169,7 +170,8 @@ pub(crate) struct Simulator<'w> {
     moved_ends: BTreeMap<JobId, Time>,
     /// When jobs report their loss next; other timers are void.
     reports: BTreeMap<JobId, Time>,
-    last_end: Time,
+    /// When jobs change their own rate next; other timers are void.
+    turns: BTreeMap<JobId, Time>,
     after: After,
     idle: u32,
     now: Time,
@@ -233,7 +235,7 @@ impl<'w> Simulator<'w> {
             keeps_history,
             moved_ends: BTreeMap::new(),
             reports: BTreeMap::new(),
-            last_end: Time::ZERO,
+            turns: BTreeMap::new(),
             after: After::Nothing,
             idle: 0,
             now: Time::ZERO,
@@ -268,7 +270,9 @@ impl<'w> Simulator<'w> {
         self.next_id = view.state().next_job_id().0;
         for job in view.placed() {
             match job.phase() {
-                Phase::Running => self.expect_end(&job, view.now()),
+                Phase::Running => {
+                    self.expect_end(view, &job);
+                }
                 // What is in between arrives at once.
                 Phase::Starting if job.held().is_some() => {
                     self.begin(view, job.id(), job.attempt())
@@ -284,9 +288,6 @@ impl<'w> Simulator<'w> {
     }
 
     fn timer(&mut self, at: Time, kind: Kind, who: u32, nth: u32) {
-        if kind == Kind::End {
-            self.last_end = at;
-        }
         self.timers.push(Reverse(Timer { at, kind, who, nth }));
     }
 
@@ -297,20 +298,36 @@ impl<'w> Simulator<'w> {
     }
 
     /// The job runs from now on: when will its end be seen?
-    fn expect_end(&mut self, job: &JobRef<'_>, now: Time) {
-        self.expect_end_at(job, now, job.rate());
-    }
-
-    fn expect_end_at(&mut self, job: &JobRef<'_>, now: Time, rate: f64) {
-        if rate > 0.0 {
-            let at = self.completion.seen(now, job.work_left(), rate).max(now);
+    fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
+        let (now, rate) = (view.now(), job.rate());
+        let mut end = None;
+        if let Some(stretch) = self.execution.stretch(view, job) {
+            let until = stretch.until.max(now);
+            if stretch.ends {
+                end = Some(until);
+                self.turns.remove(&job.id());
+            } else {
+                self.timer(until, Kind::Turn, job.id().0, job.attempt());
+                self.turns.insert(job.id(), until);
+            }
+            if let Some(config) = stretch.config.filter(|c| job.config() != Some(*c)) {
+                let job = job.id();
+                self.now_events
+                    .push_back(Event::BatchChanged { job, config });
+            }
+        } else if rate > 0.0 {
+            end = Some(self.completion.seen(now, job.work_left(), rate).max(now));
+        }
+        if let Some(at) = end {
             self.timer(at, Kind::End, job.id().0, job.attempt());
         }
-        self.expect_report(job, now, rate);
+        self.expect_report(job, now);
+        end
     }
 
     /// When will the job have done its next epoch?
-    fn expect_report(&mut self, job: &JobRef<'_>, now: Time, rate: f64) {
+    fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
+        let rate = job.rate();
         let Some(loss) = job.spec().extras.as_ref().and_then(|e| e.loss) else {
             return;
         };
@@ -327,13 +344,13 @@ impl<'w> Simulator<'w> {
     }
 
     /// What a launch leads to, if nothing comes between.
-    fn expect_all(&mut self, job: &JobRef<'_>, attempt: u32, now: Time, rate: f64) {
+    fn expect_all(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
         if !self.moved_ends.is_empty() {
             self.moved_ends.remove(&job.id());
         }
-        self.expect_end_at(job, now, rate);
+        self.expect_end(view, job);
         if let Some(runs) = self.faults.job_runs(job.id(), attempt) {
-            self.timer(now + runs, Kind::Crash, job.id().0, attempt);
+            self.timer(view.now() + runs, Kind::Crash, job.id().0, attempt);
         }
     }
 
@@ -458,6 +475,26 @@ impl<'w> Simulator<'w> {
                 }
                 self.report(view, &j, t.at)
             }
+            Kind::Turn => {
+                let j = current(Phase::Running)?;
+                if self.turns.get(&job) != Some(&t.at) {
+                    return None;
+                }
+                let turn = self.execution.turn(view, &j, t.at)?;
+                let progress = Event::Progress {
+                    job,
+                    attempt: t.nth,
+                    work: turn.work,
+                    rate: turn.rate,
+                };
+                match turn.report {
+                    Some(report) => {
+                        self.now_events.push_back(progress);
+                        Some(Event::Reported { job, report })
+                    }
+                    None => Some(progress),
+                }
+            }
             Kind::NodeLost => {
                 let node = NodeId(t.who);
                 let away = self.faults.node_away(node, t.nth);
@@ -503,7 +540,7 @@ impl<'w> Simulator<'w> {
             After::Nothing => {}
             After::Started(id, attempt) => {
                 let Some(job) = view.job(id) else { return };
-                self.expect_all(&job, attempt, view.now(), job.rate());
+                self.expect_all(view, &job, attempt);
                 let partner = job.assignment().and_then(|a| a.partner);
                 if partner.is_some() {
                     self.refresh_partner(view, partner);
@@ -511,18 +548,14 @@ impl<'w> Simulator<'w> {
             }
             After::NewRate(job) => {
                 self.moved_ends.remove(&job);
-                let before = self.timers.len();
-                if let Some(job) = view.job(job) {
-                    self.expect_end(&job, view.now());
-                }
+                let at = view.job(job).and_then(|job| self.expect_end(view, &job));
                 // The earlier timer is still in the heap, for the same launch.
-                let at = (self.timers.len() > before).then_some(self.last_end);
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }
             After::Reported(job) => {
                 if let Some(job) = view.job(job) {
-                    self.expect_report(&job, view.now(), job.rate());
+                    self.expect_report(&job, view.now());
                 }
             }
             After::Left(partner) => self.refresh_partner(view, partner),
@@ -564,6 +597,8 @@ impl<'w> Simulator<'w> {
                 }
                 self.moved_ends.remove(job);
                 self.reports.remove(job);
+                self.turns.remove(job);
+                self.execution.ended(*job);
                 After::Left(partner(*job))
             }
             Event::Crashed { job, .. } => After::Left(partner(*job)),
@@ -711,13 +746,12 @@ impl Backend for Simulator<'_> {
 }
 
 impl AtOnce for Simulator<'_> {
-    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
         let rate = match job.held() {
             Some(held) => self.execution.rate(view, job, held),
             None => 0.0,
         };
         if rate.is_finite() && rate >= 0.0 {
-            self.expect_all(job, job.attempt(), view.now(), rate);
             return rate;
         }
         self.failed.get_or_insert(SimError::Event {
@@ -729,6 +763,10 @@ impl AtOnce for Simulator<'_> {
             },
         });
         0.0
+    }
+
+    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) {
+        self.expect_all(view, job, job.attempt());
     }
 
     fn carried_out(&mut self, view: View<'_>) {

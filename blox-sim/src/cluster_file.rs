@@ -21,11 +21,13 @@
 //! # layout = "p3.8xlarge"
 //! ```
 //!
-//! A file whose name ends with `.csv` is a cluster of Tiresias' simulator: see
-//! [`tiresias`](crate::compat::tiresias).
+//! A file whose name ends with `.csv` is a cluster of Tiresias' simulator, see
+//! [`tiresias`](crate::compat::tiresias), or, if its second column is `num`, the virtual
+//! clusters of Lucid's, see [`lucid`](crate::compat::lucid::read_cluster).
 //! A file whose name ends with `.ini` is one of Synergy's, see
 //! [`parse_cluster`](crate::compat::synergy::parse_cluster).
 
+use crate::workload::{one_line, shown};
 use blox_core::cluster::spec::links_of;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use serde::Deserialize;
@@ -59,6 +61,9 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
             ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
             error => ClusterFileError::Spec(error),
         });
+    }
+    if table && crate::compat::lucid::is_cluster(path) {
+        return Ok(crate::compat::lucid::read_cluster(path)?);
     }
     if table {
         return Ok(crate::compat::tiresias::read_cluster(path)?);
@@ -186,7 +191,7 @@ pub enum ClusterFileError {
         source: io::Error,
     },
     /// The file is no TOML, or has a field that does not belong there.
-    #[error("{}: line {line} is `{found}`: {what}", path.display())]
+    #[error("{}: line {line} is `{}`: {}", path.display(), shown(found), one_line(what))]
     Parse {
         /// The path.
         path: PathBuf,
@@ -198,7 +203,7 @@ pub enum ClusterFileError {
         what: String,
     },
     /// A field of a group of nodes that makes no sense.
-    #[error("{}: node group {group}: {field} is {found}, expected {expected}", path.display())]
+    #[error("{}: node group {group}: {field} is {}, expected {expected}", path.display(), shown(found))]
     Field {
         /// The path.
         path: PathBuf,

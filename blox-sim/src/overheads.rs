@@ -91,6 +91,58 @@ impl Overheads for FixedOverheads {
     }
 }
 
+/// Training jobs restart from a checkpoint in the time that they say
+/// ([`TrainingSpec::restart`](blox_core::TrainingSpec)), whenever they start or change; others
+/// have fixed costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CheckpointRestart {
+    /// The costs of all other jobs.
+    pub others: FixedOverheads,
+}
+
+impl Part for CheckpointRestart {}
+
+impl Overheads for CheckpointRestart {
+    fn start(
+        &mut self,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: Option<&Assignment>,
+        now: &Assignment,
+    ) -> Seconds {
+        match &job.spec().extras().training {
+            Some(training) => training.restart,
+            None => self.others.start(view, job, before, now),
+        }
+    }
+
+    fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        match job.spec().extras().training {
+            Some(_) => Seconds::ZERO,
+            None => self.others.stop(view, job),
+        }
+    }
+
+    fn change(
+        &mut self,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: &Assignment,
+        now: &Assignment,
+    ) -> Seconds {
+        match &job.spec().extras().training {
+            Some(_) if before.same_gpus(now) && before.config == now.config => Seconds::ZERO,
+            Some(training) => training.restart,
+            None => self.others.change(view, job, before, now),
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        // What was held before matters to the costs of the others alone.
+        self.others.is_free()
+    }
+}
+
 /// Costs that depend on what was used before (ElasticFlow, ASPLOS 2023, section
 /// 5): workers that form a group of GPUs for the first time set up its
 /// communication, which takes longer the larger the group is; a group that any

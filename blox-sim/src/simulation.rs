@@ -213,7 +213,7 @@ impl Simulation {
         self
     }
 
-    /// Lets somebody watch and stop it.
+    /// Lets somebody watch and stop it; every simulation needs a watch of its own.
     #[must_use]
     pub fn watched_by(mut self, watch: Arc<Watch>) -> Self {
         self.watch = watch;

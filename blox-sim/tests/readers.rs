@@ -3,11 +3,17 @@
 //!
 //! `BLOX_MUTATIONS=N` tries N damaged inputs a format instead of some hundred.
 
-use blox_core::Time;
+use blox_core::{ClusterSpec, Time};
+use blox_sim::cluster_file;
+use blox_sim::compat::synergy::{self, Profiles};
 use blox_sim::workload::{
     Format, ReadOptions, Trace, Workload, WorkloadError, check_bytes, collect,
 };
 use std::io::Write;
+use std::path::Path;
+
+/// Where the inputs are said to lie: Synergy's profiles are looked for beside them.
+const NAME: &str = "tests/inputs/damaged";
 
 /// A small valid input a format, and how it is read.
 fn inputs() -> Vec<(ReadOptions, &'static str)> {
@@ -36,6 +42,8 @@ fn inputs() -> Vec<(ReadOptions, &'static str)> {
             known(Format::BloxJobs),
             include_str!("inputs/blox-jobs.txt"),
         ),
+        (known(Format::Tiresias), include_str!("inputs/tiresias.txt")),
+        (known(Format::Synergy), include_str!("inputs/synergy.txt")),
         (
             mapped(
                 "job_id=id,submit=when:date,gpus=n:percent,start=b:epoch-ms,end=e:epoch-ms,memory=m:mib,user_estimate=l:clock",
@@ -160,7 +168,7 @@ fn damaged(text: &str, random: &mut Random) -> Vec<u8> {
 
 /// What must hold of any bytes.
 fn hold(bytes: &[u8], options: &ReadOptions) {
-    let opened = Trace::of_bytes("damaged", bytes, options);
+    let opened = Trace::of_bytes(NAME, bytes, options);
     match &opened {
         Ok(trace) => {
             let mut jobs = trace.jobs().unwrap();
@@ -177,7 +185,7 @@ fn hold(bytes: &[u8], options: &ReadOptions) {
         }
         Err(e) => one_sentence(e),
     }
-    match check_bytes("damaged", bytes, options, 5) {
+    match check_bytes(NAME, bytes, options, 5) {
         Ok(checked) => {
             assert!(checked.problems.len() <= 5);
             assert!(checked.problems.len() as u64 <= checked.problem_count);
@@ -190,7 +198,7 @@ fn hold(bytes: &[u8], options: &ReadOptions) {
 
 fn one_sentence(e: &WorkloadError) {
     let text = e.to_string();
-    assert!(text.starts_with("damaged: "), "{text}");
+    assert!(text.starts_with(&format!("{NAME}: ")), "{text}");
     assert!(!text.contains(['\n', '\r', '\u{1b}']), "{text}");
     assert!(text.len() < 6_000, "{} bytes", text.len());
 }
@@ -204,7 +212,7 @@ fn mutations() -> usize {
 fn ends_of_lines_and_compression_change_nothing() {
     for (options, text) in inputs() {
         let read = |bytes: &[u8]| {
-            let trace = Trace::of_bytes("whole", bytes, &options).unwrap();
+            let trace = Trace::of_bytes(NAME, bytes, &options).unwrap();
             collect(&mut trace.jobs().unwrap()).unwrap()
         };
         let jobs = read(text.as_bytes());
@@ -215,10 +223,10 @@ fn ends_of_lines_and_compression_change_nothing() {
         gz.write_all(other.as_bytes()).unwrap();
         let gz = gz.finish().unwrap();
         assert_eq!(read(&gz), jobs);
-        let cut = Trace::of_bytes("cut", &gz[..gz.len() - 5], &options).unwrap_err();
+        let cut = Trace::of_bytes(NAME, &gz[..gz.len() - 5], &options).unwrap_err();
         assert_eq!(
             cut.to_string(),
-            "cut: the gzip data ends too early, the file is truncated"
+            format!("{NAME}: the gzip data ends too early, the file is truncated")
         );
     }
 }
@@ -249,5 +257,42 @@ fn any_bytes_in_any_format_are_jobs_or_an_error() {
         let bytes = damaged(text, &mut random);
         hold(&bytes, options);
         hold(&bytes, &ReadOptions::default());
+    }
+}
+
+#[test]
+fn damaged_clusters_and_profiles_are_read_or_one_sentence() {
+    let line = |e: String| {
+        assert!(!e.contains(['\n', '\r', '\u{1b}']), "{e:?}");
+        assert!(e.len() < 6_000, "{} bytes", e.len());
+    };
+    let (toml, ini) = (
+        include_str!("inputs/cluster.toml"),
+        include_str!("inputs/cluster.ini"),
+    );
+    let profiles = include_str!("inputs/profiles.json");
+    let path = Path::new("damaged");
+    assert!(cluster_file::parse_cluster(toml, path).is_ok());
+    assert!(synergy::parse_cluster(ini, path).is_ok());
+    assert!(Profiles::parse(profiles, path).is_ok());
+    let mut random = Random(7);
+    for _ in 0..mutations() {
+        for text in [toml, ini, profiles, "6x4:t4,3x8:rtx"] {
+            let bytes = damaged(text, &mut random);
+            let text = String::from_utf8_lossy(&bytes);
+            match text.parse::<ClusterSpec>() {
+                Ok(cluster) => cluster.check().unwrap(),
+                Err(e) => line(e.to_string()),
+            }
+            for parse in [cluster_file::parse_cluster, synergy::parse_cluster] {
+                match parse(&text, path) {
+                    Ok(cluster) => cluster.check().unwrap(),
+                    Err(e) => line(e.to_string()),
+                }
+            }
+            if let Err(e) = Profiles::parse(&text, path) {
+                line(e.to_string());
+            }
+        }
     }
 }

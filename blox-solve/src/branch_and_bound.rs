@@ -12,6 +12,12 @@ pub struct BranchAndBound {
 
 impl Solver for BranchAndBound {
     fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
+        if program.is_curved() {
+            return Err(SolveError::Unsuited {
+                solver: NAME,
+                why: "it has products or squared distances".to_owned(),
+            });
+        }
         let mut problem = Problem::new(if program.maximises {
             OptimizationDirection::Maximize
         } else {

@@ -1,12 +1,13 @@
 use crate::{Program, Relation, Solution, SolveError, Solver};
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{
-    DefaultSettingsBuilder, DefaultSolver, IPSolver, NonnegativeConeT, SolverStatus, ZeroConeT,
+    DefaultSettingsBuilder, DefaultSolver, IPSolver, NonnegativeConeT, SecondOrderConeT,
+    SolverStatus, SupportedConeT, ZeroConeT,
 };
 
 const NAME: &str = "clarabel";
 
-/// Interior point for linear programs: `clarabel`. Where the optimum is not
+/// Interior point for programs without integers: `clarabel`. Where the optimum is not
 /// unique its solution lies in the middle of all optimal ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InteriorPoint {
@@ -67,10 +68,30 @@ impl Solver for InteriorPoint {
             }
         }
         let sign = if program.maximises { -1.0 } else { 1.0 };
-        let cost: Vec<f64> = program.columns.iter().map(|c| sign * c.cost).collect();
+        let mut cost: Vec<f64> = program.columns.iter().map(|c| sign * c.cost).collect();
+        let mut curvature = vec![0.0; n];
+        for &(var, target, weight) in &program.near {
+            curvature[var.0] += 2.0 * weight;
+            cost[var.0] -= 2.0 * weight * target;
+        }
+        let linear = rows.bound.len();
+        for product in &program.products {
+            // a b >= c^2 is (a + b)^2 >= (a - b)^2 + (2 c)^2.
+            let [a, b] = &product.factors;
+            let terms = |second: f64| {
+                let first = a.iter().map(|(v, f)| (v.0, -f));
+                first.chain(b.iter().map(move |(v, f)| (v.0, -second * f)))
+            };
+            rows.push(terms(1.0), 0.0);
+            rows.push(terms(-1.0), 0.0);
+            let root = product.root.iter().map(|(v, f)| (v.0, -2.0 * f));
+            rows.push(root, 2.0 * product.constant);
+        }
         let m = rows.bound.len();
         let matrix = CscMatrix::new_from_triplets(m, n, rows.row, rows.column, rows.factor);
-        let cones = [ZeroConeT(equalities), NonnegativeConeT(m - equalities)];
+        let mut cones: Vec<SupportedConeT<f64>> =
+            vec![ZeroConeT(equalities), NonnegativeConeT(linear - equalities)];
+        cones.extend(program.products.iter().map(|_| SecondOrderConeT(3)));
         let failed = |why: String| SolveError::Failed { solver: NAME, why };
         let mut settings = DefaultSettingsBuilder::default();
         settings.verbose(false).time_limit(f64::INFINITY);
@@ -78,9 +99,13 @@ impl Solver for InteriorPoint {
             settings.max_iter(limit);
         }
         let settings = settings.build().map_err(|e| failed(e.to_string()))?;
-        let zero = CscMatrix::zeros((n, n));
-        let mut solver = DefaultSolver::new(&zero, &cost, &matrix, &rows.bound, &cones, settings)
-            .map_err(|e| failed(format!("{e:?}")))?;
+        let curved: Vec<usize> = (0..n).filter(|i| curvature[*i] != 0.0).collect();
+        let on_diagonal = curved.iter().map(|i| curvature[*i]).collect();
+        let quadratic =
+            CscMatrix::new_from_triplets(n, n, curved.clone(), curved.clone(), on_diagonal);
+        let mut solver =
+            DefaultSolver::new(&quadratic, &cost, &matrix, &rows.bound, &cones, settings)
+                .map_err(|e| failed(format!("{e:?}")))?;
         solver.solve();
         use SolverStatus::{
             AlmostDualInfeasible, AlmostPrimalInfeasible, AlmostSolved, DualInfeasible,

@@ -10,7 +10,12 @@
 //! the solver's own choice: the same on every run, but that of another solver or
 //! version may differ. [`solve_with_tie_break`] gives an optimum that depends on
 //! the program alone: of all optimal solutions (to one part in 10⁹) the one with the
-//! least sum of values weighted `1`, `2`, `3`, ... in order of the variables.
+//! least sum of values weighted `1`, `2`, `3`, ... in order of the variables. Among
+//! whole numbers two solutions can have the same sum as well; between these the solver
+//! chooses.
+//!
+//! **Others** are added by implementing [`Solver`]; `blox-highs`, beside the workspace,
+//! does so with HiGHS.
 //!
 //! **Limits** count work, not seconds: nodes of the branch and bound, iterations of
 //! the interior-point method. The result under a limit is thus the same on
@@ -30,15 +35,19 @@
 
 #[cfg(feature = "microlp")]
 mod branch_and_bound;
+mod choices;
+mod concave;
 #[cfg(feature = "clarabel")]
 mod interior_point;
 mod program;
 
 #[cfg(feature = "microlp")]
 pub use branch_and_bound::BranchAndBound;
+pub use choices::{Alternative, Choices, Chosen};
+pub use concave::{Concave, Units, User};
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
-pub use program::{Program, Relation, Var};
+pub use program::{Column, Program, Relation, Row, Var};
 
 use std::ops::Index;
 
@@ -138,9 +147,40 @@ impl Solver for Auto {
     }
 }
 
-/// The optimal solution that depends on the program alone: of all that are
+/// Of all solutions that are optimal to `slack`, a relative part, the one nearest to
+/// given values: unique, since the squared distance is strictly convex in them.
+/// Solves the program twice; the solver must take squared distances.
+///
+/// # Errors
+/// As the solver's.
+pub fn solve_nearest(
+    solver: &dyn Solver,
+    program: &Program,
+    targets: &[(Var, f64)],
+    slack: f64,
+) -> Result<Solution, SolveError> {
+    let best = solver.solve(program)?;
+    let mut tied = program.as_good_as(best.objective, slack);
+    for &(var, target) in targets {
+        tied.near(var, target, 1.0);
+    }
+    match solver.solve(&tied) {
+        Ok(mut chosen) => {
+            chosen.objective = program.objective_at(&chosen.values);
+            Ok(chosen)
+        }
+        // The first optimum satisfies the row; a solver may miss it by rounding.
+        Err(SolveError::Infeasible | SolveError::Failed { .. } | SolveError::Limit { .. }) => {
+            Ok(best)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// An optimal solution chosen by the program rather than the solver: of all that are
 /// optimal to one part in 10⁹, the one with the least sum of values weighted
-/// `1`, `2`, `3`, ... in order of the variables. Solves the program twice.
+/// `1`, `2`, `3`, ... in order of the variables (of several with the same sum, the one
+/// that the solver finds). Solves the program twice.
 ///
 /// # Errors
 /// As the solver's.
@@ -231,6 +271,37 @@ mod tests {
             InteriorPoint::default().solve(&p),
             Err(SolveError::Unsuited { .. })
         ));
+    }
+
+    #[test]
+    fn of_all_optima_the_nearest_is_found() {
+        // x + y = 1 is optimal everywhere; nearest to (0.9, 0.3) is (0.8, 0.2).
+        let mut p = Program::maximise();
+        let (x, y) = (p.real(1.0, 0.0, 1.0), p.real(1.0, 0.0, 1.0));
+        p.at_most(&[(x, 1.0), (y, 1.0)], 1.0);
+        let targets = [(x, 0.9), (y, 0.3)];
+        let s = solve_nearest(&InteriorPoint::default(), &p, &targets, 1e-9).unwrap();
+        assert!(
+            (s[x] - 0.8).abs() < 1e-5 && (s[y] - 0.2).abs() < 1e-5,
+            "{s:?}"
+        );
+        assert!(close(s.objective, 1.0));
+    }
+
+    #[test]
+    fn products_bound_from_below() {
+        // The least x + 4 y with x y >= 9: x = 6, y = 1.5.
+        let mut p = Program::minimise();
+        let x = p.real(1.0, 0.0, f64::INFINITY);
+        let y = p.real(4.0, 0.0, f64::INFINITY);
+        p.product_at_least(&[(x, 1.0)], &[(y, 1.0)], 9.0);
+        let s = Auto::default().solve(&p).unwrap();
+        assert!(
+            close(s.objective, 12.0) && (s[x] - 6.0).abs() < 1e-4,
+            "{s:?}"
+        );
+        let refused = BranchAndBound::default().solve(&p);
+        assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
     }
 
     #[test]

@@ -22,27 +22,49 @@ pub enum Relation {
     AtLeast,
 }
 
+/// A variable as a solver sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Column {
+pub struct Column {
+    /// Its weight in the objective.
     pub cost: f64,
+    /// Its least value; may be infinite.
     pub low: f64,
+    /// Its greatest value; may be infinite.
     pub high: f64,
+    /// Whether it is a whole number.
     pub integer: bool,
 }
 
+/// A row as a solver sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub struct Row {
+    /// Each variable once, with its factor.
     pub terms: Vec<(Var, f64)>,
+    /// How the sum relates to the bound.
     pub relation: Relation,
+    /// The right-hand side.
     pub bound: f64,
 }
 
-/// A linear program, with integers where variables say so.
+/// Two sums whose product is at least the square of a third and a constant.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Product {
+    pub factors: [Vec<(Var, f64)>; 2],
+    pub root: Vec<(Var, f64)>,
+    pub constant: f64,
+}
+
+/// A linear program, with integers where variables say so, and two kinds of
+/// curved terms that the interior-point method takes as well: products
+/// ([`Program::product_at_least`]) and squared distances ([`Program::near`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) maximises: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
+    pub(crate) products: Vec<Product>,
+    /// Weight and target of a squared distance, by variable.
+    pub(crate) near: Vec<(Var, f64, f64)>,
 }
 
 impl Program {
@@ -52,6 +74,8 @@ impl Program {
             maximises: true,
             columns: Vec::new(),
             rows: Vec::new(),
+            products: Vec::new(),
+            near: Vec::new(),
         }
     }
 
@@ -94,8 +118,22 @@ impl Program {
         Var(self.columns.len() - 1)
     }
 
+    /// Adds to a variable's weight in the objective.
+    pub fn add_weight(&mut self, var: Var, weight: f64) {
+        self.columns[var.0].cost += weight;
+    }
+
     /// A row. Terms of one variable add up.
     pub fn row(&mut self, terms: &[(Var, f64)], relation: Relation, bound: f64) {
+        if terms.is_sorted_by(|(a, _), (b, _)| a < b) {
+            let terms = terms.to_vec();
+            self.rows.push(Row {
+                terms,
+                relation,
+                bound,
+            });
+            return;
+        }
         let mut sums: Vec<(Var, f64)> = Vec::with_capacity(terms.len());
         for &(var, factor) in terms {
             match sums.iter_mut().find(|(v, _)| *v == var) {
@@ -125,6 +163,51 @@ impl Program {
         self.row(terms, Relation::Equal, bound);
     }
 
+    /// The product of two sums, neither of them negative, is at least `bound`, which
+    /// is not negative: a convex set, since the inverse of a sum is convex.
+    pub fn product_at_least(&mut self, a: &[(Var, f64)], b: &[(Var, f64)], bound: f64) {
+        self.products.push(Product {
+            factors: [a.to_vec(), b.to_vec()],
+            root: Vec::new(),
+            constant: bound.max(0.0).sqrt(),
+        });
+    }
+
+    /// The geometric mean of two variables, neither of them negative, is at least a third.
+    pub fn geometric_mean_at_least(&mut self, a: Var, b: Var, mean: Var) {
+        self.products.push(Product {
+            factors: [vec![(a, 1.0)], vec![(b, 1.0)]],
+            root: vec![(mean, 1.0)],
+            constant: 0.0,
+        });
+    }
+
+    /// Adds `weight`, not negative, times the squared distance of a variable from
+    /// `target` to what is minimised (takes it from what is maximised).
+    pub fn near(&mut self, var: Var, target: f64, weight: f64) {
+        self.near.push((var, target, weight));
+    }
+
+    /// Whether it has products or squared distances.
+    pub fn is_curved(&self) -> bool {
+        !(self.products.is_empty() && self.near.is_empty())
+    }
+
+    /// Whether the objective is maximised; else minimised.
+    pub fn maximises(&self) -> bool {
+        self.maximises
+    }
+
+    /// The variables, in order: what a solver of one's own needs, with [`Program::rows`].
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The rows, in order.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// How many variables it has.
     pub fn variables(&self) -> usize {
         self.columns.len()
@@ -138,14 +221,32 @@ impl Program {
     /// The objective at some values.
     pub fn objective_at(&self, values: &[f64]) -> f64 {
         let each = self.columns.iter().zip(values).map(|(c, v)| c.cost * v);
-        each.sum()
+        let sign = if self.maximises { -1.0 } else { 1.0 };
+        let distance = |&(var, target, weight): &(Var, f64, f64)| {
+            let off = values.get(var.0).map_or(0.0, |v| v - target);
+            sign * weight * off * off
+        };
+        each.sum::<f64>() + self.near.iter().map(distance).sum::<f64>()
     }
 
-    /// The program that chooses among solutions that are as good as `best`.
+    /// The program that chooses among solutions that are as good as `best`: the
+    /// least sum of weighted values.
     pub(crate) fn among_optimal(&self, best: f64) -> Program {
+        let mut tied = self.as_good_as(best, 1e-9);
+        let count = tied.columns.len().max(1) as f64;
+        for (i, column) in tied.columns.iter_mut().enumerate() {
+            // 1, 2, 3, ... scaled to stay near 1.
+            column.cost = (i + 1) as f64 / count;
+        }
+        tied
+    }
+
+    /// The program of all solutions that are as good as `best` up to a relative
+    /// slack, with nothing to choose among them yet; it minimises.
+    pub(crate) fn as_good_as(&self, best: f64, slack: f64) -> Program {
         let mut tied = self.clone();
         tied.maximises = false;
-        let slack = 1e-9 * best.abs().max(1.0);
+        let slack = slack * best.abs().max(1.0);
         let terms: Vec<_> = self
             .columns
             .iter()
@@ -158,11 +259,7 @@ impl Program {
         } else {
             tied.at_most(&terms, best + slack);
         }
-        let count = tied.columns.len().max(1) as f64;
-        for (i, column) in tied.columns.iter_mut().enumerate() {
-            // 1, 2, 3, ... scaled to stay near 1.
-            column.cost = (i + 1) as f64 / count;
-        }
+        tied.columns.iter_mut().for_each(|c| c.cost = 0.0);
         tied
     }
 }

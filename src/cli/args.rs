@@ -38,7 +38,7 @@ pub(super) enum Command {
   blox compare fifo srtf las --load 8 --measure 3000..4000
   blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
   blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
-      --jobs 2000 --cluster 8x4 --output-dir results --plots
+      --jobs 2000 --cluster 8x4 --output-dir results --plots --report
   blox compare fifo las 'las{guard_h=100}' --workload poisson --load 8 --jobs 2000 \\
       --seeds 0..9 --baseline fifo --output-format markdown")]
     Compare(CompareArgs),
@@ -49,7 +49,7 @@ goes on where it was when it is started again with the same settings.
 
 Examples:
   blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --workload poisson --jobs 2000 \\
-      --output-dir results
+      --output-dir results --plots --report
   blox sweep 'las{guard_h=100|500|1000}' --load 8 --vary 'cluster=32x4|16x8' --output-format csv
   blox sweep sweep.toml --threads 4"
     )]
@@ -68,10 +68,11 @@ Examples:
     #[command(after_help = "Examples:
   blox plot results
   blox plot monday tuesday --output-dir pictures
-  blox plot results --only jct-cdf --only utilisation --png
+  blox plot results --only jct-cdf --only utilisation
 
 Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
-(simulated with --assignments or --plots), load-jct (of a sweep).")]
+(simulated with --assignments or --plots). Of a sweep: load-jct, load-p99-jct, load-responsiveness,
+load-utilisation (or by another number that was varied) and jct-cdf_SETTING for each setting.")]
     Plot(PlotArgs),
     /// Make one self-contained HTML page of result folders
     #[command(after_help = "Examples:
@@ -112,12 +113,26 @@ Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-lengt
   blox reproduce --list
   blox reproduce blox-fig6 --output-dir figures")]
     Reproduce(ReproduceArgs),
+    /// Train, judge, draw and ask models of durations and load
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox simulate --scheduler 'qssf{estimator=learned,model=model.json}' --trace jobs.csv"
+    )]
+    Estimate(super::estimate::EstimateArgs),
+    #[command(flatten)]
+    Cluster(super::cluster::ClusterCommand),
 }
 
 #[derive(Args)]
 pub(super) struct SimulateArgs {
     /// Scheduler, as NAME or 'NAME{PARAMETER=VALUE,...}'
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(value_name = "SCHEDULER")]
+    pub positional: Option<String>,
+    /// The same
+    #[arg(long, short, value_name = "NAME", conflicts_with = "positional")]
     pub scheduler: Option<String>,
     #[command(flatten)]
     pub options: Options,
@@ -217,7 +232,7 @@ pub(super) struct PlotArgs {
 
 #[derive(Args)]
 pub(super) struct ReportArgs {
-    /// Folders that simulate or compare wrote with --output-dir
+    /// Folders that simulate, compare or sweep wrote with --output-dir
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
     /// The page [default: DIR/report.html, if there is one DIR]
@@ -308,6 +323,11 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughputs: Option<PathBuf>,
+    /// Folder of published tables of applications, a folder each with step times and validation
+    /// curves: jobs of the format `sia` that name one train it as measured
+    #[arg(long, value_name = "DIR", help_heading = "Workload")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<PathBuf>,
     /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -380,6 +400,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Only the nodes of this partition, and only the jobs of the trace that were submitted to it
+    #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_cluster: Option<String>,
     /// Admission policy, instead of the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -421,6 +445,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_s: Option<f64>,
+    /// Seconds that every launch and change of GPUs takes, a comma, and seconds more for each doubling of a group of GPUs that no job used before (ElasticFlow: 2,2) [default: the four above]
+    #[arg(long, value_name = "S,S", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_overheads_s: Option<String>,
     /// Mean hours between failures of a node [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -469,10 +497,16 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub assignments: bool,
-    /// Draw pictures of the results into the output folder, Gantt charts included
+    /// Draw pictures of the results into the output folder
+    ///
+    /// Gantt charts are among them; of a sweep, with --assignments, they are in its report.
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plots: bool,
+    /// Make one HTML page of the results, report.html in the output folder
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub report: bool,
     /// Count why measured jobs waited, and for how long
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]

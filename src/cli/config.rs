@@ -93,7 +93,7 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
         (None, Some(list)) if list.len() == 1 => Some(list[0].clone()),
         _ => None,
     };
-    let Some(scheduler) = args.scheduler.or(of_file) else {
+    let Some(scheduler) = args.positional.or(args.scheduler).or(of_file) else {
         return Err(Failure::new(
             "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
         ));
@@ -260,11 +260,11 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     let mut vary = file.vary.clone();
     vary.extend(cli.vary.clone());
     let mut options = first_given!(cli, file;
-        options: seeds loads baseline scheduler schedulers trace format map throughputs workload load load_of_capacity durations
-            gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster admission placement cluster_manager round on_event
-            completion launch_s checkpoint_s restart_s migration_s node_mtbf_h node_mttr_h
+        options: seeds loads baseline scheduler schedulers trace format map throughputs data workload load load_of_capacity durations
+            gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster virtual_cluster admission placement cluster_manager round on_event
+            completion launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
-        flags: losses visit_every_round force rounds assignments plots why json quiet);
+        flags: losses visit_every_round force rounds assignments plots report why json quiet);
     options.vary = vary;
     Ok(Given {
         options,
@@ -309,6 +309,7 @@ fn read(path: &Path) -> Result<Options, Failure> {
     let paths = [
         &mut options.trace,
         &mut options.throughputs,
+        &mut options.data,
         &mut options.output_dir,
         &mut options.journal,
     ];
@@ -318,7 +319,9 @@ fn read(path: &Path) -> Result<Options, Failure> {
     let based = |key: &str, text: &str| match key {
         "durations" | "burst-durations" => generated::based(text, base),
         "cluster" if !(text.ends_with(".toml") || text.contains('/')) => None,
-        "trace" | "throughputs" | "cluster" => Some(base.join(text).to_string_lossy().into_owned()),
+        "trace" | "throughputs" | "data" | "cluster" => {
+            Some(base.join(text).to_string_lossy().into_owned())
+        }
         _ => None,
     };
     for (key, option) in [

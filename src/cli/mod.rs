@@ -10,10 +10,13 @@
 //!
 //! Data goes to standard output, errors and progress to standard error. Exit
 //! codes: 0 all is well, 1 a verification that differs, 2 wrong usage or bad
-//! input, 130 interrupted by Ctrl-C or SIGTERM.
+//! input, 3 no answer from the scheduler of a real cluster, 130 interrupted by
+//! Ctrl-C or SIGTERM.
 
 mod args;
+mod cluster;
 mod config;
+mod estimate;
 mod files;
 mod generated;
 mod grid;
@@ -36,6 +39,8 @@ mod table;
 mod trace;
 mod verify;
 
+pub use cluster::backend;
+
 use args::{Cli, Command};
 use blox_core::registry::Registry;
 use clap::{CommandFactory, Parser};
@@ -49,6 +54,9 @@ use std::process::ExitCode;
 enum Failure {
     /// One clear sentence for the user.
     Message(String),
+    /// The scheduler of a real cluster does not answer.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
+    Unreachable(String),
     /// Nobody reads the output any more: no reason to complain.
     ClosedPipe,
 }
@@ -72,6 +80,7 @@ impl From<io::Error> for Failure {
 const OK: i32 = 0;
 const DIFFERS: i32 = 1;
 const BAD_INPUT: i32 = 2;
+const UNREACHABLE: i32 = 3;
 const INTERRUPTED: i32 = 130;
 
 /// Where a command's output goes, and commands of `step` come from.
@@ -151,7 +160,9 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
-        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, terminal),
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, &args, terminal),
+        Some(Ok(Command::Estimate(a))) => estimate::run(a, terminal),
+        Some(Ok(Command::Cluster(command))) => cluster::run(registry, command, terminal),
     });
     let result = result.and_then(|code| {
         terminal.out.flush()?;
@@ -164,6 +175,10 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             // If even this cannot be written there is nobody to tell.
             let _ = writeln!(terminal.err, "error: {message}");
             BAD_INPUT
+        }
+        Err(Failure::Unreachable(message)) => {
+            let _ = writeln!(terminal.err, "error: {message}");
+            UNREACHABLE
         }
     }
 }

@@ -6,6 +6,7 @@ use super::config::Given;
 use super::files::write_whole;
 use super::resolve::{Experiment, Input};
 use super::run::Run;
+use super::{plot, report};
 use blox_core::journal::{Entry, Journal, JsonLines};
 use blox_core::{ClusterSpec, JobId, NodeSpec};
 use blox_sim::results::{
@@ -51,6 +52,46 @@ impl OutputFormat {
     }
 }
 
+/// The file that a process which writes into a folder holds locked. Without a
+/// process it means nothing.
+pub(super) const LOCK: &str = "sweep.lock";
+
+/// The output folder; without one, nothing may be asked for that would lie in it.
+pub(super) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
+    let asked = [
+        ("plots", o.plots),
+        ("report", o.report),
+        ("assignments", o.assignments),
+    ];
+    match (&o.output_dir, asked.iter().find(|(_, asked)| *asked)) {
+        (Some(dir), _) => Ok(Some(dir)),
+        (None, None) => Ok(None),
+        (None, Some((what, _))) => Err(Failure::new(format!(
+            "--{what} has nowhere to write, expected --output-dir DIR with it"
+        ))),
+    }
+}
+
+/// Draws the pictures of a result folder and makes its page, as far as they are asked for.
+pub(super) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure> {
+    let dirs = [dir.to_owned()];
+    if plots {
+        plot::draw(&dirs, &dir.join("plots"), &[], false)?;
+    }
+    if report {
+        report::write(&dirs, &dir.join("report.html"))?;
+    }
+    Ok(())
+}
+
+/// What to say of pictures that were asked for, after an interruption.
+pub(super) fn drawn_later(asked: bool) -> &'static str {
+    match asked {
+        true => "; `blox plot` and `blox report` draw what there is",
+        false => "",
+    }
+}
+
 /// Makes sure that results can be written, before anything is simulated.
 pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {
@@ -60,8 +101,11 @@ pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
         ))
     };
     std::fs::create_dir_all(dir).map_err(cannot)?;
-    let mut entries = std::fs::read_dir(dir).map_err(cannot)?;
-    if entries.next().is_some() && !force {
+    let mut full = false;
+    for entry in std::fs::read_dir(dir).map_err(cannot)? {
+        full |= entry.map_err(cannot)?.file_name() != LOCK;
+    }
+    if full && !force {
         return Err(Failure::new(format!(
             "{}: the output folder is not empty, expected a new one, or --force",
             dir.display()
@@ -214,7 +258,7 @@ pub(super) fn write_manifest(
 }
 
 /// Nodes in order of registration, a row for neighbours that are alike.
-fn cluster(spec: &ClusterSpec) -> Vec<Value> {
+pub(super) fn cluster(spec: &ClusterSpec) -> Vec<Value> {
     let alike = |a: &NodeSpec, b: &NodeSpec| a.gpus == b.gpus && a.gpu_type == b.gpu_type;
     let kinds = spec.nodes.chunk_by(alike);
     kinds
@@ -229,6 +273,7 @@ pub(super) fn configuration(options: &Options) -> Options {
     Options {
         output_dir: None,
         journal: None,
+        report: false,
         force: false,
         quiet: false,
         json: false,

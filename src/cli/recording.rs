@@ -2,11 +2,10 @@
 
 use super::Failure;
 use super::files::part_of;
-use super::resolve::Experiment;
 use blox_sim::results::{AssignmentWriter, SharedSink};
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// `assignments.csv` while a simulation fills it.
@@ -16,30 +15,28 @@ pub(super) struct Assignments {
 }
 
 impl Assignments {
-    /// `None` if nobody asked for it.
-    pub fn create(experiment: &Experiment<'_>, i: usize) -> Result<Option<Self>, Failure> {
-        let o = &experiment.options;
-        let Some(dir) = &o.output_dir else {
-            return Ok(None);
-        };
-        if !o.assignments && !o.plots {
-            return Ok(None);
-        }
-        let dir = dir.join(&experiment.contestants[i].folder);
+    /// In the folder of a run.
+    pub fn create(dir: &Path) -> Result<Self, Failure> {
         let path = dir.join("assignments.csv");
         let cannot =
             |e: io::Error| Failure::new(format!("{}: cannot be written: {e}", path.display()));
-        std::fs::create_dir_all(&dir).map_err(cannot)?;
+        std::fs::create_dir_all(dir).map_err(cannot)?;
         let file = File::create(part_of(&path)).map_err(cannot)?;
         let writer = AssignmentWriter::new(BufWriter::new(file));
-        Ok(Some(Assignments {
+        Ok(Assignments {
             path,
             writer: Arc::new(Mutex::new(writer)),
-        }))
+        })
     }
 
     pub fn sink(&self) -> SharedSink {
         self.writer.clone()
+    }
+
+    /// Of a run that did not come to its end.
+    pub fn discard(self) {
+        // What stays is overwritten by the next start.
+        let _ = std::fs::remove_file(part_of(&self.path));
     }
 
     /// All of it is written.

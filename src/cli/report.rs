@@ -5,6 +5,7 @@ use super::files::write_whole;
 use super::{Failure, OK, Terminal, plot};
 use crate::results::report;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 pub(super) fn run(args: &ReportArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let out = match (&args.output, args.dirs.as_slice()) {
@@ -16,8 +17,13 @@ pub(super) fn run(args: &ReportArgs, terminal: &mut Terminal<'_>) -> Result<i32,
             ));
         }
     };
-    let page = report(&plot::open(&args.dirs)?).map_err(Failure::new)?;
-    write_whole(&out, |f| f.write_all(page.as_bytes()))?;
+    write(&args.dirs, &out)?;
     writeln!(terminal.out, "{}", out.display())?;
     Ok(OK)
+}
+
+/// Makes a page of result folders.
+pub(super) fn write(dirs: &[PathBuf], out: &Path) -> Result<(), Failure> {
+    let page = report(&plot::open(dirs)?).map_err(Failure::new)?;
+    write_whole(out, |f| f.write_all(page.as_bytes()))
 }

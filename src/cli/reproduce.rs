@@ -3,17 +3,28 @@
 use super::args::ReproduceArgs;
 use super::files::write_whole;
 use super::grid::decimal;
-use super::output::prepare;
-use super::{DIFFERS, Failure, OK, Terminal};
-use crate::reproduce::{self, Cited, Findings, Row};
+use super::output::{MANIFEST, command_line, prepare, pretty};
+use super::progress::{Progress, Shows};
+use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
+use crate::reproduce::{self, Cited, Figure, Findings, Reproduced, Row};
+use blox_sim::Watch;
+use blox_sim::results::COLUMNS;
+use blox_sim::workload::fingerprint;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
-use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-pub(super) fn run(args: &ReproduceArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+pub(super) fn run(
+    args: &ReproduceArgs,
+    line: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
     let Some(name) = args.figure.as_deref().filter(|_| !args.list) else {
         return list(terminal);
     };
@@ -21,29 +32,28 @@ pub(super) fn run(args: &ReproduceArgs, terminal: &mut Terminal<'_>) -> Result<i
     if let Some(dir) = &args.output_dir {
         prepare(dir, args.force)?;
     }
-    let shows = terminal.interactive && !args.quiet && std::io::stderr().is_terminal();
-    let bar = shows.then(|| {
-        let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos} of {len} simulations")
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> ");
-        ProgressBar::new(1)
-            .with_style(style)
-            .with_prefix(name.to_owned())
-    });
-    let done = |ended: usize, all: usize| {
-        if let Some(bar) = &bar {
-            bar.set_length(all as u64);
-            bar.set_position(ended as u64);
-        }
+    let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
+    let watches: Vec<Arc<Watch>> = runs.iter().map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
+    let shows = match args.quiet {
+        true => Shows::Nothing,
+        false => Shows::Runs {
+            done: Arc::clone(&done),
+            total: runs.len() as u64,
+        },
     };
-    let findings = reproduce::reproduce(&*figure, args.data.as_deref(), &done);
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
-    let findings = findings.map_err(Failure::new)?;
+    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let data = args.data.as_deref();
+    let reproduced = reproduce::reproduce(&*figure, data, runs, &watches, &done);
+    progress.finish();
+    let reproduced = reproduced.map_err(Failure::new)?;
     if let Some(dir) = &args.output_dir {
-        write_files(dir, name, &findings)?;
+        write_files(dir, name, &reproduced)?;
+        write_manifest(dir, &*figure, args.data.as_deref(), &reproduced, line)?;
     }
+    let Some(findings) = &reproduced.findings else {
+        return interrupted(args, &reproduced, terminal);
+    };
     let mut text = format!("{}\n\n", figure.title());
     text += &table(&findings.rows);
     let mut holds = true;
@@ -70,11 +80,11 @@ pub(super) fn run(args: &ReproduceArgs, terminal: &mut Terminal<'_>) -> Result<i
 
 fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     for figure in reproduce::figures() {
-        writeln!(terminal.out, "{:<16} {}", figure.name(), figure.title())?;
+        writeln!(terminal.out, "{:<17} {}", figure.name(), figure.title())?;
         for file in figure.data() {
             writeln!(
                 terminal.out,
-                "{:<16} needs {} from {}",
+                "{:<17} needs {} from {}",
                 "", file.path, file.from
             )?;
         }
@@ -131,7 +141,102 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-fn write_files(dir: &Path, name: &str, findings: &Findings) -> Result<(), Failure> {
+/// What there is of a figure that was stopped: its simulations, a row each.
+fn interrupted(
+    args: &ReproduceArgs,
+    reproduced: &Reproduced,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let ended = reproduced.reports.iter().flatten().count();
+    if ended > 0 {
+        terminal
+            .out
+            .write_all(simulations(reproduced)?.as_bytes())?;
+    }
+    let kept = match &args.output_dir {
+        Some(dir) => format!(", kept in {}", dir.display()),
+        None => String::new(),
+    };
+    let all = reproduced.labels.len();
+    let _ = writeln!(
+        terminal.err,
+        "interrupted: figures of {ended} of {all} simulations{kept}"
+    );
+    Ok(INTERRUPTED)
+}
+
+/// The simulations that have ended as CSV: `simulation`, and the columns of `summary.json`.
+fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
+    let mut head = vec!["simulation".to_owned()];
+    head.extend(COLUMNS.iter().map(|c| c.name.to_owned()));
+    let mut rows = Vec::new();
+    for (label, report) in reproduced.labels.iter().zip(&reproduced.reports) {
+        let Some(report) = report else { continue };
+        let figures = serde_json::to_value(&report.summary).map_err(Failure::new)?;
+        let mut row = match figures {
+            Value::Object(figures) => figures,
+            _ => Map::new(),
+        };
+        row.insert("simulation".to_owned(), json!(label));
+        rows.push(row);
+    }
+    grid::csv(&head, &rows)
+}
+
+/// Says that the files are whole, and what they came from.
+fn write_manifest(
+    dir: &Path,
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    reproduced: &Reproduced,
+    line: &[OsString],
+) -> Result<(), Failure> {
+    let mut inputs = Vec::new();
+    for (needed, folder) in figure.data().iter().zip(std::iter::repeat(data)) {
+        let path = folder.map(|folder| folder.join(needed.path));
+        if let Some(path) = path.filter(|path| path.is_file()) {
+            let sha256 = fingerprint(&path).map_err(Failure::new)?;
+            inputs.push(json!({ "path": needed.path, "sha256": sha256 }));
+        }
+    }
+    let of = |(label, report): (&String, &Option<_>)| {
+        let status = if report.is_some() {
+            "finished"
+        } else {
+            "missing"
+        };
+        json!({ "simulation": label, "status": status })
+    };
+    let runs = reproduced.labels.iter().zip(&reproduced.reports).map(of);
+    let claims = reproduced.findings.iter().flat_map(|f| &f.claims);
+    let manifest = json!({
+        "blox_version": env!("CARGO_PKG_VERSION"),
+        "status": if reproduced.findings.is_some() { "complete" } else { "interrupted" },
+        "command_line": command_line(line),
+        "figure": figure.name(),
+        "title": figure.title(),
+        "inputs": inputs,
+        "simulations": runs.collect::<Vec<_>>(),
+        "claims": claims
+            .map(|c| json!({ "claim": c.text, "holds": c.holds }))
+            .collect::<Vec<_>>(),
+    });
+    write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+}
+
+/// Its simulations in any case, its numbers and pictures if none is missing.
+fn write_files(dir: &Path, name: &str, reproduced: &Reproduced) -> Result<(), Failure> {
+    let text = simulations(reproduced)?;
+    write_whole(&dir.join(format!("{name}-simulations.csv")), |out| {
+        out.write_all(text.as_bytes())
+    })?;
+    match &reproduced.findings {
+        Some(findings) => write_findings(dir, name, findings),
+        None => Ok(()),
+    }
+}
+
+fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Failure> {
     write_whole(&dir.join(format!("{name}.csv")), |out| {
         let mut out = csv::Writer::from_writer(out);
         out.write_record([

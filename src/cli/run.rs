@@ -6,7 +6,7 @@ use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::resolve::Experiment;
-use super::{Failure, INTERRUPTED, OK, Terminal, plot, pool, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::Registry;
@@ -37,15 +37,8 @@ pub(super) fn simulate(
     let experiment = Experiment::of(given, registry)?;
     let explained = experiment.explained()?.map(JobId);
     let o = &experiment.options;
-    match &o.output_dir {
-        Some(dir) => output::prepare(dir, o.force)?,
-        None if o.plots || o.assignments => {
-            let what = if o.plots { "plots" } else { "assignments" };
-            return Err(Failure::new(format!(
-                "--{what} has nowhere to write, expected --output-dir DIR with it"
-            )));
-        }
-        None => {}
+    if let Some(dir) = output::folder(o)? {
+        output::prepare(dir, o.force)?;
     }
     let journals = output::open_journals(&experiment)?;
     #[allow(
@@ -63,8 +56,9 @@ pub(super) fn simulate(
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
     if let Some(dir) = &o.output_dir {
         output::write_manifest(dir, &experiment, &done, args, interrupted)?;
-        if o.plots {
-            plot::draw(std::slice::from_ref(dir), &dir.join("plots"), &[], false)?;
+        // Whoever interrupts wants the prompt back; it can be drawn later.
+        if !interrupted {
+            output::draw(dir, o.plots, o.report)?;
         }
     }
     let format = experiment.format;
@@ -94,9 +88,10 @@ pub(super) fn simulate(
     if interrupted {
         let _ = writeln!(
             terminal.err,
-            "interrupted: results so far of {} of {} schedulers",
+            "interrupted: results so far of {} of {} schedulers{}",
             done.len(),
-            runs.len()
+            runs.len(),
+            output::drawn_later(o.plots || o.report)
         );
         return Ok(INTERRUPTED);
     }
@@ -156,9 +151,15 @@ fn run_all(
     };
     let progress = Progress::start(shows, &watches, interactive);
     let results = pool::each(&watches, experiment.threads, |i, watch| {
-        let assignments = Assignments::create(experiment, i)?;
+        let o = &experiment.options;
+        let assignments = match &o.output_dir {
+            Some(dir) if o.assignments || o.plots => Some(Assignments::create(
+                &dir.join(&experiment.contestants[i].folder),
+            )?),
+            _ => None,
+        };
         let sink = assignments.as_ref().map(Assignments::sink);
-        let run = recorded(experiment, i, &journals[i], explained, watch, sink)?;
+        let run = run_one(experiment, i, &journals[i], explained, watch, sink)?;
         if let Some(dir) = &experiment.options.output_dir {
             // As soon as it is there: a long comparison may be cut short.
             output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
@@ -174,16 +175,6 @@ fn run_all(
 
 /// One scheduler's run.
 pub(super) fn run_one(
-    experiment: &Experiment<'_>,
-    i: usize,
-    journal: &Option<SharedJournal>,
-    explained: Option<JobId>,
-    watch: &Arc<Watch>,
-) -> Result<Run, Failure> {
-    recorded(experiment, i, journal, explained, watch, None)
-}
-
-fn recorded(
     experiment: &Experiment<'_>,
     i: usize,
     journal: &Option<SharedJournal>,

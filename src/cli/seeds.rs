@@ -69,6 +69,9 @@ pub(super) fn compare(
         ("output-dir", o.output_dir.is_some()),
         ("rounds", o.rounds),
         ("why", o.why),
+        ("plots", o.plots),
+        ("report", o.report),
+        ("assignments", o.assignments),
     ] {
         if is_given {
             return Err(Failure::new(format!(

@@ -5,6 +5,7 @@ use super::output::reasons;
 use super::resolve::Experiment;
 use super::run::Run;
 use blox_core::JobId;
+use blox_sim::results::MissCauses;
 use blox_sim::results::statistics::Paired;
 use blox_sim::{Ended, Measure};
 use std::collections::BTreeMap;
@@ -193,7 +194,8 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         let summary = &run.report.summary;
         if let Some(d) = summary.deadlines {
             let (met, missed, declined) = (whole(d.met), whole(d.missed), whole(d.declined));
-            let of = format!("{met} met, {missed} missed, {declined} declined");
+            let because = because(&d.causes);
+            let of = format!("{met} met, {missed} missed{because}, {declined} declined");
             say("deadlines", format!("{}: {of}", summary.scheduler));
         }
     }
@@ -206,6 +208,25 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         say("notice", notice);
     }
     lines
+}
+
+/// Why deadlines were missed, in brackets.
+fn because(causes: &MissCauses) -> String {
+    let counts = [
+        (causes.crashes, "after crashes"),
+        (causes.overheads, "by their overheads"),
+        (causes.waiting, "by waiting for GPUs"),
+        (causes.failed, "failed"),
+        (causes.unfinished, "not ended"),
+    ];
+    let some = counts.iter().filter(|(n, _)| *n > 0);
+    let parts: Vec<String> = some
+        .map(|(n, why)| format!("{} {why}", whole(*n)))
+        .collect();
+    match parts.len() {
+        0 => String::new(),
+        _ => format!(" ({})", parts.join(", ")),
+    }
 }
 
 /// The same jobs under two schedulers.

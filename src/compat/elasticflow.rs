@@ -11,8 +11,94 @@ pub use blox_policies::compat::elasticflow::{
 };
 pub use blox_sim::completion::ByScheduler;
 
-use blox_core::{Composition, OnEvent, Pipeline, SchedulingPolicy};
+use blox_core::{Composition, JobSpec, OnEvent, Pipeline, SchedulingPolicy};
 use blox_policies::compat::elasticflow as programs;
+use blox_sim::compat::elasticflow as files;
+use blox_sim::workload::scaling::ScalingTable;
+
+/// The released program's algorithms, but Chronus, which is a program of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// `ef-accessctrl`: [`elasticflow`].
+    ElasticFlow,
+    /// `ef`: [`ef`].
+    WithoutAdmission,
+    /// `edf`: [`edf`].
+    Edf,
+    /// `edf-accessctrl`: [`edf_admission`].
+    EdfAdmission,
+    /// `dlas-gpu`: [`tiresias`].
+    Tiresias,
+    /// `gandiva`: [`gandiva`].
+    Gandiva,
+    /// `themis`: [`themis`].
+    Themis,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 7] = [
+        Algorithm::ElasticFlow,
+        Algorithm::WithoutAdmission,
+        Algorithm::Edf,
+        Algorithm::EdfAdmission,
+        Algorithm::Tiresias,
+        Algorithm::Gandiva,
+        Algorithm::Themis,
+    ];
+
+    /// Its name there.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::ElasticFlow => "ef-accessctrl",
+            Algorithm::WithoutAdmission => "ef",
+            Algorithm::Edf => "edf",
+            Algorithm::EdfAdmission => "edf-accessctrl",
+            Algorithm::Tiresias => "dlas-gpu",
+            Algorithm::Gandiva => "gandiva",
+            Algorithm::Themis => "themis",
+        }
+    }
+
+    /// Whether it plans by [`elasticflow`]'s rule for GPU counts.
+    pub fn is_elastic(self) -> bool {
+        matches!(self, Algorithm::ElasticFlow | Algorithm::WithoutAdmission)
+    }
+
+    /// Gives a job the GPU counts that this algorithm considers, with their
+    /// throughputs; `gpu_type` is `A100` or `T4`. `false`, and nothing is changed,
+    /// if the table does not know the job's model with its batch size.
+    pub fn profile(self, job: &mut JobSpec, table: &ScalingTable, gpu_type: &str) -> bool {
+        let extras = job.extras();
+        let (Some(model), Some(batch)) = (&extras.model, extras.batch_size) else {
+            return false;
+        };
+        let Some(cells) = table.row(model, batch) else {
+            return false;
+        };
+        let top = if self.is_elastic() {
+            files::elastic_top(gpu_type, model, batch)
+        } else {
+            files::rigid_top(cells, batch)
+        };
+        files::set_levels(job, cells, top);
+        true
+    }
+
+    /// The algorithm, with the arguments of [`elasticflow`].
+    pub fn scheduler(self, shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
+        let build = match self {
+            Algorithm::ElasticFlow => elasticflow,
+            Algorithm::WithoutAdmission => ef,
+            Algorithm::Edf => edf,
+            Algorithm::EdfAdmission => edf_admission,
+            Algorithm::Tiresias => tiresias,
+            Algorithm::Gandiva => gandiva,
+            Algorithm::Themis => themis,
+        };
+        build(shape, slot, submits)
+    }
+}
 
 /// `ef-accessctrl`: ElasticFlow. `submits` are the moments of all submissions in
 /// seconds, by number of job; `slot` is the least time between two steps.

@@ -3,5 +3,9 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod gavel;
+pub mod lucid;
+pub mod pollux;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;

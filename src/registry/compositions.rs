@@ -1,9 +1,9 @@
 //! Blox's own compositions, and Optimus.
 
-use super::{GUARD, param};
+use super::params::{GUARD, above_zero, bad, param};
 use crate::schedulers;
 use blox_core::forecast::Horizon;
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use blox_core::registry::{ParamDoc, Registry};
 use blox_core::{GpuCount, Rounds, Seconds};
 
 const TOLERANCE: ParamDoc = param(
@@ -115,20 +115,4 @@ pub(super) fn add(r: &mut Registry) {
             ))
         },
     );
-}
-
-fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    let found = p.f64(name, default)?;
-    if found > 0.0 {
-        return Ok(found);
-    }
-    Err(bad(name, found, "a number above 0"))
-}
-
-fn bad(param: &str, found: f64, expected: &str) -> RegistryError {
-    RegistryError::BadValue {
-        param: param.to_owned(),
-        found: found.to_string(),
-        expected: expected.to_owned(),
-    }
 }

@@ -17,15 +17,23 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod elasticflow;
+mod gavel_fig8;
+mod gavel_physical;
+mod lucid;
+mod pollux_osdi21;
+mod sia_load;
+mod sia_tables;
 mod synergy_100job;
 mod tiresias_60job;
 
 use blox_core::Pipeline;
 use blox_sim::workload::{Workload, WorkloadError};
-use blox_sim::{Report, SimError, Simulation};
+use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A figure or table of a publication.
 pub trait Figure: Send + Sync {
@@ -46,8 +54,19 @@ pub trait Figure: Send + Sync {
     /// The data cannot be read.
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
 
+    /// Told at the end of each run, in any order, what its scheduler is then: for
+    /// schedulers that count otherwise than the simulation does.
+    fn recount(&self, _scheduler: &Pipeline, _report: &mut Report) {}
+
     /// What came of them, from their reports in the order of [`Figure::runs`].
     fn findings(&self, reports: &[Report]) -> Findings;
+
+    /// All of it at once, for a figure whose simulations follow from each other or that has
+    /// none; `None` where [`Figure::runs`] names them.
+    fn whole(&self, data: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
+        let _ = data;
+        None
+    }
 }
 
 /// A file that a figure needs and that does not ship with the toolkit.
@@ -208,6 +227,9 @@ pub enum ReproduceError {
         /// The file.
         path: PathBuf,
     },
+    /// A forecast that cannot be learnt.
+    #[error(transparent)]
+    Forecast(#[from] blox_learn::LearnError),
     /// A simulation that could not go on.
     #[error("{label}: {error}")]
     Simulation {
@@ -227,6 +249,26 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(blox_fig16::BloxFig16),
         Box::new(blox_fig6::BloxFig6),
         Box::new(blox_table4::BloxTable4),
+        Box::new(lucid::EstimateErrors),
+        Box::new(gavel_fig8::GavelFig8),
+        Box::new(gavel_physical::LAS),
+        Box::new(gavel_physical::MAKESPAN),
+        Box::new(lucid::HeliosCes),
+        Box::new(lucid::Lucid::Fig8),
+        Box::new(lucid::Lucid::Fig9),
+        Box::new(lucid::Lucid::Quirks),
+        Box::new(lucid::Lucid::Table4),
+        Box::new(lucid::Lucid::Table5),
+        Box::new(elasticflow::Fig8a),
+        Box::new(elasticflow::Fig8b),
+        Box::new(elasticflow::Fig9),
+        Box::new(elasticflow::Fig10::default()),
+        Box::new(elasticflow::Fig11),
+        Box::new(pollux_osdi21::PolluxOsdi21),
+        Box::new(sia_load::SiaFig7),
+        Box::new(sia_load::SiaScale),
+        Box::new(sia_tables::SiaTable3),
+        Box::new(sia_tables::SiaTable4),
         Box::new(synergy_100job::Synergy100Job),
         Box::new(tiresias_60job::Tiresias60Job),
     ]
@@ -248,27 +290,70 @@ pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
         })
 }
 
-/// Repeats a figure on all cores. `done` is told how many of how many
-/// simulations have ended, from whatever thread runs them.
+/// What came of repeating a figure.
+pub struct Reproduced {
+    /// The names of its simulations.
+    pub labels: Vec<String>,
+    /// Their reports in the same order; `None` for those that were stopped or never began.
+    pub reports: Vec<Option<Report>>,
+    /// What follows from them, if none is missing.
+    pub findings: Option<Findings>,
+}
+
+/// The simulations of a figure, for [`reproduce`].
 ///
 /// # Errors
-/// Data that is missing, or the first simulation that could not go on.
-pub fn reproduce(
-    figure: &dyn Figure,
-    data: Option<&Path>,
-    done: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Findings, ReproduceError> {
+/// Data that is missing or cannot be read.
+pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
     for needed in figure.data() {
         file(figure, data, needed.path)?;
     }
-    Ok(figure.findings(&run_all(figure.runs(data)?, done)?))
+    figure.runs(data)
 }
 
-/// The path of a file that a figure needs.
+/// Repeats a figure on all cores. `ended` counts the simulations that have come
+/// to their end; `watches`, one for each of them, may stop them.
+///
+/// # Errors
+/// The first simulation that could not go on.
+pub fn reproduce(
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    runs: Vec<Run>,
+    watches: &[Arc<Watch>],
+    ended: &AtomicU64,
+) -> Result<Reproduced, ReproduceError> {
+    if let Some(findings) = figure.whole(data) {
+        return Ok(Reproduced {
+            labels: Vec::new(),
+            reports: Vec::new(),
+            findings: Some(findings?),
+        });
+    }
+    let labels = runs.iter().map(|run| run.label.clone()).collect();
+    let mut reports = run_all(figure, runs, watches, ended)?;
+    let findings = match reports.iter().all(Option::is_some) {
+        true => {
+            let whole: Vec<Report> = reports.into_iter().flatten().collect();
+            let findings = figure.findings(&whole);
+            reports = whole.into_iter().map(Some).collect();
+            Some(findings)
+        }
+        false => None,
+    };
+    Ok(Reproduced {
+        labels,
+        reports,
+        findings,
+    })
+}
+
+/// The path of a file that a figure needs: of that name, or compressed by gzip.
 fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf, ReproduceError> {
-    let found = data.map(|folder| folder.join(name));
+    let names = [name.to_owned(), format!("{name}.gz")];
+    let mut found = names.iter().filter_map(|n| Some(data?.join(n)));
     let needed = figure.data().iter().find(|needed| needed.path == name);
-    match (found.filter(|path| path.exists()), needed) {
+    match (found.find(|path| path.exists()), needed) {
         (Some(path), _) => Ok(path),
         (None, needed) => Err(ReproduceError::Missing {
             figure: figure.name(),
@@ -279,37 +364,50 @@ fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf,
     }
 }
 
-/// The reports in order, whichever ends first.
+/// The reports in order, whichever ends first; `None` for what was stopped.
 fn run_all(
+    figure: &dyn Figure,
     runs: Vec<Run>,
-    done: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Vec<Report>, ReproduceError> {
-    let count = runs.len();
-    let (failed, ended) = (AtomicBool::new(false), AtomicUsize::new(0));
-    done(0, count);
-    let one = |(i, run): (usize, Run)| {
+    watches: &[Arc<Watch>],
+    ended: &AtomicU64,
+) -> Result<Vec<Option<Report>>, ReproduceError> {
+    let failed = AtomicBool::new(false);
+    let one = |(i, (run, watch)): (usize, (Run, &Arc<Watch>))| {
         if failed.load(Ordering::Relaxed) {
             return None;
         }
-        let report = simulate(run);
+        if watch.stop.load(Ordering::Relaxed) {
+            return Some((i, Ok(None)));
+        }
+        let report = simulate(figure, run, watch);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
-        done(ended.fetch_add(1, Ordering::Relaxed) + 1, count);
+        ended.fetch_add(1, Ordering::Relaxed);
         Some((i, report))
     };
     // A bridge begins them in order: an error lies before all that never began.
-    let runs = runs.into_iter().enumerate().par_bridge();
+    let runs = runs.into_iter().zip(watches).enumerate().par_bridge();
     let mut reports: Vec<_> = runs.filter_map(one).collect();
     reports.sort_by_key(|(i, _)| *i);
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-fn simulate(mut run: Run) -> Result<Report, ReproduceError> {
-    run.simulation
-        .run(run.scheduler, &mut *run.workload)
-        .map_err(|error| ReproduceError::Simulation {
+fn simulate(
+    figure: &dyn Figure,
+    mut run: Run,
+    watch: &Arc<Watch>,
+) -> Result<Option<Report>, ReproduceError> {
+    let watched = run.simulation.watched_by(Arc::clone(watch));
+    match watched.run_by(&mut run.scheduler, &mut *run.workload, None) {
+        Ok(report) if report.ended == Ended::Interrupted => Ok(None),
+        Ok(mut report) => {
+            figure.recount(&run.scheduler, &mut report);
+            Ok(Some(report))
+        }
+        Err(error) => Err(ReproduceError::Simulation {
             label: run.label,
             error: Box::new(error),
-        })
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -318,13 +416,13 @@ mod tests {
 
     #[test]
     fn an_unknown_figure_lists_the_known_ones() {
+        let all = figures();
+        let names: Vec<&str> = all.iter().map(|f| f.name()).collect();
+        assert!(names.contains(&"blox-fig12"));
         let error = figure("fig99").err().map(|e| e.to_string());
-        assert_eq!(
-            error.as_deref(),
-            Some(
-                "unknown figure `fig99`; known: blox-fig12, blox-fig13, blox-fig14, blox-fig16, blox-fig6, blox-table4, synergy-100job, tiresias-60job"
-            )
-        );
+        let known = names.join(", ");
+        let expected = format!("unknown figure `fig99`; known: {known}");
+        assert_eq!(error, Some(expected));
     }
 
     /// Needs a file that nobody has.
@@ -356,15 +454,19 @@ mod tests {
 
     #[test]
     fn missing_data_is_named_with_where_to_get_it() {
-        let text = |data| reproduce(&Hungry, data, &|_, _| ()).map_err(|e| e.to_string());
+        let text = |data| {
+            let runs = simulations(&Hungry, data).map_err(|e| e.to_string())?;
+            reproduce(&Hungry, None, runs, &[], &AtomicU64::new(0)).map_err(|e| e.to_string())
+        };
         assert_eq!(
-            text(None).unwrap_err(),
+            text(None).err().unwrap(),
             "`hungry` needs trace.csv, which is not in any --data folder; get it from https://example.org (CC-BY-4.0)"
         );
         let dir = tempfile::tempdir().unwrap();
         assert!(text(Some(dir.path())).is_err());
         std::fs::write(dir.path().join("trace.csv"), "").unwrap();
-        assert_eq!(text(Some(dir.path())).unwrap().notes, ["0 reports"]);
+        let reproduced = text(Some(dir.path())).ok().unwrap();
+        assert_eq!(reproduced.findings.unwrap().notes, ["0 reports"]);
     }
 
     #[test]
@@ -381,8 +483,18 @@ mod tests {
                 Seconds::from_hours(hours),
             )])),
         };
-        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &|_, _| ()).unwrap();
-        let ends: Vec<f64> = reports.iter().map(|r| r.end.hours()).collect();
+        let watches: [Arc<Watch>; 3] = Default::default();
+        let ended = AtomicU64::new(0);
+        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
+        let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
+        // What is stopped is missing, and no error.
+        watches[1].stop.store(true, Ordering::Relaxed);
+        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
+        assert_eq!(
+            reports.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(ended.into_inner(), 4);
     }
 }

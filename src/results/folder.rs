@@ -1,6 +1,6 @@
 //! Reading what `simulate` and `compare` wrote.
 
-use super::sweep;
+use super::sweep::Sweep;
 use super::table::Table;
 use blox_sim::results::TimelineRow;
 use serde_json::Value;
@@ -131,6 +131,8 @@ pub struct Folder {
     pub manifest: Value,
     /// Its schedulers, in the order of the command line.
     pub runs: Vec<RunResults>,
+    /// The runs of a sweep.
+    pub(super) sweep: Option<Sweep>,
 }
 
 impl Folder {
@@ -144,8 +146,11 @@ impl Folder {
             what,
         };
         let file = path.join("manifest.json");
-        let is_sweep = path.join(sweep::TABLE).is_file();
-        if !file.is_file() && !is_sweep {
+        let sweep = match Sweep::lies_in(path) {
+            true => Some(Sweep::open(path)?),
+            false => None,
+        };
+        if !file.is_file() && sweep.is_none() {
             return Err(missing("manifest.json"));
         }
         let manifest = match file.is_file() {
@@ -160,13 +165,14 @@ impl Folder {
             };
             runs.push(RunResults::read(path, name, folder)?);
         }
-        if runs.is_empty() && !is_sweep {
+        if runs.is_empty() && sweep.is_none() {
             return Err(missing("scheduler in manifest.json"));
         }
         Ok(Folder {
             path: path.to_owned(),
             manifest,
             runs,
+            sweep,
         })
     }
 
@@ -191,13 +197,13 @@ impl Folder {
     }
 }
 
-fn json(path: &Path) -> Result<Value, FolderError> {
+pub(super) fn json(path: &Path) -> Result<Value, FolderError> {
     let text = std::fs::read_to_string(path).map_err(|e| FolderError::unreadable(path, &e))?;
     serde_json::from_str(&text).map_err(|e| FolderError::unreadable(path, &e))
 }
 
 impl RunResults {
-    fn read(base: &Path, name: &str, folder: &str) -> Result<Self, FolderError> {
+    pub(super) fn read(base: &Path, name: &str, folder: &str) -> Result<Self, FolderError> {
         let dir = base.join(folder);
         let timeline = dir.join("timeline.csv");
         Ok(RunResults {

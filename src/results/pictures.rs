@@ -61,8 +61,8 @@ pub fn pictures(folders: &[Folder]) -> Result<Vec<Picture>, FolderError> {
             list.push(gantt(c)?);
         }
     }
-    for folder in folders {
-        list.extend(sweep::pictures(&folder.path)?);
+    for sweep in folders.iter().filter_map(|f| f.sweep.as_ref()) {
+        list.extend(sweep::pictures(sweep)?);
     }
     Ok(list)
 }

@@ -1,6 +1,6 @@
 use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
 use blox_policies::{
-    placement::{Blocked, Consolidated, Walk},
+    placement::LocalSearch,
     scheduling::{Chronus, LeaseChoice},
 };
 
@@ -10,9 +10,8 @@ use blox_policies::{
 /// enough leases before it can be set aside beside those of jobs accepted before,
 /// as late as they may; otherwise it runs as best-effort. In a lease the jobs run
 /// for which it was set aside, then best-effort jobs by least remaining time, then
-/// accepted jobs ahead of their leases. Placement is consolidated; the paper's
-/// local search over placements is not modelled, since speeds do not depend on
-/// placement here.
+/// accepted jobs ahead of their leases. Placement searches locally for an order of jobs with
+/// which they lie on few nodes.
 ///
 /// **Parameters** (command line): `lease_s`, the length of a lease and of a round
 /// (default 240); `choice` among jobs that come in together = `greedy` (default)
@@ -33,6 +32,6 @@ pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
         None => base.cadence(OnEvent::default()),
     };
     base.scheduling(Chronus::new(lease).choosing(choice))
-        .placement(Walk::new(Consolidated::default()).when_blocked(Blocked::Skip))
+        .placement(LocalSearch::default())
         .build()
 }

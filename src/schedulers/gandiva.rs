@@ -1,35 +1,62 @@
 use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
 use blox_policies::{
-    placement::{Blocked, Consolidated, Walk},
-    scheduling::TimeSlicing,
+    placement::{Migrating, NodeSets, Resizing},
+    scheduling::Gandiva,
 };
 
-/// Time slicing (Gandiva, OSDI 2018, section 3.1).
+/// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
-/// **Rule.** While all jobs fit they run; when there are more, they take turns:
-/// in every round the jobs that had the fewest turns run, as many as fit.
-/// Placement is consolidated. Gandiva's packing of two jobs on a GPU, its migration
-/// and its growing and shrinking of jobs are not modelled here.
+/// **Rule.** While all jobs fit they run; when there are more, they take turns: in
+/// every round the jobs that had the fewest turns run, as many as fit. A job whose turn it is
+/// not runs beside one of the same size if both leave enough of their GPUs idle
+/// (`gpu_utilisation` among the attributes of a job; a job that does not say leaves nothing). A pair that
+/// does too little together is parted. Jobs with a profile grow onto GPUs that nobody wants and shrink
+/// to what they asked for when somebody does. Jobs of one size go to the same nodes, and a job
+/// on several nodes moves to one when one has room.
 ///
 /// **Parameters** (command line): `slice_s`, the length of a slice and of a round
-/// (default 60).
+/// (default 60); `packing` and `growing` (default `true`).
 ///
-/// **Verified.** ElasticFlow's released baseline, which keeps a set of nodes a
-/// job size and moves nodes between them by demand, is
+/// **Verified.** By tests of each mechanism. ElasticFlow's released baseline, which keeps a set of nodes a
+/// job size, moves nodes between them by demand and does not pack by use, is
 /// [`crate::compat::elasticflow::gandiva`]; it equals the original per job on all
 /// golden runs.
 pub fn gandiva() -> Pipeline {
-    gandiva_with(Seconds::new(60.0))
+    gandiva_with(GandivaParams::default())
 }
 
-/// [`gandiva`] with another slice, above 0.
-pub fn gandiva_with(slice: Seconds) -> Pipeline {
+/// What can be chosen about [`gandiva`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GandivaParams {
+    /// The length of a slice and of a round, above 0.
+    pub slice: Seconds,
+    /// Whether two jobs may run on the same GPUs.
+    pub packing: bool,
+    /// Whether jobs grow onto idle GPUs.
+    pub growing: bool,
+}
+
+impl Default for GandivaParams {
+    fn default() -> Self {
+        GandivaParams {
+            slice: Seconds::new(60.0),
+            packing: true,
+            growing: true,
+        }
+    }
+}
+
+/// [`gandiva`] with other parameters.
+pub fn gandiva_with(params: GandivaParams) -> Pipeline {
     let base = Composition::new("gandiva");
-    let base = match Rounds::every(slice) {
+    let base = match Rounds::every(params.slice) {
         Some(rounds) => base.cadence(rounds),
         None => base.cadence(OnEvent::default()),
     };
-    base.scheduling(TimeSlicing::new(slice))
-        .placement(Walk::new(Consolidated::default()).when_blocked(Blocked::Skip))
+    let policy = Gandiva::new(params.slice)
+        .packing(params.packing)
+        .growing(params.growing);
+    base.scheduling(policy)
+        .placement(Migrating::new(Resizing::new(NodeSets)))
         .build()
 }

@@ -1,3 +1,4 @@
+use crate::estimate::Belief;
 use blox_core::registry::RegistryError;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
@@ -17,6 +18,10 @@ pub struct TiresiasParams {
     /// Services of past jobs: with them, jobs of a queue are ordered by their
     /// Gittins index (2D-Gittins), without, by their first start (2D-LAS).
     pub history: Option<ServiceHistory>,
+    /// What is believed about durations: with it, jobs of a queue are ordered by the
+    /// Gittins index of their own believed service. Then `history` holds what durations
+    /// were, divided by what was believed; without one beliefs are trusted.
+    pub belief: Option<Belief>,
     /// Which jobs are consolidated.
     pub skew: TensorSkew,
 }
@@ -27,6 +32,7 @@ impl Default for TiresiasParams {
             thresholds: vec![Seconds::new(3250.0)],
             promote: None,
             history: None,
+            belief: None,
             skew: TensorSkew::default(),
         }
     }
@@ -49,7 +55,10 @@ impl Default for TiresiasParams {
 /// with `/` between them (default `3250`: two queues, as in the paper; the value
 /// is the first limit of the released simulator); `promote`, the promote knob
 /// (default `none`, as in the paper); `history`, a file with a column `duration` of
-/// past GPU-seconds, for 2D-Gittins (default `none`: 2D-LAS); `pack_limit`, the
+/// past GPU-seconds, for 2D-Gittins (default `none`: 2D-LAS); `estimator`, who believes
+/// something about durations, for 2D-Gittins by the index of each job's own believed
+/// service, with `sigma`, `model` and `origin` as `sjf` has them (default `none`; the file of
+/// `history` then holds durations divided by beliefs); `pack_limit`, the
 /// share of a model's largest tensor above which a job is consolidated (default
 /// 0.3, between the skewed and the even models of the paper, whose own limit is
 /// of its testbed; 0 consolidates all, 1 none whose model is known). A trace says
@@ -71,9 +80,17 @@ pub fn tiresias() -> Pipeline {
 /// # Errors
 /// The thresholds do not ascend from above 0, or the promote knob is not above 0.
 pub fn tiresias_with(params: TiresiasParams) -> Result<Pipeline, RegistryError> {
-    let policy = match params.history {
-        Some(history) => TwoDas::gittins(&params.thresholds, history)?,
-        None => TwoDas::las(&params.thresholds)?,
+    let thresholds = &params.thresholds;
+    let policy = match (params.belief, params.history) {
+        (Some(belief), history) => {
+            let trusted = || ServiceHistory::of([Seconds::new(1.0)]);
+            match history.or_else(trusted) {
+                Some(errors) => TwoDas::gittins_by(thresholds, belief, errors)?,
+                None => TwoDas::las(thresholds)?,
+            }
+        }
+        (None, Some(history)) => TwoDas::gittins(thresholds, history)?,
+        (None, None) => TwoDas::las(thresholds)?,
     };
     Ok(composed(policy.promoting(params.promote)?, params.skew))
 }

@@ -46,7 +46,7 @@ impl Case {
         &self.dir
     }
 
-    /// An input: in the folder, in its `input/`, or in an `inputs/` of a folder above.
+    /// An input: in the folder, in an `input/` or `inputs/` of it or of a folder above.
     ///
     /// # Errors
     /// It is in none of them.
@@ -67,7 +67,7 @@ impl Case {
         let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
         let above = full
             .ancestors()
-            .map(|a| a.join("inputs").join(name))
+            .flat_map(|a| [a.join("input").join(name), a.join("inputs").join(name)])
             .collect::<Vec<_>>();
         own.into_iter()
             .chain(above)

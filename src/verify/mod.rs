@@ -1,12 +1,15 @@
 //! Comparison with what the original programs gave, per job.
 //!
 //! A case is a folder with an `expected.csv` (a row a job), a `summary.json`
-//! (settings and averages) and the original's inputs, in the folder, in its
-//! `input/`, or in an `inputs/` of a folder above.
+//! (settings and averages) and the original's inputs, in the folder, in an
+//! `input/` or `inputs/` of it or of a folder above.
 
 mod blox;
 mod case;
 mod elasticflow;
+mod gavel;
+mod lucid;
+mod sia;
 mod synergy;
 mod tiresias;
 
@@ -82,7 +85,7 @@ pub enum VerifyError {
         what: String,
     },
     /// An input of the original that is not there.
-    #[error("{}: the input `{name}` is in neither the case, its input/, nor an inputs/ above", case.display())]
+    #[error("{}: the input `{name}` is in neither the case nor an input/ or inputs/ of it or above", case.display())]
     MissingInput {
         /// The case.
         case: PathBuf,
@@ -117,7 +120,12 @@ trait System {
 
 const SYSTEMS: &[&dyn System] = &[
     &blox::Blox,
+    // Before ElasticFlow, whose cases of Chronus have some of the same columns.
+    &lucid::Lucid,
     &elasticflow::ElasticFlow,
+    &gavel::Gavel,
+    &gavel::Shockwave,
+    &sia::Sia,
     &synergy::Synergy,
     &tiresias::Tiresias,
 ];

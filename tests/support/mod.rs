@@ -1,6 +1,7 @@
 //! The real binary, run from outside.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -10,6 +11,7 @@ pub fn blox() -> Command {
 }
 
 /// What came of a run.
+#[derive(Debug)]
 pub struct Seen {
     /// The exit code.
     pub code: Option<i32>,
@@ -40,4 +42,24 @@ pub fn good(dir: &Path, line: &str) -> Seen {
     let seen = at(dir, line.split_whitespace());
     assert_eq!(seen.code, Some(0), "{line}\n{}", seen.err);
     seen
+}
+
+/// All files below a folder with their bytes.
+#[allow(dead_code, reason = "not all tests that share this module call it")]
+pub fn bytes(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().display().to_string();
+                files.push((name, fs::read(path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
 }

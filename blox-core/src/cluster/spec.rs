@@ -306,7 +306,9 @@ impl std::str::FromStr for ClusterSpec {
 pub enum ClusterSpecError {
     /// A part of the shorthand that is no node group.
     #[error(
-        "cluster `{text}`: part {part} is `{found}`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100"
+        "cluster `{}`: part {part} is `{}`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100",
+        on_one_line(text),
+        on_one_line(found)
     )]
     Shorthand {
         /// The whole shorthand.
@@ -323,7 +325,7 @@ pub enum ClusterSpecError {
     #[error("the cluster has {0} GPUs, expected at most 2147483647")]
     TooLarge(u64),
     /// A field of a node.
-    #[error("node {node}: {field} is {found}, expected {expected}")]
+    #[error("node {node}: {field} is {}, expected {expected}", on_one_line(found))]
     Node {
         /// The node, from 0.
         node: usize,
@@ -334,6 +336,16 @@ pub enum ClusterSpecError {
         /// What was expected.
         expected: String,
     },
+}
+
+/// Text of an input as a message shows it: its start, without control characters.
+fn on_one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    let mut shown: String = text.chars().take(200).map(plain).collect();
+    if text.chars().nth(200).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Jobs: what they ask for, and what has become of them.
 
 pub mod spec;
+pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::ids::{JobId, Name, NameId};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use spec::{JobSpec, ServiceClass};
 use std::fmt;
 use std::sync::Arc;
+use training::TrainingReport;
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -104,6 +106,8 @@ pub(crate) struct Record {
     pub accepted_at: Option<Time>,
     pub config: Option<BatchConfig>,
     pub metrics: Option<Box<Metrics>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Arc<TrainingReport>>,
 }
 
 impl Record {
@@ -279,6 +283,10 @@ impl<'a> JobRef<'a> {
             .as_ref()
             .and_then(|m| m.get(name))
             .map_or(&[], Vec::as_slice)
+    }
+    /// What it last reported about its training, if it has.
+    pub fn report(&self) -> Option<&'a TrainingReport> {
+        self.rec.report.as_deref()
     }
     /// Whether a plan gives it GPUs now.
     #[inline]

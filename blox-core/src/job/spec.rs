@@ -1,7 +1,8 @@
 //! What a job asks for: the part of a job that never changes.
 
+use super::training::TrainingSpec;
 use crate::ids::Name;
-use crate::perf::{LossReports, Sensitivity};
+use crate::perf::{LossReports, Sensitivity, TypeSpeeds};
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -98,6 +99,16 @@ pub struct Extras {
     /// How its speed depends on CPUs and memory, if somebody measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Arc<Sensitivity>>,
+    /// How fast it is on each GPU type, alone and beside other jobs, if somebody measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speeds: Option<Arc<TypeSpeeds>>,
+    /// What its share of the cluster weighs beside those of others; 0 where the job
+    /// does not say, which counts as 1.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub weight: f64,
+    /// What a job says that may train on other GPUs and with another batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<Arc<TrainingSpec>>,
     /// A group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,
@@ -297,9 +308,24 @@ impl JobSpec {
                     "a share of at least 0 and below 1",
                 );
             }
+            if let Some(speeds) = extras.speeds.as_ref().filter(|s| !s.is_sound()) {
+                return wrong(
+                    "extras.speeds",
+                    format!("{speeds:?}"),
+                    "rates that are finite numbers and not negative",
+                );
+            }
+            if let Some(found) = extras.training.as_ref().and_then(|t| t.fault()) {
+                return wrong(
+                    "extras.training",
+                    found,
+                    "batches, passes and stages of at least 1, in order, and rates above 0",
+                );
+            }
             for (field, amount) in [
                 ("extras.cpus", extras.cpus),
                 ("extras.memory_gib", extras.memory_gib),
+                ("extras.weight", extras.weight),
             ] {
                 if !(amount.is_finite() && amount >= 0.0) {
                     return wrong(

@@ -1,14 +1,21 @@
 //! What is believed about speed: plain mathematics that policies and
 //! simulators share.
 
+pub mod goodput;
 mod loss;
+mod pairs;
 mod sensitivity;
 mod skew;
+mod types;
+mod utilisation;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
+pub use pairs::{PairTable, PairTableError};
 pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
+pub use types::TypeSpeeds;
+pub use utilisation::gpu_utilisation;
 pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;

@@ -3,6 +3,7 @@
 use super::{Applied, State};
 use crate::assignment::Assignment;
 use crate::decision::{Action, Plan};
+use crate::drive::AtOnce;
 use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
 use crate::reason::Reason;
@@ -66,11 +67,11 @@ impl State {
     /// order, then every launch as soon as its GPUs are left.
     ///
     /// `None`, and nothing has changed, where the plan is wrong or does more than that.
-    /// `launched` is told of each job that runs from now on, and says how fast.
+    /// `backend` is told of each job that runs from now on, and says how fast.
     pub(crate) fn carry_out(
         &mut self,
         plan: &Plan,
-        launched: &mut dyn FnMut(View<'_>, &JobRef<'_>) -> f64,
+        backend: &mut dyn AtOnce,
     ) -> Option<Applied> {
         if plan.version != self.version {
             return None;
@@ -90,7 +91,7 @@ impl State {
         if fits {
             self.version += 1;
             self.let_leave(plan, &exchange);
-            self.let_run(plan, &mut exchange, launched);
+            self.let_run(plan, &mut exchange, backend);
         } else {
             self.take_back(plan, &exchange);
         }
@@ -193,7 +194,7 @@ impl State {
         &mut self,
         plan: &Plan,
         exchange: &mut Exchange,
-        launched: &mut dyn FnMut(View<'_>, &JobRef<'_>) -> f64,
+        backend: &mut dyn AtOnce,
     ) {
         for launch in &exchange.launches {
             self.touch_slot(launch.slot as usize);
@@ -228,8 +229,9 @@ impl State {
         for launch in &exchange.launches {
             let s = launch.slot as usize;
             let rec = &self.records[s];
-            let rate = launched(View::of(self), &JobRef { rec, now });
-            self.records[s].rate = rate;
+            self.records[s].rate = backend.rate(View::of(self), &JobRef { rec, now });
+            let rec = &self.records[s];
+            backend.launched(View::of(self), &JobRef { rec, now });
         }
     }
 }
@@ -262,6 +264,21 @@ mod tests {
 
     fn rate(job: JobId) -> f64 {
         1.0 + f64::from(job.0) / 8.0
+    }
+
+    struct Launches;
+
+    impl AtOnce for Launches {
+        fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
+            assert_eq!(view.job(job.id()).unwrap().phase(), Phase::Running);
+            rate(job.id())
+        }
+
+        fn launched(&mut self, _: View<'_>, job: &JobRef<'_>) {
+            assert_eq!(job.rate(), rate(job.id()));
+        }
+
+        fn carried_out(&mut self, _: View<'_>) {}
     }
 
     /// Applies a plan, and reports what its commands lead to, as a simulator without overheads does.
@@ -395,10 +412,7 @@ mod tests {
                 state.close_decision(state.version);
                 let plan = plan(&state, &mut random);
                 let mut long = state.clone();
-                let done = state.carry_out(&plan, &mut |view, job| {
-                    assert_eq!(view.job(job.id()).unwrap().phase(), Phase::Running);
-                    rate(job.id())
-                });
+                let done = state.carry_out(&plan, &mut Launches);
                 let expected = match done {
                     Some(_) => step_by_step(&mut long, &plan),
                     None => None,

@@ -122,6 +122,12 @@ impl State {
                 self.touch_slot(s);
                 Ok(())
             }
+            Event::Reported { job, report } => {
+                let s = self.known("a report", *job)?;
+                self.records[s].report = Some(Arc::clone(report));
+                self.touch_slot(s);
+                Ok(())
+            }
             Event::Hold { job } => {
                 let s = self.known("a hold", *job)?;
                 let rec = &mut self.records[s];
@@ -239,6 +245,7 @@ impl State {
             config: None,
             reason: Reason::NotYetDecided,
             metrics: None,
+            report: None,
             changed: self.version,
         };
         self.counts[Phase::Submitted as usize] += 1;

@@ -1,8 +1,10 @@
 //! Which nodes may be used.
 
 mod maintenance;
+mod power;
 mod quarantine;
 
 pub use blox_core::policy::StaticCluster;
 pub use maintenance::{Maintenance, Window};
+pub use power::{PowerLook, PowerPlan, PowerRule, PowerSaving};
 pub use quarantine::Quarantine;

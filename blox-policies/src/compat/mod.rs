@@ -2,5 +2,8 @@
 
 pub mod blox;
 pub mod elasticflow;
+pub mod gavel;
+pub mod lucid;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;

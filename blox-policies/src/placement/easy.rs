@@ -118,8 +118,8 @@ impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
             }
         }
         self.reserved = reserved.is_some();
-        if let Some((head, ..)) = reserved {
-            draft.explain_rest(Reason::BehindHead(head));
+        if reserved.is_some() {
+            draft.explain_rest(Reason::NoFreeGpus);
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ impl<R: Rule> PlacementPolicy for Resizing<R> {
 }
 
 /// What a job has now, by node, and how much that is.
-fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, GpuList)> {
+pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, GpuList)> {
     let cluster = draft.view().cluster();
     let mut parts: Vec<(NodeId, GpuList)> = Vec::new();
     for &gpu in &assignment.gpus {
@@ -72,7 +72,8 @@ fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, GpuList)> {
     parts
 }
 
-fn current(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
+/// What a job has, if that can be changed.
+pub(super) fn current(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
     let here = draft.current(job).cloned()?;
     let cluster = draft.view().cluster();
     // From a node that is lost, a launch that still waits can only be taken away.

@@ -85,7 +85,10 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
             }
         }
         if let Some(head) = blocked {
-            draft.explain_rest(Reason::BehindHead(head));
+            draft.explain_rest(match self.blocked {
+                Blocked::Stop => Reason::BehindHead(head),
+                Blocked::Skip => Reason::NoFreeGpus,
+            });
         }
         Ok(())
     }

@@ -1,32 +1,144 @@
-use super::{Claim, fair_shares};
-use blox_core::{JobId, JobRef, Outlook, Part, Request, Requests, SchedulingPolicy, View};
+use super::{Bid, partial_allocation};
+use blox_core::{
+    GpuCount, JobId, JobRef, Outlook, Part, Request, Requests, SchedulingPolicy, Seconds, Shape,
+    View,
+};
 
-/// Finish-time fairness with leases (Themis, NSDI 2020).
+/// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
 ///
-/// Every round is a lease. A job's finish-time fairness is the time from its
-/// submission to its end, over what that would be on its own part of the
-/// cluster, one of as many as there are jobs. Shares of the coming time that
-/// make the worst of these ratios as good as it can be ([`fair_shares`]) rank the
-/// jobs; those with the largest shares get the leases, as many as fit, and all
-/// others give theirs up. Speeds and remaining work are the true ones. The
-/// paper's auction, with which jobs bid for leases, is not modelled: the
-/// shares are what truthful bids lead to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Themis;
+/// Every round is a lease; all leases end with it. A job's finish-time fairness ρ is the time
+/// from its submission to its end, over what that would be on its own part of
+/// the cluster, one of as many as there are jobs (section 3). The GPUs are offered
+/// to the part `1 - fairness` of the jobs whose ρ is the worst (section 4.2). Each bids
+/// `1/ρ` for every number of GPUs that it can use, with the ρ that it would
+/// have if it got them for this lease and what it asked for from then on; [`partial_allocation`] decides, and
+/// takes its payment. What is left over goes to the other jobs, worst ρ first,
+/// then to bidders that won nothing, and then back to the winners, so that no GPU idles
+/// that somebody could use.
+///
+/// A job can use its `levels` up to what it asked for, as they are profiled; without
+/// levels it is a gang, of which no part can be taken: it keeps what it wins.
+/// The paper gives what is left over to jobs at random; here it is the same in every run.
+/// Speeds and remaining work are the true ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Themis {
+    lease: f64,
+    fairness: f64,
+}
+
+impl Default for Themis {
+    fn default() -> Self {
+        Themis::new(Seconds::new(240.0))
+    }
+}
 
 impl Themis {
-    fn claim(job: &JobRef<'_>, jobs: usize, total: f64) -> Claim {
-        let gpus = f64::from(job.gpus().get());
-        // Its part of the cluster, as a share of the time on the GPUs that it asks for.
-        let part = (total / jobs as f64).ceil().min(gpus) / gpus;
-        let least = f64::MIN_POSITIVE;
-        Claim {
-            waited: job.age().secs().max(0.0),
-            left: (job.work_left() / job.spec().work.rate).max(least),
-            alone: (job.spec().duration().secs() / part).max(least),
-            gpus,
+    /// With leases of this length, above 0 (else 240 s), and the paper's knob, 0.8.
+    pub fn new(lease: Seconds) -> Self {
+        let lease = lease.secs();
+        Themis {
+            lease: if lease > 0.0 { lease } else { 240.0 },
+            fairness: 0.8,
         }
     }
+
+    /// With another fairness knob, from 0 (all jobs bid) to 1 (only the job
+    /// that is worst off does); what lies outside counts as the nearer end.
+    #[must_use]
+    pub fn fairness(mut self, knob: f64) -> Self {
+        self.fairness = knob.clamp(0.0, 1.0);
+        self
+    }
+
+    /// A job's claim with `jobs` jobs on `total` GPUs.
+    fn claim(&self, job: &JobRef<'_>, jobs: usize, total: f64) -> Claim {
+        let asked = job.gpus().get();
+        let gpus = f64::from(asked);
+        // Its part of the cluster, as a part of the GPUs that it asks for.
+        let part = (total / jobs as f64).ceil().min(gpus) / gpus;
+        let least = f64::MIN_POSITIVE;
+        let rate = job.spec().work.rate;
+        let left = (job.work_left() / rate).max(least);
+        let alone = (job.spec().duration().secs() / part).max(least);
+        let waited = job.age().secs().max(0.0);
+        // What a lease on so many GPUs does, in seconds on those that it asked for.
+        let worth = |speed: f64| {
+            let gained = (speed * self.lease).min(left);
+            let end = waited + left - gained + self.lease.min(left / speed.max(least));
+            alone / end.max(least)
+        };
+        let extras = job.spec().extras();
+        let levels = extras.levels.iter().zip(&extras.rates);
+        let mut offers: Vec<(u32, f64)> = levels
+            .filter(|(level, _)| level.get() < asked)
+            .map(|(level, speed)| (level.get(), worth(speed / rate)))
+            .collect();
+        offers.push((asked, worth(1.0)));
+        Claim {
+            job: job.id(),
+            unfairness: (waited + left) / alone,
+            bid: Bid {
+                nothing: worth(0.0),
+                offers,
+            },
+        }
+    }
+
+    /// Who gets how many of `total` GPUs.
+    fn share_out(&self, mut claims: Vec<Claim>, total: u32) -> Vec<(JobId, u32)> {
+        claims.sort_by(|a, b| {
+            let worst = b.unfairness.total_cmp(&a.unfairness);
+            worst.then(a.job.cmp(&b.job))
+        });
+        let bidders = ((1.0 - self.fairness) * claims.len() as f64)
+            .ceil()
+            .max(1.0) as usize;
+        let others = claims.split_off(bidders.min(claims.len()));
+        let bids: Vec<Bid> = claims.iter().map(|c| c.bid.clone()).collect();
+        let mut free = total;
+        let mut list = Vec::new();
+        let (mut winners, mut lost) = (Vec::new(), Vec::new());
+        for (claim, award) in claims.into_iter().zip(partial_allocation(&bids, total)) {
+            let keeps = (f64::from(award.gpus) * award.kept + 1e-9).floor() as u32;
+            let won = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
+            let won = won.filter(|gpus| *gpus <= keeps).max();
+            // The smallest offer is not divided.
+            let smallest = claim.bid.offers.first().map(|(gpus, _)| *gpus);
+            match won.or(smallest).filter(|_| award.gpus > 0) {
+                Some(gpus) => {
+                    free -= gpus;
+                    list.push((claim.job, gpus));
+                    winners.push(claim);
+                }
+                None => lost.push(claim),
+            }
+        }
+        for claim in others.into_iter().chain(lost) {
+            let fits = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
+            if let Some(gpus) = fits.filter(|gpus| *gpus <= free).max() {
+                free -= gpus;
+                list.push((claim.job, gpus));
+            }
+        }
+        // What nobody else can use goes back to those that paid with it.
+        for (claim, entry) in winners.iter().zip(&mut list) {
+            let fits = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
+            let most = fits.filter(|gpus| *gpus <= entry.1 + free).max();
+            let most = most.unwrap_or(entry.1).max(entry.1);
+            free -= most - entry.1;
+            entry.1 = most;
+        }
+        list
+    }
+}
+
+/// A job's place in the auction.
+#[derive(Clone, Debug)]
+struct Claim {
+    job: JobId,
+    /// ρ if it had what it asks for from now on.
+    unfairness: f64,
+    bid: Bid,
 }
 
 impl Part for Themis {
@@ -41,25 +153,15 @@ impl SchedulingPolicy for Themis {
         let total = view.usable_gpus().get();
         let demand: u64 = jobs.iter().map(|j| u64::from(j.gpus().get())).sum();
         let scarce = demand > u64::from(total);
-        let mut order: Vec<(f64, JobId)> = jobs.iter().map(|j| (0.0, j.id())).collect();
         if scarce && total > 0 {
-            let claims: Vec<Claim> = jobs
-                .iter()
-                .map(|j| Themis::claim(j, jobs.len(), f64::from(total)))
-                .collect();
-            let (shares, _) = fair_shares(&claims, f64::from(total));
-            for (entry, share) in order.iter_mut().zip(shares) {
-                entry.0 = share;
+            let claim = |job: &JobRef<'_>| self.claim(job, jobs.len(), f64::from(total));
+            let claims = jobs.iter().map(claim).collect();
+            for (id, gpus) in self.share_out(claims, total) {
+                out.push(Request::with_shape(id, Shape::gpus(GpuCount(gpus))));
             }
-            order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        }
-        let mut free = total;
-        for (_, id) in order {
-            if let Some(job) = view.job(id)
-                && job.gpus().get() <= free
-            {
-                free -= job.gpus().get();
-                out.push(Request::gang(&job));
+        } else if total > 0 {
+            for job in &jobs {
+                out.push(Request::gang(job));
             }
         }
         out.stop_unlisted();
@@ -74,39 +176,47 @@ impl SchedulingPolicy for Themis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::testing::FirstFit;
-    use blox_core::{
-        ClusterSpec, Composition, Decide, Event, GpuCount, JobSpec, Plan, Seconds, State, Time,
-        Verdict,
-    };
-    use std::sync::Arc;
+
+    fn claim(job: u32, unfairness: f64, nothing: f64, offers: &[(u32, f64)]) -> Claim {
+        Claim {
+            job: JobId(job),
+            unfairness,
+            bid: Bid {
+                nothing,
+                offers: offers.to_vec(),
+            },
+        }
+    }
+
+    fn shares(fairness: f64, claims: &[Claim], total: u32) -> Vec<(u32, u32)> {
+        let themis = Themis::default().fairness(fairness);
+        let list = themis.share_out(claims.to_vec(), total);
+        list.into_iter().map(|(job, gpus)| (job.0, gpus)).collect()
+    }
 
     #[test]
-    fn the_job_that_is_furthest_behind_has_the_lease() {
-        let mut state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
-        let lengths = [(JobId(0), 1000.0), (JobId(1), 100.0)];
-        for (job, length) in lengths {
-            let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(length));
-            let spec = Arc::new(spec);
-            let submitted = Event::Submitted { job, spec };
-            state.apply(Time::ZERO, &submitted).unwrap();
-        }
-        for (job, _) in lengths {
-            let verdict = Verdict::Accept {
-                class: None,
-                deadline: None,
-            };
-            let judged = Event::Judged { job, verdict };
-            state.apply(Time::new(200.0), &judged).unwrap();
-        }
-        let mut themis = Composition::new("themis")
-            .scheduling(Themis)
-            .placement(FirstFit)
-            .build();
-        let mut plan = Plan::default();
-        themis.plan(View::of(&state), &mut plan).unwrap();
-        // 200 s of waiting are twice the life of the short one on half the cluster.
-        assert_eq!(plan.actions.len(), 1);
-        assert_eq!(plan.actions[0].job(), JobId(1));
+    fn only_those_that_are_worst_off_bid_and_the_rest_take_what_is_left() {
+        let claims = [
+            claim(0, 1.0, 0.9, &[(2, 1.0)]),
+            claim(1, 5.0, 0.1, &[(2, 0.2)]),
+            claim(2, 3.0, 0.2, &[(2, 0.4)]),
+        ];
+        // One bidder, then by ρ.
+        assert_eq!(shares(1.0, &claims, 4), [(1, 2), (2, 2)]);
+        assert_eq!(shares(0.8, &claims, 2), [(1, 2)]);
+        // All bid: twice as much is more than a tenth more.
+        assert_eq!(shares(0.0, &claims, 4), [(1, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn an_elastic_winner_pays_with_gpus_that_others_then_have() {
+        let elastic = claim(0, 5.0, 0.1, &[(1, 0.2), (2, 0.38), (4, 0.7)]);
+        // The first wins all, for 0.7 x 0.1 is more than what the second makes of them; it
+        // keeps 0.1 / 0.6 of them, and at least its smallest offer.
+        let gang = |gpus| claim(1, 4.0, 0.1, &[(gpus, 0.6)]);
+        assert_eq!(shares(0.5, &[elastic.clone(), gang(3)], 4), [(0, 4)]);
+        assert_eq!(shares(0.0, &[elastic.clone(), gang(4)], 4), [(0, 4)]);
+        let other = claim(2, 1.0, 0.1, &[(2, 0.11)]);
+        assert_eq!(shares(0.5, &[elastic, gang(4), other], 4), [(0, 2), (2, 2)]);
     }
 }

@@ -32,6 +32,23 @@ impl TimeSlicing {
         let had = (job.attained_time().secs() / self.slice).floor() as u64;
         self.begun_with.get(&job.id()).map(|begun| begun + had)
     }
+
+    /// All active jobs, those first whose turn it is.
+    pub(super) fn in_turn<'v>(&mut self, view: View<'v>) -> Vec<JobRef<'v>> {
+        let active: Vec<JobRef<'v>> = view.active().collect();
+        let is_here = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
+        self.begun_with.retain(|id, _| is_here(id));
+        let fewest = active.iter().filter_map(|j| self.turns(j)).min();
+        for job in &active {
+            self.begun_with
+                .entry(job.id())
+                .or_insert(fewest.unwrap_or(0));
+        }
+        let turns = active.iter().map(|j| (self.turns(j), *j));
+        let mut order: Vec<(Option<u64>, JobRef<'v>)> = turns.collect();
+        order.sort_by_key(|(turns, job)| (*turns, job.id()));
+        order.into_iter().map(|(_, job)| job).collect()
+    }
 }
 
 impl Default for TimeSlicing {
@@ -54,21 +71,11 @@ impl Part for TimeSlicing {
 
 impl SchedulingPolicy for TimeSlicing {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let active: Vec<JobRef<'_>> = view.active().collect();
-        let is_here = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
-        self.begun_with.retain(|id, _| is_here(id));
-        let fewest = active.iter().filter_map(|j| self.turns(j)).min();
-        for job in &active {
-            self.begun_with
-                .entry(job.id())
-                .or_insert(fewest.unwrap_or(0));
-        }
-        let turns = active.iter().map(|j| (self.turns(j), *j));
-        let mut order: Vec<(Option<u64>, JobRef<'_>)> = turns.collect();
-        order.sort_by_key(|(turns, job)| (*turns, job.id()));
+        let order = self.in_turn(view);
+        let active = order.len();
         let mut free = view.usable_gpus().get();
         let mut chosen = 0;
-        for (_, job) in order {
+        for job in order {
             if job.gpus().get() <= free {
                 free -= job.gpus().get();
                 out.push(Request::gang(&job));
@@ -76,7 +83,7 @@ impl SchedulingPolicy for TimeSlicing {
             }
         }
         out.stop_unlisted();
-        if chosen == active.len() {
+        if chosen == active {
             Outlook::Stable
         } else {
             Outlook::NextRound

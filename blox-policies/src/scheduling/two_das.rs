@@ -2,6 +2,7 @@
 
 use super::Service;
 use super::gittins::ServiceHistory;
+use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::registry::RegistryError;
 use blox_core::{
@@ -23,7 +24,8 @@ use std::sync::Arc;
 /// 2D-LAS goes by the first start: who runs is not stopped for a newcomer, and
 /// who never ran comes by submission. 2D-Gittins goes by the Gittins index of
 /// [`ServiceHistory`], looking ahead by the threshold of the queue (in the last
-/// queue, without end), and then by submission. Needs no knowledge of durations.
+/// queue, without end), and then by submission. Needs no knowledge of durations; where
+/// there are beliefs about them, [`TwoDas::gittins_by`] takes the index of each job's own.
 ///
 /// With a promote knob `k`, a job that waited `k` times as long as it ran, since
 /// it came or was last promoted, returns to the first queue with its attained
@@ -43,7 +45,22 @@ struct Queues {
     /// Thresholds of all queues but the last, ascending.
     thresholds: Vec<f64>,
     service: Service,
-    history: Option<Arc<ServiceHistory>>,
+    ranks: Ranks,
+}
+
+/// How jobs of a queue are ordered.
+#[derive(Clone)]
+enum Ranks {
+    /// By first start: 2D-LAS.
+    Started,
+    /// By the Gittins index over past jobs.
+    History(Arc<ServiceHistory>),
+    /// By the Gittins index over what is believed about the job.
+    Believed {
+        estimator: Arc<dyn Estimator + Sync>,
+        /// True durations as parts of what was believed.
+        errors: Arc<ServiceHistory>,
+    },
 }
 
 /// Where the accounts of promoted jobs stood when they were promoted last.
@@ -63,7 +80,7 @@ impl Default for TwoDas {
         TwoDas::of(Queues {
             thresholds: vec![3250.0],
             service: Service::GpuTime,
-            history: None,
+            ranks: Ranks::Started,
         })
     }
 }
@@ -87,7 +104,7 @@ impl TwoDas {
         Ok(TwoDas::of(Queues {
             thresholds,
             service: Service::GpuTime,
-            history: None,
+            ranks: Ranks::Started,
         }))
     }
 
@@ -97,7 +114,38 @@ impl TwoDas {
     /// The thresholds are not ascending numbers above 0.
     pub fn gittins(thresholds: &[Seconds], history: ServiceHistory) -> Result<Self, RegistryError> {
         let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
-        queues.history = Some(Arc::new(history));
+        queues.ranks = Ranks::History(Arc::new(history));
+        Ok(TwoDas::of(queues))
+    }
+
+    /// 2D-Gittins by what an estimator believes about each job, taken as it is: its
+    /// service is distributed as the belief times `errors`, which are true durations of
+    /// past jobs divided by what was believed about them ([`Seconds`] stand for the
+    /// quotients; a history of `1` alone trusts each belief). A job of which nothing is
+    /// known, or that has outlived all that was believed possible, comes last in its queue.
+    ///
+    /// ```
+    /// use blox_core::{Seconds, estimate::UserEstimate};
+    /// use blox_policies::scheduling::{ServiceHistory, TwoDas};
+    /// // Half of all jobs take as long as was believed, half twice as long.
+    /// let errors = ServiceHistory::of([1.0, 2.0].map(Seconds::new)).unwrap();
+    /// let policy = TwoDas::gittins_by(&[Seconds::new(3250.0)], UserEstimate, errors)?;
+    /// # let _ = policy;
+    /// # Ok::<(), blox_core::registry::RegistryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The thresholds are not ascending numbers above 0.
+    pub fn gittins_by(
+        thresholds: &[Seconds],
+        estimator: impl Estimator + Sync + 'static,
+        errors: ServiceHistory,
+    ) -> Result<Self, RegistryError> {
+        let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
+        queues.ranks = Ranks::Believed {
+            estimator: Arc::new(estimator),
+            errors: Arc::new(errors),
+        };
         Ok(TwoDas::of(queues))
     }
 
@@ -215,12 +263,19 @@ impl Queues {
             let before = promoted.get(&job.id()).map_or(0.0, |a| a.service);
             let service = self.attained(job) - before;
             let level = self.level(service);
-            let key = match &self.history {
-                None => SortKey::by(job.first_start().map_or(f64::INFINITY, Time::secs)),
-                Some(history) => {
-                    let quantum = self.thresholds.get(level).copied().unwrap_or(f64::MAX);
+            let quantum = self.thresholds.get(level).copied().unwrap_or(f64::MAX);
+            let key = match &self.ranks {
+                Ranks::Started => SortKey::by(job.first_start().map_or(f64::INFINITY, Time::secs)),
+                Ranks::History(history) => {
                     let service = Seconds::new(service.max(0.0));
                     SortKey::by(-history.index(service, Seconds::new(quantum)))
+                }
+                Ranks::Believed { estimator, errors } => {
+                    let whole = estimator.duration(job).map_or(0.0, |d| match self.service {
+                        Service::Time => d.secs(),
+                        Service::GpuTime => d.secs() * f64::from(job.spec().gpus.get()),
+                    });
+                    SortKey::by(-index_of(whole, errors, service.max(0.0), quantum))
                 }
             };
             key.then(job.submit().secs()).in_class(level as i32)
@@ -258,12 +313,21 @@ impl SchedulingPolicy for TwoDas {
         if view.waiting_count() == 0 {
             return Outlook::Stable;
         }
-        match self.queues.history {
+        match self.queues.ranks {
+            Ranks::Started => promotion.and(self.next_crossing(view)),
             // An index moves with every second of service.
-            Some(_) => Outlook::NextRound,
-            None => promotion.and(self.next_crossing(view)),
+            Ranks::History(_) | Ranks::Believed { .. } => Outlook::NextRound,
         }
     }
+}
+
+/// The Gittins index of a job that is believed to take `whole`, with such errors.
+fn index_of(whole: f64, errors: &ServiceHistory, service: f64, quantum: f64) -> f64 {
+    if whole <= 0.0 {
+        return 0.0;
+    }
+    let parts = |x: f64| Seconds::new((x / whole).min(f64::MAX));
+    errors.index(parts(service), parts(quantum)) / whole
 }
 
 #[cfg(test)]
@@ -288,6 +352,29 @@ mod tests {
         let las = || TwoDas::las(&[]).unwrap();
         assert!(las().promoting(Some(0.0)).is_err());
         assert!(las().promoting(Some(0.5)).is_ok());
+    }
+
+    #[test]
+    fn a_believed_service_has_the_index_of_its_own_distribution() {
+        let of = |samples: &[f64]| ServiceHistory::of(samples.iter().map(|s| Seconds::new(*s)));
+        let trusted = of(&[1.0]).unwrap();
+        // Who is trusted and ends within the quantum: the inverse of what is left.
+        assert_eq!(index_of(200.0, &trusted, 150.0, 100.0), 1.0 / 50.0);
+        assert_eq!(index_of(200.0, &trusted, 50.0, 100.0), 0.0);
+        assert_eq!(index_of(200.0, &trusted, 200.0, f64::MAX), 0.0);
+        assert_eq!(index_of(0.0, &trusted, 0.0, f64::MAX), 0.0);
+        // With errors, that of the samples times the belief.
+        let (errors, scaled) = (
+            of(&[0.5, 1.0, 2.0]).unwrap(),
+            of(&[50.0, 100.0, 200.0]).unwrap(),
+        );
+        for (a, q) in [(0.0, 60.0), (60.0, 60.0), (120.0, f64::MAX)] {
+            let (ours, direct) = (
+                index_of(100.0, &errors, a, q),
+                scaled.index(Seconds::new(a), Seconds::new(q)),
+            );
+            assert!((ours - direct).abs() < 1e-12, "{ours} {direct}");
+        }
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The files of ElasticFlow's released scheduler: traces, cluster
-//! specifications, and how far it scales each model.
+//! specifications, how far it scales each model, and the jobs that its generator draws.
+
+mod generate;
+
+pub use generate::Recipe;
 
 use crate::workload::WorkloadError;
 use crate::workload::scaling::Cell;
 use crate::workload::source::Source;
 use crate::workload::table::{Column, Table};
-use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time, Work};
+use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use std::path::Path;
 
 /// Reads a trace, in either spelling of its columns: `submit_time`, `iteration`,
@@ -46,34 +50,60 @@ fn trace_of(source: &Source) -> Result<Vec<JobSpec>, WorkloadError> {
             Some((column, _)) => table.number(column, |x| x == 0.0 || x == 1.0, "0 or 1")? == 1.0,
             None => false,
         };
-        let mut job = JobSpec::new(
-            Time::new(at),
-            GpuCount(table.count(gpus)?),
-            Seconds::new(lasts),
-        );
-        job.work = Work {
+        let job = Row {
+            submit: at,
+            gpus: table.count(gpus)?,
+            duration: lasts,
             iterations,
-            rate: iterations / lasts.trunc(),
-        };
-        if let Some((_, name)) = table.optional(id) {
-            job = job.named(name);
+            due,
+            best_effort: lazy,
+            model: table.text(model).into(),
+            batch_size: table.count(batch)?,
         }
-        jobs.push(job.with_extras(Extras {
-            model: Some(table.text(model).into()),
-            batch_size: Some(table.count(batch)?),
+        .job();
+        jobs.push(match table.optional(id) {
+            Some((_, name)) => job.named(name),
+            None => job,
+        });
+    }
+    Ok(jobs)
+}
+
+/// A row of a trace.
+struct Row {
+    submit: f64,
+    gpus: u32,
+    duration: f64,
+    iterations: f64,
+    due: f64,
+    best_effort: bool,
+    model: Name,
+    batch_size: u32,
+}
+
+impl Row {
+    fn job(self) -> JobSpec {
+        let (submit, gpus) = (Time::new(self.submit), GpuCount(self.gpus));
+        let mut job = JobSpec::new(submit, gpus, Seconds::new(self.duration));
+        job.work = Work {
+            iterations: self.iterations,
+            rate: self.iterations / self.duration.trunc(),
+        };
+        job.with_extras(Extras {
+            model: Some(self.model),
+            batch_size: Some(self.batch_size),
             deadlines: vec![Deadline {
-                at: Time::new(due),
+                at: Time::new(self.due),
                 value: 1.0,
             }],
-            class: if lazy {
+            class: if self.best_effort {
                 ServiceClass::BestEffort
             } else {
                 ServiceClass::Guaranteed
             },
             ..Extras::default()
-        }));
+        })
     }
-    Ok(jobs)
 }
 
 /// Reads a trace as it is converted for Chronus, with the columns `submit_time`,

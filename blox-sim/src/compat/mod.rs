@@ -3,10 +3,13 @@
 
 pub mod blox_jobs;
 pub mod blox_workload;
-pub mod cpython;
 pub mod elasticflow;
+pub mod gavel;
+pub mod lucid;
 mod pow10;
+pub mod sia;
 pub mod synergy;
 pub mod tiresias;
 
+pub use blox_core::compat::cpython;
 pub(crate) use pow10::pow10;

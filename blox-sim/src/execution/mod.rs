@@ -1,21 +1,71 @@
 //! What a job really does on an assignment.
 
+mod by_type;
 mod cpu_memory;
 mod links;
+mod paired;
 mod profiled;
+mod shared;
+pub mod training;
 
+pub use by_type::ByType;
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
+pub use paired::Paired;
 pub use profiled::Profiled;
+pub use shared::Shared;
+pub use training::Training;
 
-use blox_core::{Assignment, JobRef, Part, View};
+use blox_core::{Assignment, BatchConfig, JobId, JobRef, Part, Time, TrainingReport, View};
+use std::sync::Arc;
 
 /// The truth about speed. Policies never see it; they have beliefs.
 pub trait ExecutionModel: Part {
     /// Iterations a second that the job does on the assignment that it starts
     /// on now, at least 0. Asked again when the job on the same GPUs changes.
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
+
+    /// What a running job does from now on, if it changes its rate by itself; `None` for one that
+    /// keeps it. Asked after each start and each change of its rate.
+    fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
+        let _ = (view, job);
+        None
+    }
+
+    /// A stretch is over, at `at`, which the view need not have reached: what the job does next.
+    fn turn(&mut self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn> {
+        let _ = (view, job, at);
+        None
+    }
+
+    /// A job has ended: what is remembered of it can go.
+    fn ended(&mut self, job: JobId) {
+        let _ = job;
+    }
 }
+
+/// A time in which a job keeps its rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// When it is over, not before now.
+    pub until: Time,
+    /// Whether all work is done then.
+    pub ends: bool,
+    /// The batch in it.
+    pub config: Option<BatchConfig>,
+}
+
+/// What a job does after a stretch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// What it learnt in the stretch.
+    pub report: Option<Arc<TrainingReport>>,
+    /// Iterations done at the end of the stretch.
+    pub work: f64,
+    /// Iterations a second from now on, at least 0.
+    pub rate: f64,
+}
+
 dyn_clone::clone_trait_object!(ExecutionModel);
 
 /// Every job does its own rate on the GPUs that it asked for, in proportion on
@@ -39,8 +89,16 @@ impl ExecutionModel for FixedRate {
 }
 
 /// The model that simulations use unless told otherwise: jobs are as fast as
-/// they say of themselves. [`Profiled`] rates, less where [CPUs or memory](CpuMemory)
-/// are short, or [links](LinkBound) slow.
+/// they say of themselves, [on their own](untrained). Jobs that [train](Training) one of the
+/// [built-in applications](training::built_in) do that.
 pub fn as_specified() -> Box<dyn ExecutionModel> {
-    Box::new(LinkBound::over(CpuMemory::over(Profiled)))
+    Box::new(Training::of(training::built_in()))
+}
+
+/// Of jobs that do not train: rates [by type](ByType) or as [`Profiled`], less where [CPUs or memory](CpuMemory)
+/// are short, [links](LinkBound) slow, or GPUs [shared](Shared).
+pub fn untrained() -> Box<dyn ExecutionModel> {
+    Box::new(Shared::over(LinkBound::over(CpuMemory::over(
+        ByType::over(Profiled),
+    ))))
 }

@@ -11,7 +11,7 @@ mod write;
 pub(crate) use assignments::Occupancy;
 pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub use recorder::{Moment, Recorder, RoundRow};
-pub use summary::{COLUMNS, Column, Deadlines, Summary};
+pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Summary};
 pub use timeline::TimelineRow;
 pub use waits::WaitRow;
 pub(crate) use waits::Waits;
@@ -57,6 +57,9 @@ pub struct JobResult {
     pub measured: bool,
     /// The deadline that it was submitted with, unless it was best-effort.
     pub deadline: Option<Time>,
+    /// Of a job with a deadline: how long it held GPUs that it did not run on yet,
+    /// because of launches, restarts, migrations, and checkpoints that it waited for.
+    pub overhead: Seconds,
 }
 
 /// What became of a deadline.
@@ -81,7 +84,58 @@ impl DeadlineFate {
     }
 }
 
+/// Why a deadline was missed: the first of these that is so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissCause {
+    /// The job failed, or was cancelled.
+    Failed,
+    /// The job had not ended when the simulation did.
+    Unfinished,
+    /// It crashed, or lost a node, at least once.
+    Crashes,
+    /// Without its own overheads ([`JobResult::overhead`]) it would have ended in time.
+    Overheads,
+    /// It had too few GPUs too late: others held them, with their own overheads
+    /// and crashes, or nothing had been guaranteed.
+    Waiting,
+}
+
+impl MissCause {
+    /// The word in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MissCause::Failed => "failed",
+            MissCause::Unfinished => "unfinished",
+            MissCause::Crashes => "crashes",
+            MissCause::Overheads => "overheads",
+            MissCause::Waiting => "waiting",
+        }
+    }
+}
+
 impl JobResult {
+    /// Why its deadline was missed; `None` if it was not.
+    pub fn miss_cause(&self) -> Option<MissCause> {
+        if self.deadline_fate() != Some(DeadlineFate::Missed) {
+            return None;
+        }
+        let late = self.finish.zip(self.deadline).map(|(end, due)| end - due);
+        Some(match (self.outcome, late) {
+            (Some(Outcome::Completed | Outcome::Terminated), Some(_)) if self.crashes > 0 => {
+                MissCause::Crashes
+            }
+            (Some(Outcome::Completed | Outcome::Terminated), Some(late)) => {
+                if self.overhead >= late {
+                    MissCause::Overheads
+                } else {
+                    MissCause::Waiting
+                }
+            }
+            (None, _) => MissCause::Unfinished,
+            _ => MissCause::Failed,
+        })
+    }
+
     /// Job completion time: submission until its end was seen; only of jobs that did all their work.
     pub fn jct(&self) -> Option<Seconds> {
         match self.outcome {

@@ -3,10 +3,11 @@
 use super::JobResult;
 use crate::backend::{Measure, Watch};
 use blox_core::{
-    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, ServiceClass, Time, Verdict,
-    View,
+    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds, ServiceClass, Time,
+    Verdict, View,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -51,6 +52,8 @@ pub struct Recorder {
     explain: Option<JobId>,
     watch: Arc<Watch>,
     last_reason: String,
+    /// Of jobs with a deadline: when they were given GPUs, and what they lost so far.
+    overheads: BTreeMap<JobId, (Time, Seconds)>,
     pub(crate) gpu_seconds: f64,
     pub(crate) first_submit: Option<Time>,
     pub(crate) last_end: Time,
@@ -74,6 +77,7 @@ impl Recorder {
             explain,
             watch,
             last_reason: String::new(),
+            overheads: BTreeMap::new(),
             gpu_seconds: 0.0,
             first_submit: None,
             last_end: Time::ZERO,
@@ -103,6 +107,10 @@ impl Recorder {
             reason_kind: (rejected || outcome.is_none()).then(|| job.reason().kind()),
             measured,
             deadline: deadline_of(job),
+            overhead: self
+                .overheads
+                .remove(&job.id())
+                .map_or(Seconds::ZERO, |o| o.1),
         });
         if outcome.is_some() {
             self.last_end = self.last_end.max(at);
@@ -135,6 +143,12 @@ impl Part for Recorder {
                 self.first_submit.get_or_insert(spec.submit);
                 if self.measure.includes(*job, spec.submit) {
                     self.watch.open.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Event::Started { job, .. } => {
+                if let Some((placed, lost)) = self.overheads.get_mut(job) {
+                    *lost += view.now() - *placed;
+                    *placed = view.now();
                 }
             }
             Event::Ended { job, outcome } => {
@@ -174,6 +188,14 @@ impl MetricCollector for Recorder {
                 free_gpus: view.cluster().free_gpus(),
                 demand: view.demand(),
             });
+        }
+        for action in &plan.actions {
+            if let Action::Place { job, .. } = action
+                && view.job(*job).is_some_and(|j| deadline_of(&j).is_some())
+            {
+                let entry = self.overheads.entry(*job);
+                entry.or_insert((view.now(), Seconds::ZERO)).0 = view.now();
+            }
         }
         if let Some(id) = self.explain {
             self.explain_round(view, plan, id);

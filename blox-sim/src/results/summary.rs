@@ -1,6 +1,6 @@
 //! One row of figures a simulation.
 
-use super::{DeadlineFate, JobResult, statistics};
+use super::{DeadlineFate, JobResult, MissCause, statistics};
 use blox_core::Outcome;
 use blox_core::core::Counters;
 use serde::Serialize;
@@ -58,16 +58,49 @@ pub struct Deadlines {
     pub missed: u64,
     /// Jobs that admission turned away.
     pub declined: u64,
+    /// Why deadlines were missed.
+    pub causes: MissCauses,
+}
+
+/// How many deadlines were missed why; see [`MissCause`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MissCauses {
+    /// The job failed, or was cancelled.
+    pub failed: u64,
+    /// The job had not ended.
+    pub unfinished: u64,
+    /// The job crashed, or lost a node.
+    pub crashes: u64,
+    /// Without the job's own overheads it would have ended in time.
+    pub overheads: u64,
+    /// The job had too few GPUs too late.
+    pub waiting: u64,
+}
+
+impl MissCauses {
+    fn add(&mut self, cause: MissCause) {
+        *match cause {
+            MissCause::Failed => &mut self.failed,
+            MissCause::Unfinished => &mut self.unfinished,
+            MissCause::Crashes => &mut self.crashes,
+            MissCause::Overheads => &mut self.overheads,
+            MissCause::Waiting => &mut self.waiting,
+        } += 1;
+    }
 }
 
 impl Deadlines {
     fn of<'a>(jobs: impl Iterator<Item = &'a JobResult>) -> Option<Self> {
         let mut count = Deadlines::default();
-        for fate in jobs.filter_map(JobResult::deadline_fate) {
-            match fate {
-                DeadlineFate::Met => count.met += 1,
-                DeadlineFate::Missed => count.missed += 1,
-                DeadlineFate::Declined => count.declined += 1,
+        for job in jobs {
+            match job.deadline_fate() {
+                Some(DeadlineFate::Met) => count.met += 1,
+                Some(DeadlineFate::Missed) => count.missed += 1,
+                Some(DeadlineFate::Declined) => count.declined += 1,
+                None => {}
+            }
+            if let Some(cause) = job.miss_cause() {
+                count.causes.add(cause);
             }
         }
         (count != Deadlines::default()).then_some(count)

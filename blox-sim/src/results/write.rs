@@ -1,6 +1,8 @@
 //! Results as CSV.
 
-use super::{AssignmentRow, AssignmentSink, DeadlineFate, JobResult, RoundRow, TimelineRow};
+use super::{
+    AssignmentRow, AssignmentSink, DeadlineFate, JobResult, MissCause, RoundRow, TimelineRow,
+};
 use std::io::Write;
 
 /// Results that could not be written.
@@ -16,8 +18,8 @@ impl From<std::io::Error> for WriteError {
 
 /// A row a job, in order of job:
 /// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
-/// Where a job has a deadline, the columns `deadline_s` and `deadline` (`met`,
-/// `missed`, `declined`) follow. What did not happen is empty. Numbers read back to
+/// Where a job has a deadline, the columns `deadline_s`, `deadline` (`met`,
+/// `missed`, `declined`), `missed_by` (the words of [`MissCause`](super::MissCause)) and `overhead_s` follow. What did not happen is empty. Numbers read back to
 /// the same bits.
 ///
 /// # Errors
@@ -43,7 +45,7 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
     ];
     let with_deadlines = jobs.iter().any(|j| j.deadline.is_some());
     if with_deadlines {
-        head.extend(["deadline_s", "deadline"]);
+        head.extend(["deadline_s", "deadline", "missed_by", "overhead_s"]);
     }
     let mut rows = Rows::new(&head);
     for j in jobs {
@@ -66,6 +68,8 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
         if with_deadlines {
             rows.number(j.deadline.map(|t| t.secs()));
             rows.text(j.deadline_fate().map_or("", DeadlineFate::as_str));
+            rows.text(j.miss_cause().map_or("", MissCause::as_str));
+            rows.number(j.deadline.map(|_| j.overhead.secs()));
         }
         rows.end(&mut out)?;
     }

@@ -19,6 +19,8 @@
 //! | `user_estimate_s` | how long the user says that it runs |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
 //! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
+//! | `loss` | JSON: how its loss falls, see [`LossReports`](blox_core::perf::LossReports) |
+//! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
 //!
 //! An empty cell is a fact that the job does not tell. A list may also be a
 //! JSON array, for names with a semicolon. Other columns are left out, with a
@@ -45,7 +47,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
 }
 
 /// The columns in the order in which they are written.
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 25] = [
     "job_id",
     "submit_s",
     "gpus",
@@ -69,6 +71,8 @@ const COLUMNS: [&str; 23] = [
     "command",
     "attributes",
     "sensitivity",
+    "loss",
+    "communication",
 ];
 const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
 
@@ -98,6 +102,8 @@ enum Col {
     Command,
     Attributes,
     Sensitivity,
+    Loss,
+    Communication,
 }
 
 struct CsvRows {
@@ -274,6 +280,18 @@ impl CsvRows {
                 "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
                 |t| serde_json::from_str(t).ok(),
             )?,
+            loss: self.parse(
+                Col::Loss,
+                "a JSON object of curve, with b0, b1 and b2, and epoch",
+                |t| serde_json::from_str(t).ok(),
+            )?,
+            communication: self
+                .number(
+                    Col::Communication,
+                    |x| (0.0..1.0).contains(&x),
+                    "a share of at least 0 and below 1",
+                )?
+                .unwrap_or(0.0),
             ..Extras::default()
         })
     }
@@ -330,7 +348,7 @@ mod tests {
     use super::*;
     use crate::workload::open::read_bytes;
     use crate::workload::{NoticeKind, Workload, collect};
-    use blox_core::perf::Sensitivity;
+    use blox_core::perf::{LossCurve, LossReports, Sensitivity};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -421,6 +439,14 @@ mod tests {
             message("submit_s,gpus,duration\n"),
             "jobs.csv: line 1: the column duration_s is missing, found the columns submit_s, gpus, duration"
         );
+        assert_eq!(
+            message("submit_s,gpus,duration_s,communication\n0,1,60,1\n"),
+            "jobs.csv: line 2: communication is `1`, expected a share of at least 0 and below 1"
+        );
+        assert_eq!(
+            message("submit_s,gpus,duration_s,loss\n0,1,60,0.5\n"),
+            "jobs.csv: line 2: loss is `0.5`, expected a JSON object of curve, with b0, b1 and b2, and epoch"
+        );
         for cells in ["1,1.5,1", "1,0,1", "1,1,-1", "-1,1,1", "1,1,inf", "x,1,1"] {
             assert!(read_text(&format!("submit_s,gpus,duration_s\n{cells}\n")).is_err());
         }
@@ -464,6 +490,8 @@ mod tests {
             any::<bool>(),
             proptest::option::of(amount()),
             proptest::option::of((1e-6..1e6, 1e-6..1e6)),
+            prop_oneof![Just(0.0), 0.0..1.0],
+            proptest::option::of((0.0..1e3, 1e-6..1e3, 0.0..1e3, 1e-6..1e9)),
         );
         (base, names, lists, rest).prop_map(|(base, names, lists, rest)| {
             let mut job = JobSpec::new(Time::new(base.0), GpuCount(base.1), Seconds::ZERO);
@@ -506,6 +534,11 @@ mod tests {
                 sensitivity: rest.5.map(|(point, speed)| {
                     let table = Sensitivity::new(vec![point], vec![0.0], vec![vec![speed]]);
                     Arc::new(table.unwrap())
+                }),
+                communication: rest.6,
+                loss: rest.7.map(|(b0, b1, b2, epoch)| LossReports {
+                    curve: LossCurve { b0, b1, b2 },
+                    epoch,
                 }),
                 ..Extras::default()
             };

@@ -83,7 +83,10 @@ pub enum WorkloadError {
         found: String,
     },
     /// A field that holds no value of its kind.
-    #[error("{}: line {line}: {field} is `{found}`, expected {expected}", path.display())]
+    #[error(
+        "{}: line {line}: {} is `{}`, expected {expected}",
+        path.display(), shown(field), shown(found)
+    )]
     Field {
         /// The path.
         path: PathBuf,
@@ -97,7 +100,7 @@ pub enum WorkloadError {
         expected: String,
     },
     /// A line that is no row of its format.
-    #[error("{}: line {line}: {what}", path.display())]
+    #[error("{}: line {line}: {}", path.display(), one_line(what))]
     Line {
         /// The path.
         path: PathBuf,
@@ -145,6 +148,20 @@ pub enum WorkloadError {
         found: String,
         /// What was expected.
         expected: &'static str,
+    },
+    /// A job of a model that was not profiled so.
+    #[error(
+        "job {job} is {model} with batch size {batch_size} on {gpus} GPUs, found no throughput of it, expected one above 0"
+    )]
+    Unprofiled {
+        /// Its number.
+        job: usize,
+        /// Its model.
+        model: String,
+        /// Its batch size.
+        batch_size: u32,
+        /// Its GPUs.
+        gpus: u32,
     },
     /// Jobs cannot be written.
     #[error("jobs cannot be written: {source}")]
@@ -230,5 +247,9 @@ mod tests {
         assert_eq!(shown("naïve"), "naïve");
         assert_eq!(shown("\u{1b}[31m\n"), "\\u{1b}[31m\\n");
         assert_eq!(shown(&"x".repeat(81)), "x".repeat(80) + "...");
+        let quoting =
+            WorkloadError::line(Path::new("a.csv"), 1, "the column `9\n8` is no GPU count");
+        let said = "a.csv: line 1: the column `9\\n8` is no GPU count";
+        assert_eq!(quoting.to_string(), said);
     }
 }

@@ -11,9 +11,10 @@
 //! | `start_time` | date of its start; may be missing |
 //! | `duration` | seconds that it ran |
 //! | `model`, `batchsize` | in Lucid's log: what trains, samples in one step |
+//! | `dataset`, `amp`, `speed`, `gpu_util`, `gmem_util`, `gmem`, `jobname` | in Lucid's log: attributes of these names, numbers but for `dataset` and `jobname` |
 //!
-//! The earliest job is submitted at 0. Other columns (`jobname`, `node_num`,
-//! `end_time`, `queue`, what Lucid measured) are left out. Jobs that failed or
+//! The earliest job is submitted at 0. Other columns (`node_num`,
+//! `end_time`, `queue`) are left out. Jobs that failed or
 //! were cancelled run as long as they ran.
 //!
 //! Dropped, with a notice: jobs without GPUs; jobs whose `start_time` or
@@ -34,8 +35,21 @@ struct HeliosRows {
     start: Option<Column>,
     model: Option<Column>,
     batch_size: Option<Column>,
+    /// What becomes an attribute: its name, and whether it is a number.
+    attributes: Vec<(&'static str, Column, bool)>,
     names: SharedNames,
 }
+
+/// Columns that become attributes, and whether they are numbers.
+const ATTRIBUTES: [(&str, bool); 7] = [
+    ("jobname", false),
+    ("dataset", false),
+    ("amp", true),
+    ("speed", true),
+    ("gpu_util", true),
+    ("gmem_util", true),
+    ("gmem", true),
+];
 
 const KNOWN: [&str; 21] = [
     "job_id",
@@ -76,6 +90,10 @@ pub(crate) fn open_rows(
         start: table.find("start_time"),
         model: table.find("model"),
         batch_size: table.find("batchsize"),
+        attributes: ATTRIBUTES
+            .iter()
+            .filter_map(|(name, number)| Some((*name, table.find(name)?, *number)))
+            .collect(),
         table,
         names: SharedNames::default(),
     }))
@@ -122,10 +140,23 @@ impl Rows for HeliosRows {
                 }
                 None => 0.0,
             };
+            let mut attributes = std::collections::BTreeMap::new();
+            for &(name, column, is_number) in &self.attributes {
+                if table.is_null(column) {
+                    continue;
+                }
+                let value = if is_number {
+                    table.number(column, |_| true, "a number")?.into()
+                } else {
+                    table.text(column).into()
+                };
+                attributes.insert(name.into(), value);
+            }
             job = job.with_extras(Extras {
                 model,
                 batch_size,
                 cpus,
+                attributes,
                 ..Extras::default()
             });
             return makes_sense(table.path(), table.line(), job, notices).map(Some);
@@ -183,5 +214,6 @@ mod tests {
         let jobs = collect(&mut read_bytes("x", text.as_bytes(), Format::Helios).unwrap()).unwrap();
         assert_eq!(jobs[0].extras().model.as_deref(), Some("LSTM"));
         assert_eq!(jobs[0].extras().batch_size, Some(128));
+        assert_eq!(jobs[0].extras().attributes["amp"], 0.0);
     }
 }

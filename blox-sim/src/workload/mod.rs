@@ -25,7 +25,7 @@ pub mod itp;
 pub mod jsonl;
 pub mod map;
 mod mapped;
-mod moment;
+pub(crate) mod moment;
 mod notices;
 pub mod open;
 pub mod openb;
@@ -41,9 +41,10 @@ pub(crate) mod table;
 mod trace;
 
 pub use error::WorkloadError;
-pub(crate) use error::shown;
+pub(crate) use error::{one_line, shown};
 pub use file::FileWorkload;
 pub use map::{ColumnMap, MapError};
+pub use moment::parse_date;
 pub use notices::{Dropped, Notice, NoticeKind, Notices};
 pub use open::{Format, FormatError, open};
 pub use source::fingerprint;
@@ -174,6 +175,17 @@ pub fn collect(workload: &mut (impl Workload + ?Sized)) -> Result<Vec<JobSpec>, 
         jobs.push(job);
     }
     Ok(jobs)
+}
+
+/// What most readers' tests look at: name, submission and duration in seconds, GPUs.
+#[cfg(test)]
+fn told(jobs: &[JobSpec]) -> Vec<(&str, f64, u32, f64)> {
+    jobs.iter()
+        .map(|j| {
+            let name = j.name.as_deref().unwrap();
+            (name, j.submit.secs(), j.gpus.get(), j.duration().secs())
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 /// Between date and time stands a space or a `T`. Seconds may have a fraction
 /// or be left out, the time too. Without a zone the clock on the wall counts;
 /// with `Z`, `UTC` or an offset such as `+08:00` it is universal time.
-pub(crate) fn parse_date(text: &str) -> Option<f64> {
+pub fn parse_date(text: &str) -> Option<f64> {
     let text = text.trim();
     if !text.is_ascii() {
         return None;

@@ -5,7 +5,7 @@ use super::file::{Clock, Rows};
 use super::source::Source;
 use super::{ColumnMap, FileWorkload, Notices, ReadOptions, Trace, Workload, WorkloadError};
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
-use crate::compat::{blox_jobs, synergy, tiresias};
+use crate::compat::{blox_jobs, gavel, sia, synergy, tiresias};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -66,11 +66,16 @@ pub enum Format {
     /// Jobs of the Synergy simulator, `synergy`: see [`synergy`].
     /// It has no header, and must be named.
     Synergy,
+    /// Jobs of Gavel's and Shockwave's simulators, `gavel`: see [`gavel`].
+    /// It has no header, and must be named.
+    Gavel,
+    /// Training jobs of Sia's and Pollux' simulators, `sia`: see [`sia`].
+    Sia,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 12] = [
+    pub const ALL: [Format; 14] = [
         Format::Csv,
         Format::Jsonl,
         Format::Philly,
@@ -83,6 +88,8 @@ impl Format {
         Format::BloxJobs,
         Format::Tiresias,
         Format::Synergy,
+        Format::Gavel,
+        Format::Sia,
     ];
 
     /// Its name, as `--format` takes it.
@@ -100,6 +107,8 @@ impl Format {
             Format::BloxJobs => "blox-jobs",
             Format::Tiresias => "tiresias",
             Format::Synergy => "synergy",
+            Format::Gavel => "gavel",
+            Format::Sia => "sia",
         }
     }
 
@@ -107,7 +116,7 @@ impl Format {
     fn telling_columns(self) -> &'static [&'static [&'static str]] {
         match self {
             Format::Csv => &[&["submit_s", "gpus"]],
-            Format::Jsonl | Format::PhillyLog | Format::Synergy => &[],
+            Format::Jsonl | Format::PhillyLog | Format::Synergy | Format::Gavel => &[],
             Format::Philly => &[&["timestamp", "num_gpus"]],
             Format::Itp => &[
                 &["submission_time", "num_iteration"],
@@ -119,6 +128,7 @@ impl Format {
             Format::Slurm => &[&["JobID", "Submit"], &["JobIDRaw", "Submit"]],
             Format::BloxJobs => &[&["arrival_s", "total_iteration"]],
             Format::Tiresias => &[&["num_gpu", "submit_time", "duration"]],
+            Format::Sia => &[&["application", "num_replicas"]],
         }
     }
 
@@ -197,6 +207,8 @@ impl Reader {
             Reader::Known(Format::BloxJobs) => blox_jobs::open_rows(source, notices),
             Reader::Known(Format::Tiresias) => tiresias::open_rows(source, notices),
             Reader::Known(Format::Synergy) => synergy::open_rows(source),
+            Reader::Known(Format::Gavel) => gavel::open_rows(source),
+            Reader::Known(Format::Sia) => sia::open_rows(source, notices),
             Reader::Mapped(columns) => mapped::open_rows(columns, source),
         }
     }
@@ -210,7 +222,9 @@ impl Reader {
                 | Format::Itp
                 | Format::BloxJobs
                 | Format::Tiresias
-                | Format::Synergy,
+                | Format::Synergy
+                | Format::Gavel
+                | Format::Sia,
             ) => Clock::Kept,
             Reader::Known(Format::Philly | Format::PhillyLog | Format::Helios | Format::Slurm) => {
                 Clock::Wall(0.0)
@@ -224,7 +238,7 @@ impl Reader {
     /// The field with names of which no two may be equal.
     pub(crate) fn unique_names(&self) -> Option<&str> {
         match self {
-            Reader::Known(Format::Jsonl | Format::Openb) => Some("name"),
+            Reader::Known(Format::Jsonl | Format::Openb | Format::Sia) => Some("name"),
             Reader::Known(Format::PhillyLog) => Some("jobid"),
             Reader::Known(Format::Pai) => Some("job_name"),
             // Slurm counts from 1 again one day.
@@ -274,7 +288,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     }
     let headers: Vec<_> = Format::ALL
         .into_iter()
-        .filter(|format| *format != Format::Synergy)
+        .filter(|format| !matches!(format, Format::Synergy | Format::Gavel))
         .map(|format| match format.telling_columns() {
             [first, ..] => format!("a header with {} ({format})", first.join(" and ")),
             [] if format == Format::Jsonl => format!("a JSON object ({format})"),
@@ -401,7 +415,8 @@ mod tests {
              num_iteration (itp), a header with gpu_num and submit_time (helios), a header with \
              job_name and plan_gpu (pai), a header with gpu_milli and creation_time (openb), a \
              header with JobID and Submit (slurm), a header with arrival_s and total_iteration \
-             (blox-jobs), a header with num_gpu and submit_time and duration (tiresias)"
+             (blox-jobs), a header with num_gpu and submit_time and duration (tiresias), a header with application \
+             and num_replicas (sia)"
         );
         assert_eq!(
             open_text("a.csv", b"").unwrap_err(),
@@ -435,7 +450,7 @@ mod tests {
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
             "`parquet` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, \
-             pai, openb, slurm, blox-jobs, tiresias, synergy"
+             pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia"
         );
     }
 }

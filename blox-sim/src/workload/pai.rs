@@ -331,7 +331,7 @@ impl Owners {
 mod tests {
     use super::*;
     use crate::workload::open::read_bytes;
-    use crate::workload::{Format, ReadOptions, Trace, Workload, collect};
+    use crate::workload::{Format, ReadOptions, Trace, Workload, collect, told};
 
     const TEXT: &str = "a,worker,2.0,Terminated,1000.0,1600.0,600.0,30.0,50.0,V100\n\
                         b,worker,1.0,Failed,1100.0,1200.0,400.0,8.0,25.0,T4\n\
@@ -355,19 +355,8 @@ mod tests {
             ]
         );
         let jobs = collect(&mut workload).unwrap();
-        let told: Vec<_> = jobs
-            .iter()
-            .map(|j| {
-                (
-                    j.name.as_deref().unwrap(),
-                    j.submit.secs(),
-                    j.gpus.get(),
-                    j.duration().secs(),
-                )
-            })
-            .collect();
         assert_eq!(
-            told,
+            told(&jobs),
             [
                 ("a", 0.0, 1, 600.0),
                 ("b", 110.0, 1, 100.0),

@@ -303,7 +303,7 @@ impl Elements {
 mod tests {
     use super::*;
     use crate::workload::open::read_bytes;
-    use crate::workload::{FileWorkload, Format, Workload, collect};
+    use crate::workload::{FileWorkload, Format, Workload, collect, told};
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_bytes("log", text.as_bytes(), Format::PhillyLog)
@@ -377,19 +377,8 @@ mod tests {
             ]
         );
         let jobs = collect(&mut workload).unwrap();
-        let told: Vec<_> = jobs
-            .iter()
-            .map(|j| {
-                (
-                    j.name.as_deref().unwrap(),
-                    j.submit.secs(),
-                    j.gpus.get(),
-                    j.duration().secs(),
-                )
-            })
-            .collect();
         assert_eq!(
-            told,
+            told(&jobs),
             [
                 ("b", 0.0, 1, 60.0),
                 ("a", 30.0, 2, 90.0),

@@ -270,7 +270,7 @@ fn parse_memory(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::workload::open::read_bytes;
-    use crate::workload::{FileWorkload, Format, Workload, collect};
+    use crate::workload::{FileWorkload, Format, Workload, collect, told};
 
     const HEAD: &str =
         "JobID|User|Account|Partition|State|Submit|Start|Elapsed|Timelimit|ReqTRES|AllocTRES";
@@ -310,19 +310,8 @@ mod tests {
             ]
         );
         let jobs = collect(&mut workload).unwrap();
-        let told: Vec<_> = jobs
-            .iter()
-            .map(|j| {
-                (
-                    j.name.as_deref().unwrap(),
-                    j.submit.secs(),
-                    j.gpus.get(),
-                    j.duration().secs(),
-                )
-            })
-            .collect();
         assert_eq!(
-            told,
+            told(&jobs),
             [
                 ("17", 0.0, 4, 93_784.0),
                 ("18_2", 30.0, 1, 600.0),

@@ -8,12 +8,13 @@ use super::config::Given;
 use super::grid::{Grid, decimal, whole};
 use super::output::{self, OutputFormat};
 use super::progress::{Progress, Shows};
+use super::recording::Assignments;
 use super::run::{self, Run};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, pool, table};
 use blox_core::registry::Registry;
 use blox_sim::results::statistics::Estimate;
 use blox_sim::{Ended, Watch};
-use plan::{Plan, Planned};
+use plan::Plan;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +96,10 @@ pub(super) fn sweep(
             _ => "interrupted",
         };
         store.write_index(&plan, &rows, status)?;
+        // Whoever interrupts wants the prompt back; it can be drawn later.
+        if missing == 0 && failed < rows.len() {
+            store.draw(plan.plots, plan.report)?;
+        }
     }
     let text = match format {
         OutputFormat::Csv => store::table_of(&plan, &rows)?,
@@ -131,13 +136,27 @@ pub(super) fn run_all(
     };
     let progress = Progress::start(shows, &watches, interactive);
     let result = pool::each(&watches, plan.threads, |i, watch| {
-        let Planned {
-            cell, contestant, ..
-        } = plan.runs[todo[i]];
-        let experiment = &plan.cells[cell].experiment;
-        let result = match run::run_one(experiment, contestant, &None, None, watch) {
-            Ok(run) if run.report.ended == Ended::Interrupted => return Ok(()),
-            Ok(run) => Ok(run),
+        let planned = &plan.runs[todo[i]];
+        let experiment = &plan.cells[planned.cell].experiment;
+        let assignments = match plan.folder(planned) {
+            Some(dir) if plan.base.assignments => Some(Assignments::create(&dir)?),
+            _ => None,
+        };
+        let sink = assignments.as_ref().map(Assignments::sink);
+        let ran = run::run_one(experiment, planned.contestant, &None, None, watch, sink);
+        let result = match ran {
+            Ok(run) if run.report.ended == Ended::Interrupted => {
+                if let Some(assignments) = assignments {
+                    assignments.discard();
+                }
+                return Ok(());
+            }
+            Ok(run) => {
+                if let Some(assignments) = assignments {
+                    assignments.close()?;
+                }
+                Ok(run)
+            }
             Err(Failure::Message(why)) => Err(why),
             Err(other) => return Err(other),
         };
@@ -164,8 +183,9 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
         };
         let _ = writeln!(
             terminal.err,
-            "interrupted: {finished} of {} runs are finished{again}",
-            rows.len()
+            "interrupted: {finished} of {} runs are finished{again}{}",
+            rows.len(),
+            output::drawn_later(plan.plots || plan.report)
         );
     } else if !plan.base.quiet {
         let dir = plan.base.output_dir.as_ref();

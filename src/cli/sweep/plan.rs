@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
+use super::super::output;
 use super::super::resolve::{Experiment, Known};
 use super::values;
 use blox_core::registry::Registry;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 const MOST_RUNS: usize = 100_000;
 
 /// What says where results go, or is about one run, and is no setting.
-const NOT_VARIED: [&str; 17] = [
+const NOT_VARIED: [&str; 18] = [
     "scheduler",
     "schedulers",
     "seeds",
@@ -25,6 +26,7 @@ const NOT_VARIED: [&str; 17] = [
     "rounds",
     "assignments",
     "plots",
+    "report",
     "why",
     "explain",
     "journal",
@@ -66,6 +68,9 @@ pub(in crate::cli) struct Plan<'r> {
     pub runs: Vec<Planned>,
     pub threads: Option<usize>,
     pub file: Option<PathBuf>,
+    /// What is made of the results changes no run: it is asked for of the whole.
+    pub plots: bool,
+    pub report: bool,
 }
 
 impl<'r> Plan<'r> {
@@ -73,8 +78,6 @@ impl<'r> Plan<'r> {
         for (key, is_given) in [
             ("explain", given.options.explain.is_some()),
             ("journal", given.options.journal.is_some()),
-            ("assignments", given.options.assignments),
-            ("plots", given.options.plots),
         ] {
             if is_given {
                 return Err(Failure::new(format!(
@@ -83,6 +86,7 @@ impl<'r> Plan<'r> {
                 )));
             }
         }
+        output::folder(&given.options)?;
         let axes = axes(&given)?;
         let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
         for axis in &axes {
@@ -110,6 +114,8 @@ impl<'r> Plan<'r> {
         given.options.seeds = None;
         given.options.loads = None;
         given.options.vary.clear();
+        let plots = std::mem::take(&mut given.options.plots);
+        let report = std::mem::take(&mut given.options.report);
         let mut known = Known::default();
         let mut cells = Vec::new();
         for varied in combinations {
@@ -128,6 +134,8 @@ impl<'r> Plan<'r> {
             threads: given.threads,
             file: given.file().map(PathBuf::from),
             cells,
+            plots,
+            report,
         };
         plan.name_runs();
         Ok(plan)
@@ -136,6 +144,12 @@ impl<'r> Plan<'r> {
     /// The scheduler of a run, with its parameters.
     pub fn label(&self, run: &Planned) -> &str {
         &self.cells[run.cell].experiment.contestants[run.contestant].label
+    }
+
+    /// Where the results of a run go.
+    pub fn folder(&self, run: &Planned) -> Option<PathBuf> {
+        let dir = self.base.output_dir.as_ref()?;
+        Some(dir.join("runs").join(&run.name))
     }
 
     fn name_runs(&mut self) {

@@ -6,8 +6,12 @@
 //! runs/NAME/jobs.csv      what `simulate` writes
 //! runs/NAME/timeline.csv
 //! runs/NAME/summary.json
-//! runs/NAME/rounds.csv    if asked for
+//! runs/NAME/rounds.csv    if asked for, as is assignments.csv
 //! runs/NAME/manifest.json last of all: without it the run is not whole
+//! plots/                  if asked for
+//! report.html             if asked for
+//! sweep.lock              held locked by the process that writes here; it stays
+//!                         behind, and means nothing without one
 //! ```
 //!
 //! `sweep.csv` has these columns, in this order. Fields are empty where a setting is not given.
@@ -32,7 +36,7 @@
 use super::super::Failure;
 use super::super::files::write_whole;
 use super::super::grid;
-use super::super::output::{self, MANIFEST, pretty};
+use super::super::output::{self, LOCK, MANIFEST, pretty};
 use super::super::run::Run;
 use super::super::table;
 use super::plan::{Plan, Planned};
@@ -40,6 +44,7 @@ use blox_sim::results::COLUMNS;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -54,21 +59,26 @@ pub(super) struct Store {
     dir: PathBuf,
     settings: Value,
     command_line: Vec<String>,
+    /// Let go when the process ends, however it does.
+    _lock: Option<File>,
 }
 
 impl Store {
     /// Makes the folder, or opens one in which the same sweep was begun.
     pub fn open(dir: &Path, plan: &Plan<'_>, args: &[OsString]) -> Result<Self, Failure> {
+        let index = dir.join(INDEX);
+        if !index.exists() {
+            output::prepare(dir, plan.base.force)?;
+        }
         let store = Store {
             dir: dir.to_owned(),
             settings: settings(plan),
             command_line: output::command_line(args),
+            _lock: lock(dir)?,
         };
-        let index = dir.join(INDEX);
         let begun = match std::fs::read_to_string(&index) {
             Ok(text) => Some(text),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) if e.kind() == io::ErrorKind::NotADirectory => None,
             Err(e) => {
                 return Err(Failure::new(format!(
                     "{}: cannot be read: {e}",
@@ -79,7 +89,7 @@ impl Store {
         match begun {
             Some(_) if plan.base.force => store.forget()?,
             Some(text) => store.same_sweep(&text)?,
-            None => output::prepare(dir, plan.base.force)?,
+            None => {}
         }
         Ok(store)
     }
@@ -157,8 +167,14 @@ impl Store {
         output::write_run(&self.dir.join("runs"), &planned.name, run, experiment)?;
         let dir = self.folder(planned);
         let mut files = Map::new();
-        for name in ["jobs.csv", "timeline.csv", "rounds.csv", "summary.json"] {
-            if name == "rounds.csv" && !experiment.options.rounds {
+        for (name, is_there) in [
+            ("jobs.csv", true),
+            ("timeline.csv", true),
+            ("rounds.csv", experiment.options.rounds),
+            ("assignments.csv", experiment.options.assignments),
+            ("summary.json", true),
+        ] {
+            if !is_there {
                 continue;
             }
             let path = dir.join(name);
@@ -174,10 +190,16 @@ impl Store {
             "workload": run.workload,
             "nodes": experiment.cluster.nodes.len(),
             "gpus": experiment.cluster.total_gpus(),
+            "cluster": output::cluster(&experiment.cluster),
             "files": files,
             "notices": table::notices(experiment, &[run]),
         });
         write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+    }
+
+    /// Draws pictures of what there is, and makes a page of it.
+    pub fn draw(&self, plots: bool, report: bool) -> Result<(), Failure> {
+        output::draw(&self.dir, plots, report)
     }
 
     /// Writes the index and the table of what there is so far.
@@ -208,6 +230,21 @@ impl Store {
             io::Write::write_all(out, text.as_bytes())
         })?;
         write_whole(&self.dir.join(INDEX), |out| pretty(out, &index))
+    }
+}
+
+/// Keeps other processes out of the folder; `None` where files cannot be locked.
+fn lock(dir: &Path) -> Result<Option<File>, Failure> {
+    let path = dir.join(LOCK);
+    let file = File::create(&path)
+        .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
+            "{}: another process writes a sweep here, expected another --output-dir, or to wait for its end",
+            dir.display()
+        ))),
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
@@ -275,7 +312,8 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
     options
         .into_iter()
         .filter(|(key, v)| {
-            let of_results = ["rounds", "why", "visit-every-round"].contains(&key.as_str());
+            let of_results =
+                ["rounds", "assignments", "why", "visit-every-round"].contains(&key.as_str());
             !of_results && !v.is_array() && !v.is_object()
         })
         .map(|(key, v)| match key.as_str() {

@@ -214,7 +214,7 @@ enum Failed {
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Failed::Read(match failure {
-            Failure::Message(text) => text,
+            Failure::Message(text) | Failure::Unreachable(text) => text,
             Failure::ClosedPipe => "nobody reads it".to_owned(),
         })
     }

@@ -1,16 +1,21 @@
 //! One self-contained page of results.
 
 mod data;
+mod sweep;
 
 use super::folder::{Folder, FolderError};
 use super::pictures::{Contestant, Picture, contestants, summaries};
-use super::sweep;
-use blox_sim::results::COLUMNS;
+use super::sweep::{Sweep, pictures};
+use blox_plot::Escaped;
+use blox_sim::results::{COLUMNS, Column};
 use std::fmt::Write;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+
+/// Of a sweep, jobs and GPUs over time are those of so many runs at most.
+const RUNS_OF_A_SWEEP: usize = 24;
 
 /// One HTML page of these folders' schedulers: figures, pictures, GPUs over
 /// time, jobs. It needs nothing but itself, and stays small enough to open:
@@ -19,27 +24,48 @@ const SCRIPT: &str = include_str!("page.js");
 /// # Errors
 /// A file cannot be read.
 pub fn report(folders: &[Folder]) -> Result<String, FolderError> {
-    let all = contestants(folders);
-    let (data, jobs_rule) = data::of(&all)?;
-    let mut pictures = summaries(&all);
-    for folder in folders {
-        pictures.extend(sweep::pictures(&folder.path)?);
+    let sweeps: Vec<&Sweep> = folders.iter().filter_map(|f| f.sweep.as_ref()).collect();
+    let compared = contestants(folders);
+    let mut tables = String::new();
+    if !compared.is_empty() {
+        tables.push_str(&summary(&compared));
     }
-    let title = match all.as_slice() {
-        [] => "Results".to_owned(),
-        [one] => format!("{}: results", one.name),
-        many => format!("{} schedulers compared", many.len()),
-    };
+    let mut drawn = summaries(&compared);
+    let mut of_sweeps = Vec::new();
+    let mut rule = String::new();
+    for sweep in &sweeps {
+        tables.push_str(&sweep::tables(sweep));
+        drawn.extend(pictures(sweep)?);
+        let runs = sweep.first_runs(RUNS_OF_A_SWEEP)?;
+        rule.push_str(&sweep::rule(sweep, runs.len()));
+        of_sweeps.extend(runs);
+    }
+    // The runs of a sweep can be looked at as those of a comparison can.
+    let mut all = compared;
+    let title = title(&all, &sweeps);
+    all.extend(contestants(&of_sweeps));
+    let (data, jobs_rule) = data::of(&all)?;
     Ok(filled(&[
-        ("TITLE", &Text(&title).to_string()),
+        ("TITLE", &Escaped(&title).to_string()),
         ("CSS", STYLE),
-        ("ABOUT", &about(folders)),
-        ("SUMMARY", &summary(&all)),
-        ("PICTURES", &figures(&pictures)),
-        ("JOBS_RULE", &jobs_rule),
+        ("ABOUT", &(about(folders) + &sweep::about(&sweeps))),
+        ("SUMMARY", &tables),
+        ("PICTURES", &figures(&drawn)),
+        ("JOBS_RULE", &(rule + &jobs_rule)),
         ("DATA", &data),
         ("JS", SCRIPT),
     ]))
+}
+
+fn title(all: &[Contestant<'_>], sweeps: &[&Sweep]) -> String {
+    match (all, sweeps) {
+        ([], []) => "Results".to_owned(),
+        ([], [one]) => format!("Sweep of {} runs", one.runs.len()),
+        ([], many) => format!("{} sweeps", many.len()),
+        ([one], []) => format!("{}: results", one.name),
+        (many, []) => format!("{} schedulers compared", many.len()),
+        (_, _) => "Comparisons and sweeps".to_owned(),
+    }
 }
 
 /// The page with its gaps filled, in one pass: what is filled in may hold anything.
@@ -57,24 +83,6 @@ fn filled(parts: &[(&str, &str)]) -> String {
     }
     page.push_str(rest);
     page
-}
-
-/// Text as HTML has it.
-struct Text<'a>(&'a str);
-
-impl std::fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                c => f.write_char(c)?,
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Where the results come from, and what the reader must know first.
@@ -103,7 +111,7 @@ fn about(folders: &[Folder]) -> String {
         // Writing to a string cannot fail.
         html.push_str("<dl>\n");
         for (what, line) in lines {
-            let _ = writeln!(html, "<dt>{what}</dt><dd>{}</dd>", Text(&line));
+            let _ = writeln!(html, "<dt>{what}</dt><dd>{}</dd>", Escaped(&line));
         }
         html.push_str("</dl>\n");
         if text("status") == "interrupted" {
@@ -111,23 +119,39 @@ fn about(folders: &[Folder]) -> String {
         }
         for notice in m["notices"].as_array().into_iter().flatten() {
             let notice = notice.as_str().unwrap_or("");
-            let _ = writeln!(html, "<p class=\"notice\">{}</p>", Text(notice));
+            let _ = writeln!(html, "<p class=\"notice\">{}</p>", Escaped(notice));
         }
     }
     html
 }
 
+/// A heading that sorts; its hint says the formula.
+fn heading(html: &mut String, name: &str, formula: &str, kind: &str) {
+    let (name, formula) = (Escaped(name), Escaped(formula));
+    // Writing to a string cannot fail.
+    let _ = write!(
+        html,
+        "<th class=\"{kind}\"><button title=\"{formula}\">{name}</button></th>"
+    );
+}
+
+/// A figure as it is read, by the name of its column.
+fn figure(column: &str, value: f64) -> String {
+    match column {
+        "utilisation" => format!("{:.1} %", 100.0 * value),
+        "median_jct_s" | "p99_jct_s" | "makespan_s" => grouped(value, 0),
+        name if name.ends_with("_s") => grouped(value, 1),
+        _ => grouped(value, 0),
+    }
+}
+
 /// The table of figures, a row a scheduler.
 fn summary(all: &[Contestant<'_>]) -> String {
-    let mut html = String::from("<table id=\"summary\"><thead><tr>");
-    let heading = |html: &mut String, name: &str, formula: &str, kind: &str| {
-        let (name, formula) = (Text(name), Text(formula));
-        let _ = write!(
-            html,
-            "<th class=\"{kind}\"><button title=\"{formula}\">{name}</button></th>"
-        );
-    };
-    for column in COLUMNS {
+    let mut html =
+        String::from("<div class=\"card\"><table class=\"sorts\" id=\"summary\"><thead><tr>");
+    let zero = |name: &str| all.iter().all(|c| c.run.summary[name].as_u64() == Some(0));
+    let (columns, note) = told(zero);
+    for column in &columns {
         let kind = if column.name == "scheduler" {
             "text"
         } else {
@@ -144,18 +168,14 @@ fn summary(all: &[Contestant<'_>]) -> String {
     let base = all.first().map_or(0.0, average);
     for c in all {
         html.push_str("<tr>");
-        for column in COLUMNS {
+        for column in &columns {
             if column.name == "scheduler" {
-                let name = Text(&c.name);
+                let name = Escaped(&c.name);
                 let _ = write!(html, "<td class=\"text\" data-v=\"{name}\">{name}</td>");
                 continue;
             }
             let value = c.run.summary[column.name].as_f64();
-            let shown = value.map_or(String::new(), |v| match column.name {
-                "utilisation" => format!("{:.1} %", 100.0 * v),
-                name if name.ends_with("_s") => grouped(v, 1),
-                _ => grouped(v, 0),
-            });
+            let shown = value.map_or(String::new(), |v| figure(column.name, v));
             let exact = value.map_or(String::new(), |v| v.to_string());
             let _ = write!(html, "<td data-v=\"{exact}\">{shown}</td>");
             if column.name == "avg_jct_s" {
@@ -165,8 +185,23 @@ fn summary(all: &[Contestant<'_>]) -> String {
         }
         html.push_str("</tr>\n");
     }
-    html.push_str("</tbody></table>");
-    html
+    html.push_str("</tbody></table></div>\n");
+    html + &note
+}
+
+/// The columns to show, and a note of the others: what went well everywhere takes no room.
+fn told(zero_everywhere: impl Fn(&str) -> bool) -> (Vec<&'static Column>, String) {
+    let mut hidden = vec!["rejected", "failed", "unfinished"];
+    hidden.retain(|name| zero_everywhere(name));
+    let columns = COLUMNS.iter().filter(|c| !hidden.contains(&c.name));
+    let note = match hidden.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<p class=\"soft\">Not shown, being 0 everywhere: {}.</p>\n",
+            hidden.join(", ")
+        ),
+    };
+    (columns.collect(), note)
 }
 
 /// With a comma between thousands.

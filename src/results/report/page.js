@@ -41,16 +41,15 @@ function mark(header, th, up) {
   th.setAttribute("aria-sort", up ? "ascending" : "descending");
 }
 
-// The summary: its rows are in the page.
-{
-  const table = $("summary"), body = table.tBodies[0], header = table.tHead.rows[0];
+// Tables of figures: their rows are in the page.
+for (const table of document.querySelectorAll("table.sorts")) {
+  const body = table.tBodies[0], header = table.tHead.rows[0];
   [...header.cells].forEach((th, column) => th.firstElementChild.onclick = () => {
     const up = th.getAttribute("aria-sort") !== "ascending";
     const rows = [...body.rows];
-    const value = (i) => {
-      const v = rows[i].cells[column].dataset.v;
-      return column ? (v === "" ? null : Number(v)) : v;
-    };
+    const texts = rows.map((row) => row.cells[column].dataset.v);
+    const numbers = texts.every((v) => v === "" || !Number.isNaN(Number(v)));
+    const value = (i) => texts[i] === "" || !numbers ? texts[i] : Number(texts[i]);
     for (const i of order(rows.map((_, i) => i), value, up)) body.append(rows[i]);
     mark(header, th, up);
   });
@@ -361,5 +360,6 @@ if (withSpans.length) {
   $("no-gantt").hidden = false;
 }
 if (data.runs.length) fillJobs();
+else $("jobs-card").hidden = $("all-jobs").hidden = $("gpus").hidden = $("no-gantt").hidden = true;
 setDark(dark.matches);
 document.body.dataset.ready = "yes";

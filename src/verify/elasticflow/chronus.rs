@@ -66,6 +66,7 @@ pub(super) fn compare(
     let by_row: BTreeMap<usize, &compat::ChronusRow> =
         rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
     let mut out = Compared::of(case, system);
+    out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());
     let e = &case.expected;
     let id = e.column("job_id")?;
     for (r, expected) in e.rows.iter().enumerate() {

@@ -44,8 +44,15 @@ impl Common {
     }
 
     /// Plans a list in order of deadline, which becomes its order: each job's
-    /// GPUs from now on, and its end.
-    fn plan(&mut self, now: f64, list: &mut [u32], jobs: &[Job]) -> (bool, Vec<Proposal>) {
+    /// GPUs from now on, and its end. Once `stop` says so, of what is free now and
+    /// of the job that was planned last, the rest is left as it is.
+    fn plan(
+        &mut self,
+        now: f64,
+        list: &mut [u32],
+        jobs: &[Job],
+        mut stop: impl FnMut(i64, u32, &Planned) -> bool,
+    ) -> (bool, Vec<Proposal>) {
         self.planner.slot = self.slot;
         self.planner.total = self.shape.gpus();
         list.sort_by(|a, b| {
@@ -62,6 +69,9 @@ impl Common {
             all_met &= planned.met;
             let gpus = self.planner.alloc.first().map_or(0, |(_, g)| *g);
             proposals.push((j, gpus, planned));
+            if stop(free.first().map_or(0, |(_, here)| *here), j, &planned) {
+                break;
+            }
         }
         (all_met, proposals)
     }
@@ -135,14 +145,25 @@ impl Program for Edf {
         };
         let start = new_jobs(&event.start, jobs);
         c.end(&event.end, jobs, out);
+        // A waiting job's plan matters only if it begins now: once nothing is free
+        // and all that have started are planned, nobody else's does.
+        let mut waiting = vec![false; jobs.len()];
+        for &j in c.pending.iter().chain(&start) {
+            waiting[j as usize] = true;
+        }
+        let mut to_plan = c.running.len();
+        let stop = |free: i64, j: u32, _: &Planned| {
+            to_plan -= usize::from(!waiting[j as usize]);
+            free == 0 && to_plan == 0
+        };
         let proposals = if start.is_empty() {
             let mut list = std::mem::take(&mut c.runnable);
-            let (_, proposals) = c.plan(now, &mut list, jobs);
+            let (_, proposals) = c.plan(now, &mut list, jobs, stop);
             c.runnable = list;
             proposals
         } else {
             let mut list = [c.runnable.as_slice(), &start].concat();
-            let (_, proposals) = c.plan(now, &mut list, jobs);
+            let (_, proposals) = c.plan(now, &mut list, jobs, stop);
             c.pending.extend(&start);
             c.runnable.extend(&start);
             out.admitted.extend(&start);
@@ -158,7 +179,7 @@ impl Program for Edf {
         }
         for &j in &list {
             let job = &jobs[j as usize];
-            if !c.pending.contains(&j) {
+            if !waiting[j as usize] {
                 c.events.move_end(j, job.old_end, job.end);
             } else if job.num_gpu > 0 {
                 c.start(j, out);
@@ -208,7 +229,9 @@ impl Program for EdfAdmission {
         let mut any_accepted = false;
         for j in new_jobs(&event.start, jobs) {
             let mut list = [c.runnable.as_slice(), &[j]].concat();
-            let (all_met, proposals) = c.plan(now, &mut list, jobs);
+            // One that would be late is enough to say no.
+            let late = |_: i64, _: u32, planned: &Planned| !planned.met;
+            let (all_met, proposals) = c.plan(now, &mut list, jobs, late);
             if !all_met {
                 out.rejected.push(j);
                 continue;
@@ -242,7 +265,7 @@ impl Program for EdfAdmission {
             }
         } else {
             let mut list = std::mem::take(&mut c.runnable);
-            let (_, proposals) = c.plan(now, &mut list, jobs);
+            let (_, proposals) = c.plan(now, &mut list, jobs, |_, _, _| false);
             c.runnable = list;
             for (j, gpus, planned) in proposals {
                 let job = &mut jobs[j as usize];

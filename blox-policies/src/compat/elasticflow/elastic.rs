@@ -3,7 +3,9 @@
 use super::buddy::{Buddy, SIZES, Shape};
 use super::events::Events;
 use super::job::{Job, overhead};
+use super::standing::{Basis, Change, changes};
 use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
+use super::trial::Trials;
 use super::{Program, Step};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +47,8 @@ struct Trial {
     gain: f64,
     /// GPU time of the plan that it has.
     has: f64,
+    /// What `gain` rests on, where that is known.
+    basis: Option<Basis>,
 }
 
 /// The program's state between its steps.
@@ -74,6 +78,8 @@ struct Workspace {
     free: Timeline,
     given_back: Timeline,
     trials: Vec<Trial>,
+    planned: Trials,
+    changes: Vec<Change>,
 }
 
 impl<V: Variant> Elastic<V> {
@@ -144,8 +150,11 @@ impl<V: Variant> Elastic<V> {
         }
         for &j in &self.runnable {
             let job = &jobs[j as usize];
-            w.trials[j as usize].level = job.next_level(job.num_gpu);
-            w.trials[j as usize].has = gpu_time(&job.alloc, job.end);
+            w.trials[j as usize] = Trial {
+                level: job.next_level(job.num_gpu),
+                has: gpu_time(&job.alloc, job.end),
+                ..Trial::default()
+            };
             w.try_next(j, job, now, free, total);
         }
         let by_gain = |list: &mut Vec<u32>, trials: &[Trial]| {
@@ -169,6 +178,8 @@ impl<V: Variant> Elastic<V> {
                 job.num_gpu = level;
                 job.old_end = job.end;
                 w.take_over(job, planned);
+                // The planner has now what was free before.
+                changes(&w.planner.after, &w.free, &mut w.changes);
                 if let Some(at) = self.pending.iter().position(|p| *p == j) {
                     self.pending.remove(at);
                     self.running.push(j);
@@ -177,6 +188,7 @@ impl<V: Variant> Elastic<V> {
                 self.events.move_end(j, job.old_end, job.end);
                 w.trials[j as usize].level = job.next_level(job.num_gpu);
                 w.trials[j as usize].has = gpu_time(&job.alloc, job.end);
+                w.trials[j as usize].basis = None;
             }
             for &j in &self.runnable {
                 let job = &jobs[j as usize];
@@ -258,11 +270,24 @@ impl Workspace {
             trial.gain = FIRST;
             return;
         }
-        give_back(&self.free, job, total, &mut self.given_back);
-        let planned = self
-            .planner
-            .elastic(job, now, Some(trial.level), &self.given_back);
-        let more = gpu_time(&self.planner.alloc, planned.end) - trial.has;
+        let stands = |basis: &Basis| basis.stands(job, &self.changes, &self.free);
+        if trial.basis.as_ref().is_some_and(stands) {
+            return;
+        }
+        let level = trial.level;
+        let by = (self.planner.slot, total);
+        let time = match self.planned.gpu_time(job, now, level, &self.free, by) {
+            Some(time) => time,
+            None => {
+                give_back(&self.free, job, total, &mut self.given_back);
+                let planned = self
+                    .planner
+                    .elastic(job, now, Some(level), &self.given_back);
+                gpu_time(&self.planner.alloc, planned.end)
+            }
+        };
+        trial.basis = self.planned.basis();
+        let more = time - trial.has;
         trial.gain = more / f64::from(need);
     }
 }

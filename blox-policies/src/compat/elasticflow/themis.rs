@@ -3,8 +3,8 @@
 use super::buddy::{Buddy, Shape};
 use super::events::Events;
 use super::job::Job;
+use super::shares::{Claim, fair_shares};
 use super::{Program, Step};
-use crate::scheduling::{Claim, fair_shares};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -17,7 +17,8 @@ struct Account {
 }
 
 /// Shares by finish-time fairness every lease, the largest first. The shares of
-/// jobs that are not the worst off are not unique; see [`fair_shares`].
+/// jobs that are not the worst off are not unique: they get what lies in the middle of
+/// all best answers, where an interior-point solver stops.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Themis {
     shape: Shape,

@@ -3,7 +3,7 @@
 use super::ends::StaleEnds;
 use super::{News, active, repeat, samples::round};
 use blox_core::{
-    Event, JobId, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
+    Event, JobId, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -210,15 +210,9 @@ impl SchedulingPolicy for ClassQueues {
             .active()
             .filter(|j| !m.demoted.contains_key(&j.id()))
             .collect();
-        if !arrivals.is_empty() {
-            let stale = m.ends.take(view);
-            if !stale.is_empty() {
-                for job in stale {
-                    out.finish(job, Reason::GoalReached);
-                }
-                m.news = News::default();
-                return Outlook::Stable;
-            }
+        if !arrivals.is_empty() && m.ends.finish(view, out) {
+            m.news = News::default();
+            return Outlook::Stable;
         }
         let idle = m.demoted.is_empty();
         let here = |id: &JobId| active(view, *id).is_some();

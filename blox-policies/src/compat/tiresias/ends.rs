@@ -1,6 +1,6 @@
 //! The program's calendar of ends, and what it forgets to take off it.
 
-use blox_core::{JobId, JobRef, Time, View};
+use blox_core::{JobId, JobRef, Reason, Requests, Time, View};
 use serde::{Deserialize, Serialize};
 
 /// Lists of jobs that were expected to end at the moment of an arrival.
@@ -16,14 +16,19 @@ pub(super) struct StaleEnds {
 }
 
 impl StaleEnds {
-    /// The jobs that an arrival now ends with work left; each once.
-    pub fn take(&mut self, view: View<'_>) -> Vec<JobId> {
+    /// Ends the jobs that an arrival now ends with work left, each once, and says
+    /// whether there are any. Their ends make the next decision due at this very
+    /// moment.
+    pub fn finish(&mut self, view: View<'_>, out: &mut Requests) -> bool {
         let now = view.now();
         let list = self.seen.iter().rposition(|(at, _)| *at == now);
         let mut jobs = list.map_or(Vec::new(), |i| self.seen.swap_remove(i).1);
         self.seen.clear();
         jobs.retain(|id| super::active(view, *id).is_some());
-        jobs
+        for &job in &jobs {
+            out.finish(job, Reason::GoalReached);
+        }
+        !jobs.is_empty()
     }
 
     /// A pass is over, after which these jobs run. `arrivals` says whether it

@@ -3,8 +3,7 @@
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
 use blox_core::{
-    Event, JobId, JobRef, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time,
-    View,
+    Event, JobId, JobRef, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -197,16 +196,9 @@ impl SchedulingPolicy for DlasQueues {
             .map(|j| j.id())
             .filter(|id| !m.jobs.contains_key(id))
             .collect();
-        if !arrivals.is_empty() {
-            let stale = m.ends.take(view);
-            if !stale.is_empty() {
-                // Their ends make the next decision due at this very moment.
-                for job in stale {
-                    out.finish(job, Reason::GoalReached);
-                }
-                m.news = News::default();
-                return Outlook::Stable;
-            }
+        if !arrivals.is_empty() && m.ends.finish(view, out) {
+            m.news = News::default();
+            return Outlook::Stable;
         }
         let here = |id: &JobId| active(view, *id).is_some();
         m.runnable.retain(here);

@@ -3,7 +3,7 @@
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
 use blox_core::{
-    Event, JobId, Outlook, Part, Reason, Requests, RestoreError, SchedulingPolicy, Time, View,
+    Event, JobId, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,15 +74,9 @@ impl SchedulingPolicy for LowestRank {
             .map(|j| j.id())
             .filter(|id| !known.contains(id))
             .collect();
-        if !arrivals.is_empty() {
-            let stale = m.ends.take(view);
-            if !stale.is_empty() {
-                for job in stale {
-                    out.finish(job, Reason::GoalReached);
-                }
-                m.news = News::default();
-                return Outlook::Stable;
-            }
+        if !arrivals.is_empty() && m.ends.finish(view, out) {
+            m.news = News::default();
+            return Outlook::Stable;
         }
         m.runnable.retain(|id| active(view, *id).is_some());
         m.runnable.extend(&arrivals);

@@ -1,5 +1,6 @@
 //! What was measured of each model.
 
+use crate::workload::shown;
 use blox_core::perf::{Sensitivity, SensitivityError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ pub enum ProfilesError {
         source: serde_json::Error,
     },
     /// A field of a model that makes no sense.
-    #[error("{}: model `{model}`: {field} is {found}, expected {expected}", path.display())]
+    #[error("{}: model `{}`: {field} is {found}, expected {expected}", path.display(), shown(model))]
     Field {
         /// The path.
         path: PathBuf,
@@ -89,7 +90,7 @@ pub enum ProfilesError {
         expected: &'static str,
     },
     /// A table of speeds that makes no sense.
-    #[error("{}: model `{model}`: tput: {source}", path.display())]
+    #[error("{}: model `{}`: tput: {source}", path.display(), shown(model))]
     Table {
         /// The path.
         path: PathBuf,

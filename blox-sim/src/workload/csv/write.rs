@@ -181,6 +181,12 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     if let Some(sensitivity) = &extras.sensitivity {
         put(Col::Sensitivity, json(sensitivity));
     }
+    if let Some(loss) = &extras.loss {
+        put(Col::Loss, json(loss));
+    }
+    if extras.communication != 0.0 {
+        put(Col::Communication, extras.communication.to_string());
+    }
     cells
 }
 

@@ -186,9 +186,11 @@ impl Workload for Generator {
                 factor,
                 ..
             } => format!(
-                "bursty jobs, {} per hour for {quiet} s, then {} per hour for {burst} s",
+                "bursty jobs, {} per hour for {} s, then {} per hour for {} s",
                 short(rate),
-                short(rate * factor)
+                seconds(quiet.secs()),
+                short(rate * factor),
+                seconds(burst.secs())
             ),
             Arrivals::Diurnal(_) => format!("diurnal jobs, {} per hour over a day", short(rate)),
         };
@@ -196,12 +198,12 @@ impl Workload for Generator {
             Arrivals::Bursty {
                 durations: Some(law),
                 ..
-            } => format!(" ({} s for those of bursts)", short(law.mean().secs())),
+            } => format!(" ({} s for those of bursts)", seconds(law.mean().secs())),
             _ => String::new(),
         };
         format!(
             "{count}{arrivals}, mean duration {} s{bursts}, seed {}",
-            short(self.spec.durations.mean().secs()),
+            seconds(self.spec.durations.mean().secs()),
             self.spec.seed
         )
     }
@@ -210,6 +212,22 @@ impl Workload for Generator {
 /// Not more digits than anybody reads.
 fn short(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
+}
+
+/// Whole seconds where there are many, with a comma between thousands.
+fn seconds(value: f64) -> String {
+    if value < 100.0 {
+        return short(value).to_string();
+    }
+    let digits = value.round().to_string();
+    let mut text = String::new();
+    for (i, d) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(d);
+    }
+    text
 }
 
 /// Purposes of the stream of bursts begin here, those of the base load at 0.

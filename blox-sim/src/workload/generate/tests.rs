@@ -343,11 +343,11 @@ fn a_description_says_what_is_made() {
     };
     assert_eq!(
         text(Arrivals::Poisson),
-        "Poisson jobs, 8 per hour, mean duration 3600 s, seed 0"
+        "Poisson jobs, 8 per hour, mean duration 3,600 s, seed 0"
     );
     assert_eq!(
         text(bursty(3.0, Some(DurationLaw::Fixed(Seconds::new(60.0))))),
-        "bursty jobs, 8 per hour for 14400 s, then 24 per hour for 7200 s, \
-         mean duration 3600 s (60 s for those of bursts), seed 0"
+        "bursty jobs, 8 per hour for 14,400 s, then 24 per hour for 7,200 s, \
+         mean duration 3,600 s (60 s for those of bursts), seed 0"
     );
 }

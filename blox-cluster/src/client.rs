@@ -1,0 +1,181 @@
+//! What users' commands say to a scheduler.
+
+pub use crate::shell::token::Token;
+use crate::wire::{LARGEST, pb};
+use pb::jobs_client::JobsClient;
+use std::time::Duration;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+
+/// An answer that takes longer is given up.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Nobody answers there, or not in time.
+    #[error("the scheduler at {at} does not answer: {why}")]
+    Unreachable {
+        /// Where.
+        at: String,
+        /// Everything that is known about it.
+        why: String,
+    },
+    /// The scheduler refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A way to a scheduler.
+pub struct Client {
+    at: String,
+    jobs: JobsClient<InterceptedService<Channel, Token>>,
+}
+
+/// A request whose answer is not waited for for ever.
+fn soon<T>(message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(DEADLINE);
+    request
+}
+
+/// Everything in an error's chain.
+fn chain(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut next = e.source();
+    while let Some(e) = next {
+        text = format!("{text}: {e}");
+        next = e.source();
+    }
+    text
+}
+
+impl Client {
+    /// To the scheduler at `host:port`, with what it asks for.
+    ///
+    /// # Errors
+    /// Nobody is there.
+    pub async fn connect(at: &str, token: Token) -> Result<Self, ClientError> {
+        let unreachable = |e: &dyn std::error::Error| ClientError::Unreachable {
+            at: at.to_owned(),
+            why: chain(e),
+        };
+        let endpoint = Endpoint::from_shared(format!("http://{at}"))
+            .map_err(|e| unreachable(&e))?
+            .connect_timeout(Duration::from_secs(5))
+            .http2_keep_alive_interval(Duration::from_secs(2))
+            .keep_alive_timeout(Duration::from_secs(4))
+            .tcp_nodelay(true);
+        let channel = endpoint.connect().await.map_err(|e| unreachable(&e))?;
+        Ok(Client {
+            at: at.to_owned(),
+            jobs: JobsClient::with_interceptor(channel, token).max_decoding_message_size(LARGEST),
+        })
+    }
+
+    fn failed(&self, status: &tonic::Status) -> ClientError {
+        use tonic::Code;
+        match status.code() {
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
+                ClientError::Unreachable {
+                    at: self.at.clone(),
+                    why: chain(status),
+                }
+            }
+            _ => ClientError::Refused(status.message().to_owned()),
+        }
+    }
+
+    /// Submits a job under a key: the same key again is the same job.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, or refuses it.
+    pub async fn submit(&mut self, key: String, job: pb::Job) -> Result<u32, ClientError> {
+        let request = pb::SubmitRequest {
+            key,
+            job: Some(job),
+        };
+        match self.jobs.submit(soon(request)).await {
+            Ok(reply) => Ok(reply.into_inner().job),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    /// Cancels, holds, releases or requeues a job.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, or refuses it.
+    pub async fn change(&mut self, job: u32, verb: pb::Verb) -> Result<(), ClientError> {
+        let verb = verb.into();
+        let request = soon(pb::ChangeRequest { job, verb });
+        match self.jobs.change(request).await {
+            Ok(_) => Ok(()),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    /// One job, or all that have not ended, or all.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, or knows no such job.
+    pub async fn list(
+        &mut self,
+        job: Option<u32>,
+        all: bool,
+    ) -> Result<Vec<pb::JobLine>, ClientError> {
+        match self.jobs.list(soon(pb::ListRequest { job, all })).await {
+            Ok(reply) => Ok(reply.into_inner().jobs),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    /// All nodes.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach.
+    pub async fn nodes(&mut self) -> Result<Vec<pb::NodeLine>, ClientError> {
+        match self.jobs.nodes(soon(pb::NodesRequest {})).await {
+            Ok(reply) => Ok(reply.into_inner().nodes),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    /// Hands each part of what a rank wrote to `show`, with the number of its
+    /// launch, until it ends or `show` fails.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, or knows no such log.
+    pub async fn logs<E>(
+        &mut self,
+        wanted: pb::LogsRequest,
+        mut show: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    ) -> Result<Result<(), E>, ClientError> {
+        let mut parts = match self.jobs.logs(wanted).await {
+            Ok(reply) => reply.into_inner(),
+            Err(e) => return Err(self.failed(&e)),
+        };
+        loop {
+            match parts.message().await {
+                Ok(Some(part)) => {
+                    if let Err(e) = show(part.launch, &part.data) {
+                        return Ok(Err(e));
+                    }
+                }
+                Ok(None) => return Ok(Ok(())),
+                Err(e) => return Err(self.failed(&e)),
+            }
+        }
+    }
+
+    /// Places nothing new on a node, or uses it again if `why` is empty.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, or knows no such node.
+    pub async fn drain(&mut self, node: String, why: String) -> Result<(), ClientError> {
+        match self.jobs.drain(soon(pb::DrainRequest { node, why })).await {
+            Ok(_) => Ok(()),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The real cluster: any composition, unchanged, schedules real processes.
+//!
+//! [`protocol`] is the heart: scheduler, node manager and shim as functions of
+//! state, input and moment, with no socket and no clock. [`log`] keeps what must
+//! not be forgotten, [`wire`] has the typed messages. [`shell`] is the processes
+//! around these machines, [`client`] what users' commands say to them.
+
+#![warn(missing_docs)]
+
+pub mod client;
+pub mod log;
+pub mod protocol;
+pub mod shell;
+pub mod wire;

@@ -1,0 +1,415 @@
+//! The log: append-only segments with checksums, snapshots, one scheduler at a time.
+//!
+//! What [`Log::append`] took lasts once [`Log::sync`] has returned: all that
+//! was taken since the last time goes to the disk in one frame (group commit).
+//! When a log is opened, a frame that was being written when the power went is
+//! cut off; any other damage is refused, with its position, and nothing is changed.
+
+mod crc;
+mod frame;
+
+use frame::{HEAD, Kind};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The version of the files.
+const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"BLOXLOG\n";
+/// Bytes before the first frame of a segment.
+const PREFIX: usize = 12;
+/// A segment that has grown to this many bytes is followed by a new one.
+const SEGMENT: u64 = 64 << 20;
+/// Bodies are never larger: a longer length is damage.
+const LONGEST: usize = 1 << 30;
+
+/// Why a log cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The operating system refused. After a failed synchronisation nothing is
+    /// known about the disk: whoever gets this must stop.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        error: std::io::Error,
+    },
+    /// Another scheduler uses it.
+    #[error("{path}: another scheduler uses this directory")]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It was damaged, and not by a crash while it was written.
+    #[error("{path}: byte {position}: {what}; nothing was changed")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where, from 0.
+        position: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A newer program wrote it.
+    #[error("{path}: written in format {found}, this program knows {known}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest that is known.
+        known: u32,
+    },
+}
+
+/// What a log holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The newest snapshot.
+    pub snapshot: Option<Vec<u8>>,
+    /// The records since, oldest first.
+    pub records: Vec<Vec<u8>>,
+    /// Bytes of a torn frame that were cut off.
+    pub torn: u64,
+}
+
+/// A log that is open for writing.
+#[derive(Debug)]
+pub struct Log {
+    dir: PathBuf,
+    _lock: File,
+    file: File,
+    path: PathBuf,
+    written: u64,
+    since_snapshot: u64,
+    /// The number of the last frame.
+    seq: u64,
+    body: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Log {
+    /// Opens the log in `dir`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// The directory is in use, cannot be read, or was damaged.
+    pub fn open(dir: &Path) -> Result<(Log, Recovered), LogError> {
+        fs::create_dir_all(dir).map_err(at(dir))?;
+        let lock = lock(dir)?;
+        let mut recovered = Recovered::default();
+        let (segments, snapshots) = list(dir)?;
+        let mut seq = 0;
+        if let Some((number, path)) = snapshots.last() {
+            recovered.snapshot = Some(read_snapshot(path, *number)?);
+            seq = *number;
+        }
+        let base = seq;
+        // Segments that the snapshot covers wholly are not needed any more.
+        let first = segments.iter().rposition(|(from, _)| *from <= base + 1);
+        let needed = &segments[first.unwrap_or(0)..];
+        for (i, (from, path)) in needed.iter().enumerate() {
+            if *from > seq + 1 {
+                return Err(damaged(
+                    path,
+                    0,
+                    format!("frame {} is missing before it", seq + 1),
+                ));
+            }
+            let last = i + 1 == needed.len();
+            let bytes = fs::read(path).map_err(at(path))?;
+            let whole = read_segment(path, &bytes, last, *from, base, &mut seq, &mut recovered)?;
+            if whole < bytes.len() as u64 {
+                recovered.torn = bytes.len() as u64 - whole;
+                let file = OpenOptions::new()
+                    .write(true)
+                    .open(path)
+                    .map_err(at(path))?;
+                file.set_len(whole).map_err(at(path))?;
+                file.sync_all().map_err(at(path))?;
+            }
+        }
+        let (file, path, written) = match needed.last() {
+            Some((_, path)) if fs::metadata(path).map_err(at(path))?.len() >= PREFIX as u64 => {
+                let file = OpenOptions::new()
+                    .append(true)
+                    .open(path)
+                    .map_err(at(path))?;
+                let written = file.metadata().map_err(at(path))?.len();
+                (file, path.clone(), written)
+            }
+            _ => begin_segment(dir, seq + 1)?,
+        };
+        let log = Log {
+            dir: dir.to_owned(),
+            _lock: lock,
+            file,
+            path,
+            written,
+            since_snapshot: recovered.records.iter().map(|r| r.len() as u64).sum(),
+            seq,
+            body: Vec::new(),
+            buffer: Vec::new(),
+        };
+        Ok((log, recovered))
+    }
+
+    /// Takes a record. It lasts after the next [`Log::sync`].
+    pub fn append(&mut self, record: &[u8]) {
+        frame::push(record, &mut self.body);
+    }
+
+    /// Brings everything that was taken to the disk, as one.
+    ///
+    /// # Errors
+    /// The disk refused: the log must not be used any more.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        if self.body.is_empty() {
+            return Ok(());
+        }
+        if self.written >= SEGMENT {
+            (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
+        }
+        self.buffer.clear();
+        frame::write(Kind::Data, self.seq + 1, &self.body, &mut self.buffer);
+        self.file.write_all(&self.buffer).map_err(at(&self.path))?;
+        self.file.sync_data().map_err(at(&self.path))?;
+        self.seq += 1;
+        self.written += self.buffer.len() as u64;
+        self.since_snapshot += self.buffer.len() as u64;
+        self.body.clear();
+        // Not waited for.
+        self.buffer.clear();
+        frame::write(Kind::Mark, self.seq, &[], &mut self.buffer);
+        self.file.write_all(&self.buffer).map_err(at(&self.path))?;
+        self.written += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes since the last snapshot, or since it was opened.
+    pub fn bytes(&self) -> u64 {
+        self.since_snapshot
+    }
+
+    /// Writes down all that lasts, as of the last [`Log::sync`]. Older segments
+    /// and all but the last two snapshots go.
+    ///
+    /// # Errors
+    /// The disk refused; what was there before is still there.
+    pub fn snapshot(&mut self, all: &[u8]) -> Result<(), LogError> {
+        self.turn_page()?.write(all)
+    }
+
+    /// Begins a new segment. What lasts at this moment may be written down
+    /// later and elsewhere, while the log goes on.
+    ///
+    /// # Errors
+    /// The disk refused: the log must not be used any more.
+    pub fn turn_page(&mut self) -> Result<Page, LogError> {
+        (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
+        self.since_snapshot = 0;
+        Ok(Page {
+            dir: self.dir.clone(),
+            seq: self.seq,
+        })
+    }
+}
+
+/// A place for a snapshot: everything up to a moment at which a segment ended.
+#[derive(Debug)]
+pub struct Page {
+    dir: PathBuf,
+    seq: u64,
+}
+
+impl Page {
+    /// Writes down all that lasted at that moment. Older segments and all but
+    /// the last two snapshots go.
+    ///
+    /// # Errors
+    /// The disk refused; what was there before is still there.
+    pub fn write(self, all: &[u8]) -> Result<(), LogError> {
+        let path = self.dir.join(format!("snapshot-{:016x}", self.seq));
+        let tmp = self.dir.join("snapshot.tmp");
+        let mut bytes = Vec::with_capacity(all.len() + HEAD);
+        frame::write(Kind::Snapshot, self.seq, all, &mut bytes);
+        let mut file = File::create(&tmp).map_err(at(&tmp))?;
+        file.write_all(&bytes).map_err(at(&tmp))?;
+        file.sync_all().map_err(at(&tmp))?;
+        fs::rename(&tmp, &path).map_err(at(&path))?;
+        sync_dir(&self.dir)?;
+        let (segments, snapshots) = list(&self.dir)?;
+        let kept = snapshots.len().saturating_sub(2);
+        let oldest = snapshots.get(kept).map_or(0, |(seq, _)| *seq);
+        for (_, old) in &snapshots[..kept] {
+            fs::remove_file(old).map_err(at(old))?;
+        }
+        // A segment is needed until the next one begins at or before what is kept.
+        for pair in segments.windows(2) {
+            if pair[1].0 <= oldest + 1 {
+                fs::remove_file(&pair[0].1).map_err(at(&pair[0].1))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(std::io::Error) -> LogError + '_ {
+    |error| LogError::Io {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+fn damaged(path: &Path, position: usize, what: impl Into<String>) -> LogError {
+    LogError::Damaged {
+        path: path.to_owned(),
+        position: position as u64,
+        what: what.into(),
+    }
+}
+
+fn lock(dir: &Path) -> Result<File, LogError> {
+    let path = dir.join("lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(at(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LogError::InUse {
+            path: dir.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(LogError::Io { path, error }),
+    }
+}
+
+fn sync_dir(dir: &Path) -> Result<(), LogError> {
+    File::open(dir).and_then(|d| d.sync_all()).map_err(at(dir))
+}
+
+type Numbered = Vec<(u64, PathBuf)>;
+
+/// Segments by their first frame, snapshots by their last, both in order.
+fn list(dir: &Path) -> Result<(Numbered, Numbered), LogError> {
+    let (mut segments, mut snapshots) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(dir).map_err(at(dir))? {
+        let path = entry.map_err(at(dir))?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
+        let number = |prefix: &str| {
+            let hex = name.strip_prefix(prefix)?;
+            u64::from_str_radix(hex, 16).ok()
+        };
+        if let Some(n) = number("segment-") {
+            segments.push((n, path));
+        } else if let Some(n) = number("snapshot-") {
+            snapshots.push((n, path));
+        }
+    }
+    segments.sort();
+    snapshots.sort();
+    Ok((segments, snapshots))
+}
+
+fn begin_segment(dir: &Path, first: u64) -> Result<(File, PathBuf, u64), LogError> {
+    let path = dir.join(format!("segment-{first:016x}"));
+    let mut file = File::create(&path).map_err(at(&path))?;
+    let mut prefix = MAGIC.to_vec();
+    prefix.extend(VERSION.to_le_bytes());
+    file.write_all(&prefix).map_err(at(&path))?;
+    file.sync_all().map_err(at(&path))?;
+    sync_dir(dir)?;
+    Ok((file, path, PREFIX as u64))
+}
+
+fn read_snapshot(path: &Path, number: u64) -> Result<Vec<u8>, LogError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|mut f| f.read_to_end(&mut bytes))
+        .map_err(at(path))?;
+    let head = frame::head(&bytes)
+        .filter(|h| h.kind == Kind::Snapshot && h.seq == number)
+        .ok_or_else(|| damaged(path, 0, "the head of the snapshot does not check"))?;
+    let body = frame::body(&head, &bytes);
+    body.map(<[u8]>::to_vec)
+        .ok_or_else(|| damaged(path, HEAD, "the snapshot does not check"))
+}
+
+/// Reads a segment, and returns how many of its bytes are whole.
+fn read_segment(
+    path: &Path,
+    bytes: &[u8],
+    last: bool,
+    from: u64,
+    base: u64,
+    seq: &mut u64,
+    into: &mut Recovered,
+) -> Result<u64, LogError> {
+    if bytes.len() < PREFIX {
+        // It was being begun.
+        return match last && MAGIC.starts_with(&bytes[..bytes.len().min(8)]) {
+            true => Ok(0),
+            false => Err(damaged(path, 0, "the segment is cut off")),
+        };
+    }
+    if bytes[..8] != MAGIC {
+        return Err(damaged(path, 0, "this is no segment of a log"));
+    }
+    let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+    if version > VERSION {
+        return Err(LogError::Newer {
+            path: path.to_owned(),
+            found: version,
+            known: VERSION,
+        });
+    }
+    if version == 0 {
+        return Err(damaged(path, 8, "there is no format 0"));
+    }
+    let mut position = PREFIX;
+    let mut expected = from;
+    while position < bytes.len() {
+        let rest = &bytes[position..];
+        let good = frame::head(rest).filter(|h| (h.len as usize) < LONGEST);
+        let body = good.as_ref().and_then(|h| frame::body(h, rest));
+        let (Some(head), Some(body)) = (good, body) else {
+            // Whatever was synchronised has something whole after it.
+            let later = (1..rest.len()).any(|i| {
+                frame::head(&rest[i..])
+                    .is_some_and(|h| h.seq >= expected && h.kind != Kind::Snapshot)
+            });
+            if later || !last {
+                return Err(damaged(
+                    path,
+                    position,
+                    format!("frame {expected} does not check"),
+                ));
+            }
+            return Ok(position as u64);
+        };
+        match head.kind {
+            Kind::Mark if head.seq + 1 == expected => {}
+            Kind::Data if head.seq == expected => {
+                expected += 1;
+                if head.seq > base {
+                    let records = frame::records(body)
+                        .ok_or_else(|| damaged(path, position, "the records do not add up"))?;
+                    into.records.extend(records);
+                    *seq = head.seq;
+                }
+            }
+            _ => {
+                let what = format!("frame {} where {expected} was expected", head.seq);
+                return Err(damaged(path, position, what));
+            }
+        }
+        position += HEAD + body.len();
+    }
+    Ok(position as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+use super::*;
+
+fn text(records: &[Vec<u8>]) -> Vec<String> {
+    let s = |r: &Vec<u8>| String::from_utf8_lossy(r).into_owned();
+    records.iter().map(s).collect()
+}
+
+/// Three synchronisations of one, two and one records.
+fn written(dir: &Path) -> PathBuf {
+    let (mut log, _) = Log::open(dir).unwrap();
+    for group in [&["a"][..], &["bb", "ccc"], &["dddd"]] {
+        for record in group {
+            log.append(record.as_bytes());
+        }
+        log.sync().unwrap();
+    }
+    log.path.clone()
+}
+
+#[test]
+fn what_was_synchronised_is_there_again_and_what_was_not_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let (mut log, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["a", "bb", "ccc", "dddd"]);
+    assert_eq!((found.torn, found.snapshot), (0, None));
+    log.append(b"e");
+    drop(log);
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(found.records.len(), 4);
+}
+
+#[test]
+fn a_log_cut_at_any_byte_of_its_last_frame_keeps_all_frames_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let whole = fs::read(&path).unwrap();
+    // The last frame holds 4 + 4 bytes; its mark follows.
+    let begins = whole.len() - HEAD - (HEAD + 8);
+    for cut in begins..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let (_, found) = Log::open(dir.path()).unwrap();
+        let kept = if cut < whole.len() - HEAD { 3 } else { 4 };
+        assert_eq!(found.records.len(), kept, "cut at {cut}");
+        // And it can be written again.
+        let (mut log, _) = Log::open(dir.path()).unwrap();
+        log.append(b"again");
+        log.sync().unwrap();
+        drop(log);
+        let (_, found) = Log::open(dir.path()).unwrap();
+        assert_eq!(text(&found.records).last().unwrap(), "again");
+    }
+}
+
+#[test]
+fn any_flipped_bit_is_refused_or_harmless_never_a_silent_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let whole = fs::read(&path).unwrap();
+    let mut refused = 0;
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).unwrap();
+        match Log::open(dir.path()) {
+            Ok((_, found)) => {
+                assert_eq!(
+                    text(&found.records),
+                    ["a", "bb", "ccc", "dddd"],
+                    "bit {bit}"
+                );
+                // Only the last mark says nothing that is not known otherwise.
+                assert!(bit / 8 >= whole.len() - HEAD, "bit {bit}");
+            }
+            Err(LogError::Damaged { .. } | LogError::Newer { .. }) => {
+                refused += 1;
+                assert_eq!(fs::read(&path).unwrap(), bytes, "bit {bit}: it was changed");
+            }
+            Err(e) => panic!("bit {bit}: {e}"),
+        }
+    }
+    assert_eq!(refused, (whole.len() - HEAD) * 8);
+}
+
+#[test]
+fn damage_is_told_with_its_position() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[PREFIX + HEAD] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let said = Log::open(dir.path()).unwrap_err().to_string();
+    assert!(
+        said.ends_with("byte 12: frame 1 does not check; nothing was changed"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_snapshot_replaces_what_came_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    for round in 0..4 {
+        let (mut log, _) = Log::open(dir.path()).unwrap();
+        log.snapshot(format!("all {round}").as_bytes()).unwrap();
+        log.append(format!("after {round}").as_bytes());
+        log.sync().unwrap();
+        drop(log);
+        let (_, found) = Log::open(dir.path()).unwrap();
+        assert_eq!(found.snapshot.unwrap(), format!("all {round}").as_bytes());
+        assert_eq!(text(&found.records), [format!("after {round}")]);
+    }
+    let (segments, snapshots) = list(dir.path()).unwrap();
+    assert_eq!((segments.len(), snapshots.len()), (2, 2));
+}
+
+#[test]
+fn a_crash_around_a_snapshot_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    // Before the rename: a temporary file is nothing.
+    fs::write(dir.path().join("snapshot.tmp"), b"half").unwrap();
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!((found.records.len(), found.snapshot), (4, None));
+    // After it, before the next segment: the records are in the snapshot.
+    let mut bytes = Vec::new();
+    frame::write(Kind::Snapshot, 3, b"all", &mut bytes);
+    fs::write(dir.path().join("snapshot-0000000000000003"), bytes).unwrap();
+    let (mut log, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(
+        (found.records.len(), found.snapshot.unwrap()),
+        (0, b"all".to_vec())
+    );
+    log.append(b"e");
+    log.sync().unwrap();
+    drop(log);
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["e"]);
+    // A segment that was just being begun.
+    fs::write(dir.path().join("segment-0000000000000005"), b"BLO").unwrap();
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["e"]);
+}
+
+#[test]
+fn one_at_a_time_and_nothing_from_the_future() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open(dir.path()).unwrap();
+    assert!(matches!(
+        Log::open(dir.path()).unwrap_err(),
+        LogError::InUse { .. }
+    ));
+    let path = log.path.clone();
+    drop(log);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[8] = 2;
+    fs::write(&path, bytes).unwrap();
+    assert!(matches!(
+        Log::open(dir.path()).unwrap_err(),
+        LogError::Newer {
+            found: 2,
+            known: 1,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_missing_segment_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = written(dir.path());
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    (log.file, log.path, log.written) = begin_segment(dir.path(), log.seq + 1).unwrap();
+    log.append(b"e");
+    log.sync().unwrap();
+    drop(log);
+    fs::remove_file(first).unwrap();
+    assert!(matches!(
+        Log::open(dir.path()).unwrap_err(),
+        LogError::Damaged { position: 0, .. }
+    ));
+}
+
+#[test]
+fn a_snapshot_may_be_written_while_the_log_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    let page = log.turn_page().unwrap();
+    log.append(b"later");
+    log.sync().unwrap();
+    // Until it is written, what came before is still there.
+    drop(log);
+    let (log, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(found.records.len(), 5);
+    page.write(b"all four").unwrap();
+    drop(log);
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["later"]);
+    assert_eq!(found.snapshot.unwrap(), b"all four");
+}

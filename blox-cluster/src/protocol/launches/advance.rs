@@ -1,0 +1,434 @@
+//! What follows: from commands, from what was heard, from time alone.
+
+use super::{Attempt, Goal, Launch, Launches, Outcome};
+use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
+use crate::protocol::message::{Exit, Status, Task};
+use crate::protocol::record::Record;
+use blox_core::{
+    Assignment, Command, Event, GpuCount, JobId, JobRef, Name, NodeAction, NodeId, NodeStatus,
+    Outcome as How, Phase, Reason, View,
+};
+use std::sync::Arc;
+
+/// How often a job may fail by itself before it counts as failed, unless it says `max_retries`.
+pub const MAX_RETRIES: u32 = 3;
+
+impl Launches {
+    /// Carries out what the core decided.
+    pub fn command(&mut self, now: Millis, view: View<'_>, command: &Command, out: &mut Outcome) {
+        match command {
+            Command::Start { job, attempt } => self.grant(now, view, *job, *attempt, None, out),
+            Command::Change { job, attempt, .. } => {
+                let last = self.durable.of_job(*job).last().map(|(id, _)| id);
+                if let Some(old) = last {
+                    self.want(out, old, Goal::Stop);
+                }
+                self.grant(now, view, *job, *attempt, last, out);
+            }
+            Command::Stop { job, attempt, .. } => {
+                let id = AttemptId {
+                    job: *job,
+                    attempt: *attempt,
+                };
+                self.want(out, id, Goal::Stop);
+            }
+            Command::Finish { job } => self.end_job(view, *job, Goal::Finish, out),
+            Command::Node(NodeAction::Power { node, on: true }) => {
+                // Nobody switched it off: it is there as soon as it is heard.
+                self.waking.insert(*node);
+            }
+            // Other nodes come and go by themselves here.
+            _ => {}
+        }
+    }
+
+    /// Ends a job: at once if nothing of it runs. Answered by `Ended`.
+    pub fn end_job(&mut self, view: View<'_>, job: JobId, goal: Goal, out: &mut Outcome) {
+        let ids: Vec<AttemptId> = self.durable.of_job(job).map(|(id, _)| id).collect();
+        for id in &ids {
+            self.want(out, *id, goal.clone());
+        }
+        let live = view.job(job).is_some_and(|j| j.phase() != Phase::Ended);
+        if ids.is_empty() && live {
+            let outcome = match goal {
+                Goal::Cancel => How::Cancelled,
+                _ => How::Terminated,
+            };
+            out.events.push(Event::Ended { job, outcome });
+        }
+    }
+
+    /// Has a running job leave its GPUs and wait again. `false` if it does not run.
+    pub fn requeue(&mut self, job: JobId, out: &mut Outcome) -> bool {
+        let id = self.durable.of_job(job).last().map(|(id, _)| id);
+        if let Some(id) = id {
+            self.want(out, id, Goal::Requeue);
+        }
+        id.is_some()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
+        if now - self.last_tick > self.timers.heartbeat + self.timers.heartbeat {
+            // It slept, and what came meanwhile may not have been read yet.
+            self.awake_since = now;
+        }
+        self.last_tick = now;
+        let nodes: Vec<(NodeId, Millis)> = self.links.iter().map(|(n, l)| (*n, l.heard)).collect();
+        for (node, heard) in nodes {
+            let silent_since = heard.max(self.awake_since);
+            if now - silent_since < self.timers.lost {
+                continue;
+            }
+            if view
+                .node(node)
+                .is_some_and(|n| n.status() == NodeStatus::Up)
+            {
+                self.lost(node, now, out);
+            }
+            for part in self.open_on(node) {
+                let starting = self.durable.attempts.get(&part.id);
+                if starting.is_some_and(|a| !a.started) {
+                    self.want(out, part.id, Goal::Abort("a node was lost".to_owned()));
+                }
+                // The one place where time alone ends a launch.
+                if now - heard > self.timers.fence() {
+                    let end = self.estimate(part, "its node was lost");
+                    self.end_part(out, part, end);
+                }
+            }
+        }
+        let due: Vec<AttemptId> = self.durable.attempts.keys().copied().collect();
+        out.moved.extend(due);
+    }
+
+    /// Follows up on the launches about which something is new, until the core
+    /// has to hear of something: what follows next depends on what it says.
+    pub fn advance(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
+        while out.events.is_empty()
+            && let Some(id) = out.moved.pop_first()
+        {
+            self.look_at(now, view, id, out);
+        }
+    }
+
+    fn look_at(&mut self, now: Millis, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+        let Some(a) = self.durable.attempts.get(&id) else {
+            return;
+        };
+        if let Some(old) = a.launch.after {
+            if self.durable.attempts.contains_key(&old) {
+                return;
+            }
+            self.note(out, Record::Released { id });
+            self.launch_by.insert(id, now + self.timers.launch);
+            self.dirty_all(out, id);
+            let goal = self.durable.attempts.get(&id).map(|a| a.goal.clone());
+            if goal.is_some_and(|g| g != Goal::Run) {
+                // Nobody was told of it, so nobody has to be asked.
+                let open: Vec<NodeId> = match self.durable.attempts.get(&id) {
+                    Some(a) => a.open().collect(),
+                    None => Vec::new(),
+                };
+                for node in open {
+                    let part = PartId { id, node };
+                    let mut end = self.estimate(part, "called off before it was started");
+                    (end.exit, end.estimated) = (Exit::NeverRan, false);
+                    self.end_part(out, part, end);
+                }
+            }
+            out.moved.insert(id);
+            return;
+        }
+        if a.is_over() {
+            self.close(view, id, out);
+        } else if a.goal == Goal::Run {
+            self.follow_run(now, view, id, out);
+        }
+    }
+
+    fn follow_run(&mut self, now: Millis, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+        let Some(a) = self.durable.attempts.get(&id) else {
+            return;
+        };
+        let bad = a.ends.values().find(|e| e.exit != Exit::Completed);
+        if let Some(end) = bad {
+            let why = if end.why.is_empty() {
+                "a part of it ended".to_owned()
+            } else {
+                end.why.clone()
+            };
+            return self.want(out, id, Goal::Abort(why));
+        }
+        if !a.ends.is_empty() {
+            let by = *self.finish_by.entry(id).or_insert(now + self.timers.finish);
+            if now >= by {
+                let why = "some ranks went on after the others had ended";
+                self.want(out, id, Goal::Abort(why.to_owned()));
+            }
+            return;
+        }
+        if a.started {
+            return;
+        }
+        let running = |node: NodeId| {
+            let seen = self.seen.get(&PartId { id, node });
+            matches!(seen.map(|s| &s.status), Some(Status::Running))
+        };
+        if a.open().all(running) {
+            let rate = rate(view.job(id.job), a);
+            self.note(out, Record::Started { id });
+            out.events.push(Event::Started {
+                job: id.job,
+                attempt: id.attempt,
+                rate,
+            });
+        } else if self.launch_by.get(&id).is_some_and(|by| now >= *by) {
+            let why = "it did not start in time on all of its nodes";
+            self.want(out, id, Goal::Abort(why.to_owned()));
+        }
+    }
+
+    fn close(&mut self, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+        let Some(a) = self.durable.attempts.get(&id) else {
+            return;
+        };
+        let others = self.durable.of_job(id.job).any(|(other, _)| other != id);
+        let job = view.job(id.job).filter(|j| j.phase() != Phase::Ended);
+        let (event, failed) = match &job {
+            Some(job) => self.verdict(job, id, a, others),
+            None => (None, false),
+        };
+        let next = self
+            .durable
+            .of_job(id.job)
+            .find(|(o, _)| o.attempt > id.attempt);
+        out.moved.extend(next.map(|(id, _)| id));
+        if matches!(event, Some(Event::Ended { .. })) {
+            // A change that was under way has nothing left to change.
+            let later: Vec<AttemptId> = self
+                .durable
+                .of_job(id.job)
+                .map(|(o, _)| o)
+                .filter(|o| *o != id)
+                .collect();
+            for other in later {
+                self.want(out, other, Goal::Cancel);
+            }
+        }
+        let again = !matches!(
+            event,
+            None | Some(Event::Ended { .. } | Event::Stopped { .. })
+        );
+        out.events.extend(event);
+        self.note(out, Record::Closed { id, failed });
+        if failed && again {
+            let times = self.durable.failures.get(&id.job).copied();
+            out.failed.push((id.job, times.unwrap_or(1)));
+        }
+        self.launch_by.remove(&id);
+        self.finish_by.remove(&id);
+        self.going.remove(&id);
+        self.seen.retain(|part, _| part.id != id);
+        self.began.retain(|part, _| part.id != id);
+    }
+
+    /// What the end of a launch means for its job, and whether the job itself failed.
+    fn verdict(
+        &self,
+        job: &JobRef<'_>,
+        id: AttemptId,
+        a: &Attempt,
+        others: bool,
+    ) -> (Option<Event>, bool) {
+        let ended = |outcome| {
+            Some(Event::Ended {
+                job: id.job,
+                outcome,
+            })
+        };
+        let completed = a.ends.values().all(|e| e.exit == Exit::Completed);
+        let saved = self.progress(id).map(|p| p.saved);
+        let lost = a.ends.values().any(|e| e.exit == Exit::Lost);
+        let rule = a.ends.values().find_map(|e| match e.exit {
+            Exit::Failed { code } => Some(on_exit(job, code)),
+            _ => None,
+        });
+        let current = job.attempt() == id.attempt;
+        match &a.goal {
+            Goal::Cancel if !others => return (ended(How::Cancelled), false),
+            Goal::Finish if !others => return (ended(How::Terminated), false),
+            Goal::Cancel | Goal::Finish => return (None, false),
+            _ if completed => return (ended(How::Completed), false),
+            Goal::Run | Goal::Abort(_) if current && rule == Some(OnExit::Complete) => {
+                return (ended(How::Completed), false);
+            }
+            // A change: what comes of it, its new launch tells.
+            _ if !current => return (None, false),
+            _ => {}
+        }
+        // What a launch that was cut or failed had done since its last checkpoint is gone.
+        let kept = a.ends.values().all(|e| {
+            matches!(e.exit, Exit::Yielded | Exit::Completed)
+                || (e.exit == Exit::NeverRan && !a.started)
+        });
+        let work = match saved {
+            Some(saved) => Some(saved),
+            None if kept => None,
+            None => Some(0.0),
+        };
+        let failures = self.durable.failures.get(&id.job).copied().unwrap_or(0) + 1;
+        let exhausted = failures > max_retries(job);
+        let why = match &a.goal {
+            Goal::Abort(why) => why.clone(),
+            _ => a
+                .ends
+                .values()
+                .map(|e| e.why.clone())
+                .find(|w| !w.is_empty())
+                .unwrap_or_default(),
+        };
+        let stopping = job.phase() == Phase::Stopping;
+        // What nodes and networks do is not the job's failure.
+        let failed = matches!(rule, Some(OnExit::Retry | OnExit::Fail));
+        let hopeless = exhausted || rule == Some(OnExit::Fail);
+        if failed && hopeless && !stopping {
+            return (ended(How::Failed), true);
+        }
+        let event = if stopping {
+            Event::Stopped {
+                job: id.job,
+                attempt: id.attempt,
+                work,
+            }
+        } else if !a.started && job.phase() == Phase::Starting {
+            Event::LaunchFailed {
+                job: id.job,
+                attempt: id.attempt,
+                why: Name::from(why),
+            }
+        } else {
+            Event::Crashed {
+                job: id.job,
+                attempt: id.attempt,
+                work: work.unwrap_or_else(|| job.work_done()),
+                why: match &a.goal {
+                    Goal::Requeue => Reason::other("put back by a user"),
+                    _ if lost => Reason::NodeLost,
+                    _ => Reason::Crashed,
+                },
+            }
+        };
+        (Some(event), failed)
+    }
+
+    fn grant(
+        &mut self,
+        now: Millis,
+        view: View<'_>,
+        job: JobId,
+        attempt: u32,
+        after: Option<AttemptId>,
+        out: &mut Outcome,
+    ) {
+        let Some(j) = view.job(job) else { return };
+        let Some(held) = j.held() else { return };
+        let id = AttemptId { job, attempt };
+        let launch = Launch {
+            parts: parts(view, &j, held),
+            after,
+        };
+        let fence = Fence(self.durable.fence.0 + 1);
+        let record = Record::Granted {
+            id,
+            fence,
+            launch: Box::new(launch),
+        };
+        self.note(out, record);
+        self.launch_by.insert(id, now + self.timers.launch);
+        out.moved.insert(id);
+        self.dirty_all(out, id);
+    }
+}
+
+/// The share of each node, in order of the lowest rank on it.
+fn parts(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Vec<(NodeId, Arc<Task>)> {
+    let mut shares: Vec<(NodeId, Vec<u32>, Vec<u32>)> = Vec::new();
+    for (rank, gpu) in held.gpus.iter().enumerate() {
+        let Some(node) = view.cluster().node_of(*gpu) else {
+            continue;
+        };
+        let first = view.node(node).and_then(|n| n.gpu(0)).map_or(0, |g| g.0);
+        let at = match shares.iter().position(|(n, ..)| *n == node) {
+            Some(at) => at,
+            None => {
+                shares.push((node, Vec::new(), Vec::new()));
+                shares.len() - 1
+            }
+        };
+        shares[at].1.push(gpu.0 - first);
+        shares[at].2.push(rank as u32);
+    }
+    let name = |node: NodeId| {
+        let said = view.node(node).and_then(|n| n.spec().name.clone());
+        said.unwrap_or_else(|| Name::from(format!("node-{node}")))
+    };
+    let nodes: Vec<Name> = shares.iter().map(|(n, ..)| name(*n)).collect();
+    let world = held.gpus.len() as u32;
+    let of_all = |amount: f64, here: usize| amount * here as f64 / f64::from(world.max(1));
+    let task = |(i, (node, gpus, ranks)): (usize, (NodeId, Vec<u32>, Vec<u32>))| {
+        let task = Task {
+            spec: Arc::new(job.spec().clone()),
+            cpus: of_all(held.cpus, gpus.len()),
+            memory_gib: of_all(held.memory_gib, gpus.len()),
+            gpus,
+            ranks,
+            world,
+            node_rank: i as u32,
+            nodes: nodes.clone(),
+            beside: held.partner,
+        };
+        (node, Arc::new(task))
+    };
+    shares.into_iter().enumerate().map(task).collect()
+}
+
+/// Iterations a second until the job says better: as profiled, else in proportion.
+fn rate(job: Option<JobRef<'_>>, a: &Attempt) -> f64 {
+    let Some(job) = job else { return 0.0 };
+    let world = a.launch.parts.first().map_or(0, |(_, t)| t.world);
+    let spec = job.spec();
+    spec.rate_at(GpuCount(world))
+        .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))
+}
+
+/// What an exit code means for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnExit {
+    /// A failure, one of those that the job may have.
+    Retry,
+    /// A failure after which it makes no sense to try again.
+    Fail,
+    /// The work is done.
+    Complete,
+    /// No failure of the job: it is tried again and nothing is counted.
+    Requeue,
+}
+
+/// The job's own `on_exit`: by exit code `retry`, `fail`, `complete` or `requeue`.
+fn on_exit(job: &JobRef<'_>, code: i32) -> OnExit {
+    let rules = job.spec().extras().attributes.get("on_exit");
+    let said = rules.and_then(|r| r.get(code.to_string())?.as_str());
+    match said {
+        Some("fail") => OnExit::Fail,
+        Some("complete") => OnExit::Complete,
+        Some("requeue") => OnExit::Requeue,
+        _ => OnExit::Retry,
+    }
+}
+
+fn max_retries(job: &JobRef<'_>) -> u32 {
+    let said = job.spec().extras().attributes.get("max_retries");
+    said.and_then(serde_json::Value::as_u64)
+        .map_or(MAX_RETRIES, |n| u32::try_from(n).unwrap_or(u32::MAX))
+}

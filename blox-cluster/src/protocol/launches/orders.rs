@@ -1,0 +1,112 @@
+//! What nodes are told.
+
+use super::{Attempt, Goal, Launches, Outcome};
+use crate::protocol::ids::{AttemptId, PartId};
+use crate::protocol::message::{Meeting, Order, Orders, Status, Wish};
+use blox_core::{Name, NodeId};
+use std::sync::Arc;
+
+impl Launches {
+    /// Orders for the nodes that need them.
+    pub fn orders(&mut self, out: &mut Outcome) {
+        for node in std::mem::take(&mut out.dirty) {
+            if let Some(orders) = self.orders_for(node) {
+                out.orders.push(orders);
+            }
+        }
+    }
+
+    fn orders_for(&mut self, node: NodeId) -> Option<Orders> {
+        // Who has not spoken yet does not listen.
+        if !self.links.get(&node)?.spoke {
+            return None;
+        }
+        let mut orders: Vec<Order> = Vec::new();
+        for part in self.open_on(node) {
+            let Some(a) = self.durable.attempts.get(&part.id) else {
+                continue;
+            };
+            if a.launch.after.is_none() {
+                orders.push(self.order(part, a));
+            }
+        }
+        let known = self.durable.nodes.get(&node)?;
+        let link = self.links.get_mut(&node)?;
+        for (id, fence) in &link.strays {
+            orders.push(Order {
+                id: *id,
+                fence: *fence,
+                wish: Wish::Kill,
+                task: None,
+            });
+        }
+        link.last_orders += 1;
+        Some(Orders {
+            node: known.key.clone(),
+            epoch: self.durable.epoch,
+            incarnation: known.incarnation,
+            session: link.session,
+            seq: link.last_orders,
+            reply_to: link.last_report,
+            orders,
+            forget: link.forget.iter().copied().collect(),
+        })
+    }
+
+    fn order(&self, part: PartId, a: &Attempt) -> Order {
+        let status = self.seen.get(&part).map(|s| &s.status);
+        let wish = match &a.goal {
+            Goal::Run => match self.meeting(part.id, a) {
+                Some(meeting) => Wish::Run(meeting),
+                None => Wish::Prepare,
+            },
+            Goal::Stop | Goal::Requeue | Goal::Finish => Wish::Yield(self.grace(a)),
+            Goal::Cancel => Wish::Yield(self.timers.kill),
+            Goal::Abort(_) => Wish::Kill,
+        };
+        let has_it = matches!(
+            status,
+            Some(Status::Starting | Status::Running | Status::Stopping)
+        );
+        let task = (!has_it && matches!(a.goal, Goal::Run))
+            .then(|| a.launch.parts.iter().find(|(n, _)| *n == part.node))
+            .flatten()
+            .map(|(_, task)| Arc::clone(task));
+        Order {
+            id: part.id,
+            fence: a.fence,
+            wish,
+            task,
+        }
+    }
+
+    /// The job's own `grace_s`, or the cluster's.
+    fn grace(&self, a: &Attempt) -> crate::protocol::Millis {
+        let said = a.launch.parts.first().and_then(|(_, task)| {
+            let said = task.spec.extras().attributes.get("grace_s")?.as_f64()?;
+            (0.0..=86_400.0).contains(&said).then_some(said)
+        });
+        said.map_or(self.timers.grace, |s| {
+            crate::protocol::Millis((s * 1000.0) as u64)
+        })
+    }
+
+    /// Where the ranks meet, once every node keeps its GPUs for them.
+    fn meeting(&self, id: AttemptId, a: &Attempt) -> Option<Meeting> {
+        let going = self.going.contains(&id);
+        if !going
+            && !a
+                .open()
+                .all(|node| self.seen.contains_key(&PartId { id, node }))
+        {
+            return None;
+        }
+        let (first, _) = a.launch.parts.first()?;
+        let port = self.seen.get(&PartId { id, node: *first }).map(|s| s.port);
+        let address = self.links.get(first).map(|l| l.address.clone());
+        Some(Meeting {
+            address: address.unwrap_or_else(|| Name::from("")),
+            port: port.unwrap_or(0),
+        })
+    }
+}

@@ -1,0 +1,729 @@
+//! The node manager's machine: takes orders, keeps GPUs, has shims started and
+//! told, reports. It never waits for anything.
+
+use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, Session};
+use super::message::{
+    AttemptReport, Exit, Final, Order, Orders, Progress, Report, Status, Task, Wish,
+};
+use super::shim::{Control, ShimWish};
+use super::timers::Timers;
+use blox_core::{Name, NodeSpec};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Reports whose moment is remembered: orders that answer older ones come too late.
+const REMEMBERED_REPORTS: usize = 64;
+
+/// Who a node manager is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identity {
+    /// The node's own name for itself, kept on its disk.
+    pub node: Name,
+    /// The boot of its kernel.
+    pub boot: Name,
+    /// This life of the node manager, from its disk.
+    pub session: Session,
+    /// The scheduler's highest life that it heard of, from its disk.
+    pub epoch: Epoch,
+    /// Its last incarnation, from its disk.
+    pub incarnation: Incarnation,
+    /// What the node is made of.
+    pub offer: Arc<NodeSpec>,
+    /// Where others reach it.
+    pub address: Name,
+}
+
+/// A launch that an earlier life of the node manager had started, as its
+/// journal on the node's disk says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The launch.
+    pub id: AttemptId,
+    /// Its grant.
+    pub fence: Fence,
+    /// What it was.
+    pub task: Arc<Task>,
+    /// The port that was kept for it.
+    pub port: u16,
+    /// When its lease ends as far as the journal knows.
+    pub lease: Millis,
+    /// How it ended, if it has.
+    pub done: Option<Final>,
+}
+
+/// What a shim, or whoever looks after it, says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShimSays {
+    /// All processes run.
+    Running,
+    /// It was told to end, or ends.
+    Stopping,
+    /// How far the job is.
+    Progress(Progress),
+    /// It is over, and that is on the disk.
+    Done(Final),
+    /// The shim is gone without a word, and no process of the launch is left.
+    Gone {
+        /// For how long it ran, at least.
+        ran: Millis,
+    },
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeInput {
+    /// Orders came, and this port is free.
+    Orders(Orders, u16),
+    /// About one launch.
+    Shim(AttemptId, ShimSays),
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeEffect {
+    /// Write this down for good before anything else.
+    Remember(Epoch, Incarnation),
+    /// Send it.
+    Send(Report),
+    /// Start a shim; its journal is on the disk before it starts anything. It is told
+    /// the order of the launch and until when it may run.
+    Spawn {
+        /// The launch.
+        id: AttemptId,
+        /// Its grant.
+        fence: Fence,
+        /// What to run.
+        task: Arc<Task>,
+        /// Where the ranks meet.
+        meeting: super::message::Meeting,
+        /// The port that was kept.
+        port: u16,
+        /// The end of its lease.
+        lease: Millis,
+    },
+    /// Tell the shim.
+    Tell(AttemptId, Control),
+    /// The shim does not do its work: end the launch's processes without it,
+    /// then say [`ShimSays::Gone`].
+    Destroy(AttemptId),
+    /// The launch is over and accounted for: its journal may go.
+    Forget(AttemptId),
+}
+
+/// Why orders were not followed. Counted, never an error: messages may come late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    /// From a life of the scheduler that is over.
+    OldEpoch,
+    /// To another life of this node manager.
+    OtherSession,
+    /// To an earlier incarnation of this node.
+    OldIncarnation,
+    /// Seen before, or overtaken by later ones.
+    Overtaken,
+    /// They answer a report that was sent longer than a lease ago.
+    TooLate,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Standing {
+    Prepared,
+    /// With a shim.
+    Live {
+        running: bool,
+        stopping: bool,
+        told: Control,
+        /// By when its shim should have ended it, if it was told to.
+        over_by: Option<Millis>,
+        destroying: bool,
+    },
+    Done(Final),
+}
+
+#[derive(Clone, Debug)]
+struct Local {
+    fence: Fence,
+    task: Option<Arc<Task>>,
+    port: u16,
+    lease: Millis,
+    standing: Standing,
+    progress: Option<Progress>,
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Node {
+    timers: Timers,
+    who: Identity,
+    seq: u64,
+    last_orders: u64,
+    sent: VecDeque<(u64, Millis)>,
+    attempts: BTreeMap<AttemptId, Local>,
+    next_report: Millis,
+    news: bool,
+    refused: BTreeMap<Refused, u64>,
+}
+
+impl Node {
+    /// A node manager that begins, with what an earlier life left behind.
+    pub fn new(timers: Timers, who: Identity, found: Vec<Found>, now: Millis) -> Self {
+        let attempts = found.into_iter().map(|f| {
+            let local = Local {
+                fence: f.fence,
+                task: Some(f.task),
+                port: f.port,
+                lease: f.lease,
+                standing: match f.done {
+                    Some(done) => Standing::Done(done),
+                    None => Standing::Live {
+                        running: false,
+                        stopping: false,
+                        told: Control {
+                            lease: f.lease,
+                            wish: ShimWish::Run,
+                        },
+                        over_by: None,
+                        destroying: false,
+                    },
+                },
+                progress: None,
+            };
+            (f.id, local)
+        });
+        Node {
+            timers,
+            seq: 0,
+            last_orders: 0,
+            sent: VecDeque::new(),
+            attempts: attempts.collect(),
+            next_report: now,
+            news: true,
+            refused: BTreeMap::new(),
+            who,
+        }
+    }
+
+    /// How often orders were not followed, by reason.
+    pub fn refused(&self) -> &BTreeMap<Refused, u64> {
+        &self.refused
+    }
+
+    /// Launches whose processes may be there.
+    pub fn live(&self) -> impl Iterator<Item = AttemptId> + '_ {
+        self.attempts
+            .iter()
+            .filter(|(_, a)| matches!(a.standing, Standing::Live { .. }))
+            .map(|(id, _)| *id)
+    }
+
+    /// When time alone brings something about.
+    pub fn due(&self) -> Millis {
+        let ends = self.attempts.values().filter_map(|a| match &a.standing {
+            Standing::Prepared => Some(a.lease),
+            Standing::Live {
+                destroying: false, ..
+            } => Some(self.deadline(a)),
+            _ => None,
+        });
+        ends.fold(self.next_report, Millis::min)
+    }
+
+    /// Takes an input at a moment.
+    pub fn step(&mut self, now: Millis, input: NodeInput) -> Vec<NodeEffect> {
+        let mut out = Vec::new();
+        self.leases(now, &mut out);
+        match input {
+            NodeInput::Orders(orders, port) => match self.check(now, &orders) {
+                Ok(lease) => self.obey(now, orders, lease, port, &mut out),
+                Err(why) => *self.refused.entry(why).or_default() += 1,
+            },
+            NodeInput::Shim(id, says) => self.shim_says(now, id, says),
+            NodeInput::Tick => {}
+        }
+        if self.news || now >= self.next_report {
+            self.report(now, &mut out);
+        }
+        out
+    }
+
+    /// The watchdog ends what its shim should have ended half the kill allowance ago.
+    fn deadline(&self, a: &Local) -> Millis {
+        let over_by = match &a.standing {
+            Standing::Live { over_by, .. } => *over_by,
+            _ => None,
+        };
+        let by = over_by.map_or(a.lease, |by| by.min(a.lease));
+        by + Millis(self.timers.kill.0 / 2)
+    }
+
+    fn leases(&mut self, now: Millis, out: &mut Vec<NodeEffect>) {
+        let mut late = Vec::new();
+        for (id, a) in &self.attempts {
+            match &a.standing {
+                Standing::Prepared if now >= a.lease => late.push((*id, true)),
+                Standing::Live {
+                    destroying: false, ..
+                } if now >= self.deadline(a) => late.push((*id, false)),
+                _ => {}
+            }
+        }
+        for (id, prepared) in late {
+            if prepared {
+                self.never_ran(id, "its lease ran out before it was started");
+            } else if let Some(a) = self.attempts.get_mut(&id)
+                && let Standing::Live { destroying, .. } = &mut a.standing
+            {
+                *destroying = true;
+                out.push(NodeEffect::Destroy(id));
+            }
+        }
+    }
+
+    /// Until when these orders let things run.
+    fn check(&self, now: Millis, o: &Orders) -> Result<Millis, Refused> {
+        if o.epoch < self.who.epoch {
+            return Err(Refused::OldEpoch);
+        }
+        if o.session != self.who.session || o.node != self.who.node {
+            return Err(Refused::OtherSession);
+        }
+        if o.incarnation < self.who.incarnation {
+            return Err(Refused::OldIncarnation);
+        }
+        if o.epoch == self.who.epoch && o.seq <= self.last_orders {
+            return Err(Refused::Overtaken);
+        }
+        let sent = self.sent.iter().find(|(seq, _)| *seq == o.reply_to);
+        let (_, sent) = sent.ok_or(Refused::TooLate)?;
+        let lease = *sent + self.timers.lease;
+        if now >= lease {
+            return Err(Refused::TooLate);
+        }
+        Ok(lease)
+    }
+
+    fn obey(
+        &mut self,
+        now: Millis,
+        o: Orders,
+        lease: Millis,
+        port: u16,
+        out: &mut Vec<NodeEffect>,
+    ) {
+        if (o.epoch, o.incarnation) != (self.who.epoch, self.who.incarnation) {
+            (self.who.epoch, self.who.incarnation) = (o.epoch, o.incarnation);
+            out.push(NodeEffect::Remember(o.epoch, o.incarnation));
+        }
+        self.last_orders = o.seq;
+        for order in o.orders {
+            self.follow(now, order, lease, port, out);
+        }
+        for id in o.forget {
+            let over = |a: &Local| matches!(a.standing, Standing::Done(_));
+            if self.attempts.get(&id).is_some_and(over) {
+                self.attempts.remove(&id);
+                out.push(NodeEffect::Forget(id));
+            }
+        }
+    }
+
+    fn follow(
+        &mut self,
+        now: Millis,
+        order: Order,
+        lease: Millis,
+        port: u16,
+        out: &mut Vec<NodeEffect>,
+    ) {
+        let Order {
+            id,
+            fence,
+            wish,
+            task,
+        } = order;
+        if !self.attempts.contains_key(&id) && !self.take_in(id, fence, &wish, task, lease, port) {
+            return;
+        }
+        let Some(a) = self.attempts.get_mut(&id) else {
+            return;
+        };
+        if a.fence != fence {
+            return;
+        }
+        if !matches!(wish, Wish::Kill) {
+            a.lease = a.lease.max(lease);
+        }
+        let lease = a.lease;
+        match (&mut a.standing, wish) {
+            (Standing::Done(_), _) | (Standing::Prepared, Wish::Prepare) => {}
+            (Standing::Prepared, Wish::Run(meeting)) => {
+                let Some(task) = a.task.clone() else { return };
+                a.standing = Standing::Live {
+                    running: false,
+                    stopping: false,
+                    told: Control {
+                        lease,
+                        wish: ShimWish::Run,
+                    },
+                    over_by: None,
+                    destroying: false,
+                };
+                let port = a.port;
+                self.news = true;
+                out.push(NodeEffect::Spawn {
+                    id,
+                    fence,
+                    task,
+                    meeting,
+                    port,
+                    lease,
+                });
+            }
+            (Standing::Prepared, Wish::Yield(_) | Wish::Kill) => {
+                self.never_ran(id, "called off before it was started");
+            }
+            (Standing::Live { told, over_by, .. }, wish) => {
+                let by = match wish {
+                    Wish::Yield(grace) => Some(now + grace),
+                    Wish::Kill => Some(now),
+                    _ => None,
+                };
+                if let Some(by) = by {
+                    // Told again, it gets no more time.
+                    *over_by = Some(over_by.map_or(by, |before| before.min(by)));
+                }
+                let wish = match wish {
+                    Wish::Prepare | Wish::Run(_) => told.wish,
+                    Wish::Yield(grace) if told.wish == ShimWish::Run => ShimWish::Yield(grace),
+                    Wish::Yield(_) => told.wish,
+                    Wish::Kill => ShimWish::Kill,
+                };
+                let now_told = Control { lease, wish };
+                if *told != now_told {
+                    *told = now_told;
+                    out.push(NodeEffect::Tell(id, now_told));
+                }
+            }
+        }
+    }
+
+    /// A launch that is not known yet. `false` if there is nothing more to do.
+    fn take_in(
+        &mut self,
+        id: AttemptId,
+        fence: Fence,
+        wish: &Wish,
+        task: Option<Arc<Task>>,
+        lease: Millis,
+        port: u16,
+    ) -> bool {
+        self.news = true;
+        let refusal = match (wish, &task) {
+            (Wish::Yield(_) | Wish::Kill, _) => {
+                Some("called off before it was heard of".to_owned())
+            }
+            (_, None) => Some("the node does not know what it is".to_owned()),
+            (_, Some(task)) => self.in_the_way(id, task),
+        };
+        let over = refusal.is_some();
+        let standing = match refusal {
+            Some(why) => Standing::Done(never(why)),
+            None => Standing::Prepared,
+        };
+        let port = match &task {
+            Some(task) if task.node_rank == 0 => port,
+            _ => 0,
+        };
+        let local = Local {
+            fence,
+            task,
+            port,
+            lease,
+            standing,
+            progress: None,
+        };
+        self.attempts.insert(id, local);
+        !over
+    }
+
+    /// Why a launch cannot have its GPUs.
+    fn in_the_way(&self, id: AttemptId, task: &Task) -> Option<String> {
+        if let Some(gpu) = task.gpus.iter().find(|g| **g >= self.who.offer.gpus) {
+            return Some(format!("the node has no GPU {gpu}"));
+        }
+        self.attempts.iter().find_map(|(other, a)| {
+            let theirs = a.task.as_ref()?;
+            if *other == id || matches!(a.standing, Standing::Done(_)) {
+                return None;
+            }
+            let agreed = other.job != id.job
+                && (task.beside == Some(other.job) || theirs.beside == Some(id.job));
+            let shared = task.gpus.iter().find(|g| theirs.gpus.contains(g))?;
+            (!agreed).then(|| format!("GPU {shared} is held by {other}"))
+        })
+    }
+
+    fn never_ran(&mut self, id: AttemptId, why: &str) {
+        if let Some(a) = self.attempts.get_mut(&id) {
+            a.standing = Standing::Done(never(why.to_owned()));
+            self.news = true;
+        }
+    }
+
+    fn shim_says(&mut self, now: Millis, id: AttemptId, says: ShimSays) {
+        // A shim that ends by itself takes no longer than this.
+        let ends_by = now + self.timers.margin.max(self.timers.kill);
+        let Some(a) = self.attempts.get_mut(&id) else {
+            return;
+        };
+        let Standing::Live {
+            running,
+            stopping,
+            over_by,
+            ..
+        } = &mut a.standing
+        else {
+            return;
+        };
+        match says {
+            ShimSays::Running => self.news |= !std::mem::replace(running, true),
+            ShimSays::Stopping => {
+                self.news |= !std::mem::replace(stopping, true);
+                over_by.get_or_insert(ends_by);
+            }
+            // With the next report.
+            ShimSays::Progress(p) => a.progress = Some(p),
+            ShimSays::Done(done) => {
+                a.standing = Standing::Done(done);
+                self.news = true;
+            }
+            ShimSays::Gone { ran } => {
+                a.standing = Standing::Done(Final {
+                    exit: Exit::Lost,
+                    ran,
+                    estimated: true,
+                    why: "what watched over it died".to_owned(),
+                });
+                self.news = true;
+            }
+        }
+    }
+
+    fn report(&mut self, now: Millis, out: &mut Vec<NodeEffect>) {
+        self.news = false;
+        self.next_report = now + self.timers.heartbeat;
+        self.seq += 1;
+        if self.sent.len() == REMEMBERED_REPORTS {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((self.seq, now));
+        let attempts = self.attempts.iter().map(|(id, a)| AttemptReport {
+            id: *id,
+            fence: a.fence,
+            status: match &a.standing {
+                Standing::Prepared => Status::Prepared,
+                Standing::Live { stopping: true, .. } => Status::Stopping,
+                Standing::Live { running: true, .. } => Status::Running,
+                Standing::Live { .. } => Status::Starting,
+                Standing::Done(done) => Status::Done(done.clone()),
+            },
+            port: a.port,
+            progress: a.progress,
+        });
+        out.push(NodeEffect::Send(Report {
+            node: self.who.node.clone(),
+            boot: self.who.boot.clone(),
+            session: self.who.session,
+            seq: self.seq,
+            epoch: self.who.epoch,
+            incarnation: self.who.incarnation,
+            offer: Arc::clone(&self.who.offer),
+            address: self.who.address.clone(),
+            attempts: attempts.collect(),
+        }));
+    }
+}
+
+fn never(why: String) -> Final {
+    Final {
+        exit: Exit::NeverRan,
+        ran: Millis(0),
+        estimated: false,
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::Meeting;
+    use super::*;
+    use blox_core::{GpuCount, JobId, JobSpec, Seconds, Time};
+
+    fn node() -> Node {
+        let who = Identity {
+            node: "n0".into(),
+            boot: "b".into(),
+            session: Session(1),
+            epoch: Epoch(1),
+            incarnation: Incarnation(1),
+            offer: Arc::new(NodeSpec::with_gpus(2)),
+            address: "localhost".into(),
+        };
+        let mut n = Node::new(Timers::default(), who, Vec::new(), Millis(0));
+        n.step(Millis(0), NodeInput::Tick);
+        n
+    }
+
+    fn task(gpus: &[u32]) -> Option<Arc<Task>> {
+        Some(Arc::new(Task {
+            spec: Arc::new(JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0))),
+            gpus: gpus.to_vec(),
+            ranks: vec![0],
+            world: 1,
+            node_rank: 0,
+            nodes: vec!["n0".into()],
+            beside: None,
+            cpus: 0.0,
+            memory_gib: 0.0,
+        }))
+    }
+
+    fn id(job: u32) -> AttemptId {
+        AttemptId {
+            job: JobId(job),
+            attempt: 1,
+        }
+    }
+
+    fn orders(seq: u64, reply_to: u64, list: Vec<(u32, Wish)>) -> NodeInput {
+        let order = |(job, wish): (u32, Wish)| Order {
+            id: id(job),
+            fence: Fence(1 + u64::from(job)),
+            wish,
+            task: task(&[0]),
+        };
+        let orders = Orders {
+            node: "n0".into(),
+            epoch: Epoch(1),
+            incarnation: Incarnation(1),
+            session: Session(1),
+            seq,
+            reply_to,
+            orders: list.into_iter().map(order).collect(),
+            forget: Vec::new(),
+        };
+        NodeInput::Orders(orders, 29_500)
+    }
+
+    fn run() -> Wish {
+        Wish::Run(Meeting {
+            address: "localhost".into(),
+            port: 29_500,
+        })
+    }
+
+    fn spawned(effects: &[NodeEffect]) -> Vec<(u32, u64)> {
+        effects
+            .iter()
+            .filter_map(|e| match e {
+                NodeEffect::Spawn { id, lease, .. } => Some((id.job.0, lease.0)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn statuses(n: &mut Node, at: u64) -> Vec<(u32, Status)> {
+        n.news = true;
+        let effects = n.step(Millis(at), NodeInput::Tick);
+        match effects.last() {
+            Some(NodeEffect::Send(r)) => r
+                .attempts
+                .iter()
+                .map(|a| (a.id.job.0, a.status.clone()))
+                .collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_sending_of_the_report_that_is_answered() {
+        let mut n = node(); // sent report 1 at 0
+        let e = n.step(Millis(4_000), orders(1, 1, vec![(0, run())]));
+        assert_eq!(spawned(&e), [(0, 15_000)]);
+        // Told twice, started once.
+        let e = n.step(Millis(4_001), orders(2, 1, vec![(0, run())]));
+        assert_eq!(spawned(&e), []);
+    }
+
+    #[test]
+    fn what_was_overtaken_or_is_late_or_of_another_life_is_refused() {
+        let mut n = node();
+        n.step(Millis(10), orders(2, 1, vec![(0, Wish::Kill)]));
+        let e = n.step(Millis(20), orders(1, 1, vec![(0, run())]));
+        assert_eq!(spawned(&e), []);
+        assert_eq!(n.refused()[&Refused::Overtaken], 1);
+        let e = n.step(Millis(15_000), orders(3, 1, vec![(1, run())]));
+        assert_eq!(spawned(&e), []);
+        assert_eq!(n.refused()[&Refused::TooLate], 1);
+        let NodeInput::Orders(mut o, _) = orders(4, 2, vec![(1, run())]) else {
+            unreachable!()
+        };
+        o.epoch = Epoch(0);
+        n.step(Millis(15_001), NodeInput::Orders(o.clone(), 1));
+        (o.epoch, o.session) = (Epoch(1), Session(7));
+        n.step(Millis(15_001), NodeInput::Orders(o.clone(), 1));
+        (o.session, o.incarnation) = (Session(1), Incarnation(0));
+        let e = n.step(Millis(15_001), NodeInput::Orders(o, 1));
+        assert_eq!(spawned(&e), []);
+        assert_eq!(n.refused().values().sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn gpus_are_given_once() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        let e = n.step(
+            Millis(20),
+            orders(2, 1, vec![(0, run()), (1, Wish::Prepare)]),
+        );
+        assert_eq!(spawned(&e), []);
+        let after = statuses(&mut n, 30);
+        assert!(
+            matches!(&after[1], (1, Status::Done(f)) if f.why == "GPU 0 is held by 0.1"),
+            "{after:?}"
+        );
+    }
+
+    #[test]
+    fn a_reservation_ends_with_its_lease_and_a_stalled_shim_is_done_without() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, Wish::Prepare)]));
+        assert_eq!(statuses(&mut n, 20), [(0, Status::Prepared)]);
+        let after = statuses(&mut n, 15_000);
+        assert!(matches!(&after[0].1, Status::Done(f) if f.exit == Exit::NeverRan));
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        let e = n.step(Millis(17_500), NodeInput::Tick);
+        assert_eq!(e[0], NodeEffect::Destroy(id(0)));
+        let gone = ShimSays::Gone { ran: Millis(5) };
+        n.step(Millis(17_600), NodeInput::Shim(id(0), gone));
+        let after = statuses(&mut n, 17_700);
+        assert!(matches!(&after[0].1, Status::Done(f) if f.exit == Exit::Lost));
+    }
+
+    #[test]
+    fn a_shim_that_stalls_while_it_ends_is_done_without_though_its_lease_is_renewed() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        n.step(Millis(20), NodeInput::Shim(id(0), ShimSays::Stopping));
+        n.step(Millis(7_000), NodeInput::Tick);
+        n.step(Millis(7_010), orders(2, n.seq, vec![(0, run())]));
+        n.step(Millis(7_015), NodeInput::Shim(id(0), ShimSays::Stopping));
+        let destroyed = |e: Vec<NodeEffect>| e.contains(&NodeEffect::Destroy(id(0)));
+        // Five seconds, and half the kill allowance.
+        assert!(!destroyed(n.step(Millis(7_519), NodeInput::Tick)));
+        assert!(destroyed(n.step(Millis(7_520), NodeInput::Tick)));
+    }
+}

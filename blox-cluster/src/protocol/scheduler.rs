@@ -1,0 +1,598 @@
+//! The scheduler daemon's machine: the scheduler core that the simulator has
+//! too, the launches, and what users ask for.
+//!
+//! A step takes one input and gives facts and effects. The facts are applied
+//! already; the effects may be carried out only once the facts are on the disk.
+
+use super::ids::{Epoch, Millis};
+use super::launches::{Durable, Goal, Launches, Outcome};
+use super::message::{Orders, Report};
+use super::record::{Answer, CoreInput, Record};
+use super::timers::Timers;
+use blox_core::cadence::Cadence;
+use blox_core::core::{Core, Decided, Decision};
+use blox_core::{
+    Command, Decide, DecideError, Event, JobId, JobSpec, Name, NodeAction, NodeActions, NodeId,
+    Outlook, Part, Phase, Plan, Seconds, State, Time, Verdicts, View,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What happened, or is asked for.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A node reported.
+    Report(Report),
+    /// The policy, beside the loop, answered the question.
+    Answer(Box<Decision>, Outlook),
+    /// The policy erred, panicked, or took too long.
+    PolicyFailed(String),
+    /// A user asks for something.
+    Request(Request),
+    /// Time has passed.
+    Tick,
+}
+
+/// What users ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Take a job in. The same key again is the same job.
+    Submit {
+        /// The client's key for it.
+        key: Name,
+        /// What it asks for; the moment of submission is set here.
+        spec: JobSpec,
+    },
+    /// End a job.
+    Cancel(JobId),
+    /// Hold a waiting job back.
+    Hold(JobId),
+    /// Let a held job go on.
+    Release(JobId),
+    /// Have a running job leave its GPUs and wait again.
+    Requeue(JobId),
+    /// Place nothing new on a node.
+    Drain(NodeId, Name),
+    /// Use a drained node again.
+    Resume(NodeId),
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// No such job, or it has ended.
+    #[error("there is no job {0}, or it has ended")]
+    NoJob(JobId),
+    /// No such node.
+    #[error("there is no node {0}")]
+    NoNode(NodeId),
+    /// It makes no sense in the job's phase.
+    #[error("job {job} is {phase}: {expected}")]
+    WrongPhase {
+        /// The job.
+        job: JobId,
+        /// What it is.
+        phase: Phase,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// The key was used for another job.
+    #[error("the key `{key}` was used for job {job}, which asks for something else")]
+    OtherJob {
+        /// The key.
+        key: Name,
+        /// The job that it stands for.
+        job: JobId,
+    },
+    /// The job makes no sense.
+    #[error("{0}")]
+    BadSpec(String),
+}
+
+/// What is to be done once the facts are on the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send orders to a node.
+    Send(Orders),
+    /// Ask the policy, beside the loop, what it decides at this moment.
+    Ask(Time),
+}
+
+/// What came of a step.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Facts for the log, to be written as one.
+    pub records: Vec<Record>,
+    /// What follows.
+    pub effects: Vec<Effect>,
+    /// The job that a request was about; for a submission its number.
+    pub reply: Option<Result<JobId, RequestError>>,
+}
+
+/// How the machine was told to behave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The timers.
+    pub timers: Timers,
+    /// Nodes that must have come before the first decision: what looks too
+    /// large for half a cluster would be turned away for good.
+    pub wait_for_nodes: usize,
+    /// Seconds of the cluster's time in a second of the machine's clock: 1, or
+    /// more to rehearse on small programs what would take hours.
+    pub speed: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            timers: Timers::default(),
+            wait_for_nodes: 1,
+            speed: 1.0,
+        }
+    }
+}
+
+/// Everything that lasts, at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Saved {
+    /// The scheduler core's state.
+    pub state: State,
+    /// When the last decision was made.
+    pub last_decision: Option<Time>,
+    /// The question that was not answered.
+    pub asked: Option<Time>,
+    /// Launches, nodes, accounts.
+    pub durable: Durable,
+}
+
+/// Feeds a core what the log holds. A core that is fed the same is the same,
+/// whoever feeds it: the scheduler, its restart, or the thread of the policy.
+pub fn feed(core: &mut Core, input: &CoreInput, policy: &mut dyn Decide) -> Result<(), String> {
+    match input {
+        CoreInput::Event { at, event } => core.event(*at, event, policy).map_err(|e| e.to_string()),
+        CoreInput::Asked { .. } => {
+            core.asked();
+            Ok(())
+        }
+        CoreInput::Answer { at, answer } => {
+            // The policy was told of its own verdicts when it was consulted.
+            let silent = &mut Absent;
+            match core.answer(*at, answer.decision(), answer.outlook, silent) {
+                Decided::Applied => Ok(()),
+                Decided::Failed(e) => Err(e.to_string()),
+            }
+        }
+        CoreInput::Failed { at, why } => {
+            core.policy_failed(*at, DecideError::Journaled(why.clone()));
+            Ok(())
+        }
+    }
+}
+
+/// A core as it was saved.
+pub fn revive(saved: &Saved, cadence: Box<dyn Cadence>) -> Core {
+    let core = Core::new(saved.state.clone(), cadence);
+    let mut core = match saved.last_decision {
+        Some(last) => core.going_on(last),
+        None => core,
+    };
+    if saved.asked.is_some() {
+        core.asked();
+    }
+    core
+}
+
+/// The machine.
+pub struct Scheduler {
+    core: Core,
+    launches: Launches,
+    settings: Settings,
+    asked: Option<Time>,
+    began: Millis,
+    began_at: Time,
+    refused_events: u64,
+    last_refused: String,
+}
+
+impl Scheduler {
+    /// A scheduler that begins, with what was saved and what the log holds
+    /// since. `now` is the machine's clock, `at` the time of the cluster. The
+    /// first step tells of the beginning, and must be on the disk before the
+    /// scheduler speaks to anybody.
+    pub fn begin(
+        settings: Settings,
+        saved: Saved,
+        log: &[Record],
+        cadence: Box<dyn Cadence>,
+        now: Millis,
+        at: Time,
+    ) -> (Self, Step) {
+        let mut core = revive(&saved, cadence);
+        let Saved {
+            mut durable,
+            mut asked,
+            ..
+        } = saved;
+        let mut sink = Vec::new();
+        for record in log {
+            durable.apply(record);
+            if let Record::Core(input) = record {
+                // What it refused then, it refuses now.
+                let _ = feed(&mut core, input, &mut Absent);
+                core.take_commands(&mut sink);
+                sink.clear();
+                asked = match input {
+                    CoreInput::Asked { at } => Some(*at),
+                    CoreInput::Answer { .. } | CoreInput::Failed { .. } => None,
+                    CoreInput::Event { .. } => asked,
+                };
+            }
+        }
+        let at = at.max(core.state().now());
+        let epoch = Epoch(durable.epoch.0 + 1);
+        let mut step = Step::default();
+        let record = Record::Epoch { epoch, at };
+        durable.apply(&record);
+        step.records.push(record);
+        step.effects.extend(asked.map(Effect::Ask));
+        let scheduler = Scheduler {
+            launches: Launches::new(settings.timers, durable, now),
+            core,
+            settings,
+            asked,
+            began: now,
+            began_at: at,
+            refused_events: 0,
+            last_refused: String::new(),
+        };
+        (scheduler, step)
+    }
+
+    /// Everything that lasts.
+    pub fn save(&self) -> Saved {
+        Saved {
+            state: self.core.state().clone(),
+            last_decision: self.core.last_decision(),
+            asked: self.asked,
+            durable: self.launches.durable().clone(),
+        }
+    }
+
+    /// What the scheduler core knows.
+    pub fn view(&self) -> View<'_> {
+        self.core.view()
+    }
+
+    /// The scheduler core.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The launches.
+    pub fn launches(&self) -> &Launches {
+        &self.launches
+    }
+
+    /// The question that the policy has not answered.
+    pub fn asked(&self) -> Option<Time> {
+        self.asked
+    }
+
+    /// Events that contradicted the core's state. There should be none: the
+    /// launches filter what comes late.
+    pub fn refused_events(&self) -> u64 {
+        self.refused_events
+    }
+
+    /// What the core said of the last of them; empty if there was none.
+    pub fn last_refused(&self) -> &str {
+        &self.last_refused
+    }
+
+    /// The cluster's time at a moment of this machine's clock.
+    pub fn time(&self, now: Millis) -> Time {
+        self.began_at + self.in_cluster_time(now - self.began)
+    }
+
+    fn in_cluster_time(&self, length: Millis) -> Seconds {
+        Seconds::new(length.as_secs() * self.settings.speed)
+    }
+
+    /// Takes an input at a moment.
+    pub fn step(&mut self, now: Millis, input: Input) -> Step {
+        let at = self.time(now).max(self.core.state().now());
+        let mut step = Step::default();
+        let mut out = Outcome::default();
+        match input {
+            Input::Report(r) => self.launches.report(now, self.core.view(), &r, &mut out),
+            Input::Tick => {
+                self.try_again(at, &mut step);
+                self.launches.tick(now, self.core.view(), &mut out);
+            }
+            Input::Answer(decision, outlook) => {
+                if self.asked.take().is_some() {
+                    let answer = Box::new(Answer::new(&decision, outlook));
+                    self.tell(CoreInput::Answer { at, answer }, &mut step);
+                }
+            }
+            Input::PolicyFailed(why) => {
+                if self.asked.take().is_some() {
+                    self.tell(CoreInput::Failed { at, why }, &mut step);
+                }
+            }
+            Input::Request(request) => {
+                step.reply = Some(self.request(at, request, &mut out, &mut step));
+            }
+        }
+        self.settle(now, at, &mut out, &mut step);
+        self.ask(at, &mut step);
+        step
+    }
+
+    /// When time alone brings something about, at the latest.
+    pub fn due(&self) -> Option<Time> {
+        self.core.due()
+    }
+
+    /// Until nothing follows from anything any more.
+    fn settle(&mut self, now: Millis, at: Time, out: &mut Outcome, step: &mut Step) {
+        let mut commands: Vec<Command> = Vec::new();
+        loop {
+            self.launches.advance(now, self.core.view(), out);
+            step.records.append(&mut out.records);
+            for event in std::mem::take(&mut out.events) {
+                self.tell(CoreInput::Event { at, event }, step);
+            }
+            for (job, times) in std::mem::take(&mut out.failed) {
+                self.back_off(at, job, times, step);
+            }
+            self.core.take_commands(&mut commands);
+            for command in commands.drain(..) {
+                self.launches.command(now, self.core.view(), &command, out);
+            }
+            if out.moved.is_empty() && out.events.is_empty() {
+                break;
+            }
+        }
+        step.records.append(&mut out.records);
+        self.launches.orders(out);
+        step.effects.extend(
+            std::mem::take(&mut out.orders)
+                .into_iter()
+                .map(Effect::Send),
+        );
+    }
+
+    /// A job that failed is held for a while.
+    fn back_off(&mut self, at: Time, job: JobId, times: u32, step: &mut Step) {
+        let event = Event::Hold { job };
+        if self.told_quietly(at, event, step) {
+            let wait = self.settings.timers.back_off_after(times);
+            let until = Some(at + self.in_cluster_time(wait));
+            self.fact(Record::BackOff { job, until }, step);
+        }
+    }
+
+    /// Jobs that have waited long enough since they failed.
+    fn try_again(&mut self, at: Time, step: &mut Step) {
+        let all = self.launches.durable().backing_off.iter();
+        let due: Vec<JobId> = all.filter(|(_, u)| **u <= at).map(|(j, _)| *j).collect();
+        for job in due {
+            self.fact(Record::BackOff { job, until: None }, step);
+            self.told_quietly(at, Event::Release { job }, step);
+        }
+    }
+
+    /// A fact for the log that the core does not take.
+    fn fact(&mut self, record: Record, step: &mut Step) {
+        self.launches.record(record.clone());
+        step.records.push(record);
+    }
+
+    /// Tells the core what it may refuse.
+    fn told_quietly(&mut self, at: Time, event: Event, step: &mut Step) -> bool {
+        let before = self.refused_events;
+        let taken = self.tell(CoreInput::Event { at, event }, step);
+        self.refused_events = before;
+        taken
+    }
+
+    /// Tells the core, and the log what it took.
+    fn tell(&mut self, input: CoreInput, step: &mut Step) -> bool {
+        let told = feed(&mut self.core, &input, &mut Absent);
+        // A plan that was refused is a lost turn, and a copy must lose it too.
+        let taken = told.is_ok() || !matches!(input, CoreInput::Event { .. });
+        if taken {
+            let record = Record::Core(input);
+            self.launches.record(record.clone());
+            step.records.push(record);
+        } else {
+            self.refused_events += 1;
+            self.last_refused = told.err().unwrap_or_default();
+        }
+        taken
+    }
+
+    fn ask(&mut self, at: Time, step: &mut Step) {
+        let nodes = self.core.state().cluster().nodes().len();
+        let due = self.core.due().is_some_and(|due| due <= at);
+        if due && self.asked.is_none() && nodes >= self.settings.wait_for_nodes {
+            self.asked = Some(at);
+            self.tell(CoreInput::Asked { at }, step);
+            step.effects.push(Effect::Ask(at));
+        }
+    }
+
+    fn request(
+        &mut self,
+        at: Time,
+        request: Request,
+        out: &mut Outcome,
+        step: &mut Step,
+    ) -> Result<JobId, RequestError> {
+        match request {
+            Request::Submit { key, spec } => self.submit(at, key, spec, step),
+            Request::Cancel(job) => {
+                self.phase(job)?;
+                self.launches
+                    .end_job(self.core.view(), job, Goal::Cancel, out);
+                Ok(job)
+            }
+            Request::Hold(job) if self.launches.durable().backing_off.contains_key(&job) => {
+                // It is held already; only it is not let go by time any more.
+                self.fact(Record::BackOff { job, until: None }, step);
+                Ok(job)
+            }
+            Request::Hold(job) => {
+                let expected = "only a job that waits can be held; requeue it first";
+                self.user_event(at, job, Event::Hold { job }, expected, step)
+            }
+            Request::Release(job) => {
+                let expected = "it is not held";
+                let released = self.user_event(at, job, Event::Release { job }, expected, step)?;
+                if self.launches.durable().backing_off.contains_key(&job) {
+                    self.fact(Record::BackOff { job, until: None }, step);
+                }
+                Ok(released)
+            }
+            Request::Requeue(job) => {
+                let phase = self.phase(job)?;
+                if self.launches.requeue(job, out) {
+                    return Ok(job);
+                }
+                Err(RequestError::WrongPhase {
+                    job,
+                    phase,
+                    expected: "it waits already",
+                })
+            }
+            Request::Drain(node, why) => {
+                self.node_action(at, node, NodeAction::Cordon { node, why }, step)
+            }
+            Request::Resume(node) => {
+                self.node_action(at, node, NodeAction::Uncordon { node }, step)
+            }
+        }
+    }
+
+    fn submit(
+        &mut self,
+        at: Time,
+        key: Name,
+        spec: JobSpec,
+        step: &mut Step,
+    ) -> Result<JobId, RequestError> {
+        if let Some(&job) = self.launches.durable().keys.get(&key) {
+            let same = self
+                .core
+                .view()
+                .job(job)
+                .is_none_or(|j| *j.spec() == submitted(spec.clone(), j.spec().submit));
+            return match same {
+                true => Ok(job),
+                false => Err(RequestError::OtherJob { key, job }),
+            };
+        }
+        let spec = submitted(spec, at);
+        spec.check()
+            .map_err(|e| RequestError::BadSpec(e.to_string()))?;
+        let job = self.core.state().next_job_id();
+        let event = Event::Submitted {
+            job,
+            spec: Arc::new(spec),
+        };
+        if !self.tell(CoreInput::Event { at, event }, step) {
+            return Err(RequestError::BadSpec(
+                "the scheduler cannot take it".to_owned(),
+            ));
+        }
+        self.fact(Record::Key { key, job }, step);
+        Ok(job)
+    }
+
+    fn phase(&self, job: JobId) -> Result<Phase, RequestError> {
+        let live = self.core.view().job(job).map(|j| j.phase());
+        live.filter(|p| *p != Phase::Ended)
+            .ok_or(RequestError::NoJob(job))
+    }
+
+    fn user_event(
+        &mut self,
+        at: Time,
+        job: JobId,
+        event: Event,
+        expected: &'static str,
+        step: &mut Step,
+    ) -> Result<JobId, RequestError> {
+        let phase = self.phase(job)?;
+        // The user's mistake, not ours.
+        if self.told_quietly(at, event, step) {
+            return Ok(job);
+        }
+        Err(RequestError::WrongPhase {
+            job,
+            phase,
+            expected,
+        })
+    }
+
+    fn node_action(
+        &mut self,
+        at: Time,
+        node: NodeId,
+        action: NodeAction,
+        step: &mut Step,
+    ) -> Result<JobId, RequestError> {
+        if self.core.view().node(node).is_none() {
+            return Err(RequestError::NoNode(node));
+        }
+        let event = Event::NodeManaged { action };
+        self.tell(CoreInput::Event { at, event }, step);
+        Ok(JobId(0))
+    }
+}
+
+/// A job as it came in at a moment: its deadlines count from then.
+fn submitted(mut spec: JobSpec, at: Time) -> JobSpec {
+    let since = at - spec.submit;
+    spec.submit = at;
+    if let Some(extras) = &mut spec.extras {
+        for deadline in &mut extras.deadlines {
+            deadline.at += since;
+        }
+    }
+    spec
+}
+
+impl Launches {
+    /// Takes a fact that its caller puts into the log.
+    fn record(&mut self, record: Record) {
+        let mut out = Outcome::default();
+        self.note(&mut out, record);
+    }
+}
+
+/// The policy of a core whose policy is elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct Absent;
+
+impl Part for Absent {}
+
+impl Decide for Absent {
+    fn name(&self) -> &str {
+        "absent"
+    }
+
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
+        Outlook::Stable
+    }
+
+    fn admit(&mut self, _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Outlook {
+        Outlook::Stable
+    }
+
+    fn plan(&mut self, _: View<'_>, _: &mut Plan) -> Result<Outlook, DecideError> {
+        Ok(Outlook::Stable)
+    }
+}

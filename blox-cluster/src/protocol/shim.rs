@@ -1,0 +1,349 @@
+//! One launch on one node, from its first process to its last: the machine of
+//! the small process that outlives the node manager and keeps the lease.
+
+use super::ids::Millis;
+use super::message::{Exit, Final};
+use super::timers::Timers;
+use serde::{Deserialize, Serialize};
+
+/// Exit codes with which a rank that was told to stop says that its work is
+/// saved: that of a temporary failure, and that of SIGTERM.
+pub const SAVED: [i32; 2] = [75, 143];
+
+/// What the node manager wants of the launch, and until when it may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    /// When the lease ends, by the node's clock. A lease never gets shorter.
+    pub lease: Millis,
+    /// What is wanted.
+    pub wish: ShimWish,
+}
+
+/// What the node manager wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ShimWish {
+    /// Go on.
+    Run,
+    /// Save and end within this time from when the shim hears of it.
+    Yield(Millis),
+    /// End now.
+    Kill,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShimInput {
+    /// The node manager said something.
+    Control(Control),
+    /// A rank ended.
+    RankExit {
+        /// Which of this node's ranks, from 0.
+        rank: usize,
+        /// Its exit code, or 128 and a signal's number.
+        code: i32,
+    },
+    /// After [`ShimEffect::KillAll`]: no process is left.
+    Empty,
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShimEffect {
+    /// Tell all processes to save their work and end (SIGTERM).
+    Term,
+    /// End all processes, those that hide included, until none is left.
+    KillAll,
+    /// It is over: write this down for good.
+    Finish(Final),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Told to save; killed at this moment.
+    Ending(Millis),
+    Killing,
+    Done,
+}
+
+/// The machine. Every input is preceded by what its moment alone brings about:
+/// a shim that slept through the end of its lease does nothing else first.
+#[derive(Clone, Debug)]
+pub struct Shim {
+    timers: Timers,
+    lease: Millis,
+    phase: Phase,
+    began: Millis,
+    codes: Vec<Option<i32>>,
+    failed: Option<i32>,
+    /// Told to stop by an order or by the end of the lease.
+    told: bool,
+    /// Ended by force while processes were there.
+    cut: bool,
+    why: String,
+}
+
+impl Shim {
+    /// A launch of `ranks` processes, started `now` on this lease.
+    pub fn new(timers: Timers, lease: Millis, ranks: usize, now: Millis) -> Self {
+        Shim {
+            timers,
+            lease,
+            phase: Phase::Running,
+            began: now,
+            codes: vec![None; ranks],
+            failed: None,
+            told: false,
+            cut: false,
+            why: String::new(),
+        }
+    }
+
+    /// Whether it was told to end, or ends by itself.
+    pub fn is_stopping(&self) -> bool {
+        self.phase != Phase::Running
+    }
+
+    /// When time alone brings something about.
+    pub fn due(&self) -> Option<Millis> {
+        match self.phase {
+            Phase::Running => Some(self.lease - self.timers.margin),
+            Phase::Ending(until) => Some(until.min(self.lease)),
+            Phase::Killing | Phase::Done => None,
+        }
+    }
+
+    /// Takes an input at a moment.
+    pub fn step(&mut self, now: Millis, input: ShimInput) -> Vec<ShimEffect> {
+        let mut out = Vec::new();
+        // The lease's end comes before any message that would extend it: the
+        // GPUs may be somebody else's by now.
+        self.time(now, &mut out);
+        match input {
+            ShimInput::Control(c) => self.control(now, c, &mut out),
+            ShimInput::RankExit { rank, code } => self.rank_exit(now, rank, code, &mut out),
+            ShimInput::Empty => self.empty(now, &mut out),
+            ShimInput::Tick => {}
+        }
+        out
+    }
+
+    fn time(&mut self, now: Millis, out: &mut Vec<ShimEffect>) {
+        if matches!(self.phase, Phase::Killing | Phase::Done) {
+            return;
+        }
+        if now >= self.lease {
+            self.told = true;
+            self.note("its lease ran out");
+            self.kill(out);
+        } else if let Phase::Ending(until) = self.phase {
+            if now >= until {
+                self.note("it did not end in time");
+                self.kill(out);
+            }
+        } else if now >= self.lease - self.timers.margin {
+            self.note("its lease was not renewed");
+            self.end_within(now, self.timers.margin, out);
+        }
+    }
+
+    fn control(&mut self, now: Millis, c: Control, out: &mut Vec<ShimEffect>) {
+        if matches!(self.phase, Phase::Killing | Phase::Done) {
+            return;
+        }
+        self.lease = self.lease.max(c.lease);
+        match c.wish {
+            ShimWish::Run => {}
+            ShimWish::Yield(grace) if self.phase == Phase::Running => {
+                self.note("told to stop");
+                self.end_within(now, grace, out);
+            }
+            ShimWish::Yield(_) => {}
+            ShimWish::Kill => {
+                self.told = true;
+                self.note("ended by order");
+                self.kill(out);
+            }
+        }
+    }
+
+    fn rank_exit(&mut self, now: Millis, rank: usize, code: i32, out: &mut Vec<ShimEffect>) {
+        match self.codes.get_mut(rank) {
+            Some(slot) if slot.is_none() => *slot = Some(code),
+            // It cannot end twice.
+            _ => return,
+        }
+        if code != 0 && !self.told && self.failed.is_none() {
+            self.failed = Some(code);
+            self.why = format!("rank {rank} of this node ended with {code}");
+        }
+        if matches!(self.phase, Phase::Killing | Phase::Done) {
+            return;
+        }
+        if self.codes.iter().all(Option::is_some) {
+            // Their children may still be there.
+            self.phase = Phase::Killing;
+            out.push(ShimEffect::KillAll);
+        } else if self.failed.is_some() && self.phase == Phase::Running {
+            self.phase = Phase::Ending(now + self.timers.kill);
+            out.push(ShimEffect::Term);
+        }
+    }
+
+    fn empty(&mut self, now: Millis, out: &mut Vec<ShimEffect>) {
+        if self.phase != Phase::Killing {
+            return;
+        }
+        self.phase = Phase::Done;
+        let all = |ok: &[i32]| {
+            self.codes
+                .iter()
+                .all(|c| c.is_some_and(|c| c == 0 || ok.contains(&c)))
+        };
+        let exit = match self.failed {
+            Some(code) => Exit::Failed { code },
+            None if all(&[]) => Exit::Completed,
+            None if self.told && !self.cut && all(&SAVED) => Exit::Yielded,
+            None => Exit::Cut,
+        };
+        if exit == Exit::Completed {
+            self.why.clear();
+        }
+        out.push(ShimEffect::Finish(Final {
+            exit,
+            ran: now - self.began,
+            estimated: false,
+            why: std::mem::take(&mut self.why),
+        }));
+    }
+
+    fn end_within(&mut self, now: Millis, grace: Millis, out: &mut Vec<ShimEffect>) {
+        self.told = true;
+        self.phase = Phase::Ending(now + grace);
+        out.push(ShimEffect::Term);
+    }
+
+    fn kill(&mut self, out: &mut Vec<ShimEffect>) {
+        // Who had ended before was not cut short.
+        self.cut = self.codes.iter().any(Option::is_none);
+        self.phase = Phase::Killing;
+        out.push(ShimEffect::KillAll);
+    }
+
+    fn note(&mut self, why: &str) {
+        if self.why.is_empty() {
+            self.why = why.to_owned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shim(ranks: usize) -> Shim {
+        Shim::new(Timers::default(), Millis(15_000), ranks, Millis(0))
+    }
+
+    fn exit(rank: usize, code: i32) -> ShimInput {
+        ShimInput::RankExit { rank, code }
+    }
+
+    fn finish(effects: &[ShimEffect]) -> (Exit, u64) {
+        match effects {
+            [ShimEffect::Finish(f)] => (f.exit, f.ran.0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_ranks_ending_well_complete_it_once_nothing_is_left() {
+        let mut s = shim(2);
+        assert_eq!(s.step(Millis(10), exit(0, 0)), []);
+        assert_eq!(s.step(Millis(20), exit(1, 0)), [ShimEffect::KillAll]);
+        assert_eq!(
+            finish(&s.step(Millis(30), ShimInput::Empty)),
+            (Exit::Completed, 30)
+        );
+        assert_eq!(s.step(Millis(40), ShimInput::Empty), []);
+    }
+
+    #[test]
+    fn a_lease_that_is_not_renewed_ends_it_in_two_steps() {
+        let mut s = shim(1);
+        assert_eq!(s.step(Millis(9_999), ShimInput::Tick), []);
+        assert_eq!(s.step(Millis(10_000), ShimInput::Tick), [ShimEffect::Term]);
+        assert_eq!(
+            s.step(Millis(15_000), ShimInput::Tick),
+            [ShimEffect::KillAll]
+        );
+        s.step(Millis(15_001), exit(0, 137));
+        assert_eq!(
+            finish(&s.step(Millis(15_002), ShimInput::Empty)),
+            (Exit::Cut, 15_002)
+        );
+    }
+
+    #[test]
+    fn a_renewal_that_comes_after_the_end_is_too_late() {
+        let mut s = shim(1);
+        let renewal = ShimInput::Control(Control {
+            lease: Millis(60_000),
+            wish: ShimWish::Run,
+        });
+        assert_eq!(s.step(Millis(15_000), renewal), [ShimEffect::KillAll]);
+    }
+
+    #[test]
+    fn who_saves_in_time_has_yielded_and_who_does_not_is_cut() {
+        let stop = ShimInput::Control(Control {
+            lease: Millis(15_000),
+            wish: ShimWish::Yield(Millis(3_000)),
+        });
+        let mut s = shim(1);
+        assert_eq!(s.step(Millis(1_000), stop), [ShimEffect::Term]);
+        assert_eq!(s.step(Millis(2_000), stop), []);
+        assert_eq!(s.step(Millis(3_000), exit(0, 143)), [ShimEffect::KillAll]);
+        assert_eq!(
+            finish(&s.step(Millis(3_001), ShimInput::Empty)).0,
+            Exit::Yielded
+        );
+        let mut s = shim(1);
+        s.step(Millis(1_000), stop);
+        assert_eq!(
+            s.step(Millis(4_000), ShimInput::Tick),
+            [ShimEffect::KillAll]
+        );
+        s.step(Millis(4_001), exit(0, 137));
+        assert_eq!(
+            finish(&s.step(Millis(4_002), ShimInput::Empty)).0,
+            Exit::Cut
+        );
+    }
+
+    #[test]
+    fn the_first_failing_rank_is_the_one_that_counts() {
+        let mut s = shim(3);
+        assert_eq!(s.step(Millis(10), exit(1, 3)), [ShimEffect::Term]);
+        assert_eq!(s.step(Millis(20), exit(0, 143)), []);
+        assert_eq!(
+            s.step(Millis(5_010), ShimInput::Tick),
+            [ShimEffect::KillAll]
+        );
+        s.step(Millis(5_011), exit(2, 137));
+        let f = s.step(Millis(5_012), ShimInput::Empty);
+        assert_eq!(finish(&f).0, Exit::Failed { code: 3 });
+    }
+
+    #[test]
+    fn a_rank_that_says_saved_unasked_has_failed() {
+        let mut s = shim(1);
+        assert_eq!(s.step(Millis(10), exit(0, 75)), [ShimEffect::KillAll]);
+        assert_eq!(
+            finish(&s.step(Millis(11), ShimInput::Empty)).0,
+            Exit::Failed { code: 75 }
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! The machine's monotonic clock, which counts while it is suspended.
+
+use crate::protocol::Millis;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+
+/// Now.
+pub fn now() -> Millis {
+    let t = clock_gettime(ClockId::Boottime);
+    let secs = u64::try_from(t.tv_sec).unwrap_or(0);
+    Millis(secs * 1000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000_000)
+}
+
+/// Now, in microseconds, to measure with.
+pub(super) fn now_us() -> u64 {
+    let t = clock_gettime(ClockId::Boottime);
+    let secs = u64::try_from(t.tv_sec).unwrap_or(0);
+    secs * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
+}
+
+/// The name of this boot of the kernel.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn boot_id() -> io::Result<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(text.trim().to_owned())
+}

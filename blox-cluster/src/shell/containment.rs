@@ -1,0 +1,278 @@
+//! All processes of a launch, those that hide included: in a cgroup where the
+//! kernel lets us make one, and known by a mark in their environment otherwise.
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The variable that marks a launch's processes.
+pub const MARK: &str = "BLOX_LAUNCH";
+
+/// A cgroup of one launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Group {
+    /// Of version 2: the kernel ends all of it at once.
+    Two(PathBuf),
+    /// Of version 1, in the hierarchy of the freezer: what is frozen does not fork.
+    One(PathBuf),
+}
+
+impl Group {
+    fn dir(&self) -> &Path {
+        match self {
+            Group::One(dir) | Group::Two(dir) => dir,
+        }
+    }
+}
+
+/// The processes of one launch on this node.
+#[derive(Debug)]
+pub struct Containment {
+    mark: String,
+    group: Option<Group>,
+}
+
+impl Containment {
+    /// Of the launch with this mark, which no other launch has.
+    pub fn of(mark: &str) -> Self {
+        Self::within(mark, root())
+    }
+
+    fn within(mark: &str, root: Option<Group>) -> Self {
+        let name = format!("blox-{mark}");
+        Containment {
+            mark: mark.to_owned(),
+            group: root.map(|root| match root {
+                Group::One(dir) => Group::One(dir.join(name)),
+                Group::Two(dir) => Group::Two(dir.join(name)),
+            }),
+        }
+    }
+
+    /// Makes the cgroup, if that is possible here.
+    pub fn create(&mut self) {
+        if let Some(group) = &self.group
+            && fs::create_dir(group.dir()).is_err()
+            && !group.dir().is_dir()
+        {
+            self.group = None;
+        }
+    }
+
+    /// Moves the calling process in, so that children are born there, or out.
+    pub fn enter(&self, inside: bool) {
+        if let Some(dir) = self.group.as_ref().map(Group::dir) {
+            let to = match (inside, dir.parent()) {
+                (false, Some(parent)) => parent,
+                _ => dir,
+            };
+            // Without it the mark still finds everybody who keeps his environment.
+            let _ = fs::write(to.join("cgroup.procs"), "0");
+        }
+    }
+
+    /// Asks all to end.
+    pub fn terminate(&self) {
+        for pid in self.processes() {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Ends all that are there now. Call it until [`Containment::is_empty`].
+    pub fn kill(&self) {
+        let freezer = match &self.group {
+            Some(Group::Two(dir)) => {
+                let _ = fs::write(dir.join("cgroup.kill"), "1");
+                None
+            }
+            Some(Group::One(dir)) => Some(dir.join("freezer.state")),
+            None => None,
+        };
+        let freeze = |state: &str| {
+            if let Some(freezer) = &freezer {
+                let _ = fs::write(freezer, state);
+            }
+        };
+        freeze("FROZEN");
+        for pid in self.processes() {
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        freeze("THAWED");
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.processes().is_empty()
+    }
+
+    /// Removes the cgroup.
+    pub fn remove(&self) {
+        if let Some(group) = &self.group {
+            let _ = fs::remove_dir(group.dir());
+        }
+    }
+
+    /// Its processes that have not ended.
+    pub fn processes(&self) -> Vec<Pid> {
+        let mut found: Vec<i32> = Vec::new();
+        if let Some(dir) = self.group.as_ref().map(Group::dir)
+            && let Ok(text) = fs::read_to_string(dir.join("cgroup.procs"))
+        {
+            found.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()));
+        }
+        let marked = format!("{MARK}={}", self.mark);
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|n| n.parse::<i32>().ok()) else {
+                continue;
+            };
+            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environ.split(|b| *b == 0).any(|v| v == marked.as_bytes()) {
+                found.push(pid);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        let own = std::process::id() as i32;
+        let pids = found
+            .into_iter()
+            .filter(|p| *p != own && *p > 1 && !is_zombie(*p));
+        pids.filter_map(Pid::from_raw).collect()
+    }
+}
+
+/// A process that has ended and was not asked about yet holds nothing.
+fn is_zombie(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_none_or(|rest| rest.trim_start().starts_with('Z'))
+}
+
+/// Where cgroups can be made: those of version 2 if there is a choice.
+fn root() -> Option<Group> {
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let (mut two, mut one) = (None, None);
+    for line in mounts.lines() {
+        let mut words = line.split(' ').skip(1);
+        let (Some(path), Some(kind), Some(options)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        match kind {
+            "cgroup2" => two = Some(Group::Two(path.into())),
+            "cgroup" if options.split(',').any(|o| o == "freezer") => {
+                one = Some(Group::One(path.into()));
+            }
+            _ => {}
+        }
+    }
+    two.filter(works).or_else(|| one.filter(works))
+}
+
+/// Whether a cgroup can be made there and ended.
+fn works(root: &Group) -> bool {
+    let probe = root
+        .dir()
+        .join(format!("blox-probe-{}", std::process::id()));
+    if fs::create_dir(&probe).is_err() {
+        return false;
+    }
+    let needed = match root {
+        Group::Two(_) => "cgroup.kill",
+        Group::One(_) => "freezer.state",
+    };
+    let can_end = probe.join(needed).exists();
+    let _ = fs::remove_dir(&probe);
+    can_end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    /// Seconds that nobody else sleeps.
+    fn long() -> String {
+        format!("600.{}", std::process::id())
+    }
+
+    /// A shell with a child that hides: no session, no group, no environment in common.
+    fn hiding(mark: &str, held: &Containment) -> Child {
+        let mut command = Command::new("sh");
+        let long = long();
+        command
+            .args([
+                "-c",
+                &format!("setsid env -i sleep {long} & exec sleep {long}"),
+            ])
+            .env(MARK, mark);
+        held.enter(true);
+        let child = command.spawn().unwrap();
+        held.enter(false);
+        child
+    }
+
+    fn ends_all(kind: &str, root: Option<Group>) {
+        let mark = format!("test-{kind}-{}", std::process::id());
+        let mut held = Containment::within(&mark, root);
+        held.create();
+        let mut child = hiding(&mark, &held);
+        #[allow(clippy::disallowed_methods, reason = "patience has an end")]
+        let begin = Instant::now();
+        let wait = |what: &str, holds: &mut dyn FnMut() -> bool| {
+            while !holds() {
+                assert!(begin.elapsed() < Duration::from_secs(20), "{kind}: {what}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        // Without a cgroup what hides so well is not seen.
+        let seen = if held.group.is_some() { 2 } else { 1 };
+        wait("they are seen", &mut || held.processes().len() == seen);
+        wait("they are ended", &mut || {
+            held.kill();
+            let _ = child.try_wait();
+            held.is_empty()
+        });
+        held.remove();
+        let left = held.group.as_ref().is_some_and(|g| g.dir().exists());
+        assert!(!left, "{kind}: the cgroup is left");
+    }
+
+    #[test]
+    fn all_processes_of_a_launch_are_ended_however_they_are_held() {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let at = |kind: &str, option: &str| {
+            let line = mounts.lines().find(|l| {
+                let w: Vec<&str> = l.split(' ').collect();
+                w.get(2) == Some(&kind) && w.get(3).is_some_and(|o| o.contains(option))
+            })?;
+            Some(PathBuf::from(line.split(' ').nth(1)?))
+        };
+        for (kind, root) in [
+            ("v2", at("cgroup2", "").map(Group::Two)),
+            ("v1", at("cgroup", "freezer").map(Group::One)),
+        ] {
+            match root.filter(works) {
+                Some(root) => ends_all(kind, Some(root)),
+                None => println!("skipped: no cgroup {kind} can be made here"),
+            }
+        }
+        ends_all("none", None);
+        // What hid from it is this test's to end.
+        let sleeping = format!("sleep\0{}\0", long());
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|n| n.parse::<i32>().ok());
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            if line == sleeping.as_bytes() {
+                pid.and_then(Pid::from_raw)
+                    .map(|p| kill_process(p, Signal::KILL));
+            }
+        }
+    }
+}

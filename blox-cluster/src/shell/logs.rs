@@ -1,0 +1,270 @@
+//! What ranks wrote: asked for at the nodes, part by part, and handed on.
+
+use super::files;
+use super::scheduler::Handle;
+use crate::protocol::scheduler::Scheduler;
+use crate::protocol::{AttemptId, Millis};
+use crate::wire::pb;
+use blox_core::JobId;
+use pb::node_link_client::NodeLinkClient;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+/// Bytes of a part, at most.
+const PART: u64 = 128 << 10;
+/// How long a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a log that is followed is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Which nodes can be asked, and who waits for an answer.
+#[derive(Clone, Default)]
+pub(super) struct Desk(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    links: BTreeMap<String, mpsc::Sender<pb::LogWanted>>,
+    waiting: BTreeMap<u64, oneshot::Sender<pb::LogPart>>,
+    last: u64,
+}
+
+impl Desk {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node can be asked now.
+    pub fn link(&self, node: String, to: mpsc::Sender<pb::LogWanted>) {
+        self.inner().links.insert(node, to);
+    }
+
+    /// A node answered.
+    pub fn answer(&self, part: pb::LogPart) {
+        let waiting = self.inner().waiting.remove(&part.request);
+        if let Some(waiting) = waiting {
+            // Who does not wait any more needs no answer.
+            let _ = waiting.send(part);
+        }
+    }
+
+    async fn ask(&self, node: &str, mut wanted: pb::LogWanted) -> Option<pb::LogPart> {
+        let (tx, rx) = oneshot::channel();
+        let (request, link) = {
+            let mut inner = self.inner();
+            let link = inner.links.get(node)?.clone();
+            inner.last += 1;
+            let request = inner.last;
+            inner.waiting.insert(request, tx);
+            (request, link)
+        };
+        wanted.request = request;
+        let answered = tokio::time::timeout(PATIENCE, async {
+            link.send(wanted).await.ok()?;
+            rx.await.ok()
+        });
+        let part = answered.await.ok().flatten();
+        self.inner().waiting.remove(&request);
+        part
+    }
+}
+
+/// Where a launch's logs are.
+struct Place {
+    launch: Option<u32>,
+    /// Its nodes' own names for themselves.
+    nodes: Vec<String>,
+    /// Whether its processes may write more.
+    open: bool,
+    /// Whether the job has ended.
+    ended: bool,
+}
+
+fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
+    let durable = s.launches().durable();
+    let brief = durable.jobs.get(&job)?;
+    let last_open = durable.of_job(job).map(|(id, _)| id.attempt).last();
+    let last_over = durable.accounts_of(job).map(|(p, _)| p.id.attempt).last();
+    let launch = launch.or(last_open.max(last_over));
+    let mut nodes: Vec<_> = Vec::new();
+    let mut open = false;
+    if let Some(attempt) = launch {
+        let id = AttemptId { job, attempt };
+        if let Some(a) = durable.attempts.get(&id) {
+            open = true;
+            nodes.extend(a.launch.parts.iter().map(|(node, _)| *node));
+        } else {
+            let parts = durable.accounts_of(job).map(|(p, _)| p);
+            nodes.extend(parts.filter(|p| p.id == id).map(|p| p.node));
+        }
+    }
+    let key = |n| durable.nodes.get(&n).map(|n| n.key.to_string());
+    Some(Place {
+        launch,
+        nodes: nodes.into_iter().filter_map(key).collect(),
+        open,
+        ended: brief.ended.is_some(),
+    })
+}
+
+/// Hands a log on until it ends, or its reader goes.
+pub(super) async fn hand_on(
+    handle: Handle,
+    desk: Desk,
+    wanted: pb::LogsRequest,
+    to: mpsc::Sender<Result<pb::LogsReply, Status>>,
+) {
+    if let Err(status) = copy(&handle, &desk, &wanted, &to).await {
+        let _ = to.send(Err(status)).await;
+    }
+}
+
+async fn copy(
+    handle: &Handle,
+    desk: &Desk,
+    wanted: &pb::LogsRequest,
+    to: &mpsc::Sender<Result<pb::LogsReply, Status>>,
+) -> Result<(), Status> {
+    let job = JobId(wanted.job);
+    let mut launch = wanted.launch;
+    let mut offset = 0;
+    loop {
+        let look = move |s: &Scheduler, _: Millis| (place(s, job, launch), place(s, job, None));
+        let (place, newest) = match handle.look(look).await {
+            Some((Some(place), Some(newest))) => (place, newest),
+            Some(_) => return Err(Status::not_found(format!("there is no job {job}"))),
+            None => return Err(Status::unavailable("the scheduler is stopping")),
+        };
+        let Some(number) = place.launch else {
+            if !wanted.follow || place.ended {
+                let text = format!("job {job} has not run");
+                return Err(Status::failed_precondition(text));
+            }
+            tokio::time::sleep(LOOK).await;
+            continue;
+        };
+        launch = Some(number);
+        let id = AttemptId {
+            job,
+            attempt: number,
+        };
+        let found = read_on(desk, &place, id, wanted, &mut offset, to).await?;
+        if !wanted.follow && !found {
+            let rank = wanted.rank;
+            let text = format!("no node that answers has a log of rank {rank} of launch {id}");
+            return Err(Status::not_found(text));
+        }
+        if !place.open {
+            if wanted.launch.is_some() || place.ended {
+                return Ok(());
+            }
+            if newest.launch > launch {
+                (launch, offset) = (newest.launch, 0);
+                continue;
+            }
+        }
+        if !wanted.follow || to.is_closed() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Hands on all that is there now, and says whether there is such a log.
+async fn read_on(
+    desk: &Desk,
+    place: &Place,
+    id: AttemptId,
+    wanted: &pb::LogsRequest,
+    offset: &mut u64,
+    to: &mpsc::Sender<Result<pb::LogsReply, Status>>,
+) -> Result<bool, Status> {
+    let mut found = false;
+    for node in &place.nodes {
+        loop {
+            let ask = pb::LogWanted {
+                request: 0,
+                id: Some(id.into()),
+                rank: wanted.rank,
+                err: wanted.err,
+                offset: *offset,
+            };
+            let Some(part) = desk.ask(node, ask).await.filter(|p| p.found) else {
+                break;
+            };
+            found = true;
+            if part.data.is_empty() {
+                return Ok(true);
+            }
+            *offset += part.data.len() as u64;
+            let reply = pb::LogsReply {
+                launch: id.attempt,
+                data: part.data,
+            };
+            if to.send(Ok(reply)).await.is_err() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(found)
+}
+
+type Channel =
+    tonic::service::interceptor::InterceptedService<tonic::transport::Channel, super::token::Token>;
+
+/// A node answers as long as the stream lasts.
+pub(super) async fn answer(mut client: NodeLinkClient<Channel>, dir: &Path) {
+    let Ok(Some(node)) = files::read::<String>(&dir.join("node.json")) else {
+        return;
+    };
+    let (tx, rx) = mpsc::channel(16);
+    let hello = pb::LogPart {
+        node,
+        ..pb::LogPart::default()
+    };
+    if tx.send(hello).await.is_err() {
+        return;
+    }
+    let Ok(reply) = client.logs(ReceiverStream::new(rx)).await else {
+        return;
+    };
+    let mut questions = reply.into_inner();
+    while let Ok(Some(wanted)) = questions.message().await {
+        let data = part_of(dir, &wanted);
+        let part = pb::LogPart {
+            request: wanted.request,
+            node: String::new(),
+            found: data.is_ok(),
+            data: data.unwrap_or_default(),
+        };
+        if tx.send(part).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn part_of(dir: &Path, wanted: &pb::LogWanted) -> io::Result<Vec<u8>> {
+    let id = wanted.id.unwrap_or_default();
+    let kind = if wanted.err { "err" } else { "out" };
+    let name = format!("rank-{}.{kind}", wanted.rank);
+    let folder = format!("{}.{}", id.job, id.attempt);
+    let open = |kept: &str| {
+        // A job may have put something else there.
+        let follow_no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(follow_no_link);
+        options.open(dir.join(kept).join(&folder).join(&name))
+    };
+    let mut file = open("attempts").or_else(|_| open("logs"))?;
+    file.seek(SeekFrom::Start(wanted.offset))?;
+    let mut data = Vec::new();
+    file.take(PART).read_to_end(&mut data)?;
+    Ok(data)
+}

@@ -1,0 +1,253 @@
+//! Numbers for Prometheus, as text over HTTP.
+
+use super::scheduler::Handle;
+use crate::protocol::Exit;
+use crate::protocol::Millis;
+use crate::protocol::scheduler::Scheduler;
+use blox_core::{GpuId, JobId, NodeStatus};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What is counted around the machine.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Synchronisations of the log.
+    pub syncs: AtomicU64,
+    /// Microseconds that they took.
+    pub sync_us: AtomicU64,
+    /// Bytes in the log since its last snapshot.
+    pub log_bytes: AtomicU64,
+    /// Inputs that the machine took.
+    pub steps: AtomicU64,
+    /// Questions to the policy.
+    pub asked: AtomicU64,
+    /// Those without an answer: errors, panics, and answers that came too late.
+    pub unanswered: AtomicU64,
+}
+
+/// Answers `GET /metrics` and `GET /healthz` for ever.
+pub(super) async fn serve(listener: TcpListener, handle: Handle) {
+    loop {
+        let Ok((tcp, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let handle = handle.clone();
+        tokio::spawn(async move {
+            let limit = Duration::from_secs(5);
+            let _ = tokio::time::timeout(limit, answer(tcp, handle)).await;
+        });
+    }
+}
+
+async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
+    let mut asked = Vec::new();
+    let mut buffer = [0; 1024];
+    while !asked.windows(4).any(|w| w == b"\r\n\r\n") {
+        let n = tcp.read(&mut buffer).await?;
+        if n == 0 || asked.len() > 8192 {
+            return Ok(());
+        }
+        asked.extend_from_slice(&buffer[..n]);
+    }
+    let counters = handle.counters.clone();
+    let body = if asked.starts_with(b"GET /metrics ") {
+        handle.look(move |s, now| text(s, now, &counters)).await
+    } else if asked.starts_with(b"GET /healthz ") {
+        handle.look(|_, _| "ok\n".to_owned()).await
+    } else {
+        None
+    };
+    let (head, body) = match body {
+        Some(body) => ("200 OK", body),
+        None => ("404 Not Found", String::new()),
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {head}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    tcp.write_all(head.as_bytes()).await?;
+    tcp.write_all(body.as_bytes()).await?;
+    tcp.shutdown().await
+}
+
+/// One metric: its lines, by label.
+fn put(out: &mut String, name: &str, kind: &str, help: &str, values: &[(String, f64)]) {
+    // A `String` takes whatever is written.
+    let _ = writeln!(out, "# HELP blox_{name} {help}\n# TYPE blox_{name} {kind}");
+    for (labels, value) in values {
+        let _ = writeln!(out, "blox_{name}{labels} {value}");
+    }
+}
+
+fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
+    let mut out = String::new();
+    let one = |x: f64| vec![(String::new(), x)];
+    let by = |label: &str, map: BTreeMap<String, u64>| -> Vec<(String, f64)> {
+        let line = |(k, n): (String, u64)| (format!("{{{label}=\"{k}\"}}"), n as f64);
+        map.into_iter().map(line).collect()
+    };
+    let durable = s.launches().durable();
+
+    let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
+    let known = (0..s.core().state().next_job_id().0).map(JobId);
+    for job in known.filter_map(|id| s.view().job(id)) {
+        *jobs.entry(job.phase().to_string()).or_default() += 1;
+    }
+    put(
+        &mut out,
+        "jobs",
+        "gauge",
+        "Jobs that have not ended.",
+        &by("phase", jobs),
+    );
+    let mut ended: BTreeMap<String, u64> = BTreeMap::new();
+    for outcome in durable.ended.values() {
+        *ended.entry(outcome.as_str().to_owned()).or_default() += 1;
+    }
+    put(
+        &mut out,
+        "jobs_ended_total",
+        "counter",
+        "Jobs that have ended.",
+        &by("outcome", ended),
+    );
+
+    let cluster = s.view().cluster();
+    let (mut gpus, mut nodes) = (BTreeMap::new(), BTreeMap::new());
+    for node in cluster.nodes() {
+        let status = match node.status() {
+            NodeStatus::Up if node.cordoned().is_some() => "drained",
+            NodeStatus::Up => "up",
+            NodeStatus::Lost => "lost",
+            NodeStatus::Off => "off",
+            _ => "left",
+        };
+        *nodes.entry(status.to_owned()).or_default() += 1;
+        for gpu in node.gpus() {
+            *gpus.entry(gpu_state(s, gpu).to_owned()).or_default() += 1;
+        }
+    }
+    put(&mut out, "nodes", "gauge", "Nodes.", &by("status", nodes));
+    put(&mut out, "gpus", "gauge", "GPU slots.", &by("state", gpus));
+    let silent: Vec<(String, f64)> = cluster
+        .nodes()
+        .iter()
+        .filter_map(|n| {
+            let heard = s.launches().heard(n.id())?;
+            Some((format!("{{node=\"{}\"}}", n.id()), (now - heard).as_secs()))
+        })
+        .collect();
+    let help = "Seconds since a node was heard.";
+    put(&mut out, "heartbeat_age_seconds", "gauge", help, &silent);
+
+    let (mut parts, mut gpu_s) = (BTreeMap::new(), 0.0);
+    for end in durable.accounts.values() {
+        let exit = match end.exit {
+            Exit::NeverRan => "never-ran",
+            Exit::Completed => "completed",
+            Exit::Yielded => "yielded",
+            Exit::Failed { .. } => "failed",
+            Exit::Cut => "cut",
+            Exit::Lost => "lost",
+        };
+        *parts.entry(exit.to_owned()).or_default() += 1;
+        gpu_s += end.ran.as_secs() * f64::from(end.gpus);
+    }
+    let help = "Launches that are over, counted on each node.";
+    put(
+        &mut out,
+        "launches_total",
+        "counter",
+        help,
+        &by("exit", parts),
+    );
+    let help = "GPU seconds accounted.";
+    put(&mut out, "gpu_seconds_total", "counter", help, &one(gpu_s));
+    let open = durable.attempts.len() as f64;
+    put(
+        &mut out,
+        "launches_open",
+        "gauge",
+        "Launches that are not over.",
+        &one(open),
+    );
+
+    let ignored = s.launches().ignored();
+    let ignored = BTreeMap::from([
+        ("old-session".to_owned(), ignored.old_session),
+        ("repeated".to_owned(), ignored.repeated),
+        ("accounted".to_owned(), ignored.accounted),
+        ("refused-node".to_owned(), ignored.refused_nodes),
+    ]);
+    let help = "Messages that changed nothing.";
+    put(
+        &mut out,
+        "ignored_messages_total",
+        "counter",
+        help,
+        &by("kind", ignored),
+    );
+    let epoch = durable.epoch.0 as f64;
+    put(
+        &mut out,
+        "epoch",
+        "gauge",
+        "Lives of the scheduler.",
+        &one(epoch),
+    );
+
+    let read = |c: &AtomicU64| c.load(Ordering::Relaxed) as f64;
+    for (name, kind, help, value) in [
+        (
+            "log_syncs_total",
+            "counter",
+            "Synchronisations of the log.",
+            read(&counters.syncs),
+        ),
+        (
+            "log_sync_seconds_total",
+            "counter",
+            "Seconds that they took.",
+            read(&counters.sync_us) / 1e6,
+        ),
+        (
+            "log_bytes",
+            "gauge",
+            "Bytes of the log since its last snapshot.",
+            read(&counters.log_bytes),
+        ),
+        (
+            "steps_total",
+            "counter",
+            "Inputs that the scheduler took.",
+            read(&counters.steps),
+        ),
+        (
+            "decisions_total",
+            "counter",
+            "Questions to the policy.",
+            read(&counters.asked),
+        ),
+        (
+            "decisions_lost_total",
+            "counter",
+            "Questions without an answer.",
+            read(&counters.unanswered),
+        ),
+    ] {
+        put(&mut out, name, kind, help, &one(value));
+    }
+    out
+}
+
+fn gpu_state(s: &Scheduler, gpu: GpuId) -> &'static str {
+    match s.view().cluster().held_by(gpu).next() {
+        Some(_) => "held",
+        None => "free",
+    }
+}

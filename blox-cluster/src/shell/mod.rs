@@ -1,0 +1,14 @@
+//! The processes around the machines: clocks, files, sockets and children.
+
+pub mod clock;
+pub mod containment;
+pub mod files;
+pub mod gpus;
+mod listen;
+mod logs;
+mod metrics;
+pub mod node;
+pub mod scheduler;
+pub mod service;
+pub mod shim;
+pub mod token;

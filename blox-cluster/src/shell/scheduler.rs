@@ -1,0 +1,436 @@
+//! The scheduler's process: one thread for the machine and its log, one for
+//! the policy, the rest for the network.
+
+use super::clock;
+use super::metrics::Counters;
+use crate::log::{Log, LogError, Page};
+use crate::protocol::record::CoreInput;
+use crate::protocol::scheduler::{
+    Effect, Input, RequestError, Saved, Scheduler, Settings, Step, feed, revive,
+};
+use crate::protocol::{Millis, Record};
+use crate::wire::pb;
+use blox_core::core::Core;
+use blox_core::{JobId, Name, Part, Pipeline, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use tokio::sync::{mpsc as channel, oneshot};
+
+/// Steps that go to the disk together, at most.
+const GROUP: usize = 256;
+/// How often time alone is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Why a scheduler cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchedulerError {
+    /// Its log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Its log holds what it cannot read.
+    #[error("the log holds what this program does not understand: {0}")]
+    Record(#[from] serde_json::Error),
+    /// The policy cannot take back what it remembered.
+    #[error("the scheduler `{name}` is not the one that the log was written with: {why}")]
+    Policy {
+        /// The scheduler.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The network.
+    #[error("{0}")]
+    Network(String),
+}
+
+/// Something for the thread of the machine.
+pub(super) enum Message {
+    /// From a node or a user, with whoever waits for the reply.
+    Input(Box<Input>, Option<Reply>),
+    /// A node has a stream now.
+    Linked(Name, channel::Sender<pb::Orders>),
+    /// The answer to the question of this number.
+    Answer(u64, Box<Input>),
+    /// Somebody wants to look.
+    Look(Look),
+    /// No snapshot is being written any more.
+    Compacted,
+    /// It is over.
+    Stop,
+}
+
+/// What somebody wants to see.
+pub(super) type Look = Box<dyn FnOnce(&Scheduler, Millis) + Send>;
+
+/// Who waits for a reply.
+pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;
+
+/// What a snapshot holds.
+#[derive(Serialize, Deserialize)]
+struct Snapshot {
+    saved: Saved,
+    /// What the policy remembers.
+    policy: Option<serde_json::Value>,
+}
+
+/// For the thread of the policy.
+enum ToPolicy {
+    Input(CoreInput),
+    Ask(u64, Time),
+    /// Write down everything, with what the policy remembers at this point.
+    Compact(Box<Saved>, Page),
+}
+
+/// How the process behaves around the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A policy that gives no answer within this time loses its turn.
+    pub policy: Duration,
+    /// The log is compacted when it has grown by this many bytes.
+    pub log_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            policy: Duration::from_secs(60),
+            log_bytes: 64 << 20,
+        }
+    }
+}
+
+/// The way to a running machine.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) to: mpsc::Sender<Message>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Handle {
+    /// Takes an input; the reply comes once it is on the disk.
+    pub(super) async fn request(&self, input: Input) -> Option<Result<JobId, RequestError>> {
+        let (tx, rx) = oneshot::channel();
+        let message = Message::Input(Box::new(input), Some(tx));
+        self.to.send(message).ok()?;
+        rx.await.ok()
+    }
+
+    /// Looks at the machine.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Scheduler, Millis) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (tx, rx) = oneshot::channel();
+        let look = move |s: &Scheduler, now: Millis| drop(tx.send(f(s, now)));
+        self.to.send(Message::Look(Box::new(look))).ok()?;
+        rx.await.ok()
+    }
+
+    /// Ends the machine.
+    pub fn stop(&self) {
+        // Whoever is gone has stopped.
+        let _ = self.to.send(Message::Stop);
+    }
+}
+
+/// A machine that runs.
+pub struct Running {
+    /// The way to it.
+    pub handle: Handle,
+    /// Its thread; it ends when it is told to, or when the disk fails.
+    pub thread: std::thread::JoinHandle<Result<(), SchedulerError>>,
+}
+
+/// Starts the machine of a scheduler over the log in `dir`.
+///
+/// # Errors
+/// The log cannot be used, or was written with another scheduler.
+pub fn start(
+    dir: &Path,
+    settings: Settings,
+    mut pipeline: Pipeline,
+    limits: Limits,
+) -> Result<Running, SchedulerError> {
+    let (mut log, recovered) = Log::open(dir)?;
+    let snapshot: Option<Snapshot> = match &recovered.snapshot {
+        Some(bytes) => Some(serde_json::from_slice(bytes)?),
+        None => None,
+    };
+    let (saved, memory) = match snapshot {
+        Some(s) => (s.saved, s.policy),
+        None => (Saved::default(), None),
+    };
+    let mut records: Vec<Record> = Vec::new();
+    for bytes in &recovered.records {
+        let step: Vec<Record> = serde_json::from_slice(bytes)?;
+        records.extend(step);
+    }
+    // The policy's own copy of the core goes the same way, and the policy with it.
+    let mut beside = revive(&saved, pipeline.cadence());
+    if let Some(memory) = memory {
+        pipeline
+            .restore(memory)
+            .map_err(|e| SchedulerError::Policy {
+                name: blox_core::Decide::name(&pipeline).to_owned(),
+                why: e.to_string(),
+            })?;
+    }
+    let last_asked = records
+        .iter()
+        .rposition(|r| matches!(r, Record::Core(CoreInput::Asked { .. })));
+    let mut sink = Vec::new();
+    for (i, record) in records.iter().enumerate() {
+        if let Record::Core(input) = record {
+            let answered = last_asked != Some(i)
+                || records[i..].iter().any(|r| {
+                    let over = |c: &CoreInput| {
+                        matches!(c, CoreInput::Answer { .. } | CoreInput::Failed { .. })
+                    };
+                    matches!(r, Record::Core(c) if over(c))
+                });
+            // Asked again, it remembers again; the answer is in the log. The last
+            // question without one is asked by the machine.
+            if let CoreInput::Asked { at } = input
+                && answered
+            {
+                let _ = beside.consult(*at, &mut pipeline);
+            }
+            let _ = feed(&mut beside, input, &mut pipeline);
+            beside.take_commands(&mut sink);
+            sink.clear();
+        }
+    }
+    let now = clock::now();
+    let wall = std::time::SystemTime::UNIX_EPOCH
+        .elapsed()
+        .unwrap_or_default();
+    let at = Time::new(wall.as_secs_f64());
+    let cadence = pipeline.cadence();
+    let (machine, first) = Scheduler::begin(settings, saved, &records, cadence, now, at);
+    if !records.is_empty() {
+        // What was read is written as one, so that the next start is quick.
+        let mut saved = machine.save();
+        saved.durable.epoch.0 -= 1;
+        let snapshot = Snapshot {
+            saved,
+            policy: pipeline.save(),
+        };
+        log.snapshot(&serde_json::to_vec(&snapshot)?)?;
+    }
+    let (to, from) = mpsc::channel();
+    let (to_policy, for_policy) = mpsc::channel();
+    let answers = to.clone();
+    std::thread::spawn(move || policy(beside, pipeline, &for_policy, &answers));
+    let mut shell = Shell {
+        machine,
+        log,
+        links: BTreeMap::new(),
+        to_policy,
+        question: 0,
+        asked_at: None,
+        limits,
+        compacting: false,
+        counters: Arc::default(),
+    };
+    let counters = Arc::clone(&shell.counters);
+    shell.persist(vec![(first, None)])?;
+    let thread = std::thread::spawn(move || shell.serve(&from));
+    Ok(Running {
+        handle: Handle { to, counters },
+        thread,
+    })
+}
+
+/// The thread of the policy: as slow as the policy, and nobody waits for it.
+fn policy(
+    mut core: Core,
+    mut pipeline: Pipeline,
+    inputs: &mpsc::Receiver<ToPolicy>,
+    answers: &mpsc::Sender<Message>,
+) {
+    let mut sink = Vec::new();
+    while let Ok(message) = inputs.recv() {
+        match message {
+            ToPolicy::Input(input) => {
+                let _ = feed(&mut core, &input, &mut pipeline);
+                core.take_commands(&mut sink);
+                sink.clear();
+            }
+            ToPolicy::Ask(question, at) => {
+                let input = match core.consult(at, &mut pipeline) {
+                    Ok((decision, outlook)) => Input::Answer(Box::new(decision), outlook),
+                    Err(e) => Input::PolicyFailed(e.to_string()),
+                };
+                if answers
+                    .send(Message::Answer(question, Box::new(input)))
+                    .is_err()
+                {
+                    return;
+                }
+            }
+            ToPolicy::Compact(saved, page) => {
+                let snapshot = Snapshot {
+                    saved: *saved,
+                    policy: pipeline.save(),
+                };
+                let answers = answers.clone();
+                std::thread::spawn(move || {
+                    // Without it the log only stays longer.
+                    if let Ok(bytes) = serde_json::to_vec(&snapshot) {
+                        let _ = page.write(&bytes);
+                    }
+                    let _ = answers.send(Message::Compacted);
+                });
+            }
+        }
+    }
+}
+
+struct Shell {
+    machine: Scheduler,
+    log: Log,
+    links: BTreeMap<Name, channel::Sender<pb::Orders>>,
+    to_policy: mpsc::Sender<ToPolicy>,
+    /// The number of the last question.
+    question: u64,
+    asked_at: Option<Millis>,
+    limits: Limits,
+    /// A snapshot is being written beside the loop.
+    compacting: bool,
+    counters: Arc<Counters>,
+}
+
+impl Shell {
+    fn serve(mut self, from: &mpsc::Receiver<Message>) -> Result<(), SchedulerError> {
+        let mut last_tick = Millis(0);
+        loop {
+            let first = match from.recv_timeout(TICK) {
+                Ok(message) => Some(message),
+                Err(mpsc::RecvTimeoutError::Timeout) => None,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            let mut steps: Vec<(Step, Option<Reply>)> = Vec::new();
+            let mut looks = Vec::new();
+            // Whatever waits goes to the disk together.
+            let mut next = first;
+            while let Some(message) = next {
+                match message {
+                    Message::Stop => {
+                        self.persist(steps)?;
+                        return Ok(());
+                    }
+                    Message::Input(input, reply) => {
+                        steps.push((self.machine.step(clock::now(), *input), reply));
+                    }
+                    Message::Linked(node, orders) => {
+                        self.links.insert(node, orders);
+                    }
+                    // An answer that came too late is no answer.
+                    Message::Answer(question, input) => {
+                        if question == self.question && self.asked_at.take().is_some() {
+                            steps.push((self.machine.step(clock::now(), *input), None));
+                        }
+                    }
+                    Message::Look(look) => looks.push(look),
+                    Message::Compacted => self.compacting = false,
+                }
+                if steps.len() >= GROUP {
+                    break;
+                }
+                next = from.try_recv().ok();
+            }
+            let now = clock::now();
+            if now - last_tick >= Millis(TICK.as_millis() as u64) {
+                last_tick = now;
+                steps.push((self.machine.step(now, Input::Tick), None));
+                if self
+                    .asked_at
+                    .is_some_and(|a| (now - a).as_secs() > self.limits.policy.as_secs_f64())
+                {
+                    self.asked_at = None;
+                    let why = format!("the policy gave no answer within {:?}", self.limits.policy);
+                    steps.push((self.machine.step(now, Input::PolicyFailed(why)), None));
+                }
+            }
+            self.persist(steps)?;
+            self.compact()?;
+            for look in looks {
+                look(&self.machine, clock::now());
+            }
+        }
+    }
+
+    /// Has a snapshot written if the log has grown. A question under way is
+    /// waited for: what the policy remembers belongs to this very moment.
+    fn compact(&mut self) -> Result<(), SchedulerError> {
+        let grown = self.log.bytes() >= self.limits.log_bytes;
+        if !grown || self.compacting || self.machine.asked().is_some() {
+            return Ok(());
+        }
+        self.compacting = true;
+        let saved = Box::new(self.machine.save());
+        let page = self.log.turn_page()?;
+        let _ = self.to_policy.send(ToPolicy::Compact(saved, page));
+        Ok(())
+    }
+
+    /// Facts to the disk, then what follows from them.
+    fn persist(&mut self, steps: Vec<(Step, Option<Reply>)>) -> Result<(), SchedulerError> {
+        for (step, _) in &steps {
+            if !step.records.is_empty() {
+                self.log.append(&serde_json::to_vec(&step.records)?);
+            }
+        }
+        let before = clock::now_us();
+        let bytes = self.log.bytes();
+        self.log.sync()?;
+        let count = |counter: &std::sync::atomic::AtomicU64, by: u64| {
+            counter.fetch_add(by, Ordering::Relaxed);
+        };
+        if self.log.bytes() != bytes {
+            count(&self.counters.syncs, 1);
+            count(&self.counters.sync_us, clock::now_us() - before);
+            self.counters
+                .log_bytes
+                .store(self.log.bytes(), Ordering::Relaxed);
+        }
+        count(&self.counters.steps, steps.len() as u64);
+        for (step, reply) in steps {
+            for record in step.records {
+                if let Record::Core(input) = record {
+                    if matches!(input, CoreInput::Failed { .. }) {
+                        count(&self.counters.unanswered, 1);
+                    }
+                    // A policy that is gone answers nothing, and loses its turns.
+                    let _ = self.to_policy.send(ToPolicy::Input(input));
+                }
+            }
+            for effect in step.effects {
+                match effect {
+                    Effect::Send(orders) => {
+                        if let Some(link) = self.links.get(&orders.node) {
+                            // Orders that find no room are made up for by the next.
+                            let _ = link.try_send((&orders).into());
+                        }
+                    }
+                    Effect::Ask(at) => {
+                        count(&self.counters.asked, 1);
+                        self.question += 1;
+                        self.asked_at = Some(clock::now());
+                        let _ = self.to_policy.send(ToPolicy::Ask(self.question, at));
+                    }
+                }
+            }
+            if let (Some(reply), Some(said)) = (reply, step.reply) {
+                // Whoever does not wait any more asks again with the same key.
+                let _ = reply.send(said);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,459 @@
+//! What the network sees of the scheduler.
+
+use super::listen::connections;
+use super::logs::{self, Desk};
+use super::metrics;
+use super::scheduler::{Handle, Message, Running, SchedulerError};
+use super::token::{Guard, Token};
+use crate::protocol::Exit;
+use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
+use crate::protocol::{Millis, Report};
+use crate::wire::{LARGEST, LARGEST_JOB, job_spec, pb};
+use blox_core::{JobId, JobRef, Name, NodeId, NodeStatus};
+use prost::Message as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Requests of one connection at a time.
+const STREAMS: u32 = 64;
+/// An answer that takes longer is given up.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where and whom a scheduler serves.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// For nodes and users.
+    pub address: SocketAddr,
+    /// For Prometheus, if it is wanted.
+    pub metrics: Option<SocketAddr>,
+    /// What nodes and users have to show.
+    pub token: Token,
+}
+
+/// Serves nodes and users until `stop` is ready or the machine ends. `ready`
+/// is told the addresses for them and for Prometheus.
+///
+/// # Errors
+/// An address cannot be used, or the machine failed.
+pub async fn serve(
+    running: Running,
+    listen: Listen,
+    ready: impl FnOnce(SocketAddr, Option<SocketAddr>),
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), SchedulerError> {
+    let (listener, at) = bind(listen.address).await?;
+    let Running { handle, thread } = running;
+    let mut tasks = tokio::task::JoinSet::new();
+    let metrics = match listen.metrics {
+        Some(address) => {
+            let (listener, at) = bind(address).await?;
+            tasks.spawn(metrics::serve(listener, handle.clone()));
+            Some(at)
+        }
+        None => None,
+    };
+    ready(at, metrics);
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let service = Service {
+        handle: handle.clone(),
+        desk: Desk::default(),
+    };
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(crate::wire::DESCRIPTOR)
+        .build_v1()
+        .map_err(|e| SchedulerError::Network(e.to_string()))?;
+    let guard = Guard(listen.token);
+    health
+        .set_serving::<pb::jobs_server::JobsServer<Service>>()
+        .await;
+    let (over_tx, over) = tokio::sync::oneshot::channel();
+    let watch = tokio::task::spawn_blocking(move || {
+        let result = thread.join();
+        let _ = over_tx.send(());
+        result
+    });
+    let served = tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(2)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(4)))
+        .tcp_nodelay(true)
+        .max_concurrent_streams(STREAMS)
+        .timeout(DEADLINE)
+        .add_service(health_service)
+        .add_service(reflection)
+        .add_service(InterceptedService::new(
+            pb::node_link_server::NodeLinkServer::new(service.clone())
+                .max_decoding_message_size(LARGEST),
+            guard.clone(),
+        ))
+        .add_service(InterceptedService::new(
+            pb::jobs_server::JobsServer::new(service).max_decoding_message_size(LARGEST),
+            guard,
+        ))
+        .serve_with_incoming(connections(listener));
+    tokio::select! {
+        served = served => served.map_err(|e| SchedulerError::Network(e.to_string()))?,
+        () = stop => {}
+        _ = over => {}
+    }
+    handle.stop();
+    match watch.await {
+        Ok(Ok(result)) => result,
+        _ => Err(SchedulerError::Network(
+            "the scheduler's thread panicked".to_owned(),
+        )),
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SchedulerError> {
+    let network = |e: std::io::Error| SchedulerError::Network(format!("{address}: {e}"));
+    let listener = TcpListener::bind(address).await.map_err(network)?;
+    let at = listener.local_addr().map_err(network)?;
+    Ok((listener, at))
+}
+
+#[derive(Clone)]
+struct Service {
+    handle: Handle,
+    desk: Desk,
+}
+
+fn gone() -> Status {
+    Status::unavailable("the scheduler is stopping")
+}
+
+fn refused(e: &RequestError) -> Status {
+    match e {
+        RequestError::NoJob(_) | RequestError::NoNode(_) => Status::not_found(e.to_string()),
+        RequestError::WrongPhase { .. } => Status::failed_precondition(e.to_string()),
+        RequestError::OtherJob { .. } => Status::already_exists(e.to_string()),
+        _ => Status::invalid_argument(e.to_string()),
+    }
+}
+
+impl Service {
+    async fn ask(&self, ask: Ask) -> Result<Response<pb::JobReply>, Status> {
+        let said = self
+            .handle
+            .request(Input::Request(ask))
+            .await
+            .ok_or_else(gone)?;
+        let job = said.map_err(|e| refused(&e))?;
+        Ok(Response::new(pb::JobReply { job: job.0 }))
+    }
+
+    async fn all_nodes(&self) -> Result<Response<pb::NodesReply>, Status> {
+        let nodes = self.handle.look(nodes).await.ok_or_else(gone)?;
+        Ok(Response::new(pb::NodesReply { nodes }))
+    }
+}
+
+#[tonic::async_trait]
+impl pb::node_link_server::NodeLink for Service {
+    type LinkStream = tokio_stream::adapters::Map<
+        ReceiverStream<pb::Orders>,
+        fn(pb::Orders) -> Result<pb::Orders, Status>,
+    >;
+
+    async fn link(
+        &self,
+        request: Request<Streaming<pb::Report>>,
+    ) -> Result<Response<Self::LinkStream>, Status> {
+        let mut reports = request.into_inner();
+        let (tx, rx) = mpsc::channel(16);
+        let to = self.handle.to.clone();
+        tokio::spawn(async move {
+            let mut linked = false;
+            // A stream that breaks is opened again by the node.
+            while let Ok(Some(report)) = reports.message().await {
+                let Ok(report) = Report::try_from(report) else {
+                    return;
+                };
+                if !linked {
+                    linked = true;
+                    let link = Message::Linked(report.node.clone(), tx.clone());
+                    if to.send(link).is_err() {
+                        return;
+                    }
+                }
+                let input = Box::new(Input::Report(report));
+                if to.send(Message::Input(input, None)).is_err() {
+                    return;
+                }
+            }
+        });
+        use tokio_stream::StreamExt;
+        let ok: fn(pb::Orders) -> Result<pb::Orders, Status> = Ok;
+        Ok(Response::new(ReceiverStream::new(rx).map(ok)))
+    }
+
+    type LogsStream = tokio_stream::adapters::Map<
+        ReceiverStream<pb::LogWanted>,
+        fn(pb::LogWanted) -> Result<pb::LogWanted, Status>,
+    >;
+
+    async fn logs(
+        &self,
+        request: Request<Streaming<pb::LogPart>>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let mut parts = request.into_inner();
+        let (tx, rx) = mpsc::channel(16);
+        let desk = self.desk.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(part)) = parts.message().await {
+                match part.request {
+                    0 => desk.link(part.node, tx.clone()),
+                    _ => desk.answer(part),
+                }
+            }
+        });
+        use tokio_stream::StreamExt;
+        let ok: fn(pb::LogWanted) -> Result<pb::LogWanted, Status> = Ok;
+        Ok(Response::new(ReceiverStream::new(rx).map(ok)))
+    }
+}
+
+#[tonic::async_trait]
+impl pb::jobs_server::Jobs for Service {
+    async fn submit(
+        &self,
+        request: Request<pb::SubmitRequest>,
+    ) -> Result<Response<pb::JobReply>, Status> {
+        let pb::SubmitRequest { key, job } = request.into_inner();
+        let job = job.ok_or_else(|| Status::invalid_argument("job is missing"))?;
+        if key.is_empty() || key.len() > 200 {
+            return Err(Status::invalid_argument("key: expected 1 to 200 bytes"));
+        }
+        if job.encoded_len() > LARGEST_JOB {
+            let text = format!("the job's description is longer than {LARGEST_JOB} bytes");
+            return Err(Status::resource_exhausted(text));
+        }
+        if job.command.is_empty() {
+            return Err(Status::invalid_argument("the job has no command"));
+        }
+        let spec = job_spec(job).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let key = Name::from(key);
+        self.ask(Ask::Submit { key, spec }).await
+    }
+
+    async fn change(
+        &self,
+        request: Request<pb::ChangeRequest>,
+    ) -> Result<Response<pb::JobReply>, Status> {
+        let request = request.into_inner();
+        let job = JobId(request.job);
+        let ask = match request.verb() {
+            pb::Verb::Cancel => Ask::Cancel(job),
+            pb::Verb::Hold => Ask::Hold(job),
+            pb::Verb::Release => Ask::Release(job),
+            pb::Verb::Requeue => Ask::Requeue(job),
+            pb::Verb::Unspecified => return Err(Status::invalid_argument("verb is missing")),
+        };
+        self.ask(ask).await
+    }
+
+    async fn list(
+        &self,
+        request: Request<pb::ListRequest>,
+    ) -> Result<Response<pb::ListReply>, Status> {
+        let pb::ListRequest { job, all } = request.into_inner();
+        let look = move |s: &Scheduler, _: Millis| lines(s, job.map(JobId), all);
+        let jobs = self.handle.look(look).await.ok_or_else(gone)?;
+        match job {
+            Some(job) if jobs.is_empty() => {
+                Err(Status::not_found(format!("there is no job {job}")))
+            }
+            _ => Ok(Response::new(pb::ListReply { jobs })),
+        }
+    }
+
+    type LogsStream = ReceiverStream<Result<pb::LogsReply, Status>>;
+
+    async fn logs(
+        &self,
+        request: Request<pb::LogsRequest>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let (tx, rx) = mpsc::channel(16);
+        let (handle, desk) = (self.handle.clone(), self.desk.clone());
+        tokio::spawn(logs::hand_on(handle, desk, request.into_inner(), tx));
+        Ok(Response::new(ReceiverStream::new(rx)))
+    }
+
+    async fn nodes(
+        &self,
+        _: Request<pb::NodesRequest>,
+    ) -> Result<Response<pb::NodesReply>, Status> {
+        self.all_nodes().await
+    }
+
+    async fn drain(
+        &self,
+        request: Request<pb::DrainRequest>,
+    ) -> Result<Response<pb::NodesReply>, Status> {
+        let pb::DrainRequest { node, why } = request.into_inner();
+        let wanted = node.clone();
+        let find = move |s: &Scheduler, _: Millis| {
+            let all = s.view().cluster().nodes();
+            let is = |n: &&blox_core::Node| {
+                n.spec().name.as_ref().is_some_and(|x| x.as_str() == wanted)
+                    || n.id().to_string() == wanted
+            };
+            all.iter().find(is).map(blox_core::Node::id)
+        };
+        let id: NodeId = self
+            .handle
+            .look(find)
+            .await
+            .ok_or_else(gone)?
+            .ok_or_else(|| Status::not_found(format!("there is no node {node}")))?;
+        self.ask(match why.is_empty() {
+            true => Ask::Resume(id),
+            false => Ask::Drain(id, why.into()),
+        })
+        .await?;
+        self.all_nodes().await
+    }
+}
+
+fn lines(s: &Scheduler, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
+    let view = s.view();
+    let known = 0..s.core().state().next_job_id().0;
+    let wanted = known.map(JobId).filter(|j| only.is_none_or(|o| o == *j));
+    wanted
+        .filter_map(|id| match view.job(id) {
+            Some(job) => Some(line(s, &job)),
+            None if all || only.is_some() => Some(past(s, id)),
+            None => None,
+        })
+        .collect()
+}
+
+/// A job that has ended.
+fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
+    let durable = s.launches().durable();
+    let phase = durable.ended.get(&id).map_or("rejected", |o| o.as_str());
+    let mut line = pb::JobLine {
+        job: id.0,
+        phase: phase.to_owned(),
+        accounts: accounts(s, id),
+        ..pb::JobLine::default()
+    };
+    if let Some(brief) = durable.jobs.get(&id) {
+        line.name = brief.name.clone();
+        line.user = brief.user.clone();
+        line.gpus = brief.gpus;
+        line.reason = brief.why.clone();
+        line.submitted_s = brief.submit.secs();
+        line.ended_s = brief.ended.map_or(0.0, blox_core::Time::secs);
+    }
+    let mut ran = std::collections::BTreeMap::new();
+    for (part, end) in durable.accounts_of(id) {
+        let longest: &mut f64 = ran.entry(part.id.attempt).or_default();
+        *longest = longest.max(end.ran.as_secs());
+        line.attempt = part.id.attempt;
+        if matches!(end.exit, Exit::Failed { .. }) && phase == "failed" {
+            line.reason = end.why.clone();
+        }
+    }
+    line.running_s = ran.values().sum();
+    line.preemptions = ran.len().saturating_sub(1) as u32;
+    line
+}
+
+fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
+    let text = |n: &Option<Name>| n.as_ref().map_or_else(String::new, |n| n.to_string());
+    let view = s.view();
+    let mut nodes: Vec<String> = Vec::new();
+    for gpu in job.held().iter().flat_map(|a| &a.gpus) {
+        let node = view.cluster().node_of(*gpu).and_then(|n| view.node(n));
+        let name = node.map(|n| text(&n.spec().name)).unwrap_or_default();
+        if !nodes.contains(&name) {
+            nodes.push(name);
+        }
+    }
+    let spec = job.spec();
+    pb::JobLine {
+        job: job.id().0,
+        name: text(&spec.name),
+        user: text(&spec.user),
+        phase: job.phase().to_string(),
+        gpus: job.gpus().get(),
+        attempt: job.attempt(),
+        reason: reason(s, job),
+        submitted_s: job.submit().secs(),
+        running_s: job.attained_time().secs(),
+        iterations_done: job.work_done(),
+        iterations: spec.work.iterations,
+        nodes,
+        preemptions: job.preemptions(),
+        accounts: accounts(s, job.id()),
+        ended_s: 0.0,
+    }
+}
+
+fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
+    let waits = s.launches().durable().backing_off.get(&job.id());
+    match waits {
+        Some(until) => {
+            let left = (*until - s.view().now()).secs().max(0.0);
+            format!("it failed, and is tried again in {left:.0} s")
+        }
+        None => job.reason().to_string(),
+    }
+}
+
+fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
+    let all = s.launches().durable().accounts_of(job);
+    all.map(|(part, end)| pb::AccountLine {
+        id: Some(part.id.into()),
+        node: part.node.to_string(),
+        exit: format!("{:?}", end.exit),
+        ran_ms: end.ran.0,
+        gpus: end.gpus,
+        estimated: end.estimated,
+        why: end.why.clone(),
+    })
+    .collect()
+}
+
+fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
+    let cluster = s.view().cluster();
+    let all = cluster.nodes().iter();
+    all.map(|n| {
+        let mut jobs: Vec<u32> = n
+            .gpus()
+            .flat_map(|g| cluster.held_by(g))
+            .map(|j| j.0)
+            .collect();
+        jobs.dedup();
+        pb::NodeLine {
+            node: n.id().0,
+            name: n
+                .spec()
+                .name
+                .as_ref()
+                .map_or_else(String::new, |x| x.to_string()),
+            status: match n.status() {
+                NodeStatus::Up => "up",
+                _ if s.launches().quarantined(n.id(), now) > Millis(0) => "quarantined",
+                NodeStatus::Lost => "lost",
+                NodeStatus::Off => "off",
+                _ => "left",
+            }
+            .to_owned(),
+            gpus: n.gpu_count(),
+            free: n.free_count(),
+            drained: n.cordoned().map_or_else(String::new, |w| w.to_string()),
+            silent_s: s
+                .launches()
+                .heard(n.id())
+                .map_or(-1.0, |h| (now - h).as_secs()),
+            jobs,
+        }
+    })
+    .collect()
+}

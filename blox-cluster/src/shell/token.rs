@@ -1,0 +1,149 @@
+//! A secret that everybody has who may speak to the scheduler.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::{Request, Status};
+
+const HEADER: &str = "authorization";
+/// Whatever is shorter can be guessed.
+const SHORTEST: usize = 16;
+
+/// A secret, or that there is none.
+#[derive(Clone, Default)]
+pub struct Token(Option<Arc<MetadataValue<Ascii>>>);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let said = if self.is_some() {
+            "Token(..)"
+        } else {
+            "Token(none)"
+        };
+        f.write_str(said)
+    }
+}
+
+impl Token {
+    /// That there is none.
+    pub fn none() -> Self {
+        Token(None)
+    }
+
+    /// The secret in a file that nobody else may read.
+    ///
+    /// # Errors
+    /// It cannot be read, others can read it, or it is no secret.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+        let mode = fs::metadata(path)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(bad("others may read it: expected mode 600"));
+        }
+        let text = fs::read_to_string(path)?;
+        let text = text.trim();
+        if text.len() < SHORTEST {
+            return Err(bad(
+                "the token is too short: expected 16 characters or more",
+            ));
+        }
+        let value = format!("Bearer {text}").parse();
+        let value =
+            value.map_err(|_| bad("the token holds other than visible ASCII characters"))?;
+        Ok(Token(Some(Arc::new(value))))
+    }
+
+    /// Whether there is one.
+    pub fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// Who speaks shows it.
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(secret) = &self.0 {
+            request.metadata_mut().insert(HEADER, (**secret).clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Who listens asks for it.
+#[derive(Clone, Debug)]
+pub(super) struct Guard(pub Token);
+
+impl Interceptor for Guard {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let Some(secret) = &self.0.0 else {
+            return Ok(request);
+        };
+        let shown = request.metadata().get(HEADER);
+        match shown {
+            Some(shown) if same(shown.as_bytes(), secret.as_bytes()) => Ok(request),
+            Some(_) => Err(Status::unauthenticated("the token is not this scheduler's")),
+            None => Err(Status::unauthenticated(
+                "this scheduler asks for a token: give --token-file",
+            )),
+        }
+    }
+}
+
+/// Takes as long wherever the two differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differing = a.iter().zip(b).fold(0, |sum, (x, y)| sum | (x ^ y));
+    a.len() == b.len() && differing == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str, mode: u32) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        (dir, path)
+    }
+
+    fn shown(to: &Token, by: &Token) -> Result<(), String> {
+        let request = by.clone().call(Request::new(())).unwrap();
+        let answer = Guard(to.clone()).call(request);
+        answer.map(drop).map_err(|s| s.message().to_owned())
+    }
+
+    #[test]
+    fn only_who_has_the_token_is_heard() {
+        let (_d, path) = file("0123456789abcdef\n", 0o600);
+        let ours = Token::read(&path).unwrap();
+        let (_d, path) = file("0123456789abcdeF\n", 0o600);
+        let other = Token::read(&path).unwrap();
+        assert_eq!(shown(&ours, &ours), Ok(()));
+        assert_eq!(shown(&Token::none(), &other), Ok(()));
+        assert!(
+            shown(&ours, &other)
+                .unwrap_err()
+                .contains("not this scheduler's")
+        );
+        assert!(
+            shown(&ours, &Token::none())
+                .unwrap_err()
+                .contains("--token-file")
+        );
+    }
+
+    #[test]
+    fn a_token_that_is_no_secret_is_refused() {
+        let said = |text, mode| {
+            let (_d, path) = file(text, mode);
+            Token::read(&path).unwrap_err().to_string()
+        };
+        assert!(said("0123456789abcdef", 0o644).contains("mode 600"));
+        assert!(said("short", 0o600).contains("too short"));
+    }
+}

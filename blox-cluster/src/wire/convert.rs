@@ -1,0 +1,599 @@
+//! From and to the messages of the machines.
+
+use super::pb;
+use crate::protocol::{
+    AttemptId, AttemptReport, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis, Order,
+    Orders, Progress, Report, Session, Status, Task, Wish,
+};
+use blox_core::{Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A message that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}, expected {expected}")]
+pub struct WireError {
+    /// The field.
+    pub field: &'static str,
+    /// What it holds.
+    pub found: String,
+    /// What was expected.
+    pub expected: &'static str,
+}
+
+fn missing(field: &'static str) -> WireError {
+    WireError {
+        field,
+        found: "missing".to_owned(),
+        expected: "a value",
+    }
+}
+
+fn finite(field: &'static str, x: f64) -> Result<f64, WireError> {
+    if x.is_finite() && x >= 0.0 {
+        return Ok(x);
+    }
+    Err(WireError {
+        field,
+        found: x.to_string(),
+        expected: "a finite number that is not negative",
+    })
+}
+
+fn port(field: &'static str, x: u32) -> Result<u16, WireError> {
+    u16::try_from(x).map_err(|_| WireError {
+        field,
+        found: x.to_string(),
+        expected: "a port below 65536",
+    })
+}
+
+fn name_of(text: &str) -> Option<Name> {
+    (!text.is_empty()).then(|| Name::from(text))
+}
+
+fn text_of(name: &Option<Name>) -> String {
+    name.as_ref().map_or_else(String::new, |n| n.to_string())
+}
+
+impl From<AttemptId> for pb::AttemptId {
+    fn from(id: AttemptId) -> Self {
+        pb::AttemptId {
+            job: id.job.0,
+            attempt: id.attempt,
+        }
+    }
+}
+
+fn id(field: &'static str, id: Option<pb::AttemptId>) -> Result<AttemptId, WireError> {
+    let id = id.ok_or_else(|| missing(field))?;
+    Ok(AttemptId {
+        job: JobId(id.job),
+        attempt: id.attempt,
+    })
+}
+
+impl From<&Report> for pb::Report {
+    fn from(r: &Report) -> Self {
+        let o = &r.offer;
+        pb::Report {
+            node: r.node.to_string(),
+            boot: r.boot.to_string(),
+            session: r.session.0,
+            seq: r.seq,
+            epoch: r.epoch.0,
+            incarnation: r.incarnation.0,
+            offer: Some(pb::Offer {
+                name: text_of(&o.name),
+                gpus: o.gpus,
+                gpu_type: text_of(&o.gpu_type),
+                gpu_memory_gib: o.gpu_memory_gib,
+                cpus: o.cpus,
+                memory_gib: o.memory_gib,
+                labels: o
+                    .labels
+                    .iter()
+                    .map(|(k, v)| (k.to_string(), v.to_string()))
+                    .collect(),
+            }),
+            address: r.address.to_string(),
+            attempts: r.attempts.iter().map(attempt_to).collect(),
+        }
+    }
+}
+
+fn attempt_to(a: &AttemptReport) -> pb::AttemptReport {
+    let (status, last) = match &a.status {
+        Status::Prepared => (pb::Status::Prepared, None),
+        Status::Starting => (pb::Status::Starting, None),
+        Status::Running => (pb::Status::Running, None),
+        Status::Stopping => (pb::Status::Stopping, None),
+        Status::Done(f) => (pb::Status::Done, Some(f)),
+    };
+    let end = |f: &Final| {
+        let (exit, code) = match f.exit {
+            Exit::NeverRan => (pb::Exit::NeverRan, 0),
+            Exit::Completed => (pb::Exit::Completed, 0),
+            Exit::Yielded => (pb::Exit::Yielded, 0),
+            Exit::Failed { code } => (pb::Exit::Failed, code),
+            Exit::Cut => (pb::Exit::Cut, 0),
+            Exit::Lost => (pb::Exit::Lost, 0),
+        };
+        pb::Final {
+            exit: exit.into(),
+            code,
+            ran_ms: f.ran.0,
+            estimated: f.estimated,
+            why: f.why.clone(),
+        }
+    };
+    pb::AttemptReport {
+        id: Some(a.id.into()),
+        fence: a.fence.0,
+        status: status.into(),
+        port: a.port.into(),
+        progress: a.progress.map(|p| pb::Progress {
+            done: p.done,
+            saved: p.saved,
+        }),
+        r#final: last.map(end),
+    }
+}
+
+impl TryFrom<pb::Report> for Report {
+    type Error = WireError;
+
+    fn try_from(r: pb::Report) -> Result<Self, WireError> {
+        let o = r.offer.ok_or_else(|| missing("offer"))?;
+        let offer = NodeSpec {
+            name: name_of(&o.name),
+            gpus: o.gpus,
+            gpu_type: name_of(&o.gpu_type),
+            gpu_memory_gib: finite("offer.gpu_memory_gib", o.gpu_memory_gib)?,
+            cpus: finite("offer.cpus", o.cpus)?,
+            memory_gib: finite("offer.memory_gib", o.memory_gib)?,
+            labels: o
+                .labels
+                .into_iter()
+                .map(|(k, v)| (k.into(), v.into()))
+                .collect(),
+            ..NodeSpec::default()
+        };
+        if r.node.is_empty() {
+            return Err(missing("node"));
+        }
+        Ok(Report {
+            node: r.node.into(),
+            boot: r.boot.into(),
+            session: Session(r.session),
+            seq: r.seq,
+            epoch: Epoch(r.epoch),
+            incarnation: Incarnation(r.incarnation),
+            offer: Arc::new(offer),
+            address: r.address.into(),
+            attempts: r
+                .attempts
+                .into_iter()
+                .map(attempt_from)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn attempt_from(a: pb::AttemptReport) -> Result<AttemptReport, WireError> {
+    let unknown = |field, found: i32, expected| WireError {
+        field,
+        found: found.to_string(),
+        expected,
+    };
+    let status = match a.status() {
+        pb::Status::Prepared => Status::Prepared,
+        pb::Status::Starting => Status::Starting,
+        pb::Status::Running => Status::Running,
+        pb::Status::Stopping => Status::Stopping,
+        pb::Status::Done => {
+            let f = a.r#final.as_ref().ok_or_else(|| missing("final"))?;
+            let exit = match f.exit() {
+                pb::Exit::NeverRan => Exit::NeverRan,
+                pb::Exit::Completed => Exit::Completed,
+                pb::Exit::Yielded => Exit::Yielded,
+                pb::Exit::Failed => Exit::Failed { code: f.code },
+                pb::Exit::Cut => Exit::Cut,
+                pb::Exit::Lost => Exit::Lost,
+                pb::Exit::Unspecified => {
+                    return Err(unknown("final.exit", f.exit, "a known exit"));
+                }
+            };
+            Status::Done(Final {
+                exit,
+                ran: Millis(f.ran_ms),
+                estimated: f.estimated,
+                why: f.why.clone(),
+            })
+        }
+        pb::Status::Unspecified => return Err(unknown("status", a.status, "a known status")),
+    };
+    let progress = match a.progress {
+        Some(p) => Some(Progress {
+            done: finite("progress.done", p.done)?,
+            saved: finite("progress.saved", p.saved)?,
+        }),
+        None => None,
+    };
+    Ok(AttemptReport {
+        id: id("id", a.id)?,
+        fence: Fence(a.fence),
+        status,
+        port: port("port", a.port)?,
+        progress,
+    })
+}
+
+impl From<&Orders> for pb::Orders {
+    fn from(o: &Orders) -> Self {
+        pb::Orders {
+            node: o.node.to_string(),
+            epoch: o.epoch.0,
+            incarnation: o.incarnation.0,
+            session: o.session.0,
+            seq: o.seq,
+            reply_to: o.reply_to,
+            orders: o.orders.iter().map(order_to).collect(),
+            forget: o.forget.iter().map(|id| (*id).into()).collect(),
+        }
+    }
+}
+
+fn order_to(o: &Order) -> pb::Order {
+    use pb::order::Wish as W;
+    let wish = match &o.wish {
+        Wish::Prepare => W::Prepare(pb::Prepare {}),
+        Wish::Run(m) => W::Run(pb::Meeting {
+            address: m.address.to_string(),
+            port: m.port.into(),
+        }),
+        Wish::Yield(grace) => W::Yield(pb::Yield { grace_ms: grace.0 }),
+        Wish::Kill => W::Kill(pb::Kill {}),
+    };
+    pb::Order {
+        id: Some(o.id.into()),
+        fence: o.fence.0,
+        wish: Some(wish),
+        task: o.task.as_ref().map(|t| pb::Task {
+            job: Some(job_to(&t.spec)),
+            gpus: t.gpus.clone(),
+            ranks: t.ranks.clone(),
+            world: t.world,
+            node_rank: t.node_rank,
+            nodes: t.nodes.iter().map(|n| n.to_string()).collect(),
+            beside: t.beside.map(|j| j.0),
+            cpus: t.cpus,
+            memory_gib: t.memory_gib,
+        }),
+    }
+}
+
+impl TryFrom<pb::Orders> for Orders {
+    type Error = WireError;
+
+    fn try_from(o: pb::Orders) -> Result<Self, WireError> {
+        let forget = o.forget.into_iter().map(|i| id("forget", Some(i)));
+        Ok(Orders {
+            node: o.node.into(),
+            epoch: Epoch(o.epoch),
+            incarnation: Incarnation(o.incarnation),
+            session: Session(o.session),
+            seq: o.seq,
+            reply_to: o.reply_to,
+            orders: o
+                .orders
+                .into_iter()
+                .map(order_from)
+                .collect::<Result<_, _>>()?,
+            forget: forget.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn order_from(o: pb::Order) -> Result<Order, WireError> {
+    use pb::order::Wish as W;
+    let wish = match o.wish.ok_or_else(|| missing("wish"))? {
+        W::Prepare(_) => Wish::Prepare,
+        W::Run(m) => Wish::Run(Meeting {
+            address: m.address.into(),
+            port: port("run.port", m.port)?,
+        }),
+        W::Yield(y) => Wish::Yield(Millis(y.grace_ms)),
+        W::Kill(_) => Wish::Kill,
+    };
+    let task = match o.task {
+        Some(t) => {
+            let job = t.job.ok_or_else(|| missing("task.job"))?;
+            Some(Arc::new(Task {
+                spec: Arc::new(job_spec(job)?),
+                gpus: t.gpus,
+                ranks: t.ranks,
+                world: t.world,
+                node_rank: t.node_rank,
+                nodes: t.nodes.into_iter().map(Name::from).collect(),
+                beside: t.beside.map(JobId),
+                cpus: finite("task.cpus", t.cpus)?,
+                memory_gib: finite("task.memory_gib", t.memory_gib)?,
+            }))
+        }
+        None => None,
+    };
+    Ok(Order {
+        id: id("id", o.id)?,
+        fence: Fence(o.fence),
+        wish,
+        task,
+    })
+}
+
+fn job_to(spec: &JobSpec) -> pb::Job {
+    let extras = spec.extras();
+    let text = |key: &str| {
+        let value = extras.attributes.get(key).and_then(|v| v.as_str());
+        value.unwrap_or_default().to_owned()
+    };
+    let env = extras.attributes.get("env").and_then(|v| v.as_object());
+    let env = env.map(|all| {
+        all.iter()
+            .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned()))
+            .collect()
+    });
+    let number = |key: &str| {
+        extras
+            .attributes
+            .get(key)
+            .and_then(serde_json::Value::as_f64)
+    };
+    pb::Job {
+        name: text_of(&spec.name),
+        user: text_of(&spec.user),
+        queue: text_of(&spec.virtual_cluster),
+        gpus: spec.gpus.get(),
+        priority: spec.priority,
+        iterations: spec.work.iterations,
+        rate: spec.work.rate,
+        command: extras.command.clone(),
+        env: env.unwrap_or_default(),
+        working_directory: text("working_directory"),
+        grace_s: number("grace_s").unwrap_or(0.0),
+        max_retries: number("max_retries").map(|n| n as u32),
+        model: text_of(&extras.model),
+        cpus: extras.cpus,
+        memory_gib: extras.memory_gib,
+        estimate_s: extras.user_estimate.map_or(0.0, Seconds::secs),
+        on_exit: on_exit_to(extras),
+        levels: extras.levels.iter().map(|g| g.get()).collect(),
+        rates: extras.rates.clone(),
+        deadlines_s: extras
+            .deadlines
+            .iter()
+            .map(|d| (d.at - spec.submit).secs())
+            .collect(),
+        batch_size: extras.batch_size.unwrap_or(0),
+        group: text_of(&extras.group),
+        weight: extras.weight,
+        attributes: extras
+            .attributes
+            .iter()
+            .filter(|(k, _)| !OWN.contains(&k.as_str()))
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
+    }
+}
+
+/// Attributes that have a field of their own.
+const OWN: [&str; 5] = [
+    "env",
+    "working_directory",
+    "grace_s",
+    "max_retries",
+    "on_exit",
+];
+
+fn on_exit_to(extras: &Extras) -> BTreeMap<i32, i32> {
+    let rules = extras.attributes.get("on_exit").and_then(|v| v.as_object());
+    let rules = rules.into_iter().flatten();
+    rules
+        .filter_map(|(code, said)| {
+            let meant = match said.as_str()? {
+                "fail" => pb::OnExit::Fail,
+                "complete" => pb::OnExit::Complete,
+                "requeue" => pb::OnExit::Requeue,
+                _ => pb::OnExit::Retry,
+            };
+            Some((code.parse().ok()?, meant.into()))
+        })
+        .collect()
+}
+
+fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireError> {
+    let word = |code: i32, said: i32| {
+        let word = match pb::OnExit::try_from(said) {
+            Ok(pb::OnExit::Retry) => "retry",
+            Ok(pb::OnExit::Fail) => "fail",
+            Ok(pb::OnExit::Complete) => "complete",
+            Ok(pb::OnExit::Requeue) => "requeue",
+            _ => {
+                return Err(WireError {
+                    field: "on_exit",
+                    found: said.to_string(),
+                    expected: "what an exit code means",
+                });
+            }
+        };
+        Ok((code.to_string(), serde_json::Value::from(word)))
+    };
+    let all = rules.into_iter().map(|(code, said)| word(code, said));
+    Ok(serde_json::Value::Object(all.collect::<Result<_, _>>()?))
+}
+
+/// What the core knows of a job as its user describes it.
+///
+/// # Errors
+/// A number makes no sense.
+pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
+    let mut extras = Extras {
+        model: name_of(&j.model),
+        cpus: finite("cpus", j.cpus)?,
+        memory_gib: finite("memory_gib", j.memory_gib)?,
+        command: j.command,
+        user_estimate: (j.estimate_s > 0.0).then(|| Seconds::new(j.estimate_s)),
+        levels: j.levels.into_iter().map(GpuCount).collect(),
+        batch_size: (j.batch_size > 0).then_some(j.batch_size),
+        group: name_of(&j.group),
+        weight: finite("weight", j.weight)?,
+        ..Extras::default()
+    };
+    for rate in j.rates {
+        extras.rates.push(finite("rates", rate)?);
+    }
+    for at in j.deadlines_s {
+        // From the submission, whose moment is set where it comes in.
+        extras.deadlines.push(Deadline {
+            at: Time::new(finite("deadlines_s", at)?),
+            value: 1.0,
+        });
+    }
+    for (key, text) in j.attributes {
+        let value = serde_json::from_str(&text).ok();
+        let value = value.filter(|_| !OWN.contains(&key.as_str()));
+        let value = value.ok_or_else(|| WireError {
+            field: "attributes",
+            found: format!("`{key}` = `{text}`"),
+            expected: "a name of your own and a value in JSON",
+        })?;
+        extras.attributes.insert(key.into(), value);
+    }
+    if !j.on_exit.is_empty() {
+        let rules = on_exit_from(j.on_exit)?;
+        extras.attributes.insert("on_exit".into(), rules);
+    }
+    let mut set = |key: &str, value: serde_json::Value| {
+        extras.attributes.insert(key.into(), value);
+    };
+    if !j.env.is_empty() {
+        set("env", j.env.into_iter().collect());
+    }
+    if !j.working_directory.is_empty() {
+        set("working_directory", j.working_directory.into());
+    }
+    if finite("grace_s", j.grace_s)? > 0.0 {
+        set("grace_s", j.grace_s.into());
+    }
+    if let Some(n) = j.max_retries {
+        set("max_retries", n.into());
+    }
+    Ok(JobSpec {
+        submit: Time::ZERO,
+        gpus: GpuCount(j.gpus),
+        work: Work {
+            iterations: finite("iterations", j.iterations)?,
+            rate: finite("rate", j.rate)?,
+        },
+        priority: j.priority,
+        name: name_of(&j.name),
+        user: name_of(&j.user),
+        virtual_cluster: name_of(&j.queue),
+        extras: Some(Box::new(extras)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_comes_back_as_it_went() {
+        let attempt = |attempt, status| AttemptReport {
+            id: AttemptId {
+                job: JobId(3),
+                attempt,
+            },
+            fence: Fence(9),
+            status,
+            port: 29_500,
+            progress: Some(Progress {
+                done: 5.0,
+                saved: 4.0,
+            }),
+        };
+        let ended = Final {
+            exit: Exit::Failed { code: 3 },
+            ran: Millis(77),
+            estimated: false,
+            why: "rank 0".to_owned(),
+        };
+        let report = Report {
+            node: "n".into(),
+            boot: "b".into(),
+            session: Session(1),
+            seq: 2,
+            epoch: Epoch(3),
+            incarnation: Incarnation(4),
+            offer: Arc::new(NodeSpec::with_gpus(8).of_type("a100")),
+            address: "10.0.0.1".into(),
+            attempts: vec![attempt(1, Status::Running), attempt(2, Status::Done(ended))],
+        };
+        assert_eq!(Report::try_from(pb::Report::from(&report)), Ok(report));
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_field() {
+        let r = pb::Report {
+            node: "n".into(),
+            offer: Some(pb::Offer {
+                cpus: f64::NAN,
+                ..pb::Offer::default()
+            }),
+            ..pb::Report::default()
+        };
+        assert_eq!(
+            Report::try_from(r).unwrap_err().to_string(),
+            "offer.cpus is NaN, expected a finite number that is not negative"
+        );
+        let o = pb::Orders {
+            orders: vec![pb::Order::default()],
+            ..pb::Orders::default()
+        };
+        assert_eq!(
+            Orders::try_from(o).unwrap_err().to_string(),
+            "wish is missing, expected a value"
+        );
+    }
+
+    #[test]
+    fn a_job_comes_back_as_it_went() {
+        let job = pb::Job {
+            name: "resnet".into(),
+            gpus: 4,
+            iterations: 100.0,
+            rate: 2.0,
+            command: vec!["python".into(), "train.py".into()],
+            env: [("A".to_owned(), "b".to_owned())].into(),
+            working_directory: "/data".into(),
+            grace_s: 2.5,
+            max_retries: Some(0),
+            on_exit: [(3, pb::OnExit::Fail.into())].into(),
+            levels: vec![1, 2, 4],
+            rates: vec![1.0, 1.5, 2.0],
+            deadlines_s: vec![60.0],
+            batch_size: 64,
+            group: "search".into(),
+            weight: 2.0,
+            attributes: [("gmem".to_owned(), "2458.5".to_owned())].into(),
+            ..pb::Job::default()
+        };
+        assert_eq!(job_to(&job_spec(job.clone()).unwrap()), job);
+        let wrong = pb::Job {
+            attributes: [("env".to_owned(), "{}".to_owned())].into(),
+            ..pb::Job::default()
+        };
+        let said = job_spec(wrong).unwrap_err().to_string();
+        assert!(said.starts_with("attributes is `env` = `{}`"), "{said}");
+    }
+}

@@ -1,0 +1,217 @@
+//! What must hold: the invariants, as code.
+//!
+//! I1 no acknowledged job is lost, none invented; I2 no two launches of a job
+//! work at the same time; I3 no GPU has processes of two launches; I4 no
+//! process is left; I5 every launch is accounted for once, for as long as it
+//! ran; I6 once the nemesis has gone, all jobs end within a bound; I7 no number is given twice; I8 in the end
+//! everything is as if nothing had happened.
+
+use blox_cluster::protocol::scheduler::Scheduler;
+use blox_cluster::protocol::{AttemptId, CoreInput, Exit, PartId, Record};
+use blox_core::{Event, JobId, Name, NodeId, NodeStatus, Outcome};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Processes of one launch on one node, in true time.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub id: AttemptId,
+    pub node: usize,
+    pub gpus: Vec<u32>,
+    pub from: u64,
+    pub to: Option<u64>,
+}
+
+/// What is known from outside.
+#[derive(Debug, Default)]
+pub struct Checks {
+    pub ledger: Vec<Work>,
+    /// What clients were told.
+    pub acknowledged: BTreeMap<Name, JobId>,
+    /// What the log says came in.
+    submitted: BTreeMap<JobId, u64>,
+    pub ended: BTreeMap<JobId, Outcome>,
+    keys: BTreeMap<Name, JobId>,
+    last_fence: u64,
+    parts: BTreeSet<PartId>,
+}
+
+impl Checks {
+    /// Processes begin to work.
+    pub fn begin(
+        &mut self,
+        now: u64,
+        id: AttemptId,
+        node: usize,
+        gpus: &[u32],
+    ) -> Result<usize, String> {
+        for w in self.ledger.iter().filter(|w| w.to.is_none()) {
+            if w.id.job == id.job && w.id.attempt != id.attempt {
+                return Err(format!(
+                    "I2: {id} begins on node {node} at {now} while {} works on node {} since {}",
+                    w.id, w.node, w.from
+                ));
+            }
+            if w.node == node && w.gpus.iter().any(|g| gpus.contains(g)) {
+                return Err(format!(
+                    "I3: {id} begins on node {node} at {now} on GPUs of {}",
+                    w.id
+                ));
+            }
+        }
+        if let Some(outcome) = self.ended.get(&id.job) {
+            return Err(format!("I1: {id} begins at {now}, its job is {outcome:?}"));
+        }
+        self.ledger.push(Work {
+            id,
+            node,
+            gpus: gpus.to_vec(),
+            from: now,
+            to: None,
+        });
+        Ok(self.ledger.len() - 1)
+    }
+
+    /// Facts reach the disk.
+    pub fn logged(&mut self, records: &[Record]) -> Result<(), String> {
+        for record in records {
+            match record {
+                Record::Core(CoreInput::Event { event, .. }) => self.event(event)?,
+                Record::Key { key, job } => {
+                    if let Some(other) = self.keys.insert(key.clone(), *job) {
+                        return Err(format!("I7: key {key} is job {other} and job {job}"));
+                    }
+                }
+                Record::Granted { id, fence, .. } => {
+                    if fence.0 <= self.last_fence {
+                        return Err(format!("I7: {id} has grant {} again", fence.0));
+                    }
+                    self.last_fence = fence.0;
+                }
+                Record::Part { part, end } if !end.estimated && !self.parts.insert(*part) => {
+                    return Err(format!("I5: {part:?} is accounted for twice"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Submitted { job, .. } => {
+                *self.submitted.entry(*job).or_default() += 1;
+                if self.submitted[job] > 1 {
+                    return Err(format!("I7: job {job} came in twice"));
+                }
+            }
+            Event::Ended { job, outcome } if self.ended.insert(*job, *outcome).is_some() => {
+                return Err(format!("I1: job {job} ended twice"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A client was told the number of its job.
+    pub fn acknowledge(&mut self, key: &Name, job: JobId) -> Result<(), String> {
+        if let Some(other) = self.acknowledged.insert(key.clone(), job)
+            && other != job
+        {
+            return Err(format!("I7: {key} was told {other}, then {job}"));
+        }
+        let twice = self.acknowledged.iter().any(|(k, j)| *j == job && k != key);
+        if twice {
+            return Err(format!("I7: number {job} was given to two submitters"));
+        }
+        Ok(())
+    }
+
+    /// While a scheduler lives.
+    pub fn alive(&self, s: &Scheduler) -> Result<(), String> {
+        if s.refused_events() > 0 {
+            return Err(format!("core: refused: {}", s.last_refused()));
+        }
+        for (key, job) in &self.acknowledged {
+            let known = s.view().job(*job).is_some() || self.ended.contains_key(job);
+            if !known || self.keys.get(key) != Some(job) {
+                return Err(format!("I1: job {job} was acknowledged and is not there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// When everything has come to rest.
+    pub fn at_rest(
+        &self,
+        s: &Scheduler,
+        expected: &BTreeMap<Name, Vec<Outcome>>,
+        clocks: &[u64],
+    ) -> Result<(), String> {
+        if let Some(w) = self.ledger.iter().find(|w| w.to.is_none()) {
+            return Err(format!("I4: {} is left on node {}", w.id, w.node));
+        }
+        let mut ran: BTreeMap<PartId, u64> = BTreeMap::new();
+        for w in &self.ledger {
+            let part = PartId {
+                id: w.id,
+                node: node_of(s, w.node)?,
+            };
+            let spent = w.to.unwrap_or(w.from) - w.from;
+            *ran.entry(part).or_default() += spent * clocks[w.node] / 1_000_000;
+        }
+        let durable = s.launches().durable();
+        for (part, truth) in &ran {
+            let Some(end) = durable.accounts.get(part) else {
+                return Err(format!(
+                    "I5: {part:?} ran for {truth} ms, not accounted for"
+                ));
+            };
+            // Frozen time counts for the shim, and dying takes a moment.
+            let near = end.ran.0 + 1_000 >= *truth;
+            if end.exit != Exit::Lost && !near {
+                return Err(format!(
+                    "I5: {part:?} ran for {truth} ms, accounted {end:?}"
+                ));
+            }
+        }
+        for (part, end) in &durable.accounts {
+            // A launch may be called off between its shim's start and its first process.
+            let worked = matches!(
+                end.exit,
+                Exit::Completed | Exit::Yielded | Exit::Failed { .. }
+            );
+            if worked && !ran.contains_key(part) {
+                return Err(format!("I5: {part:?} never ran, accounted {end:?}"));
+            }
+        }
+        if let Some(id) = durable.attempts.keys().next() {
+            return Err(format!("I8: {id} is still open"));
+        }
+        for (key, may) in expected {
+            let Some(job) = self.keys.get(key) else {
+                continue;
+            };
+            match self.ended.get(job) {
+                Some(outcome) if may.contains(outcome) => {}
+                other => return Err(format!("I8: job {job} is {other:?}, expected {may:?}")),
+            }
+        }
+        let cluster = s.view().cluster();
+        for node in cluster.nodes() {
+            let held = node.gpus().any(|g| cluster.held_by(g).next().is_some());
+            if node.status() != NodeStatus::Up || held || node.free_count() != node.gpu_count() {
+                return Err(format!("I8: node {} is not whole again", node.id()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn node_of(s: &Scheduler, index: usize) -> Result<NodeId, String> {
+    let key = format!("n{index}");
+    let nodes = &s.launches().durable().nodes;
+    let found = nodes.iter().find(|(_, n)| n.key.as_str() == key);
+    found
+        .map(|(id, _)| *id)
+        .ok_or(format!("I8: node {key} is unknown"))
+}

@@ -1,0 +1,90 @@
+//! A scheduler that stops, moves and places at random: harder on the protocol
+//! than any that makes sense. What it decides follows from the state alone.
+
+use blox_core::{
+    Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Outlook, Part, Plan,
+    Reason, Verdicts, View,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+#[derive(Clone, Debug)]
+pub struct Churn {
+    pub seed: u64,
+    /// Once calm it only places.
+    pub calm_after: f64,
+}
+
+impl Part for Churn {}
+
+impl Decide for Churn {
+    fn name(&self) -> &str {
+        "churn"
+    }
+
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
+        Outlook::Stable
+    }
+
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        for job in asking {
+            out.accept(*job);
+        }
+        let held = |r: &Reason| *r == Reason::HeldByUser;
+        for job in view.deferred().filter(|j| !held(j.reason())) {
+            out.accept(job.id());
+        }
+        Outlook::Stable
+    }
+
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ (view.version() << 20));
+        let calm = view.now().secs() > self.calm_after;
+        let usable = view.nodes().filter(|n| n.is_usable());
+        let mut free: Vec<GpuId> = usable
+            .flat_map(|n| n.gpus())
+            .filter(|g| view.cluster().promised_to(*g).next().is_none())
+            .collect();
+        let placed: Vec<_> = view.placed().collect();
+        for job in placed {
+            // What is leaving without anywhere to go cannot be stopped again.
+            if calm || !job.is_placed() {
+                continue;
+            }
+            if rng.random_bool(0.04) {
+                out.actions.push(Action::Stop {
+                    job: job.id(),
+                    why: Reason::Unlisted,
+                });
+            } else if rng.random_bool(0.04) && free.len() >= job.gpus().get() as usize {
+                let gpus: Vec<GpuId> = free.drain(..job.gpus().get() as usize).collect();
+                out.actions.push(Action::Place {
+                    job: job.id(),
+                    assignment: Assignment::of(gpus),
+                });
+            } else if rng.random_bool(0.01) {
+                out.actions.push(Action::Finish {
+                    job: job.id(),
+                    why: Reason::GoalReached,
+                });
+            }
+        }
+        for job in view.waiting() {
+            let needed = job.gpus().get() as usize;
+            if needed > free.len() {
+                continue;
+            }
+            let start = if calm {
+                0
+            } else {
+                rng.random_range(0..=free.len() - needed)
+            };
+            let gpus: Vec<GpuId> = free.drain(start..start + needed).collect();
+            out.actions.push(Action::Place {
+                job: job.id(),
+                assignment: Assignment::of(gpus),
+            });
+        }
+        Ok(Outlook::NextRound)
+    }
+}

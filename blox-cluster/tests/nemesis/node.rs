@@ -1,0 +1,122 @@
+//! A node of the model: its disk, its node manager, shims and processes.
+
+use blox_cluster::protocol::message::Task;
+use blox_cluster::protocol::node::{Found, Identity, Node};
+use blox_cluster::protocol::shim::Shim;
+use blox_cluster::protocol::{AttemptId, Epoch, Exit, Fence, Final, Incarnation, Millis, Session};
+use blox_core::{Name, NodeSpec};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A clock of its own beginning and speed.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    pub offset: u64,
+    /// Speed in millionths of true time.
+    pub ppm: u64,
+}
+
+impl Clock {
+    pub fn read(&self, true_ms: u64) -> Millis {
+        Millis(self.offset + (u128::from(true_ms) * u128::from(self.ppm) / 1_000_000) as u64)
+    }
+}
+
+/// What a launch left on the node's disk.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    pub fence: Fence,
+    pub task: Arc<Task>,
+    pub port: u16,
+    pub lease: Millis,
+    pub began: Millis,
+    pub done: Option<Final>,
+}
+
+/// The processes of a launch on the node.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its line in the ledger.
+    pub work: usize,
+    /// Which of the events about it count.
+    pub token: u64,
+    /// How it ends by itself.
+    pub code: i32,
+    /// When, in true time.
+    pub ends: u64,
+}
+
+#[derive(Debug)]
+pub struct ShimModel {
+    pub machine: Shim,
+    pub alive: bool,
+    pub paused_until: u64,
+}
+
+pub struct NodeModel {
+    pub key: Name,
+    pub gpus: u32,
+    pub clock: Clock,
+    // On its disk.
+    pub session: u64,
+    pub epoch: Epoch,
+    pub incarnation: Incarnation,
+    pub journals: BTreeMap<AttemptId, Journal>,
+    // Gone with a boot.
+    pub boot: u64,
+    pub shims: BTreeMap<AttemptId, ShimModel>,
+    pub processes: BTreeMap<AttemptId, Process>,
+    // Gone with the node manager.
+    pub manager: Option<Node>,
+    pub manager_paused_until: u64,
+    pub frozen_until: u64,
+    pub deaf_until: u64,
+    pub mute_until: u64,
+    /// One fault at a time on a node.
+    pub trouble_until: u64,
+    /// The last report of its manager, for a planted bug.
+    pub last_report: u64,
+}
+
+impl NodeModel {
+    pub fn identity(&self) -> Identity {
+        Identity {
+            node: self.key.clone(),
+            boot: format!("boot-{}", self.boot).into(),
+            session: Session(self.session),
+            epoch: self.epoch,
+            incarnation: self.incarnation,
+            offer: Arc::new(NodeSpec {
+                name: Some(self.key.clone()),
+                ..NodeSpec::with_gpus(self.gpus)
+            }),
+            address: self.key.clone(),
+        }
+    }
+
+    /// What the journals say to a node manager that begins.
+    pub fn found(&self, adopt: bool) -> Vec<Found> {
+        let all = self.journals.iter().filter(|_| adopt);
+        all.map(|(id, j)| {
+            // Of an earlier boot: nobody saw its end.
+            let gone = !self.shims.contains_key(id) && !self.processes.contains_key(id);
+            let done = j.done.clone().or_else(|| {
+                gone.then(|| Final {
+                    exit: Exit::Lost,
+                    ran: Millis(0),
+                    estimated: true,
+                    why: "the node went down".to_owned(),
+                })
+            });
+            Found {
+                id: *id,
+                fence: j.fence,
+                task: Arc::clone(&j.task),
+                port: j.port,
+                lease: j.lease,
+                done,
+            }
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,1018 @@
+//! The model of a cluster, and the nemesis.
+
+use crate::checks::Checks;
+use crate::churn::Churn;
+use crate::node::{Clock, Journal, NodeModel, Process, ShimModel};
+use blox_cluster::protocol::message::Wish;
+use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimSays};
+use blox_cluster::protocol::scheduler::{
+    Effect, Input, Request, Saved, Scheduler, Settings, feed, revive,
+};
+use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
+use blox_cluster::protocol::{
+    AttemptId, Epoch, Incarnation, Millis, Orders, Record, Report, Timers,
+};
+use blox_core::cadence::Rounds;
+use blox_core::core::{Core, Decision};
+use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Outcome, Outlook, Seconds, Time};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// A bug to be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Node managers take any orders for fresh.
+    LateOrders,
+    /// Submissions are acknowledged before they are on the disk.
+    AckBeforeSync,
+    /// The scheduler believes in shorter leases than the nodes keep.
+    ShortFence,
+    /// Shims and node managers do not look at the lease.
+    NoLease,
+    /// The scheduler's log loses ends of launches.
+    ForgetEnds,
+    /// Shims say that all is over before it is.
+    EarlyDone,
+    /// A node manager that begins does not look for what runs.
+    NoAdoption,
+}
+
+/// When the nemesis goes.
+const PEACE: u64 = 100_000;
+/// I6: by when all has to be over after that.
+const BOUND: u64 = 400_000;
+
+#[derive(Clone, Debug)]
+enum What {
+    ToScheduler(Report),
+    ToNode(usize, Orders),
+    Answer(u64, Option<Box<Decision>>, Outlook),
+    SchedulerTick(u64),
+    SchedulerBegins,
+    NodeTick(usize, u64),
+    ManagerBegins(usize),
+    PowerOn(usize),
+    ProcessStarts(usize, AttemptId, u64),
+    ProcessEnds(usize, AttemptId, u64, i32),
+    Exited(usize, AttemptId, i32),
+    Killed(usize, AttemptId),
+    Thaw(usize),
+    Client(usize),
+    Nemesis,
+}
+
+/// What a made-up job does.
+#[derive(Clone, Debug)]
+struct Job {
+    key: Name,
+    spec: JobSpec,
+    /// Work left, saved at the last time it yielded.
+    left: u64,
+    obeys: bool,
+    fails: u32,
+}
+
+struct Life {
+    machine: Scheduler,
+    /// The policy's own copy of the core.
+    beside: Core,
+    policy: Churn,
+    clock: Clock,
+    number: u64,
+    paused_until: u64,
+}
+
+pub struct World {
+    rng: ChaCha8Rng,
+    bug: Option<Bug>,
+    tell: bool,
+    now: u64,
+    heap: BinaryHeap<std::cmp::Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, What>,
+    next_event: u64,
+    saved: Saved,
+    log: Vec<Record>,
+    life: Option<Life>,
+    lives: u64,
+    nodes: Vec<NodeModel>,
+    jobs: Vec<Job>,
+    checks: Checks,
+    expected: BTreeMap<Name, Vec<Outcome>>,
+    loss: f64,
+    double: f64,
+    late: f64,
+    crash: f64,
+}
+
+impl World {
+    pub fn new(seed: u64, bug: Option<Bug>) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mild = rng.random_bool(0.2);
+        let mut world = World {
+            bug,
+            tell: false,
+            now: 0,
+            heap: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            next_event: 0,
+            saved: Saved::default(),
+            log: Vec::new(),
+            life: None,
+            lives: 0,
+            nodes: Vec::new(),
+            jobs: Vec::new(),
+            checks: Checks::default(),
+            expected: BTreeMap::new(),
+            loss: if mild {
+                0.0
+            } else {
+                rng.random_range(0.0..0.2)
+            },
+            double: rng.random_range(0.0..0.2),
+            late: rng.random_range(0.0..0.1),
+            crash: if mild {
+                0.0
+            } else {
+                rng.random_range(0.0..0.01)
+            },
+            rng,
+        };
+        let count = world.rng.random_range(2..=4);
+        for i in 0..count {
+            let clock = world.some_clock();
+            world.nodes.push(NodeModel {
+                key: format!("n{i}").into(),
+                gpus: 2,
+                clock,
+                session: 0,
+                epoch: Epoch(0),
+                incarnation: Incarnation(0),
+                journals: BTreeMap::new(),
+                boot: 0,
+                shims: BTreeMap::new(),
+                processes: BTreeMap::new(),
+                manager: None,
+                manager_paused_until: 0,
+                frozen_until: 0,
+                deaf_until: 0,
+                mute_until: 0,
+                trouble_until: 0,
+                last_report: 0,
+            });
+            world.at(0, What::ManagerBegins(i));
+        }
+        for i in 0..world.rng.random_range(3..=8) {
+            let job = world.some_job(i, count as u32 * 2);
+            let at = world.rng.random_range(0..40_000);
+            world.jobs.push(job);
+            world.at(at, What::Client(i));
+        }
+        world.at(0, What::SchedulerBegins);
+        world.at(1_000, What::Nemesis);
+        world
+    }
+
+    pub fn telling(mut self) -> Self {
+        self.tell = true;
+        self
+    }
+
+    fn some_clock(&mut self) -> Clock {
+        Clock {
+            offset: self.rng.random_range(0..10_000_000),
+            ppm: self.rng.random_range(995_000..=1_005_000),
+        }
+    }
+
+    fn some_job(&mut self, i: usize, gpus: u32) -> Job {
+        let wide = self.rng.random_bool(0.3);
+        let count = self.rng.random_range(1..=if wide { gpus } else { 2 });
+        let left = self.rng.random_range(1_000..30_000);
+        let fails = if self.rng.random_bool(0.15) {
+            self.rng.random_range(1..=2)
+        } else {
+            0
+        };
+        let mut extras = Extras::default();
+        extras.attributes.insert("grace_s".into(), 5.into());
+        let key = Name::from(format!("key-{i}"));
+        let outcomes = vec![Outcome::Completed, Outcome::Terminated];
+        self.expected.insert(key.clone(), outcomes);
+        Job {
+            key,
+            spec: JobSpec::new(Time::ZERO, GpuCount(count), Seconds::new(left as f64 / 1e3))
+                .with_extras(extras),
+            left,
+            obeys: self.rng.random_bool(0.8),
+            fails,
+        }
+    }
+
+    fn at(&mut self, when: u64, what: What) {
+        let n = self.next_event;
+        self.next_event += 1;
+        self.heap.push(std::cmp::Reverse((when.max(self.now), n)));
+        self.events.insert(n, what);
+    }
+
+    fn peace(&self) -> bool {
+        self.now >= PEACE
+    }
+
+    fn chance(&mut self, p: f64) -> bool {
+        !self.peace() && self.rng.random_bool(p)
+    }
+
+    /// Through a network that loses, doubles and delays.
+    fn send(&mut self, what: What) {
+        if self.chance(self.loss) {
+            return;
+        }
+        let copies = if self.chance(self.double) { 2 } else { 1 };
+        for _ in 0..copies {
+            let delay = if self.chance(self.late) {
+                self.rng.random_range(0..60_000)
+            } else {
+                self.rng.random_range(1..50)
+            };
+            self.at(self.now + delay, what.clone());
+        }
+    }
+
+    pub fn run(mut self) -> Result<(), String> {
+        while let Some(std::cmp::Reverse((when, n))) = self.heap.pop() {
+            self.now = when;
+            let Some(what) = self.events.remove(&n) else {
+                continue;
+            };
+            if self.tell && !matches!(what, What::SchedulerTick(_) | What::NodeTick(..)) {
+                println!("{when:>7} {what:?}");
+            }
+            self.happen(what)?;
+            if let Some(life) = &self.life {
+                self.checks.alive(&life.machine)?;
+            }
+            if self.now > PEACE + 5_000 && self.is_over() {
+                break;
+            }
+            if self.now > PEACE + BOUND {
+                let view = self
+                    .life
+                    .as_ref()
+                    .map(|l| l.machine.view().state().live_jobs());
+                return Err(format!(
+                    "I6: not at rest {BOUND} ms after peace, {view:?} jobs"
+                ));
+            }
+        }
+        self.at_rest()
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(life) = &self.life else { return false };
+        let s = &life.machine;
+        let all = self
+            .jobs
+            .iter()
+            .all(|j| self.checks.acknowledged.contains_key(&j.key));
+        let up = s.view().cluster().nodes();
+        all && s.view().state().live_jobs() == 0
+            && s.launches().durable().attempts.is_empty()
+            && self
+                .nodes
+                .iter()
+                .all(|n| n.journals.is_empty() && n.processes.is_empty())
+            && up.len() == self.nodes.len()
+            && up.iter().all(|n| n.status() == blox_core::NodeStatus::Up)
+    }
+
+    fn at_rest(&self) -> Result<(), String> {
+        let Some(life) = &self.life else {
+            return Err("I8: no scheduler".to_owned());
+        };
+        let clocks: Vec<u64> = self.nodes.iter().map(|n| n.clock.ppm).collect();
+        self.checks
+            .at_rest(&life.machine, &self.expected, &clocks)?;
+        // What the log gives again is what there was, and so is the policy's copy.
+        let (again, _) = Scheduler::begin(
+            self.settings(),
+            self.saved.clone(),
+            &self.log,
+            Box::new(rounds()),
+            Millis(0),
+            Time::ZERO,
+        );
+        let text = |s: &blox_core::State| serde_json::to_string(s).unwrap();
+        let live = text(life.machine.core().state());
+        if live != text(again.core().state()) || live != text(life.beside.state()) {
+            return Err("I8: the log, or the policy's copy, gives another state".to_owned());
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, what: What) -> Result<(), String> {
+        match what {
+            What::SchedulerBegins => self.scheduler_begins(),
+            What::SchedulerTick(number) => {
+                let Some(life) = self.life.as_ref().filter(|l| l.number == number) else {
+                    return Ok(());
+                };
+                let paused = life.paused_until;
+                let next = paused.max(self.now + 400);
+                self.at(next, What::SchedulerTick(number));
+                if self.now >= paused {
+                    self.scheduler(Input::Tick, None)?;
+                }
+                Ok(())
+            }
+            What::ToScheduler(report) => match self.scheduler_pause() {
+                Some(until) if until > self.now => {
+                    self.at(until, What::ToScheduler(report));
+                    Ok(())
+                }
+                Some(_) => self.scheduler(Input::Report(report), None),
+                None => Ok(()),
+            },
+            What::Answer(number, decision, outlook) => {
+                if self.life.as_ref().is_none_or(|l| l.number != number) {
+                    return Ok(());
+                }
+                let input = match decision {
+                    Some(d) => Input::Answer(d, outlook),
+                    None => Input::PolicyFailed("it panicked".to_owned()),
+                };
+                self.scheduler(input, None)
+            }
+            What::Client(i) => self.client(i),
+            What::ToNode(i, orders) => self.orders_come(i, orders),
+            What::NodeTick(i, session) => self.node_tick(i, session),
+            What::ManagerBegins(i) => self.manager_begins(i),
+            What::PowerOn(i) => {
+                self.nodes[i].boot += 1;
+                self.at(self.now, What::ManagerBegins(i));
+                Ok(())
+            }
+            What::ProcessStarts(i, id, token) => self.process_starts(i, id, token),
+            What::ProcessEnds(i, id, token, code) => self.process_ends(i, id, token, code),
+            What::Exited(i, id, code) => self.shim(i, id, ShimInput::RankExit { rank: 0, code }),
+            What::Killed(i, id) => self.killed(i, id),
+            What::Thaw(i) => self.thaw(i),
+            What::Nemesis => self.nemesis(),
+        }
+    }
+
+    // ---- the scheduler
+
+    fn settings(&self) -> Settings {
+        let mut timers = Timers::default();
+        if self.bug == Some(Bug::ShortFence) {
+            (timers.lease, timers.kill) = (Millis(100), Millis(100));
+        }
+        // Nodes that come and go all the time must be back within the bound.
+        (timers.quarantine, timers.quarantine_limit) = (Millis::secs(1), Millis::secs(10));
+        Settings {
+            timers,
+            wait_for_nodes: self.nodes.len(),
+            ..Settings::default()
+        }
+    }
+
+    fn scheduler_pause(&self) -> Option<u64> {
+        self.life.as_ref().map(|l| l.paused_until)
+    }
+
+    fn scheduler_begins(&mut self) -> Result<(), String> {
+        let clock = self.some_clock();
+        let mut log = self.log.clone();
+        if self.bug == Some(Bug::ForgetEnds) {
+            log.retain(|r| !matches!(r, Record::Part { .. }));
+        }
+        let at = Time::new(self.now as f64 / 1000.0);
+        let now = clock.read(self.now);
+        let (machine, step) = Scheduler::begin(
+            self.settings(),
+            self.saved.clone(),
+            &log,
+            Box::new(rounds()),
+            now,
+            at,
+        );
+        self.lives += 1;
+        // The policy's copy is fed what the log holds.
+        let policy = Churn {
+            seed: self.rng.random(),
+            calm_after: PEACE as f64 / 1000.0,
+        };
+        let mut life = Life {
+            beside: revive(&self.saved, Box::new(rounds())),
+            machine,
+            policy,
+            clock,
+            number: self.lives,
+            paused_until: 0,
+        };
+        let mut sink = Vec::new();
+        for record in &log {
+            if let Record::Core(input) = record {
+                let _ = feed(&mut life.beside, input, &mut life.policy);
+                life.beside.take_commands(&mut sink);
+            }
+        }
+        self.life = Some(life);
+        self.at(self.now + 400, What::SchedulerTick(self.lives));
+        self.carry_out(step, None)
+    }
+
+    fn scheduler(&mut self, input: Input, client: Option<usize>) -> Result<(), String> {
+        let Some(life) = &mut self.life else {
+            return Ok(());
+        };
+        let now = life.clock.read(self.now);
+        let step = life.machine.step(now, input);
+        self.carry_out(step, client)
+    }
+
+    /// Facts to the disk, then effects; the scheduler may crash anywhere in between.
+    fn carry_out(
+        &mut self,
+        step: blox_cluster::protocol::scheduler::Step,
+        client: Option<usize>,
+    ) -> Result<(), String> {
+        let early = self.bug == Some(Bug::AckBeforeSync);
+        if early {
+            self.reply(&step, client)?;
+        }
+        if self.chance(self.crash) {
+            return self.scheduler_crashes();
+        }
+        self.checks.logged(&step.records)?;
+        let life = self.life.as_mut().ok_or("no scheduler")?;
+        let mut sink = Vec::new();
+        for record in &step.records {
+            if let Record::Core(input) = record {
+                let _ = feed(&mut life.beside, input, &mut life.policy);
+                life.beside.take_commands(&mut sink);
+            }
+        }
+        self.log.extend(step.records.iter().cloned());
+        if self.chance(self.crash) {
+            return self.scheduler_crashes();
+        }
+        if !early {
+            self.reply(&step, client)?;
+        }
+        for effect in step.effects {
+            if self.chance(self.crash) {
+                return self.scheduler_crashes();
+            }
+            match effect {
+                Effect::Send(orders) => {
+                    let to = self.nodes.iter().position(|n| n.key == orders.node);
+                    self.send(What::ToNode(to.ok_or("no such node")?, orders));
+                }
+                Effect::Ask(at) => self.ask(at)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(
+        &mut self,
+        step: &blox_cluster::protocol::scheduler::Step,
+        client: Option<usize>,
+    ) -> Result<(), String> {
+        match (&step.reply, client) {
+            (Some(Ok(job)), Some(i)) => {
+                let key = self.jobs[i].key.clone();
+                self.checks.acknowledge(&key, *job)
+            }
+            (Some(Err(e)), Some(i)) => Err(format!("I1: job {i} was refused: {e}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn ask(&mut self, at: Time) -> Result<(), String> {
+        let slow = self.chance(0.02);
+        let delay = if slow {
+            60_000
+        } else {
+            self.rng.random_range(0..2_000)
+        };
+        let fails = self.chance(0.02);
+        let life = self.life.as_mut().ok_or("no scheduler")?;
+        let answer = life.beside.consult(at, &mut life.policy);
+        let number = life.number;
+        let (decision, outlook) = match answer {
+            Ok((d, o)) if !fails => (Some(Box::new(d)), o),
+            Ok(_) => (None, Outlook::NextRound),
+            Err(e) => return Err(format!("core: the policy erred: {e}")),
+        };
+        self.at(self.now + delay, What::Answer(number, decision, outlook));
+        Ok(())
+    }
+
+    fn scheduler_crashes(&mut self) -> Result<(), String> {
+        if let Some(life) = self.life.take()
+            && self.rng.random_bool(0.3)
+        {
+            // A snapshot of what is on the disk, and a log that begins anew.
+            drop(life);
+            let (s, _) = Scheduler::begin(
+                self.settings(),
+                std::mem::take(&mut self.saved),
+                &self.log,
+                Box::new(rounds()),
+                Millis(0),
+                Time::ZERO,
+            );
+            let mut saved = s.save();
+            // That beginning was for the snapshot only.
+            saved.durable.epoch = Epoch(saved.durable.epoch.0 - 1);
+            let text = serde_json::to_string(&saved).map_err(|e| e.to_string())?;
+            self.saved = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+            self.log.clear();
+        }
+        let long = self.rng.random_bool(0.1);
+        let away = self
+            .rng
+            .random_range(100..if long { 60_000 } else { 8_000 });
+        self.at(self.now + away, What::SchedulerBegins);
+        Ok(())
+    }
+
+    /// Submits until it is told a number; asks again with the same key.
+    fn client(&mut self, i: usize) -> Result<(), String> {
+        let key = self.jobs[i].key.clone();
+        if self.checks.acknowledged.contains_key(&key) && !self.rng.random_bool(0.2) {
+            return self.meddle(i);
+        }
+        let again = self.now + self.rng.random_range(500..5_000);
+        self.at(again, What::Client(i));
+        if self.scheduler_pause().is_none_or(|p| p > self.now) {
+            return Ok(());
+        }
+        let spec = self.jobs[i].spec.clone();
+        self.scheduler(Input::Request(Request::Submit { key, spec }), Some(i))
+    }
+
+    /// Users change their minds.
+    fn meddle(&mut self, i: usize) -> Result<(), String> {
+        if self.peace() {
+            return Ok(());
+        }
+        let again = self.now + self.rng.random_range(5_000..30_000);
+        self.at(again, What::Client(i));
+        let key = self.jobs[i].key.clone();
+        let job = self.checks.acknowledged[&key];
+        let request = match self.rng.random_range(0..10) {
+            0 => {
+                self.expected
+                    .entry(key)
+                    .or_default()
+                    .push(Outcome::Cancelled);
+                Request::Cancel(job)
+            }
+            1..=3 => Request::Requeue(job),
+            _ => return Ok(()),
+        };
+        if self.scheduler_pause().is_none_or(|p| p > self.now) {
+            return Ok(());
+        }
+        self.scheduler(Input::Request(request), None)
+    }
+
+    // ---- nodes
+
+    fn manager_begins(&mut self, i: usize) -> Result<(), String> {
+        let adopt = self.bug != Some(Bug::NoAdoption);
+        let n = &mut self.nodes[i];
+        if n.manager.is_some() {
+            return Ok(());
+        }
+        n.session += 1;
+        let (now, session) = (n.clock.read(self.now), n.session);
+        let timers = self.node_timers();
+        let n = &mut self.nodes[i];
+        n.manager = Some(Node::new(timers, n.identity(), n.found(adopt), now));
+        // What a shim wrote down while nobody listened.
+        self.node_tick(i, session)
+    }
+
+    fn node_timers(&self) -> Timers {
+        let mut timers = Timers::default();
+        if self.bug == Some(Bug::NoLease) {
+            timers.kill = Millis::secs(100_000);
+        }
+        timers
+    }
+
+    fn node_tick(&mut self, i: usize, session: u64) -> Result<(), String> {
+        if self.nodes[i].session != session || self.nodes[i].manager.is_none() {
+            return Ok(());
+        }
+        self.at(self.now + 300, What::NodeTick(i, session));
+        if self.now < self.nodes[i].frozen_until || self.now < self.nodes[i].manager_paused_until {
+            return Ok(());
+        }
+        let journals: Vec<_> = self.nodes[i]
+            .journals
+            .iter()
+            .map(|(id, j)| (*id, j.done.clone()))
+            .collect();
+        for (id, done) in journals {
+            let n = &self.nodes[i];
+            let shim = n.shims.get(&id);
+            let says = match (done, shim) {
+                (Some(done), _) => ShimSays::Done(done),
+                (None, Some(s)) if s.alive && s.machine.is_stopping() => ShimSays::Stopping,
+                (None, Some(s)) if s.alive && n.processes.contains_key(&id) => ShimSays::Running,
+                (None, Some(s)) if !s.alive => {
+                    self.destroy(i, id);
+                    continue;
+                }
+                _ => continue,
+            };
+            self.manager(i, NodeInput::Shim(id, says))?;
+        }
+        self.manager(i, NodeInput::Tick)
+    }
+
+    fn manager(&mut self, i: usize, input: NodeInput) -> Result<(), String> {
+        let n = &mut self.nodes[i];
+        let now = n.clock.read(self.now);
+        let Some(manager) = &mut n.manager else {
+            return Ok(());
+        };
+        for effect in manager.step(now, input) {
+            if self.nodes[i].manager.is_none() {
+                return Ok(());
+            }
+            if self.now >= self.nodes[i].trouble_until && self.chance(self.crash) {
+                self.manager_dies(i);
+                return Ok(());
+            }
+            match effect {
+                NodeEffect::Remember(epoch, incarnation) => {
+                    let n = &mut self.nodes[i];
+                    (n.epoch, n.incarnation) = (epoch, incarnation);
+                }
+                NodeEffect::Send(report) => {
+                    self.nodes[i].last_report = report.seq;
+                    if self.now >= self.nodes[i].mute_until {
+                        self.send(What::ToScheduler(report));
+                    }
+                }
+                NodeEffect::Spawn {
+                    id,
+                    fence,
+                    task,
+                    port,
+                    lease,
+                    ..
+                } => {
+                    let n = &mut self.nodes[i];
+                    let began = n.clock.read(self.now);
+                    n.journals.insert(
+                        id,
+                        Journal {
+                            fence,
+                            task,
+                            port,
+                            lease,
+                            began,
+                            done: None,
+                        },
+                    );
+                    let shim = ShimModel {
+                        machine: Shim::new(Timers::default(), lease, 1, began),
+                        alive: true,
+                        paused_until: 0,
+                    };
+                    n.shims.insert(id, shim);
+                    let delay = self.rng.random_range(10..500);
+                    let token = self.next_event;
+                    self.at(self.now + delay, What::ProcessStarts(i, id, token));
+                }
+                NodeEffect::Tell(id, control) => {
+                    if let Some(j) = self.nodes[i].journals.get_mut(&id) {
+                        j.lease = j.lease.max(control.lease);
+                    }
+                    self.shim(i, id, ShimInput::Control(control))?;
+                }
+                NodeEffect::Destroy(id) => self.destroy(i, id),
+                NodeEffect::Forget(id) => {
+                    self.nodes[i].journals.remove(&id);
+                    self.nodes[i].shims.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn orders_come(&mut self, i: usize, mut orders: Orders) -> Result<(), String> {
+        let n = &self.nodes[i];
+        if self.now < n.deaf_until {
+            return Ok(());
+        }
+        let paused = n.frozen_until.max(n.manager_paused_until);
+        if self.now < paused {
+            self.at(paused, What::ToNode(i, orders));
+            return Ok(());
+        }
+        if n.manager.is_none() {
+            return Ok(());
+        }
+        if self.bug == Some(Bug::LateOrders) {
+            // As if they were the newest, in answer to the newest report.
+            let n = &self.nodes[i];
+            (orders.session.0, orders.reply_to) = (n.session, n.last_report);
+            orders.epoch = orders.epoch.max(n.epoch);
+            orders.incarnation = orders.incarnation.max(n.incarnation);
+            orders.seq = self.next_event;
+        }
+        if self.bug == Some(Bug::NoLease) {
+            // Nobody lets go of anything unless told.
+            orders
+                .orders
+                .retain(|o| !matches!(o.wish, Wish::Prepare) || o.task.is_some());
+        }
+        self.manager(i, NodeInput::Orders(orders, 29_500))
+    }
+
+    fn manager_dies(&mut self, i: usize) {
+        let away = self.rng.random_range(100..25_000);
+        let n = &mut self.nodes[i];
+        n.manager = None;
+        n.trouble_until = self.now + away + 1_000;
+        self.at(self.now + away, What::ManagerBegins(i));
+    }
+
+    // ---- shims and processes
+
+    fn shim(&mut self, i: usize, id: AttemptId, input: ShimInput) -> Result<(), String> {
+        let n = &mut self.nodes[i];
+        let now = n.clock.read(self.now);
+        let Some(s) = n.shims.get_mut(&id) else {
+            return Ok(());
+        };
+        if !s.alive {
+            return Ok(());
+        }
+        if self.now < s.paused_until && !matches!(input, ShimInput::RankExit { .. }) {
+            return Ok(());
+        }
+        if self.bug == Some(Bug::NoLease) && matches!(input, ShimInput::Tick) {
+            return Ok(());
+        }
+        for effect in s.machine.step(now, input) {
+            match effect {
+                ShimEffect::Term => self.terminate(i, id),
+                ShimEffect::KillAll => {
+                    let delay = self.rng.random_range(5..500);
+                    self.at(self.now + delay, What::Killed(i, id));
+                    if self.bug == Some(Bug::EarlyDone) {
+                        self.shim(i, id, ShimInput::RankExit { rank: 0, code: 137 })?;
+                        self.shim(i, id, ShimInput::Empty)?;
+                    }
+                }
+                ShimEffect::Finish(done) => {
+                    if let Some(j) = self.nodes[i].journals.get_mut(&id) {
+                        j.done = Some(done);
+                    }
+                    self.nodes[i].shims.remove(&id);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// SIGTERM: those that obey save and end soon.
+    fn terminate(&mut self, i: usize, id: AttemptId) {
+        let job = self.job_of(id);
+        let delay = self.rng.random_range(10..6_000);
+        if self.jobs[job].obeys
+            && let Some(p) = self.nodes[i].processes.get_mut(&id)
+        {
+            let token = self.next_event;
+            (p.token, p.code, p.ends) = (token, 143, self.now + delay);
+            self.at(self.now + delay, What::ProcessEnds(i, id, token, 143));
+        }
+    }
+
+    fn job_of(&self, id: AttemptId) -> usize {
+        let key = |job: JobId| {
+            let keys = self.life.as_ref().map(|l| l.machine.launches().durable());
+            keys.and_then(|d| d.keys.iter().find(|(_, j)| **j == job))
+                .map(|(k, _)| k.clone())
+        };
+        let found = key(id.job).and_then(|k| self.jobs.iter().position(|j| j.key == k));
+        // The scheduler is away: any behaviour will do.
+        found.unwrap_or(id.job.index() % self.jobs.len())
+    }
+
+    fn process_starts(&mut self, i: usize, id: AttemptId, token: u64) -> Result<(), String> {
+        let n = &self.nodes[i];
+        if self.now < n.frozen_until {
+            let until = n.frozen_until + 1;
+            self.at(until, What::ProcessStarts(i, id, token));
+            return Ok(());
+        }
+        // A shim that was told to end before it started anything starts nothing.
+        self.shim(i, id, ShimInput::Tick)?;
+        let n = &self.nodes[i];
+        let ready = n
+            .shims
+            .get(&id)
+            .is_some_and(|s| s.alive && !s.machine.is_stopping());
+        let Some(journal) = n.journals.get(&id).filter(|_| ready) else {
+            return Ok(());
+        };
+        let gpus = journal.task.gpus.clone();
+        let work = self.checks.begin(self.now, id, i, &gpus)?;
+        let job = self.job_of(id);
+        let (mut runs, mut code) = (self.jobs[job].left, 0);
+        if self.jobs[job].fails > 0 {
+            self.jobs[job].fails -= 1;
+            (runs, code) = (runs / 2, 3);
+        }
+        let token = self.next_event;
+        let ends = self.now + runs + self.rng.random_range(0..500);
+        let process = Process {
+            work,
+            token,
+            code,
+            ends,
+        };
+        self.nodes[i].processes.insert(id, process);
+        self.at(ends, What::ProcessEnds(i, id, token, code));
+        Ok(())
+    }
+
+    fn process_ends(
+        &mut self,
+        i: usize,
+        id: AttemptId,
+        token: u64,
+        code: i32,
+    ) -> Result<(), String> {
+        let n = &mut self.nodes[i];
+        let current = n.processes.get(&id).is_some_and(|p| p.token == token);
+        if !current {
+            return Ok(());
+        }
+        if self.now < n.frozen_until {
+            let until = n.frozen_until + 1;
+            self.at(until, What::ProcessEnds(i, id, token, code));
+            return Ok(());
+        }
+        self.gone(i, id);
+        let paused = self.nodes[i].shims.get(&id).map_or(0, |s| s.paused_until);
+        if self.now < paused {
+            // Its parent hears of it when it wakes.
+            self.at(paused, What::Exited(i, id, code));
+            return Ok(());
+        }
+        self.shim(i, id, ShimInput::RankExit { rank: 0, code })
+    }
+
+    /// The processes of a launch are gone.
+    fn gone(&mut self, i: usize, id: AttemptId) {
+        if let Some(p) = self.nodes[i].processes.remove(&id) {
+            self.checks.ledger[p.work].to.get_or_insert(self.now);
+        }
+    }
+
+    fn killed(&mut self, i: usize, id: AttemptId) -> Result<(), String> {
+        if self.now < self.nodes[i].frozen_until {
+            let until = self.nodes[i].frozen_until + 1;
+            self.at(until, What::Killed(i, id));
+            return Ok(());
+        }
+        if self.nodes[i].processes.contains_key(&id) {
+            self.gone(i, id);
+            self.shim(i, id, ShimInput::RankExit { rank: 0, code: 137 })?;
+        }
+        self.shim(i, id, ShimInput::Empty)
+    }
+
+    /// The node manager ends what a dead or stalled shim left.
+    fn destroy(&mut self, i: usize, id: AttemptId) {
+        self.gone(i, id);
+        let n = &mut self.nodes[i];
+        n.shims.remove(&id);
+        let now = n.clock.read(self.now);
+        let Some(j) = n.journals.get_mut(&id) else {
+            return;
+        };
+        let ran = now - j.began;
+        j.done.get_or_insert(blox_cluster::protocol::Final {
+            exit: blox_cluster::protocol::Exit::Lost,
+            ran,
+            estimated: true,
+            why: "its shim died".to_owned(),
+        });
+    }
+
+    fn thaw(&mut self, i: usize) -> Result<(), String> {
+        // Leases come first; only what has one works on.
+        let ids: Vec<AttemptId> = self.nodes[i].processes.keys().copied().collect();
+        for id in ids {
+            self.shim(i, id, ShimInput::Tick)?;
+            let n = &self.nodes[i];
+            let stopping = n.shims.get(&id).is_none_or(|s| s.machine.is_stopping());
+            let expired = n
+                .journals
+                .get(&id)
+                .is_none_or(|j| n.clock.read(self.now) >= j.lease);
+            if stopping && expired {
+                self.gone(i, id);
+                continue;
+            }
+            let Some(p) = self.nodes[i].processes.get(&id) else {
+                continue;
+            };
+            let old = self.checks.ledger[p.work].clone();
+            let work = self.checks.begin(self.now, id, i, &old.gpus)?;
+            if let Some(p) = self.nodes[i].processes.get_mut(&id) {
+                p.work = work;
+            }
+        }
+        Ok(())
+    }
+
+    // ---- the nemesis
+
+    fn nemesis(&mut self) -> Result<(), String> {
+        // Shims keep time by themselves.
+        for i in 0..self.nodes.len() {
+            if self.now < self.nodes[i].frozen_until {
+                continue;
+            }
+            let ids: Vec<AttemptId> = self.nodes[i].shims.keys().copied().collect();
+            for id in ids {
+                self.shim(i, id, ShimInput::Tick)?;
+            }
+        }
+        self.at(self.now + 200, What::Nemesis);
+        if self.peace() {
+            return Ok(());
+        }
+        if let Some(life) = &mut self.life
+            && self.rng.random_bool(0.001)
+        {
+            life.paused_until = self.now + self.rng.random_range(1_000..60_000);
+        }
+        let i = self.rng.random_range(0..self.nodes.len());
+        if self.now < self.nodes[i].trouble_until || !self.rng.random_bool(self.crash * 3.0) {
+            return Ok(());
+        }
+        let span = self.rng.random_range(500..40_000);
+        self.nodes[i].trouble_until = self.now + span + 1_000;
+        match self.rng.random_range(0..8) {
+            0 => self.manager_dies(i),
+            1 => self.nodes[i].manager_paused_until = self.now + span,
+            2 => {
+                // The whole node stands still: nothing works on it.
+                let works: Vec<usize> = self.nodes[i].processes.values().map(|p| p.work).collect();
+                for w in works {
+                    self.checks.ledger[w].to.get_or_insert(self.now);
+                }
+                self.nodes[i].frozen_until = self.now + span;
+                self.at(self.now + span, What::Thaw(i));
+            }
+            3 => {
+                let ids: Vec<AttemptId> = self.nodes[i].processes.keys().copied().collect();
+                for id in ids {
+                    self.gone(i, id);
+                }
+                let n = &mut self.nodes[i];
+                n.shims.clear();
+                n.manager = None;
+                self.at(self.now + span, What::PowerOn(i));
+            }
+            4 => {
+                (self.nodes[i].deaf_until, self.nodes[i].mute_until) =
+                    (self.now + span, self.now + span)
+            }
+            5 => self.nodes[i].mute_until = self.now + span,
+            6 => self.nodes[i].deaf_until = self.now + span,
+            _ => {
+                let kill = self.rng.random_bool(0.5);
+                for s in self.nodes[i].shims.values_mut() {
+                    if kill {
+                        s.alive = false;
+                    } else {
+                        s.paused_until = self.now + span;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rounds() -> Rounds {
+    Rounds::every(Seconds::new(2.0)).unwrap()
+}

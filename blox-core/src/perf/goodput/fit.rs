@@ -1,0 +1,327 @@
+//! Finding the parameters of a step's duration from observed steps.
+
+use super::lbfgsb::{Bounds, Settings, minimise};
+use super::{NOTHING, ThroughputParams};
+use serde::{Deserialize, Serialize};
+
+/// How long a step took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepTime {
+    /// Nodes that the GPUs lay on, at least 1.
+    pub nodes: u32,
+    /// GPUs, at least 1.
+    pub gpus: u32,
+    /// Samples of a pass on each GPU, at least 1.
+    pub per_gpu: u32,
+    /// Seconds of a pass alone, above 0.
+    pub compute: f64,
+    /// Seconds of a step of one pass with its exchange of gradients, above 0.
+    pub step: f64,
+}
+
+/// Parameters and how far they are from what was observed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fit {
+    /// The parameters.
+    pub params: ThroughputParams,
+    /// The objective there: root mean square errors of the logarithms of both
+    /// durations, and what keeps parameters that nothing determines small.
+    pub objective: f64,
+}
+
+/// Parameters that fit the observations; `None` without any, or with a duration that is not above 0.
+///
+/// Minimises what AdaptDL (the system of Pollux, OSDI 2021) does, from the same start:
+/// the root mean square error of the logarithm of pass durations, that of step durations, `1e-3
+/// (gamma - 1)²` and `1e-2 ((beta_n/alpha_n)² + (beta_r/alpha_r)²)`. What the observations do not
+/// reach is pinned: with one batch size alone half of a pass is constant; an exchange that was never
+/// seen takes nothing, one between nodes at least 1.1 times one within.
+pub fn fit(observed: &[StepTime]) -> Option<ThroughputParams> {
+    fit_from(observed, &Settings::default()).map(|f| f.params)
+}
+
+/// [`fit`] with other settings of the minimisation.
+pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
+    let positive = |x: f64| x > 0.0 && x.is_finite();
+    if observed.is_empty()
+        || !observed
+            .iter()
+            .all(|o| positive(o.compute) && positive(o.step))
+    {
+        return None;
+    }
+    let mut start = [0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001];
+    let mut low = [NOTHING; 7];
+    let mut high = [f64::INFINITY; 7];
+    (low[6], high[6]) = (1.0, 10.0);
+    let mut pin = |i: usize, value: f64| {
+        (start[i], low[i], high[i]) = (value, value, value);
+    };
+    if observed.iter().all(|o| o.per_gpu == observed[0].per_gpu) {
+        let sum: f64 = observed.iter().map(|o| o.compute).sum();
+        pin(0, sum / observed.len() as f64 / 2.0);
+    }
+    let between = observed.iter().any(|o| o.nodes > 1);
+    if !between {
+        pin(2, NOTHING);
+        pin(3, NOTHING);
+    }
+    if !observed.iter().any(|o| o.nodes == 1 && o.gpus > 1) {
+        pin(4, NOTHING);
+        pin(5, NOTHING);
+    }
+    if !observed.iter().any(|o| o.gpus > 2) {
+        pin(3, NOTHING);
+        pin(5, NOTHING);
+    }
+    let objective = Objective::of(observed);
+    let found = minimise(|x| objective.at(x), start, &Bounds { low, high }, settings);
+    let mut p = found.at;
+    if !between {
+        p[2] = p[2].max(p[4] * 1.1);
+        p[3] = p[3].max(p[5] * 1.1);
+    }
+    Some(Fit {
+        params: ThroughputParams::from_array(p),
+        objective: found.value,
+    })
+}
+
+/// How far parameters are from what was observed: what [`fit`] minimises.
+pub fn objective_of(observed: &[StepTime], params: &ThroughputParams) -> f64 {
+    Objective::of(observed).at(&params.to_array()).0
+}
+
+struct Objective<'a> {
+    observed: &'a [StepTime],
+    /// Logarithms of pass and step.
+    logs: Vec<(f64, f64)>,
+}
+
+impl<'a> Objective<'a> {
+    fn of(observed: &'a [StepTime]) -> Self {
+        let logs = observed
+            .iter()
+            .map(|o| (libm::log(o.compute), libm::log(o.step)));
+        Objective {
+            observed,
+            logs: logs.collect(),
+        }
+    }
+
+    /// The value and the gradient.
+    ///
+    /// The fit stops early, and after some of its profiles the last bits decide where. Hence
+    /// operations are in the order in which AdaptDL's are differentiated.
+    fn at(&self, x: &[f64; 7]) -> (f64, [f64; 7]) {
+        let p = ThroughputParams::from_array(*x);
+        let n = self.observed.len();
+        let count = n as f64;
+        let points: Vec<Point> = self
+            .observed
+            .iter()
+            .zip(&self.logs)
+            .map(|(o, logs)| Point::of(o, *logs, &p))
+            .collect();
+        let mean = |of: &dyn Fn(&Point) -> f64| {
+            let errors = points.iter().map(|q| of(q) * of(q));
+            pairwise(&errors.collect::<Vec<_>>()) / count
+        };
+        let squares = [mean(&|q| q.pass_error), mean(&|q| q.step_error)];
+        let roots = squares.map(f64::sqrt);
+        let gamma_less = p.gamma - 1.0;
+        let ratios = [x[3] / x[2], x[5] / x[4]];
+        let small = ratios[0] * ratios[0] + ratios[1] * ratios[1];
+        let value = roots[0] + roots[1] + 1e-3 * (gamma_less * gamma_less) + 1e-2 * small;
+
+        let mut gradient = [0.0; 7];
+        for (i, ratio) in [(2, ratios[0]), (4, ratios[1])] {
+            let (alpha, beta) = (x[i], x[i + 1]);
+            let by_ratio = 1e-2 * 2.0 * ratio;
+            gradient[i + 1] = by_ratio / alpha;
+            gradient[i] = -by_ratio * beta / (alpha * alpha);
+        }
+        gradient[6] = 1e-3 * 2.0 * gamma_less;
+        let each = squares.map(|square| match square > 0.0 {
+            true => 0.5 * libm::pow(square, -0.5) / count,
+            false => 0.0,
+        });
+        // What each point adds to the slopes.
+        let (mut by_gamma, mut by_net, mut by_power) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+        let (mut by_pass, mut by_samples) = (vec![0.0; n], vec![0.0; n]);
+        for (i, (q, o)) in points.iter().zip(self.observed).enumerate().rev() {
+            let by_step = each[1] * 2.0 * q.step_error;
+            by_gamma[i] = -by_step * q.log_sum / (p.gamma * p.gamma);
+            let by_sum = by_step / p.gamma / q.sum;
+            by_net[i] = by_sum * libm::log(q.exchange) * q.powers.1;
+            by_power[i] = by_sum * q.log_pass * q.powers.0;
+            let less = p.gamma - 1.0;
+            let by_exchange = by_sum * p.gamma * libm::pow(q.exchange, less);
+            let which = match (o.nodes > 1, o.gpus > 1) {
+                (true, _) => Some(2),
+                (false, true) => Some(4),
+                (false, false) => None,
+            };
+            if let Some(which) = which {
+                gradient[which] += by_exchange;
+                gradient[which + 1] += by_exchange * (f64::from(o.gpus) - 2.0).max(NOTHING);
+            }
+            by_pass[i] =
+                by_sum * p.gamma * libm::pow(q.pass, less) + each[0] * 2.0 * q.pass_error / q.pass;
+            by_samples[i] = by_pass[i] * f64::from(o.per_gpu);
+        }
+        for of in [&by_gamma, &by_net, &by_power] {
+            gradient[6] += pairwise(of);
+        }
+        gradient[0] = pairwise(&by_pass);
+        gradient[1] = pairwise(&by_samples);
+        (value, gradient)
+    }
+}
+
+/// What some parameters say of an observation.
+struct Point {
+    pass: f64,
+    log_pass: f64,
+    exchange: f64,
+    /// Pass and exchange to the power of gamma, their sum and its logarithm.
+    powers: (f64, f64),
+    sum: f64,
+    log_sum: f64,
+    pass_error: f64,
+    step_error: f64,
+}
+
+impl Point {
+    fn of(o: &StepTime, (log_pass, log_step): (f64, f64), p: &ThroughputParams) -> Self {
+        let pass = p.pass(f64::from(o.per_gpu));
+        let exchange = p.exchange(o.nodes, o.gpus);
+        let powers = (libm::pow(pass, p.gamma), libm::pow(exchange, p.gamma));
+        let sum = powers.0 + powers.1;
+        let (ln_pass, log_sum) = (libm::log(pass), libm::log(sum));
+        Point {
+            pass,
+            log_pass: ln_pass,
+            exchange,
+            powers,
+            sum,
+            log_sum,
+            pass_error: ln_pass - log_pass,
+            step_error: log_sum / p.gamma - log_step,
+        }
+    }
+}
+
+/// A sum in the order in which NumPy adds.
+fn pairwise(all: &[f64]) -> f64 {
+    let n = all.len();
+    if n > 128 {
+        let half = n / 2 / 8 * 8;
+        return pairwise(&all[..half]) + pairwise(&all[half..]);
+    }
+    if n < 8 {
+        return all.iter().fold(0.0, |sum, x| sum + x);
+    }
+    let (whole, rest) = all.split_at(n / 8 * 8);
+    let mut r = [0.0; 8];
+    for (i, chunk) in whole.chunks(8).enumerate() {
+        for (r, x) in r.iter_mut().zip(chunk) {
+            *r = if i == 0 { *x } else { *r + x };
+        }
+    }
+    let sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+    rest.iter().fold(sum, |sum, x| sum + x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(points: &[(u32, u32, u32, f64, f64)]) -> Vec<StepTime> {
+        let one = |&(nodes, gpus, per_gpu, compute, step): &_| StepTime {
+            nodes,
+            gpus,
+            per_gpu,
+            compute,
+            step,
+        };
+        points.iter().map(one).collect()
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_the_value() {
+        let points = seen(&[
+            (1, 1, 32, 0.10, 0.11),
+            (1, 4, 64, 0.19, 0.22),
+            (2, 8, 48, 0.15, 0.31),
+        ]);
+        let objective = Objective::of(&points);
+        let x = [0.05, 0.002, 0.1, 0.004, 0.03, 0.002, 1.7];
+        let (_, gradient) = objective.at(&x);
+        for i in 0..7 {
+            let h = 1e-6 * x[i];
+            let (mut up, mut down) = (x, x);
+            up[i] += h;
+            down[i] -= h;
+            let slope = (objective.at(&up).0 - objective.at(&down).0) / (2.0 * h);
+            assert!(
+                (slope - gradient[i]).abs() < 1e-5 * gradient[i].abs().max(1.0),
+                "{i}: {slope} {}",
+                gradient[i]
+            );
+        }
+    }
+
+    #[test]
+    fn one_observation_pins_what_it_does_not_show() {
+        let p = fit(&seen(&[(1, 1, 20, 0.5, 0.5)])).unwrap();
+        assert_eq!(p.alpha_c, 0.25);
+        assert!((p.beta_c - 0.0125).abs() < 5e-4, "{p:?}");
+        assert_eq!(p.alpha_n, 1e-8 * 1.1);
+        assert_eq!((p.alpha_r, p.beta_r), (1e-8, 1e-8));
+    }
+
+    #[test]
+    fn a_model_is_found_again_from_its_own_steps() {
+        let truth = ThroughputParams {
+            alpha_c: 0.08,
+            beta_c: 0.003,
+            alpha_n: 0.12,
+            beta_n: 0.001,
+            alpha_r: 0.04,
+            beta_r: 0.0005,
+            gamma: 1.5,
+        };
+        let mut points = Vec::new();
+        for (nodes, gpus) in [(1, 1), (1, 2), (1, 4), (2, 8), (4, 16)] {
+            for per_gpu in [8, 32, 128] {
+                points.push((
+                    nodes,
+                    gpus,
+                    per_gpu,
+                    truth.pass(f64::from(per_gpu)),
+                    truth.step(nodes, gpus, f64::from(per_gpu), 0),
+                ));
+            }
+        }
+        let precise = Settings {
+            value_tolerance: 1e-12,
+            gradient_tolerance: 1e-9,
+            ..Settings::default()
+        };
+        let found = fit_from(&seen(&points), &precise).unwrap().params;
+        for (nodes, gpus) in [(1, 3), (2, 6), (3, 12)] {
+            let (a, b) = (
+                truth.throughput(nodes, gpus, 64, 0),
+                found.throughput(nodes, gpus, 64, 0),
+            );
+            assert!((a / b - 1.0).abs() < 0.05, "{a} {b} {found:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_observed_is_no_fit() {
+        assert_eq!(fit(&[]), None);
+        assert_eq!(fit(&seen(&[(1, 1, 20, 0.0, 0.5)])), None);
+    }
+}

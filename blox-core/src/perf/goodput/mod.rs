@@ -1,0 +1,384 @@
+//! Goodput: how fast a training job makes statistical progress (Pollux, OSDI 2021).
+//!
+//! Goodput is throughput times statistical efficiency. [`ThroughputParams`] predict how
+//! long a step takes, from how many nodes and GPUs and which batch; [`fit()`] finds them from
+//! observed [step times](StepTime). [`GradientNoise`] says how much a larger batch
+//! is worth. [`GoodputModel`] joins both and [chooses](GoodputModel::best_batch) the
+//! batch. Everything here can be used alone:
+//!
+//! ```
+//! use blox_core::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, StepTime, fit};
+//! let seen = [(1, 1, 32, 0.10), (1, 1, 64, 0.18), (1, 4, 64, 0.20)];
+//! let seen = seen.map(|(nodes, gpus, per_gpu, step)| StepTime {
+//!     nodes, gpus, per_gpu, compute: if gpus == 1 { step } else { 0.18 }, step,
+//! });
+//! let model = GoodputModel {
+//!     speed: fit(&seen).unwrap(),
+//!     noise: GradientNoise { sqr: 1.0, var: 8.0 },
+//!     initial_batch: 32,
+//! };
+//! let limits = BatchLimits { max_batch: 1024, per_gpu: (8, 64), accumulate: true };
+//! let best = model.best_batch(1, 4, &limits);
+//! assert!(best.goodput > model.goodput(1, 1, 32, 0));
+//! ```
+
+mod fit;
+mod lbfgsb;
+
+pub use fit::{Fit, StepTime, fit, fit_from, objective_of};
+pub use lbfgsb::{Bounds, Minimum, Settings, minimise};
+
+use crate::assignment::BatchConfig;
+use serde::{Deserialize, Serialize};
+
+/// The seven parameters of a step's duration (Pollux, section 3.2). Seconds, except `gamma`.
+///
+/// A pass over a batch of `b` on each GPU takes `alpha_c + beta_c * b`. Exchanging gradients
+/// takes nothing on one GPU; `alpha_r + beta_r * (gpus - 2)` within a node,
+/// `alpha_n + beta_n * (gpus - 2)` between nodes. The two overlap as `gamma` says: 1 not at
+/// all, more the larger it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThroughputParams {
+    /// Constant part of a pass.
+    pub alpha_c: f64,
+    /// Part of a pass for each sample on a GPU.
+    pub beta_c: f64,
+    /// Constant part of an exchange between nodes.
+    pub alpha_n: f64,
+    /// Part of an exchange between nodes for each GPU beyond two.
+    pub beta_n: f64,
+    /// Constant part of an exchange within a node.
+    pub alpha_r: f64,
+    /// Part of an exchange within a node for each GPU beyond two.
+    pub beta_r: f64,
+    /// Overlap of computing and exchanging, from 1 (none) to 10.
+    pub gamma: f64,
+}
+
+/// Stands for a duration of nothing: the model needs logarithms.
+const NOTHING: f64 = 1e-8;
+
+impl ThroughputParams {
+    /// In the order of the fields.
+    pub fn from_array(p: [f64; 7]) -> Self {
+        ThroughputParams {
+            alpha_c: p[0],
+            beta_c: p[1],
+            alpha_n: p[2],
+            beta_n: p[3],
+            alpha_r: p[4],
+            beta_r: p[5],
+            gamma: p[6],
+        }
+    }
+
+    /// In the order of the fields.
+    pub fn to_array(self) -> [f64; 7] {
+        [
+            self.alpha_c,
+            self.beta_c,
+            self.alpha_n,
+            self.beta_n,
+            self.alpha_r,
+            self.beta_r,
+            self.gamma,
+        ]
+    }
+
+    /// Seconds of a pass over `per_gpu` samples on each GPU.
+    pub fn pass(&self, per_gpu: f64) -> f64 {
+        self.alpha_c + self.beta_c * per_gpu
+    }
+
+    /// Seconds of an exchange of gradients.
+    pub fn exchange(&self, nodes: u32, gpus: u32) -> f64 {
+        let (alpha, beta) = match (nodes > 1, gpus > 1) {
+            (true, _) => (self.alpha_n, self.beta_n),
+            (false, true) => (self.alpha_r, self.beta_r),
+            (false, false) => (NOTHING, NOTHING),
+        };
+        alpha + beta * (f64::from(gpus) - 2.0).max(NOTHING)
+    }
+
+    /// Seconds of an optimiser step: `accumulation` passes and a last one with its exchange.
+    pub fn step(&self, nodes: u32, gpus: u32, per_gpu: f64, accumulation: u32) -> f64 {
+        let pass = self.pass(per_gpu);
+        let last = overlapped(pass, self.exchange(nodes, gpus), self.gamma);
+        f64::from(accumulation) * pass + libm::exp(last)
+    }
+
+    /// Samples a second.
+    pub fn throughput(&self, nodes: u32, gpus: u32, per_gpu: u32, accumulation: u32) -> f64 {
+        let samples = f64::from(gpus) * f64::from(per_gpu) * (f64::from(accumulation) + 1.0);
+        samples / self.step(nodes, gpus, f64::from(per_gpu), accumulation)
+    }
+}
+
+/// The logarithm of how long a pass and an exchange take that overlap.
+fn overlapped(pass: f64, exchange: f64, gamma: f64) -> f64 {
+    libm::log(libm::pow(pass, gamma) + libm::pow(exchange, gamma)) / gamma
+}
+
+/// How noisy the gradients of a job are: what a larger batch is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GradientNoise {
+    /// Squared norm of the true gradient, at least 0.
+    pub sqr: f64,
+    /// Variance of the gradient of the initial batch, at least 0.
+    pub var: f64,
+}
+
+impl GradientNoise {
+    /// What a step with `scale` times the initial batch is worth in steps with the
+    /// initial batch (AdaScale), from 1 to `scale`; 1 where nothing can be said.
+    pub fn gain(&self, scale: f64) -> f64 {
+        let below = self.var / scale + self.sqr;
+        if below > 0.0 {
+            (self.var + self.sqr) / below
+        } else {
+            1.0
+        }
+    }
+
+    /// The share of the samples of a step with `scale` times the initial batch that counts.
+    pub fn efficiency(&self, scale: f64) -> f64 {
+        self.gain(scale) / scale
+    }
+}
+
+/// Within what a batch may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Samples of a step over all GPUs, at most.
+    pub max_batch: u32,
+    /// Samples of a pass on a GPU, at least and at most; at least 1.
+    pub per_gpu: (u32, u32),
+    /// Whether gradients of several passes may be added up before a step.
+    pub accumulate: bool,
+}
+
+/// A choice of batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BestBatch {
+    /// Useful samples a second; 0 where nothing is within the limits.
+    pub goodput: f64,
+    /// The batch.
+    pub config: BatchConfig,
+}
+
+/// Batches tried between the least and the greatest.
+const TRIED: u32 = 50;
+
+/// What rounding may do to a quotient that is a whole number.
+const ROUNDING: f64 = 1e-8;
+
+/// Throughput and efficiency together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoodputModel {
+    /// How long steps take.
+    pub speed: ThroughputParams,
+    /// What larger batches are worth.
+    pub noise: GradientNoise,
+    /// The batch that the job was written for, at least 1.
+    pub initial_batch: u32,
+}
+
+impl GoodputModel {
+    /// Useful samples a second. 0 for a batch below the initial one.
+    pub fn goodput(&self, nodes: u32, gpus: u32, per_gpu: u32, accumulation: u32) -> f64 {
+        let batch = f64::from(gpus) * f64::from(per_gpu) * (f64::from(accumulation) + 1.0);
+        let scale = batch / f64::from(self.initial_batch);
+        if scale < 1.0 {
+            return 0.0;
+        }
+        self.speed.throughput(nodes, gpus, per_gpu, accumulation) * self.noise.efficiency(scale)
+    }
+
+    /// The best of 50 batches that lie evenly, on a logarithmic scale, between the least
+    /// (the initial one, and no less than the least pass on each GPU) and the greatest that is allowed.
+    /// Of equally good ones, the smallest.
+    ///
+    /// On one GPU a batch above the initial one is always split: the noise of gradients
+    /// can only be measured with several of them.
+    pub fn best_batch(&self, nodes: u32, gpus: u32, limits: &BatchLimits) -> BestBatch {
+        let (low, high) = limits.per_gpu;
+        let (nodes, gpus) = (nodes.max(1), gpus.max(1));
+        let least = f64::from(self.initial_batch).max(f64::from(low) * f64::from(gpus));
+        let most = f64::from(limits.max_batch);
+        let (from, to) = (libm::log10(least), libm::log10(most));
+        let stride = (to - from) / f64::from(TRIED - 1);
+        let exchange = self.speed.exchange(nodes, gpus);
+        let exchange = libm::pow(exchange, self.speed.gamma);
+        let mut best = BestBatch {
+            goodput: -1.0,
+            config: BatchConfig {
+                per_gpu: low,
+                accumulation: 0,
+            },
+        };
+        let mut last = None;
+        for i in 0..TRIED {
+            let batch = match i {
+                0 => least,
+                _ if i == TRIED - 1 => most,
+                _ => libm::pow(10.0, f64::from(i) * stride + from),
+            };
+            let config = split(batch, gpus, self.initial_batch, limits);
+            if last == Some(config) {
+                continue;
+            }
+            last = Some(config);
+            let allowed = (low..=high).contains(&config.per_gpu);
+            let goodput = if allowed {
+                self.goodput_over(gpus, config, exchange)
+            } else {
+                0.0
+            };
+            if goodput > best.goodput {
+                best = BestBatch { goodput, config };
+            }
+        }
+        best
+    }
+
+    /// The goodput with this batch over all GPUs, or one a little larger that can be split
+    /// evenly; 0 where its passes are not within the limits.
+    pub fn at_batch(&self, nodes: u32, gpus: u32, batch: u32, limits: &BatchLimits) -> BestBatch {
+        let (nodes, gpus) = (nodes.max(1), gpus.max(1));
+        let config = split(f64::from(batch), gpus, self.initial_batch, limits);
+        let (low, high) = limits.per_gpu;
+        let goodput = if (low..=high).contains(&config.per_gpu) {
+            self.goodput(nodes, gpus, config.per_gpu, config.accumulation)
+        } else {
+            0.0
+        };
+        BestBatch { goodput, config }
+    }
+
+    /// As [`GoodputModel::goodput`], with the exchange's power known.
+    fn goodput_over(&self, gpus: u32, config: BatchConfig, exchange: f64) -> f64 {
+        let passes = f64::from(config.accumulation) + 1.0;
+        let batch = f64::from(gpus) * f64::from(config.per_gpu) * passes;
+        let scale = batch / f64::from(self.initial_batch);
+        if scale < 1.0 {
+            return 0.0;
+        }
+        let pass = self.speed.pass(f64::from(config.per_gpu));
+        let gamma = self.speed.gamma;
+        let last = libm::exp(libm::log(libm::pow(pass, gamma) + exchange) / gamma);
+        let step = f64::from(config.accumulation) * pass + last;
+        batch / step * self.noise.efficiency(scale)
+    }
+}
+
+/// A batch over all GPUs as passes on each of them.
+fn split(batch: f64, gpus: u32, initial: u32, limits: &BatchLimits) -> BatchConfig {
+    let each = batch / f64::from(gpus);
+    let mut accumulation = 0.0;
+    if limits.accumulate {
+        accumulation = (each / f64::from(limits.per_gpu.1) - ROUNDING).ceil() - 1.0;
+        if gpus == 1 && each > f64::from(initial) + ROUNDING {
+            accumulation = f64::max(accumulation, 1.0);
+        }
+        accumulation = f64::max(accumulation, 0.0);
+    }
+    BatchConfig {
+        per_gpu: (each / (accumulation + 1.0) - ROUNDING).ceil() as u32,
+        accumulation: accumulation as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMS: ThroughputParams = ThroughputParams {
+        alpha_c: 0.1,
+        beta_c: 0.01,
+        alpha_n: 0.2,
+        beta_n: 0.02,
+        alpha_r: 0.05,
+        beta_r: 0.005,
+        gamma: 1.0,
+    };
+
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-12 * b.abs(), "{a} {b}");
+    }
+
+    #[test]
+    fn a_step_without_overlap_is_the_sum_of_its_parts() {
+        // 0.1 + 10 * 0.01 a pass; exchange 0.05 + 2 * 0.005 on a node, 0.2 + 6 * 0.02 between.
+        near(PARAMS.step(1, 4, 10.0, 0), 0.26);
+        near(PARAMS.step(1, 4, 10.0, 2), 0.66);
+        near(PARAMS.step(2, 8, 10.0, 0), 0.52);
+        near(PARAMS.throughput(1, 4, 10, 2), 120.0 / 0.66);
+        assert!((PARAMS.step(1, 1, 10.0, 0) - 0.2).abs() < 1e-7);
+    }
+
+    #[test]
+    fn full_overlap_is_the_longer_part() {
+        let p = ThroughputParams {
+            gamma: 10.0,
+            ..PARAMS
+        };
+        let step = p.step(2, 8, 1.0, 0);
+        assert!(step > 0.32 && step < 0.3201, "{step}");
+    }
+
+    #[test]
+    fn gain_lies_between_one_and_the_scale() {
+        let noise = GradientNoise { sqr: 1.0, var: 9.0 };
+        near(noise.gain(3.0), 2.5);
+        near(noise.efficiency(3.0), 2.5 / 3.0);
+        let silent = GradientNoise { sqr: 0.0, var: 0.0 };
+        near(silent.gain(3.0), 1.0);
+    }
+
+    #[test]
+    fn the_batch_grows_with_the_noise_and_stays_within_limits() {
+        let limits = BatchLimits {
+            max_batch: 1000,
+            per_gpu: (5, 100),
+            accumulate: true,
+        };
+        let best = |var| {
+            let model = GoodputModel {
+                speed: PARAMS,
+                noise: GradientNoise { sqr: 1.0, var },
+                initial_batch: 20,
+            };
+            model.best_batch(1, 4, &limits)
+        };
+        assert_eq!(best(0.0).config.per_gpu, 5);
+        let noisy = best(1e9);
+        assert_eq!((noisy.config.per_gpu, noisy.config.accumulation), (99, 1));
+        near(
+            noisy.goodput,
+            GoodputModel {
+                speed: PARAMS,
+                noise: GradientNoise { sqr: 1.0, var: 1e9 },
+                initial_batch: 20,
+            }
+            .goodput(1, 4, 99, 1),
+        );
+    }
+
+    #[test]
+    fn one_gpu_splits_every_larger_batch() {
+        let limits = BatchLimits {
+            max_batch: 64,
+            per_gpu: (8, 64),
+            accumulate: true,
+        };
+        let config = |batch| split(batch, 1, 32, &limits);
+        assert_eq!(config(32.0).accumulation, 0);
+        assert_eq!(
+            config(48.0),
+            BatchConfig {
+                per_gpu: 24,
+                accumulation: 1
+            }
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! Features of time series: the calendar, and what was before.
+
+use crate::frame::{Column, Frame, LearnError};
+
+/// Slots of one hour, where slots are 10 minutes.
+const HOUR: usize = 6;
+
+/// Features for a forecast of series that are told every 10 minutes (Lucid, ASPLOS 2023,
+/// section 3.4.2, as its artifact has them): `month`, `day`, `hour`, `minute`,
+/// `dayofweek` (Monday is 0), `dayofyear`, `week` (ISO), and for each series by its name
+/// what it was 1 hour, 3 hours and 1 day ago (`shift_1h_NAME`, ...), smoothed with its
+/// neighbours (`soft_1h_NAME`, ...), and mean, median and standard deviation over
+/// the hour that ended an hour ago (`roll_mean_1h_NAME`, ...). What lies before the
+/// first slot is 0.
+///
+/// `times` are seconds since 1970, one a slot.
+///
+/// ```
+/// let times: Vec<f64> = (0..20).map(|i| 1_598_918_400.0 + 600.0 * f64::from(i)).collect();
+/// let jobs: Vec<f64> = (0..20).map(f64::from).collect();
+/// let frame = blox_learn::series::features(&times, &[("njob", &jobs)])?;
+/// assert_eq!(frame.column("shift_1h_njob")?.cell(10), blox_learn::Cell::Number(4.0));
+/// assert_eq!(frame.column("dayofweek")?.cell(0), blox_learn::Cell::Number(1.0));
+/// # Ok::<(), blox_learn::LearnError>(())
+/// ```
+///
+/// # Errors
+/// A series is not as long as `times`.
+pub fn features(times: &[f64], series: &[(&str, &[f64])]) -> Result<Frame, LearnError> {
+    let dates: Vec<Date> = times.iter().map(|t| Date::of(*t)).collect();
+    type Part = (&'static str, fn(&Date) -> f64);
+    let calendar: [Part; 7] = [
+        ("month", |d| d.month),
+        ("day", |d| d.day),
+        ("hour", |d| d.hour),
+        ("minute", |d| d.minute),
+        ("dayofweek", |d| d.weekday),
+        ("dayofyear", |d| d.year_day),
+        ("week", |d| d.week),
+    ];
+    let mut columns: Vec<(String, Column)> = calendar
+        .iter()
+        .map(|(name, f)| {
+            (
+                (*name).to_owned(),
+                Column::Numbers(dates.iter().map(f).collect()),
+            )
+        })
+        .collect();
+    for (name, values) in series {
+        let before = |i: usize, lag: usize| i.checked_sub(lag).map(|at| values[at]);
+        let mut add = |kind: &str, f: &dyn Fn(usize) -> Option<f64>| {
+            let column = (0..values.len()).map(|i| f(i).unwrap_or(0.0)).collect();
+            columns.push((format!("{kind}_{name}"), Column::Numbers(column)));
+        };
+        let lags = [("1h", HOUR), ("3h", 3 * HOUR), ("1d", 24 * HOUR)];
+        for (ago, lag) in lags {
+            add(&format!("shift_{ago}"), &|i| before(i, lag));
+        }
+        for (ago, lag) in lags {
+            add(&format!("soft_{ago}"), &|i| {
+                let (far, near) = (before(i, lag + 1)?, before(i, lag - 1)?);
+                Some(0.5 * before(i, lag)? + 0.25 * (far + near))
+            });
+        }
+        let hour = |i: usize| {
+            let end = i.checked_sub(HOUR)?;
+            Some(&values[(end + 1).checked_sub(HOUR)?..=end])
+        };
+        let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+        add("roll_mean_1h", &|i| hour(i).map(mean));
+        add("roll_median_1h", &|i| {
+            let mut sorted = hour(i)?.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            Some((sorted[HOUR / 2 - 1] + sorted[HOUR / 2]) / 2.0)
+        });
+        add("roll_std_1h", &|i| {
+            let v = hour(i)?;
+            let m = mean(v);
+            let sum: f64 = v.iter().map(|x| (x - m) * (x - m)).sum();
+            Some((sum / (v.len() - 1) as f64).sqrt())
+        });
+    }
+    Frame::new(columns)
+}
+
+/// A moment on the calendar (UTC).
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Date {
+    month: f64,
+    day: f64,
+    hour: f64,
+    minute: f64,
+    weekday: f64,
+    year_day: f64,
+    week: f64,
+}
+
+impl Date {
+    /// After Howard Hinnant's "chrono-compatible low-level date algorithms".
+    fn of(seconds: f64) -> Self {
+        let days = (seconds / 86_400.0).floor() as i64;
+        let (year, month, day) = civil(days);
+        let second = seconds - days as f64 * 86_400.0;
+        let first = days_from_civil(year, 1, 1);
+        // 1970 began on a Thursday; Monday is 0.
+        let weekday = (days + 3).rem_euclid(7);
+        // The week of a day is that of its Thursday.
+        let thursday = days - weekday + 3;
+        let (thursdays_year, ..) = civil(thursday);
+        let week = (thursday - days_from_civil(thursdays_year, 1, 1)) / 7 + 1;
+        Date {
+            month: month as f64,
+            day: day as f64,
+            hour: (second / 3600.0).floor(),
+            minute: (second / 60.0).floor() % 60.0,
+            weekday: weekday as f64,
+            year_day: (days - first + 1) as f64,
+            week: week as f64,
+        }
+    }
+}
+
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = doy - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    (yoe + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let y = if month <= 2 { year - 1 } else { year };
+    let (era, yoe) = (y.div_euclid(400), y.rem_euclid(400));
+    let mp = if month > 2 { month - 3 } else { month + 9 };
+    let doy = (153 * mp + 2) / 5 + day - 1;
+    era * 146_097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cell;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        // 2020-09-01 13:20:00, a Tuesday.
+        let d = Date::of(1_598_966_400.0);
+        assert_eq!((d.month, d.day, d.hour, d.minute), (9.0, 1.0, 13.0, 20.0));
+        assert_eq!((d.weekday, d.year_day, d.week), (1.0, 245.0, 36.0));
+        // 2021-01-03 is in the last week of 2020.
+        assert_eq!(Date::of(1_609_632_000.0).week, 53.0);
+    }
+
+    #[test]
+    fn what_was_before_is_told() {
+        let times: Vec<f64> = (0..30).map(|i| 600.0 * f64::from(i)).collect();
+        let x: Vec<f64> = (0..30).map(|i| f64::from(i * i)).collect();
+        let f = features(&times, &[("x", &x)]).unwrap();
+        let at = |name: &str, i| match f.column(name).unwrap().cell(i) {
+            Cell::Number(x) => x,
+            Cell::Category(_) => f64::NAN,
+        };
+        assert_eq!(at("shift_1h_x", 5), 0.0);
+        assert_eq!(at("shift_3h_x", 20), 4.0);
+        assert_eq!(at("soft_1h_x", 10), 0.5 * 16.0 + 0.25 * (9.0 + 25.0));
+        assert_eq!(
+            at("roll_mean_1h_x", 12),
+            (1.0 + 4.0 + 9.0 + 16.0 + 25.0 + 36.0) / 6.0
+        );
+        assert_eq!(at("roll_median_1h_x", 12), 12.5);
+        // Of a sample: over one less than there are.
+        let variance: f64 = (2275.0 - 91.0 * 91.0 / 6.0) / 5.0;
+        assert!((at("roll_std_1h_x", 12) - variance.sqrt()).abs() < 1e-9);
+        assert_eq!(at("soft_1d_x", 29), 0.0);
+    }
+}

@@ -1,0 +1,431 @@
+//! Decision trees for classes (CART, Breiman and others 1984).
+
+use crate::bins::Bins;
+use crate::frame::{Cell, Column, Frame, LearnError};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a [`Tree`] is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TreeParams {
+    /// Most questions from the root to a leaf.
+    pub depth: usize,
+    /// Least rows of a leaf.
+    pub least_rows: usize,
+    /// What a leaf must be worth: branches that lower the share of impure rows by less for
+    /// each leaf are cut off (minimal cost-complexity pruning).
+    pub prune: f64,
+}
+
+impl Default for TreeParams {
+    fn default() -> Self {
+        TreeParams {
+            depth: 8,
+            least_rows: 1,
+            prune: 0.0001,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Node {
+    Leaf {
+        class: f64,
+        /// Training rows of each class.
+        rows: Vec<u32>,
+    },
+    Split {
+        feature: usize,
+        /// Left if the number is below or equal to it.
+        at: f64,
+        left: Box<Node>,
+        right: Box<Node>,
+        rows: Vec<u32>,
+    },
+}
+
+/// A decision tree that names a class: questions about one feature each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tree {
+    names: Vec<String>,
+    /// Categories become numbers in this order.
+    levels: Vec<Vec<String>>,
+    classes: Vec<f64>,
+    root: Node,
+}
+
+struct Training<'a> {
+    columns: Vec<Vec<f64>>,
+    class: Vec<usize>,
+    classes: &'a [f64],
+    params: TreeParams,
+}
+
+impl Tree {
+    /// Trains on a frame whose target holds the numbers of classes.
+    ///
+    /// # Errors
+    /// There is no row.
+    pub fn fit(frame: &Frame, params: &TreeParams) -> Result<Self, LearnError> {
+        frame.need(1)?;
+        let mut classes = frame.target().to_vec();
+        classes.sort_by(f64::total_cmp);
+        classes.dedup();
+        let levels: Vec<Vec<String>> = frame
+            .columns()
+            .iter()
+            .map(|c| match Bins::of(c, frame.target(), 2) {
+                Bins::Levels(levels) => levels,
+                Bins::Cuts { .. } => Vec::new(),
+            })
+            .collect();
+        let columns = frame
+            .columns()
+            .iter()
+            .zip(&levels)
+            .map(|(c, l)| numbers(c, l));
+        let class = |y: &f64| classes.iter().position(|c| c == y).unwrap_or(0);
+        let training = Training {
+            columns: columns.collect(),
+            class: frame.target().iter().map(class).collect(),
+            classes: &classes,
+            params: *params,
+        };
+        let rows: Vec<usize> = (0..frame.rows()).collect();
+        let mut root = training.grow(&rows, 0);
+        prune(&mut root, params.prune, frame.rows() as f64);
+        Ok(Tree {
+            names: frame.names().to_vec(),
+            levels,
+            classes,
+            root,
+        })
+    }
+
+    /// The class of every row.
+    ///
+    /// # Errors
+    /// The frame lacks a feature, or has it as another kind.
+    pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
+        let mut columns = Vec::new();
+        for (name, levels) in self.names.iter().zip(&self.levels) {
+            let column = frame.column(name)?;
+            let kind = match column {
+                Column::Numbers(_) if !levels.is_empty() => Some(("numbers", "categories")),
+                Column::Categories(_) if levels.is_empty() => Some(("categories", "numbers")),
+                _ => None,
+            };
+            if let Some((found, expected)) = kind {
+                return Err(LearnError::Kind {
+                    feature: name.clone(),
+                    found,
+                    expected,
+                });
+            }
+            columns.push(numbers(column, levels));
+        }
+        let class = |row: usize| {
+            let mut node = &self.root;
+            loop {
+                match node {
+                    Node::Leaf { class, .. } => return *class,
+                    Node::Split {
+                        feature,
+                        at,
+                        left,
+                        right,
+                        ..
+                    } => {
+                        node = if columns[*feature][row] <= *at {
+                            left
+                        } else {
+                            right
+                        }
+                    }
+                }
+            }
+        };
+        Ok((0..frame.rows()).map(class).collect())
+    }
+
+    /// The features that it may read.
+    pub fn features(&self) -> Vec<&str> {
+        self.names.iter().map(String::as_str).collect()
+    }
+
+    /// How many leaves it has.
+    pub fn leaves(&self) -> usize {
+        leaves(&self.root)
+    }
+
+    /// The tree as lines: how deep each is, and what it says; for pictures.
+    pub fn lines(&self) -> Vec<(usize, String)> {
+        let mut lines = Vec::new();
+        self.tell(&self.root, 0, &mut lines);
+        lines
+    }
+
+    fn tell(&self, node: &Node, depth: usize, lines: &mut Vec<(usize, String)>) {
+        let counted = |rows: &[u32]| {
+            let counts: Vec<String> = self
+                .classes
+                .iter()
+                .zip(rows)
+                .map(|(c, n)| format!("{n} of {c}"))
+                .collect();
+            counts.join(", ")
+        };
+        match node {
+            Node::Leaf { class, rows } => {
+                lines.push((depth, format!("class {class}  ({})", counted(rows))));
+            }
+            Node::Split {
+                feature,
+                at,
+                left,
+                right,
+                ..
+            } => {
+                let (name, levels) = (&self.names[*feature], &self.levels[*feature]);
+                let asked = match levels.is_empty() {
+                    true => [format!("{name} <= {at}"), format!("{name} > {at}")],
+                    false => {
+                        let first = (at + 1.0).floor().max(0.0) as usize;
+                        let first = first.min(levels.len());
+                        [&levels[..first], &levels[first..]]
+                            .map(|l| format!("{name} is {}", l.join(" or ")))
+                    }
+                };
+                for (asked, node) in asked.into_iter().zip([left, right]) {
+                    lines.push((depth, asked));
+                    self.tell(node, depth + 1, lines);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines()
+            .iter()
+            .try_for_each(|(depth, line)| writeln!(f, "{}{line}", "|   ".repeat(*depth)))
+    }
+}
+
+/// A column as numbers; a missing value comes before all others.
+fn numbers(column: &Column, levels: &[String]) -> Vec<f64> {
+    let number = |row| match column.cell(row) {
+        Cell::Number(x) if x.is_nan() => f64::NEG_INFINITY,
+        Cell::Number(x) => x,
+        Cell::Category(v) => levels
+            .iter()
+            .position(|l| l == v)
+            .map_or(-1.0, |i| i as f64),
+    };
+    (0..column.len()).map(number).collect()
+}
+
+/// How mixed rows are: the sum over classes of p (1 - p), times the rows.
+fn impurity(counts: &[u32]) -> f64 {
+    let all: f64 = counts.iter().map(|c| f64::from(*c)).sum();
+    if all == 0.0 {
+        return 0.0;
+    }
+    all - counts.iter().map(|c| f64::from(*c).powi(2)).sum::<f64>() / all
+}
+
+impl Training<'_> {
+    fn count(&self, rows: &[usize]) -> Vec<u32> {
+        let mut counts = vec![0; self.classes.len()];
+        rows.iter().for_each(|r| counts[self.class[*r]] += 1);
+        counts
+    }
+
+    fn grow(&self, rows: &[usize], depth: usize) -> Node {
+        let counts = self.count(rows);
+        let split = match depth < self.params.depth && impurity(&counts) > 0.0 {
+            true => self.best(rows, &counts),
+            false => None,
+        };
+        let Some((feature, at)) = split else {
+            return leaf(self.classes, counts);
+        };
+        let (left, right): (Vec<usize>, Vec<usize>) =
+            rows.iter().partition(|r| self.columns[feature][**r] <= at);
+        Node::Split {
+            feature,
+            at,
+            left: Box::new(self.grow(&left, depth + 1)),
+            right: Box::new(self.grow(&right, depth + 1)),
+            rows: counts,
+        }
+    }
+
+    /// The question after which rows are least mixed; the first of equals.
+    fn best(&self, rows: &[usize], counts: &[u32]) -> Option<(usize, f64)> {
+        let (mut best, least) = (None, self.params.least_rows.max(1));
+        let mut least_mixed = impurity(counts) - 1e-9;
+        for (feature, column) in self.columns.iter().enumerate() {
+            let mut order = rows.to_vec();
+            order.sort_by(|a, b| column[*a].total_cmp(&column[*b]));
+            let (mut left, mut right) = (vec![0; counts.len()], counts.to_vec());
+            for (i, w) in order.windows(2).enumerate() {
+                left[self.class[w[0]]] += 1;
+                right[self.class[w[0]]] -= 1;
+                let (a, b) = (column[w[0]], column[w[1]]);
+                if a == b || i + 1 < least || order.len() - i - 1 < least {
+                    continue;
+                }
+                let mixed = impurity(&left) + impurity(&right);
+                if mixed < least_mixed - 1e-9 {
+                    let middle = if a.is_finite() {
+                        a / 2.0 + b / 2.0
+                    } else {
+                        b - 1.0
+                    };
+                    (least_mixed, best) = (mixed, Some((feature, middle)));
+                }
+            }
+        }
+        best
+    }
+}
+
+fn leaf(classes: &[f64], rows: Vec<u32>) -> Node {
+    // The first of equals.
+    let most = rows.iter().copied().max().unwrap_or(0);
+    let at = rows.iter().position(|r| *r == most).unwrap_or(0);
+    Node::Leaf {
+        class: classes.get(at).copied().unwrap_or(0.0),
+        rows,
+    }
+}
+
+fn leaves(node: &Node) -> usize {
+    match node {
+        Node::Leaf { .. } => 1,
+        Node::Split { left, right, .. } => leaves(left) + leaves(right),
+    }
+}
+
+/// The impurity of all leaves below a node.
+fn mixed(node: &Node) -> f64 {
+    match node {
+        Node::Leaf { rows, .. } => impurity(rows),
+        Node::Split { left, right, .. } => mixed(left) + mixed(right),
+    }
+}
+
+/// Cuts branches that are worth less than `alpha` a leaf, weakest first.
+fn prune(root: &mut Node, alpha: f64, all: f64) {
+    fn weakest(node: &Node, all: f64) -> f64 {
+        match node {
+            Node::Leaf { .. } => f64::INFINITY,
+            Node::Split {
+                left, right, rows, ..
+            } => {
+                let own = (impurity(rows) - mixed(node)) / all / (leaves(node) as f64 - 1.0);
+                own.min(weakest(left, all)).min(weakest(right, all))
+            }
+        }
+    }
+    fn cut(node: &mut Node, limit: f64, all: f64, class: &dyn Fn(&[u32]) -> f64) {
+        let own = match &*node {
+            Node::Leaf { .. } => return,
+            Node::Split { rows, .. } => {
+                (impurity(rows) - mixed(node)) / all / (leaves(node) as f64 - 1.0)
+            }
+        };
+        if let Node::Split {
+            left, right, rows, ..
+        } = node
+        {
+            if own <= limit {
+                *node = Node::Leaf {
+                    class: class(rows),
+                    rows: std::mem::take(rows),
+                };
+                return;
+            }
+            cut(left, limit, all, class);
+            cut(right, limit, all, class);
+        }
+    }
+    // Which class a number of rows stands for, learnt from the leaves.
+    fn classes(node: &Node, into: &mut Vec<Option<f64>>) {
+        match node {
+            Node::Leaf { class, rows } => {
+                into.resize(into.len().max(rows.len()), None);
+                let most = rows.iter().copied().max().unwrap_or(0);
+                if let Some(at) = rows.iter().position(|r| *r == most) {
+                    into[at] = Some(*class);
+                }
+            }
+            Node::Split { left, right, .. } => {
+                classes(left, into);
+                classes(right, into);
+            }
+        }
+    }
+    let mut known = Vec::new();
+    classes(root, &mut known);
+    let class = |rows: &[u32]| {
+        let most = (0..rows.len()).filter(|i| known.get(*i).copied().flatten().is_some());
+        let best = most.max_by_key(|i| (rows[*i], std::cmp::Reverse(*i)));
+        best.and_then(|i| known[i]).unwrap_or(0.0)
+    };
+    loop {
+        let next = weakest(root, all);
+        if next > alpha {
+            return;
+        }
+        cut(root, next, all, &class);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::accuracy;
+
+    fn frame() -> Frame {
+        let x: Vec<f64> = (0..60).map(f64::from).collect();
+        let kind: Vec<String> = (0..60).map(|i| ["a", "b"][i % 2].to_owned()).collect();
+        let y = (0..60).map(|i| if i < 20 { 0.0 } else { 1.0 + (i % 2) as f64 });
+        let y = y.collect();
+        let columns = vec![
+            ("x".to_owned(), Column::Numbers(x)),
+            ("kind".to_owned(), Column::Categories(kind)),
+        ];
+        Frame::new(columns).unwrap().with_target(y).unwrap()
+    }
+
+    #[test]
+    fn questions_are_found_and_told() {
+        let tree = Tree::fit(&frame(), &TreeParams::default()).unwrap();
+        assert_eq!(tree.leaves(), 3);
+        assert_eq!(
+            accuracy(&tree.predict(&frame()).unwrap(), frame().target()),
+            1.0
+        );
+        assert_eq!(
+            tree.to_string(),
+            "x <= 19.5\n|   class 0  (20 of 0, 0 of 1, 0 of 2)\nx > 19.5\n|   kind is a\n\
+             |   |   class 1  (0 of 0, 20 of 1, 0 of 2)\n|   kind is b\n\
+             |   |   class 2  (0 of 0, 0 of 1, 20 of 2)\n"
+        );
+    }
+
+    #[test]
+    fn branches_that_are_worth_little_are_cut() {
+        let params = TreeParams {
+            prune: 0.35,
+            ..TreeParams::default()
+        };
+        let tree = Tree::fit(&frame(), &params).unwrap();
+        assert_eq!(tree.leaves(), 1);
+        assert_eq!(tree.predict(&frame()).unwrap()[59], 0.0);
+    }
+}

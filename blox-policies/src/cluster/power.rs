@@ -1,0 +1,251 @@
+//! Nodes that sleep while few are needed.
+
+use blox_core::{
+    ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Outlook, Part, RestoreError,
+    Seconds, Time, View,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The constants of Helios' energy service (SC 2021, section 4.3.2, and its artifact).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PowerRule {
+    /// Looks into the past over which demand must have fallen.
+    pub history: usize,
+    /// Looks into the future whose mean is compared with now.
+    pub future: usize,
+    /// How far below the past's mean demand must be, in nodes.
+    pub fallen: f64,
+    /// How far above the future's mean demand must be, in nodes.
+    pub falls: f64,
+    /// Nodes kept on beyond those in use.
+    pub buffer: i64,
+    /// Looks for which nothing is switched off after nodes were switched on.
+    pub keep: usize,
+    /// The least number of nodes worth switching off.
+    pub least: i64,
+    /// Looks at the start in which nothing is decided.
+    pub warm_up: usize,
+}
+
+impl Default for PowerRule {
+    /// Looks are 10 minutes apart.
+    fn default() -> Self {
+        PowerRule {
+            history: 2,
+            future: 30,
+            fallen: 0.1,
+            falls: 0.0,
+            buffer: 20,
+            keep: 10,
+            least: 1,
+            warm_up: 6,
+        }
+    }
+}
+
+/// What a look decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PowerLook {
+    /// Nodes that are on from now on.
+    pub on: i64,
+    /// By how many that was changed, before it is bounded by the nodes that there are.
+    pub change: i64,
+    /// Nodes in use beyond those that were on.
+    pub lack: i64,
+}
+
+/// Helios' energy service: how many nodes should be on, look by look.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PowerPlan {
+    rule: PowerRule,
+    /// Nodes in use at every look so far.
+    active: Vec<i64>,
+    on: i64,
+    stable_until: usize,
+}
+
+impl PowerPlan {
+    /// With a rule.
+    pub fn new(rule: PowerRule) -> Self {
+        PowerPlan {
+            rule,
+            ..PowerPlan::default()
+        }
+    }
+
+    /// A look: `active` nodes are in use of `total`; `coming` forecasts the nodes in use
+    /// from this look on. Demand may end sooner than the rule looks.
+    pub fn look(&mut self, active: i64, total: i64, coming: &[f64]) -> PowerLook {
+        let (rule, i) = (self.rule, self.active.len());
+        self.active.push(active);
+        if i < rule.warm_up {
+            self.on = active + rule.buffer;
+            return PowerLook {
+                on: self.on,
+                ..PowerLook::default()
+            };
+        }
+        let before = self.on;
+        let (mut change, mut lack) = (0, 0);
+        if self.on < active {
+            lack = active - self.on;
+            self.on = active + rule.buffer;
+            change = self.on - before;
+            self.stable_until = i + rule.keep;
+        }
+        self.on = self.on.min(total);
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let near = &coming[..coming.len().min(rule.future)];
+        let far = &coming[..coming.len().min(2 * rule.future)];
+        let past: Vec<f64> = self.active[i.saturating_sub(rule.history)..i]
+            .iter()
+            .map(|a| *a as f64)
+            .collect();
+        let now = active as f64;
+        let quiet = mean(&past) - now >= rule.fallen && now - mean(near) >= rule.falls;
+        if quiet && i >= self.stable_until {
+            self.stable_until = i;
+            let target = self.on.min(active + rule.buffer);
+            if mean(near) >= mean(far) && self.on - target >= rule.least {
+                self.on = target;
+                change = self.on - before;
+            }
+        }
+        PowerLook {
+            on: self.on,
+            change,
+            lack,
+        }
+    }
+}
+
+/// Switches idle nodes off and on (Helios, SC 2021, section 4.3: the cluster energy saving
+/// service).
+///
+/// At every look it counts the nodes in use, takes a forecast of that, and keeps as
+/// many nodes on as its [`PowerPlan`] says: idle nodes of the highest numbers are switched
+/// off first. Nodes that waiting jobs would need count as in use, and all nodes are
+/// switched on while a job has waited for more than a look. Without a forecast, or past its
+/// end, demand is expected to stay as it is.
+#[derive(Clone, Debug)]
+pub struct PowerSaving {
+    plan: PowerPlan,
+    /// Nodes in use, a value a look from 0 s on.
+    forecast: Arc<Vec<f64>>,
+    every: Seconds,
+    next: u64,
+    /// Nodes that were told to come on and have not yet.
+    waking: BTreeSet<NodeId>,
+}
+
+impl PowerSaving {
+    /// With a look every `every` (at least 1 s) and a forecast of the nodes in use at each
+    /// look from 0 s on; empty for none.
+    pub fn new(rule: PowerRule, every: Seconds, forecast: Vec<f64>) -> Self {
+        PowerSaving {
+            plan: PowerPlan::new(rule),
+            forecast: Arc::new(forecast),
+            every: every.max(Seconds::new(1.0)),
+            next: 0,
+            waking: BTreeSet::new(),
+        }
+    }
+}
+
+impl Part for PowerSaving {
+    fn save(&self) -> Option<serde_json::Value> {
+        serde_json::to_value((&self.plan, self.next, &self.waking)).ok()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        (self.plan, self.next, self.waking) = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl ClusterManager for PowerSaving {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        let at = |look: u64| Time::ZERO + self.every * look as f64;
+        if view.now() < at(self.next) {
+            return Outlook::Until(at(self.next));
+        }
+        let look = (view.now().secs() / self.every.secs()).floor() as u64;
+        self.next = look + 1;
+        let wake = Outlook::Until(at(self.next));
+        let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        self.waking
+            .retain(|n| view.node(*n).is_some_and(|n| n.status() == NodeStatus::Off));
+        let total = there().count() as i64;
+        let in_use = there()
+            .filter(|n| n.free_count() < n.usable_count())
+            .count() as i64;
+        let asked: u64 = view.waiting().map(|j| u64::from(j.gpus().get())).sum();
+        let width = there().map(Node::gpu_count).min().unwrap_or(1).max(1);
+        let active = (in_use + asked.div_ceil(u64::from(width)) as i64).min(total);
+        let rest = self.forecast.get(look as usize..).unwrap_or_default();
+        let stays = [active as f64];
+        let coming = if rest.is_empty() { &stays[..] } else { rest };
+        let planned = self.plan.look(active, total, coming).on;
+        let stuck = view
+            .waiting()
+            .any(|j| view.now() - j.eligible_since() > self.every);
+        let wanted = if stuck {
+            total
+        } else {
+            planned.clamp(0, total)
+        };
+        let is_on = |n: &&Node| n.status() != NodeStatus::Off || self.waking.contains(&n.id());
+        let mut on = there().filter(is_on).count() as i64;
+        let nodes: Vec<&Node> = there().collect();
+        for node in nodes.iter().rev() {
+            let idle = node.is_usable() && node.free_count() == node.gpu_count();
+            if on > wanted && node.status() == NodeStatus::Up && idle {
+                out.push(NodeAction::Power {
+                    node: node.id(),
+                    on: false,
+                });
+                on -= 1;
+            }
+        }
+        for node in nodes {
+            if on < wanted && node.status() == NodeStatus::Off && self.waking.insert(node.id()) {
+                out.push(NodeAction::Power {
+                    node: node.id(),
+                    on: true,
+                });
+                on += 1;
+            }
+        }
+        wake
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_come_at_once_and_go_when_demand_falls() {
+        let mut plan = PowerPlan::new(PowerRule {
+            buffer: 2,
+            keep: 1,
+            warm_up: 2,
+            ..PowerRule::default()
+        });
+        let falling = vec![3.0; 60];
+        assert_eq!(plan.look(5, 20, &falling).on, 7);
+        assert_eq!(plan.look(5, 20, &falling).on, 7);
+        // Three more than are on: they come with the buffer.
+        let look = plan.look(10, 20, &falling);
+        assert_eq!((look.on, look.change, look.lack), (12, 5, 3));
+        // Falling, now and in the forecast: all but the buffer go.
+        let look = plan.look(4, 20, &falling);
+        assert_eq!((look.on, look.change, look.lack), (6, -6, 0));
+        // Rising in the forecast: nothing goes.
+        let look = plan.look(3, 20, &[9.0; 60]);
+        assert_eq!((look.on, look.change), (6, 0));
+        assert_eq!(plan.look(40, 20, &falling).on, 20);
+    }
+}

@@ -1,0 +1,730 @@
+//! Chronus as its artifact runs without a solver: leases are planned greedily.
+
+use super::job::Job;
+use super::sealed::Program;
+use super::{Start, Step};
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Minutes from one look at new and waiting jobs to the next.
+const CHECK: i64 = 5;
+/// The longest lease, in minutes, with which jobs that were not accepted may be forced
+/// in, and accepted ones run beside their plan.
+const SHORT_LEASE: f64 = 30.0;
+
+/// How a job is ordered; the numbers count.
+const LOWEST: i32 = -1;
+const ACCEPTED: i32 = 0;
+const UNACCEPTED: i32 = 1;
+const BEST_EFFORT: i32 = 2;
+
+/// What became of a job. Times are minutes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChronusRecord {
+    /// The job.
+    pub job: u32,
+    /// Its end; may lie within a minute.
+    pub end: f64,
+    /// Minutes that it waited, as counted.
+    pub pending: f64,
+    /// Minutes that it ran, as counted.
+    pub executed: f64,
+    /// Minutes of work done, with those that it was given for nothing.
+    pub progress: f64,
+    /// How often it was stopped and went on.
+    pub preempted: u32,
+    /// See `preempted`.
+    pub resumed: u32,
+    /// From submission to the deadline that it was promised.
+    pub expect: f64,
+    /// 0 accepted, 1 not accepted, 2 best effort, -1 too late.
+    pub priority: i32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct State {
+    id: u32,
+    gpus: u32,
+    submit: f64,
+    duration: f64,
+    /// Minutes after submission, and what they are worth.
+    deadlines: Vec<(f64, f64)>,
+    best_effort: bool,
+    /// Leases that it still needs.
+    need: i64,
+    estimate: f64,
+    progress: f64,
+    executed: f64,
+    waited: f64,
+    /// Whether it runs in each coming lease.
+    plan: Option<VecDeque<bool>>,
+    expect: f64,
+    guaranteed: bool,
+    forced: bool,
+    overran: bool,
+    plannable: bool,
+    emergence: f64,
+    last: f64,
+    resumed: u32,
+    preempted: u32,
+    priority: i32,
+}
+
+impl State {
+    fn left(&self) -> f64 {
+        self.duration - self.progress
+    }
+
+    fn needed(&self, lease: f64) -> i64 {
+        ((self.estimate - self.progress) / lease).ceil() as i64
+    }
+
+    fn overhead(&self) -> f64 {
+        f64::from(self.resumed) * 0.5 * (1.0 + libm::log2(f64::from(self.gpus)))
+    }
+
+    fn ran_until(&mut self, now: f64) {
+        let minutes = (now - self.last).trunc();
+        self.progress += minutes;
+        self.executed += minutes;
+        self.last = now;
+    }
+
+    fn waited_until(&mut self, now: f64) {
+        self.waited += (now - self.last).trunc();
+        self.last = now;
+    }
+
+    /// Too late for its deadline, it comes last; and how pressing it is.
+    fn judge(&mut self, now: f64) {
+        let late = self.expect + self.submit < now + self.left();
+        if self.priority != BEST_EFFORT && self.priority != LOWEST && late {
+            self.priority = LOWEST;
+        }
+        let rest = self.estimate - self.progress;
+        let minutes = match self.priority {
+            BEST_EFFORT | UNACCEPTED => rest,
+            _ => self.expect + self.submit - now - self.estimate + self.progress,
+        };
+        self.emergence = -minutes * f64::from(self.gpus);
+    }
+
+    /// Gives up the earliest leases of the plan.
+    fn drop_leases(&mut self, count: i64) {
+        let on = self.plan.iter_mut().flatten().filter(|on| **on);
+        for lease in on.take(count.max(0) as usize) {
+            *lease = false;
+        }
+    }
+
+    fn counts(&self) -> bool {
+        self.priority == ACCEPTED && self.plannable && self.need > 0
+    }
+
+    fn by_key(&self, other: &State) -> Ordering {
+        let first = self.overran.cmp(&other.overran);
+        let class = self.priority.min(1).cmp(&other.priority.min(1));
+        let press = self.emergence.total_cmp(&other.emergence);
+        let submit = other.submit.total_cmp(&self.submit);
+        first.then(class).then(press).then(submit)
+    }
+}
+
+/// A deadline that a job could be planned for.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    job: u32,
+    /// Leases until the deadline.
+    most: i64,
+    need: i64,
+    gpus: i64,
+    value: f64,
+}
+
+impl Row {
+    fn by_size(&self, other: &Row) -> Ordering {
+        let key = |r: &Row| (-r.gpus, r.most - r.need, -r.most);
+        key(self).cmp(&key(other))
+    }
+
+    /// Takes its leases, latest first; gives them back if there are too few.
+    fn take(&self, free: &mut Vec<i64>, total: i64) -> Option<VecDeque<bool>> {
+        let most = self.most.max(0) as usize;
+        if free.len() < most {
+            free.resize(most, total);
+        }
+        let mut plan: VecDeque<bool> = std::iter::repeat_n(false, most).collect();
+        let mut need = self.need;
+        for k in (0..most).rev() {
+            if need <= 0 {
+                break;
+            }
+            if free[k] >= self.gpus {
+                free[k] -= self.gpus;
+                plan[k] = true;
+                need -= 1;
+            }
+        }
+        if need <= 0 {
+            return Some(plan);
+        }
+        for (k, _) in plan.iter().enumerate().filter(|(_, on)| **on) {
+            free[k] += self.gpus;
+        }
+        None
+    }
+}
+
+/// GPUs as they count in plans.
+fn bin(gpus: u32) -> i64 {
+    match gpus {
+        3 => 4,
+        5..=7 => 8,
+        g => i64::from(g),
+    }
+}
+
+/// The program of Chronus; its ticks are minutes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Leases {
+    total: u32,
+    lease: f64,
+    coming: Vec<State>,
+    states: BTreeMap<u32, State>,
+    pending: Vec<u32>,
+    running: Vec<u32>,
+    /// GPUs that are guaranteed to nobody in this lease.
+    spot: i64,
+    free: u32,
+    next: Option<i64>,
+    /// Which GPUs are whose, for the plan.
+    placed: BTreeMap<u32, Vec<u32>>,
+    free_gpus: BTreeSet<u32>,
+    records: Vec<ChronusRecord>,
+}
+
+impl Leases {
+    pub(super) fn new(gpus: u32, lease_min: u32) -> Self {
+        Leases {
+            total: gpus,
+            lease: f64::from(lease_min.max(1)),
+            coming: Vec::new(),
+            states: BTreeMap::new(),
+            pending: Vec::new(),
+            running: Vec::new(),
+            spot: i64::from(gpus),
+            free: gpus,
+            next: None,
+            placed: BTreeMap::new(),
+            free_gpus: (0..gpus).collect(),
+            records: Vec::new(),
+        }
+    }
+
+    /// The number of the lease that comes next, from 0.
+    fn coming_lease(&self, now: f64, begun: bool) -> i64 {
+        let number = (now / self.lease).floor() as i64;
+        if begun || now % self.lease != 0.0 {
+            number + 1
+        } else {
+            number
+        }
+    }
+
+    fn state(&self, id: u32) -> &State {
+        &self.states[&id]
+    }
+
+    fn change<T>(&mut self, id: u32, f: impl FnOnce(&mut State) -> T) -> Option<T> {
+        self.states.get_mut(&id).map(f)
+    }
+
+    /// Running jobs do what they did since the last look.
+    fn run(&mut self, now: f64, out: &mut Step) {
+        let (lease, at_lease) = (self.lease, now % self.lease == 0.0);
+        let mut ended = Vec::new();
+        for &id in &self.running {
+            let Some(s) = self.states.get_mut(&id) else {
+                continue;
+            };
+            let ran = now - s.last;
+            let work = s.duration + s.overhead();
+            if ran + s.progress >= work {
+                let end = s.last + s.duration - s.progress + s.overhead();
+                s.ran_until(end);
+                ended.push((id, end));
+                continue;
+            }
+            if ran + s.executed >= s.estimate && (at_lease || !s.guaranteed) {
+                s.priority = UNACCEPTED;
+                s.plan = None;
+                s.overran = true;
+                s.plannable = false;
+            }
+            s.ran_until(now);
+            if !s.guaranteed && !s.forced && s.priority == ACCEPTED {
+                let needed = s.needed(lease);
+                if needed != s.need {
+                    s.need = needed;
+                    s.drop_leases(1);
+                }
+            }
+        }
+        for (id, end) in ended {
+            self.running.retain(|r| *r != id);
+            let Some(s) = self.states.remove(&id) else {
+                continue;
+            };
+            self.free += s.gpus;
+            if s.guaranteed || s.forced {
+                self.spot += i64::from(s.gpus);
+            }
+            self.records.push(ChronusRecord {
+                job: id,
+                end,
+                pending: s.waited,
+                executed: s.executed,
+                progress: s.progress,
+                preempted: s.preempted,
+                resumed: s.resumed,
+                expect: s.expect,
+                priority: s.priority,
+            });
+            out.ended.push(id);
+        }
+    }
+
+    /// Rows of jobs without a plan, and GPUs that plans leave in each coming lease.
+    fn rows(&self, number: i64) -> (Vec<Row>, Vec<i64>) {
+        let (mut rows, mut free) = (Vec::new(), Vec::new());
+        let all = || {
+            self.pending
+                .iter()
+                .chain(&self.running)
+                .map(|id| self.state(*id))
+        };
+        let counted = || all().filter(|s| s.counts());
+        let options = |s: &State| self.options(s, number);
+        let longest = counted()
+            .flat_map(options)
+            .map(|r| r.most)
+            .max()
+            .unwrap_or(0);
+        free.resize(longest.max(0) as usize, i64::from(self.total));
+        for s in counted() {
+            match &s.plan {
+                None => rows.extend(options(s)),
+                Some(plan) => {
+                    if free.len() < plan.len() {
+                        free.resize(plan.len(), i64::from(self.total));
+                    }
+                    for (k, _) in plan.iter().enumerate().filter(|(_, on)| **on) {
+                        free[k] -= i64::from(s.gpus);
+                    }
+                }
+            }
+        }
+        (rows, free)
+    }
+
+    fn options(&self, s: &State, number: i64) -> Vec<Row> {
+        let row = |&(within, value): &(f64, f64)| Row {
+            job: s.id,
+            most: ((within + s.submit) / self.lease).floor() as i64 - number,
+            need: s.need,
+            gpus: bin(s.gpus),
+            value,
+        };
+        s.deadlines.iter().map(row).collect()
+    }
+
+    fn packable(&self, rows: &[Row], free: &[i64]) -> bool {
+        let mut order = rows.to_vec();
+        order.sort_by(Row::by_size);
+        let longest = order.iter().map(|r| r.most).max().unwrap_or(0).max(0) as usize;
+        let mut left = free.to_vec();
+        left.resize(longest, i64::from(self.total));
+        let mut met = BTreeSet::new();
+        order
+            .iter()
+            .all(|row| !met.insert(row.job) || row.take(&mut left, i64::from(self.total)).is_some())
+    }
+
+    /// Plans those without a plan, the most valuable first.
+    fn plan(&mut self, number: i64) {
+        let (mut rows, mut free) = self.rows(number);
+        rows.sort_by(|a, b| b.value.total_cmp(&a.value).then(a.by_size(b)));
+        let total = i64::from(self.total);
+        let mut planned = BTreeSet::new();
+        for row in rows {
+            if planned.contains(&row.job) {
+                continue;
+            }
+            if let Some(plan) = row.take(&mut free, total) {
+                planned.insert(row.job);
+                self.change(row.job, |s| s.plan = Some(plan));
+            }
+        }
+    }
+
+    /// A new lease begins.
+    fn begin_lease(&mut self, now: f64) {
+        let before = self.running.clone();
+        let lease = self.lease;
+        for id in std::mem::take(&mut self.running) {
+            self.free += self.state(id).gpus;
+            self.change(id, |s| {
+                s.guaranteed = false;
+                s.forced = false;
+                s.last = now;
+                let needed = s.needed(lease);
+                if s.priority == ACCEPTED && needed < s.need {
+                    s.drop_leases(s.need - needed);
+                    s.need = needed;
+                }
+            });
+            self.pending.push(id);
+        }
+        let mut selected = Vec::new();
+        if self.pending.iter().any(|id| self.state(*id).counts()) {
+            self.plan(self.coming_lease(now, false));
+            for &id in &self.pending.clone() {
+                let runs = self.change(id, |s| match &mut s.plan {
+                    _ if s.priority != ACCEPTED => false,
+                    None => {
+                        s.priority = UNACCEPTED;
+                        false
+                    }
+                    Some(plan) => plan.pop_front().unwrap_or(false),
+                });
+                if runs == Some(true) {
+                    selected.push(id);
+                }
+            }
+        }
+        self.spot = i64::from(self.total);
+        for id in selected {
+            let gpus = self.state(id).gpus;
+            self.spot -= i64::from(gpus);
+            self.free -= gpus.min(self.free);
+            self.change(id, |s| {
+                s.guaranteed = true;
+                s.need -= 1;
+            });
+            self.pending.retain(|p| *p != id);
+            self.running.push(id);
+        }
+        self.count_switches(&before);
+    }
+
+    fn count_switches(&mut self, before: &[u32]) {
+        for id in self.running.clone() {
+            if !before.contains(&id) {
+                self.change(id, |s| s.resumed += 1);
+            }
+        }
+        for id in self.pending.clone() {
+            if before.contains(&id) {
+                self.change(id, |s| s.preempted += 1);
+            }
+        }
+    }
+
+    /// New jobs are accepted or not.
+    fn arrive(&mut self, now: f64) {
+        let (here, later) = std::mem::take(&mut self.coming)
+            .into_iter()
+            .partition(|s: &State| s.submit <= now);
+        self.coming = later;
+        if Vec::is_empty(&here) {
+            return;
+        }
+        let number = self.coming_lease(now, true);
+        let (mut rows, free) = self.rows(number);
+        for mut s in here {
+            let slow = 1.0 + (1.0 + libm::log2(f64::from(s.gpus))) * 0.5 / self.lease;
+            s.estimate = (s.duration * slow * 1.1).trunc();
+            s.need = (s.estimate / self.lease).ceil() as i64;
+            s.last = now;
+            s.waited = now - s.submit;
+            if s.best_effort || s.deadlines.is_empty() {
+                s.priority = BEST_EFFORT;
+                s.plannable = false;
+            } else {
+                s.priority = ACCEPTED;
+                s.plannable = true;
+                let latest = s.deadlines.last().map_or(0.0, |d| d.0);
+                rows.extend(self.options(&s, number));
+                let due = |most: i64| self.lease * (most + number) as f64 - s.submit;
+                let most = self.fit_last(&mut rows, &free, s.need);
+                match most {
+                    Fit::AsAsked(most) => s.expect = due(most),
+                    Fit::Later(most) if due(most) <= latest => s.expect = due(most),
+                    Fit::Later(_) => s.priority = UNACCEPTED,
+                }
+            }
+            self.pending.push(s.id);
+            self.states.insert(s.id, s);
+        }
+    }
+
+    /// Whether all rows can be packed with the last as it is, or how late it must be
+    /// for that: the row stays so late.
+    fn fit_last(&self, rows: &mut [Row], free: &[i64], need: i64) -> Fit {
+        let Some(at) = rows.len().checked_sub(1) else {
+            return Fit::AsAsked(0);
+        };
+        if need <= rows[at].most && self.packable(rows, free) {
+            return Fit::AsAsked(rows[at].most);
+        }
+        rows[at].most = rows[at].most.max(need);
+        let longest = rows.iter().map(|r| r.most).max().unwrap_or(0);
+        let mut low = rows[at].most;
+        let mut high = longest.max(free.len() as i64) + need + 1;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            rows[at].most = middle;
+            if self.packable(rows, free) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        rows[at].most = high;
+        Fit::Later(high)
+    }
+
+    fn sort_pending(&mut self, order: impl Fn(&State, &State) -> Ordering) {
+        let states = &self.states;
+        self.pending.sort_by(|a, b| order(&states[a], &states[b]));
+    }
+
+    fn start(&mut self, id: u32) {
+        self.free -= self.state(id).gpus.min(self.free);
+        self.pending.retain(|p| *p != id);
+        self.running.push(id);
+    }
+
+    /// What is not guaranteed goes to whoever presses most.
+    fn serve_pending(&mut self, now: f64) {
+        let before = self.running.clone();
+        let number = self.coming_lease(now, true);
+        let rest = number as f64 * self.lease - now;
+        if self.lease <= SHORT_LEASE {
+            self.force(number, rest);
+        }
+        for id in self.pending.clone() {
+            self.change(id, |s| {
+                s.waited_until(now);
+                s.judge(now);
+            });
+        }
+        let forced: Vec<u32> = self
+            .pending
+            .iter()
+            .copied()
+            .filter(|id| self.state(*id).forced)
+            .collect();
+        let wanted: u32 = forced.iter().map(|id| self.state(*id).gpus).sum();
+        if wanted > self.free {
+            self.make_room(wanted, now);
+        }
+        for id in forced {
+            let gpus = self.state(id).gpus;
+            if gpus > self.free {
+                continue;
+            }
+            self.spot -= i64::from(gpus);
+            self.change(id, |s| s.last = now);
+            self.start(id);
+        }
+        self.sort_pending(|a, b| {
+            let key = b.priority.cmp(&a.priority);
+            let press = b.emergence.total_cmp(&a.emergence);
+            key.then(press).then(b.submit.total_cmp(&a.submit))
+        });
+        if self.free > 0 {
+            self.sort_pending(|a, b| b.by_key(a));
+        }
+        for id in self.pending.clone() {
+            let s = self.state(id);
+            let planned_only = self.lease > SHORT_LEASE && s.priority == ACCEPTED;
+            if s.gpus <= self.free && !planned_only {
+                self.change(id, |s| s.last = now);
+                self.start(id);
+            }
+        }
+        self.count_switches(&before);
+    }
+
+    /// Jobs that were not accepted and end within the lease are forced in.
+    fn force(&mut self, number: i64, rest: f64) {
+        let states = &self.states;
+        let gpus = |id: &u32| i64::from(states[id].gpus);
+        let short = |id: &&u32| {
+            let s = &states[*id];
+            s.priority == UNACCEPTED && s.left() <= rest
+        };
+        let mut short: Vec<u32> = self.pending.iter().filter(short).copied().collect();
+        let press = |id: &u32| states[id].left() * f64::from(states[id].gpus);
+        short.sort_by(|a, b| press(a).total_cmp(&press(b)));
+        let held = self.pending.iter().filter(|id| {
+            let s = &states[*id];
+            s.priority == ACCEPTED && s.forced
+        });
+        let mut spot = self.spot - held.map(gpus).sum::<i64>();
+        for id in short {
+            let (asks, lease) = (i64::from(self.state(id).gpus), self.lease);
+            if asks > spot {
+                continue;
+            }
+            spot -= asks;
+            self.change(id, |s| {
+                s.forced = true;
+                s.plannable = false;
+                if s.submit >= (number - 1) as f64 * lease {
+                    s.priority = ACCEPTED;
+                }
+            });
+        }
+    }
+
+    /// Stops jobs without a guarantee until so many GPUs are free.
+    fn make_room(&mut self, wanted: u32, now: f64) {
+        let lease = self.lease;
+        let mut victims = self.running.clone();
+        victims.retain(|id| !self.state(*id).guaranteed && !self.state(*id).forced);
+        for id in &victims {
+            self.change(*id, |s| s.judge(now));
+        }
+        let states = &self.states;
+        victims.sort_by(|a, b| states[a].by_key(&states[b]));
+        for id in victims {
+            if wanted <= self.free {
+                break;
+            }
+            self.free += self.state(id).gpus;
+            self.change(id, |s| {
+                s.last = now;
+                s.need = s.needed(lease);
+                let on = s.plan.iter().flatten().filter(|on| **on).count() as i64;
+                s.drop_leases(on - s.need);
+            });
+            self.running.retain(|r| *r != id);
+            self.pending.push(id);
+        }
+    }
+
+    /// Fills what is free, whatever the plans say.
+    fn fill(&mut self) {
+        if self.free == 0 {
+            return;
+        }
+        self.sort_pending(|a, b| {
+            let key = a.priority.cmp(&b.priority);
+            key.then(a.emergence.total_cmp(&b.emergence))
+        });
+        for id in self.pending.clone() {
+            if self.state(id).gpus <= self.free {
+                self.start(id);
+            }
+        }
+    }
+
+    /// GPUs for those that run: the numbers do not depend on which.
+    fn place(&mut self, out: &mut Step) {
+        let placed: Vec<u32> = self.placed.keys().copied().collect();
+        for id in placed {
+            if self.running.contains(&id) {
+                continue;
+            }
+            self.free_gpus
+                .extend(self.placed.remove(&id).into_iter().flatten());
+            if self.states.contains_key(&id) {
+                out.stopped.push(id);
+            }
+        }
+        for id in self.running.clone() {
+            if self.placed.contains_key(&id) {
+                continue;
+            }
+            let count = self.state(id).gpus as usize;
+            let gpus: Vec<u32> = self.free_gpus.iter().take(count).copied().collect();
+            for gpu in &gpus {
+                self.free_gpus.remove(gpu);
+            }
+            out.started.push(Start {
+                job: id,
+                gpus: gpus.iter().map(|g| (g / 8, g % 8)).collect(),
+                beside: None,
+            });
+            self.placed.insert(id, gpus);
+        }
+    }
+}
+
+enum Fit {
+    AsAsked(i64),
+    Later(i64),
+}
+
+impl Program for Leases {
+    type Record = ChronusRecord;
+
+    fn records(&self) -> &[ChronusRecord] {
+        &self.records
+    }
+
+    fn due(&self) -> Option<i64> {
+        self.next
+    }
+
+    fn step(&mut self, tick: i64, arrivals: &[Job], out: &mut Step) {
+        let now = tick as f64;
+        let minutes = |seconds: i64| seconds as f64 / 60.0;
+        for job in arrivals {
+            let submit = minutes(job.submit);
+            let deadlines = job.deadlines.iter().map(|(at, v)| (at / 60.0 - submit, *v));
+            let deadlines: Vec<_> = deadlines.collect();
+            self.coming.push(State {
+                id: job.id,
+                gpus: job.gpus,
+                submit,
+                duration: minutes(job.duration),
+                expect: deadlines.first().map_or(0.0, |d| d.0),
+                deadlines,
+                best_effort: job.best_effort,
+                need: 0,
+                estimate: 0.0,
+                progress: 0.0,
+                executed: 0.0,
+                waited: 0.0,
+                plan: None,
+                guaranteed: false,
+                forced: false,
+                overran: false,
+                plannable: false,
+                emergence: 0.0,
+                last: now,
+                resumed: 0,
+                preempted: 0,
+                priority: ACCEPTED,
+            });
+        }
+        self.run(now, out);
+        if now % self.lease == 0.0 {
+            self.begin_lease(now);
+        }
+        if tick % CHECK == 0 {
+            self.arrive(now);
+            self.serve_pending(now);
+        }
+        if tick % 2 == 1 {
+            self.fill();
+        }
+        self.place(out);
+        let alive = !(self.running.is_empty() && self.pending.is_empty() && self.coming.is_empty());
+        self.next = alive.then_some(tick + 1);
+    }
+}

@@ -1,0 +1,298 @@
+//! A virtual cluster's nodes as the original keeps them.
+
+use serde::{Deserialize, Serialize};
+
+/// GPUs of a node: a constant of the original.
+pub(super) const WIDTH: u32 = 8;
+/// The name of a node that comes and goes.
+pub(super) const TEMPORARY: u32 = 9999;
+
+/// How the original chooses GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Placer {
+    /// Up to 8 GPUs: the fullest node that has them. More: whole nodes, and what is
+    /// left over on the next one in order of free GPUs.
+    #[default]
+    Consolidate,
+    /// Nodes in their order, as many GPUs of each as it has free.
+    Random,
+    /// [`Placer::Consolidate`], and where that fails the emptiest nodes first. (It cannot
+    /// run in Lucid's release; this is the version of Helios' release.)
+    ConsolidateFirst,
+}
+
+/// GPUs of one node: its place in the list, a bit a GPU.
+pub(super) type Part = (usize, u8);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Node {
+    pub name: u32,
+    /// Which node of the simulated cluster it is.
+    pub real: u32,
+    /// Who is on which GPUs, first come first.
+    pub jobs: Vec<(u32, u8)>,
+    free: u8,
+}
+
+impl Node {
+    fn new(name: u32, real: u32) -> Self {
+        Node {
+            name,
+            real,
+            jobs: Vec::new(),
+            free: u8::MAX,
+        }
+    }
+
+    pub fn free_count(&self) -> u32 {
+        self.free.count_ones()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.free == u8::MAX
+    }
+
+    /// The lowest free GPUs.
+    fn lowest(&self, count: u32) -> u8 {
+        let (mut free, mut taken) = (self.free, 0);
+        for _ in 0..count {
+            let bit = free & free.wrapping_neg();
+            taken |= bit;
+            free &= !bit;
+        }
+        taken
+    }
+}
+
+/// The nodes of a virtual cluster in the original's order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Nodes {
+    pub list: Vec<Node>,
+    /// Nodes of the simulated cluster that serve nobody here.
+    spare: Vec<u32>,
+    placer: Placer,
+    /// Whether a node was ever taken away.
+    has_temporary: bool,
+}
+
+impl Nodes {
+    /// Nodes 0 to `count` - 1 of the simulated cluster, and `spare` more to add.
+    pub fn new(count: u32, spare: u32, placer: Placer) -> Self {
+        Nodes {
+            list: (0..count).map(|n| Node::new(n, n)).collect(),
+            spare: (count..count + spare).rev().collect(),
+            placer,
+            has_temporary: false,
+        }
+    }
+
+    pub fn gpus(&self) -> u32 {
+        self.list.len() as u32 * WIDTH
+    }
+
+    pub fn of_name(&self, name: u32) -> Option<&Node> {
+        self.list.iter().find(|n| n.name == name)
+    }
+
+    /// Gives a job free GPUs.
+    pub fn place(&mut self, job: u32, gpus: u32) -> Option<Vec<Part>> {
+        let free: u32 = self.list.iter().map(Node::free_count).sum();
+        if free < gpus {
+            return None;
+        }
+        let counts = match self.placer {
+            Placer::Consolidate => self.consolidate(gpus),
+            Placer::Random => fill(&self.list, 0..self.list.len(), gpus),
+            Placer::ConsolidateFirst => self
+                .consolidate(gpus)
+                .or_else(|| fill(&self.list, self.emptiest().into_iter(), gpus)),
+        }?;
+        let taken = counts.into_iter().map(|(at, count)| {
+            let node = &mut self.list[at];
+            let mask = node.lowest(count);
+            node.jobs.push((job, mask));
+            node.free &= !mask;
+            (at, mask)
+        });
+        Some(taken.collect())
+    }
+
+    fn emptiest(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.list.len())
+            .filter(|i| self.list[*i].free != 0)
+            .collect();
+        order.sort_by_key(|i| std::cmp::Reverse(self.list[*i].free_count()));
+        order
+    }
+
+    fn consolidate(&self, gpus: u32) -> Option<Vec<(usize, u32)>> {
+        if gpus <= WIDTH {
+            let fits = (0..self.list.len()).filter(|i| self.list[*i].free_count() >= gpus);
+            return fits
+                .min_by_key(|i| self.list[*i].free_count())
+                .map(|i| vec![(i, gpus)]);
+        }
+        let mut nodes = self.emptiest().into_iter();
+        let mut parts = Vec::new();
+        for _ in 0..gpus / WIDTH {
+            let node = nodes.next().filter(|i| self.list[*i].is_idle())?;
+            parts.push((node, WIDTH));
+        }
+        let rest = gpus % WIDTH;
+        if rest > 0 {
+            let node = nodes
+                .next()
+                .filter(|i| self.list[*i].free_count() >= rest)?;
+            parts.push((node, rest));
+        }
+        Some(parts)
+    }
+
+    /// Puts a job on the very GPUs of another.
+    pub fn share(&mut self, job: u32, parts: &[Part]) {
+        for &(at, mask) in parts {
+            self.list[at].jobs.push((job, mask));
+        }
+    }
+
+    /// Takes a job away.
+    pub fn release(&mut self, job: u32, parts: &[Part]) {
+        for &(at, mask) in parts {
+            let node = &mut self.list[at];
+            node.jobs.retain(|(j, _)| *j != job);
+            let taken = node.jobs.iter().fold(0, |all, (_, m)| all | m);
+            node.free |= mask & !taken;
+        }
+    }
+
+    /// The first job on the first of these GPUs: the job itself counts.
+    pub fn first_on(&self, parts: &[Part]) -> Option<u32> {
+        let (at, mask) = *parts.first()?;
+        let mut jobs = self.list.get(at)?.jobs.iter();
+        jobs.find(|(_, m)| *m == mask).map(|(job, _)| *job)
+    }
+
+    /// The numbers of a part's GPUs.
+    pub fn gpus_of((_, mask): Part) -> impl Iterator<Item = u32> {
+        (0..WIDTH).filter(move |g| mask >> g & 1 == 1)
+    }
+
+    /// Adds a temporary node at the end, unless there is one.
+    pub fn add_temporary(&mut self) -> bool {
+        if self.of_name(TEMPORARY).is_some() {
+            return false;
+        }
+        let Some(real) = self.spare.pop() else {
+            return false;
+        };
+        self.list.push(Node::new(TEMPORARY, real));
+        true
+    }
+
+    /// Takes away the idle node of the highest name, if there is one. It goes by the
+    /// temporary node's name from the second time on: a busy temporary node is then
+    /// called as the node that goes. Gives the place of the node that went and the
+    /// place of the one that was renamed.
+    pub fn remove_idle(&mut self) -> Option<Removal> {
+        let idle = (0..self.list.len()).filter(|i| self.list[*i].is_idle());
+        let gone = idle.max_by_key(|i| self.list[*i].name)?;
+        let name = self.list[gone].name;
+        let renamed = if self.has_temporary && name < TEMPORARY {
+            self.list.iter().position(|n| n.name == TEMPORARY)
+        } else {
+            None
+        };
+        if let Some(busy) = renamed {
+            self.list[busy].name = name;
+        }
+        let node = self.list.remove(gone);
+        self.spare.push(node.real);
+        self.has_temporary = true;
+        Some(Removal { gone, renamed })
+    }
+}
+
+/// What [`Nodes::remove_idle`] did, in places before it.
+pub(super) struct Removal {
+    pub gone: usize,
+    pub renamed: Option<usize>,
+}
+
+/// All free GPUs of nodes in an order.
+fn fill(list: &[Node], order: impl Iterator<Item = usize>, gpus: u32) -> Option<Vec<(usize, u32)>> {
+    let (mut parts, mut rest) = (Vec::new(), gpus);
+    for at in order {
+        let free = list[at].free_count();
+        if free == 0 {
+            continue;
+        }
+        let count = free.min(rest);
+        parts.push((at, count));
+        rest -= count;
+        if rest == 0 {
+            return Some(parts);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masks(parts: Option<Vec<Part>>) -> Vec<Part> {
+        parts.unwrap_or_default()
+    }
+
+    #[test]
+    fn consolidate_takes_the_fullest_node_and_whole_nodes_first() {
+        let mut n = Nodes::new(3, 0, Placer::Consolidate);
+        assert_eq!(masks(n.place(0, 5)), [(0, 0b1_1111)]);
+        assert_eq!(masks(n.place(1, 4)), [(1, 0b1111)]);
+        assert_eq!(masks(n.place(2, 3)), [(0, 0b1110_0000)]);
+        // Node 2 whole, then the next: node 1 with four left.
+        assert_eq!(masks(n.place(3, 12)), [(2, 255), (1, 0b1111_0000)]);
+        n.release(1, &[(1, 0b1111)]);
+        assert_eq!(n.place(4, 5), None);
+    }
+
+    #[test]
+    fn the_next_node_in_order_must_hold_the_rest() {
+        let mut n = Nodes::new(2, 0, Placer::Consolidate);
+        n.place(0, 7);
+        assert_eq!(n.place(1, 10), None);
+        let mut n = Nodes::new(2, 0, Placer::ConsolidateFirst);
+        n.place(0, 7);
+        assert_eq!(masks(n.place(1, 9)), [(1, 255), (0, 0b1000_0000)]);
+        let mut n = Nodes::new(2, 0, Placer::Random);
+        n.place(0, 7);
+        assert_eq!(masks(n.place(1, 2)), [(0, 0b1000_0000), (1, 1)]);
+    }
+
+    #[test]
+    fn shared_gpus_are_free_when_both_have_left() {
+        let mut n = Nodes::new(1, 0, Placer::Consolidate);
+        let parts = masks(n.place(0, 8));
+        n.share(1, &parts);
+        assert_eq!(n.first_on(&parts), Some(0));
+        n.release(0, &parts);
+        assert_eq!((n.list[0].free_count(), n.first_on(&parts)), (0, Some(1)));
+        n.release(1, &parts);
+        assert!(n.list[0].is_idle());
+    }
+
+    #[test]
+    fn a_busy_temporary_node_changes_names_with_the_one_that_goes() {
+        let mut n = Nodes::new(2, 1, Placer::Consolidate);
+        assert_eq!(n.remove_idle().unwrap().gone, 1);
+        assert!(n.add_temporary());
+        assert!(!n.add_temporary());
+        n.place(0, 8);
+        n.place(1, 8);
+        assert!(n.remove_idle().is_none());
+        n.release(0, &[(0, 255)]);
+        let went = n.remove_idle().unwrap();
+        assert_eq!((went.gone, went.renamed), (0, Some(1)));
+        assert_eq!((n.list.len(), n.list[0].name), (1, 0));
+    }
+}

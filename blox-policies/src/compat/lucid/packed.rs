@@ -1,0 +1,330 @@
+//! Lucid in a virtual cluster: two jobs share GPUs where their scores allow it.
+
+use super::job::{Job, Record};
+use super::nodes::{Nodes, Part};
+use super::profiler::Scaling;
+use super::sealed::Program;
+use super::{PackedSettings, Step};
+use serde::{Deserialize, Serialize};
+
+/// Memory of a GPU in MiB: an RTX 3090's.
+const MEMORY: f64 = 24_576.0;
+/// Only jobs of at most so many GPUs are packed.
+const MOST: u32 = 8;
+/// The largest sum of two sharing scores.
+const SCORES: f64 = 2.0;
+/// Jobs that come in 10 minutes at or below which nobody is packed.
+const FEW: f64 = 2.0;
+/// Whether to pack is asked on multiples of it, in seconds.
+const PERIOD: i64 = 100;
+
+/// How the partner of a job that ends is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lookup {
+    /// The first job on the GPUs, as released: the job itself if it came first.
+    #[default]
+    First,
+    /// The other job.
+    Other,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Live {
+    job: Job,
+    priority: f64,
+    exclusive: bool,
+    rate: f64,
+    /// Seconds left after the second `at`.
+    remain: f64,
+    at: i64,
+    /// The second in which it is found ended.
+    end: i64,
+    parts: Vec<Part>,
+    record: Record,
+}
+
+impl Live {
+    /// Takes off what it did up to and in the second `now`.
+    fn settle(&mut self, now: i64) {
+        let seconds = (now - self.at).max(0);
+        if self.rate == 1.0 {
+            // Exact, but for the last: the same as one at a time.
+            self.remain -= seconds as f64;
+        } else {
+            for _ in 0..seconds {
+                self.remain -= self.rate;
+            }
+        }
+        self.at = self.at.max(now);
+    }
+
+    fn set_rate(&mut self, rate: f64, found_late: bool) {
+        self.rate = rate;
+        let steps = if rate == 1.0 {
+            self.remain.ceil().max(0.0) as i64
+        } else {
+            let (mut left, mut steps) = (self.remain, 0);
+            while left > 0.0 {
+                left -= rate;
+                steps += 1;
+            }
+            steps
+        };
+        self.end = self.at + (steps + i64::from(found_late)).max(1);
+    }
+}
+
+/// The program of Lucid.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Packed {
+    nodes: Nodes,
+    settings: PackedSettings,
+    /// How much of the profiler's log was replayed.
+    replayed: usize,
+    queue: Vec<Live>,
+    running: Vec<Live>,
+    again: Option<i64>,
+    records: Vec<Record>,
+}
+
+impl Packed {
+    pub(super) fn new(nodes: Nodes, settings: PackedSettings) -> Self {
+        Packed {
+            nodes,
+            settings,
+            replayed: 0,
+            queue: Vec::new(),
+            running: Vec::new(),
+            again: None,
+            records: Vec::new(),
+        }
+    }
+
+    fn end(&mut self, now: i64, out: &mut Step) {
+        if self.running.iter().all(|l| l.end > now) {
+            return;
+        }
+        let late = self.settings.found_late;
+        let walk: Vec<u32> = self.running.iter().map(|l| l.job.id).collect();
+        let find = |running: &[Live], id: u32| running.iter().position(|l| l.job.id == id);
+        for (place, id) in walk.iter().enumerate() {
+            let Some(i) = find(&self.running, *id).filter(|i| self.running[*i].end <= now) else {
+                continue;
+            };
+            self.running[i].settle(now - i64::from(late));
+            if !self.running[i].exclusive {
+                let found = self.partner(i).and_then(|p| {
+                    let turn = walk.iter().position(|w| *w == p)?;
+                    Some((find(&self.running, p)?, turn))
+                });
+                if let Some((p, turn)) = found {
+                    // Those before it in the walk have done this second already.
+                    let done = if turn < place { now } else { now - 1 };
+                    let l = &mut self.running[p];
+                    l.settle(done);
+                    l.exclusive = true;
+                    l.record.separated = now;
+                    l.set_rate(1.0, late);
+                }
+            }
+            let mut l = self.running.remove(i);
+            let record = &mut l.record;
+            record.end = now;
+            (record.exclusive, record.rate, record.remain) = (l.exclusive, l.rate, l.remain);
+            out.ended.push(*id);
+            self.nodes.release(*id, &l.parts);
+            self.records.push(l.record);
+        }
+    }
+
+    fn partner(&self, i: usize) -> Option<u32> {
+        let l = &self.running[i];
+        match self.settings.lookup {
+            Lookup::First => self.nodes.first_on(&l.parts),
+            Lookup::Other => {
+                let (at, mask) = *l.parts.first()?;
+                let mut jobs = self.nodes.list[at].jobs.iter();
+                let other = jobs.find(|(j, m)| *m == mask && *j != l.job.id);
+                other.map(|(j, _)| *j)
+            }
+        }
+    }
+
+    /// The first running job beside which this one may be.
+    fn beside(&self, l: &Live) -> Option<usize> {
+        if l.job.gpus > MOST {
+            return None;
+        }
+        self.running.iter().position(|c| {
+            c.exclusive
+                && c.job.gpus == l.job.gpus
+                && c.job.memory < MEMORY - l.job.memory
+                && l.job.score + c.job.score <= SCORES
+                && l.priority <= c.priority * 2.0
+                && self.speeds(l, c).is_some()
+        })
+    }
+
+    fn speeds(&self, a: &Live, b: &Live) -> Option<(f64, f64)> {
+        let (a, b) = (a.job.profile.as_ref()?, b.job.profile.as_ref()?);
+        self.settings.pairs.speeds(a, b)
+    }
+
+    fn packs(&self, now: i64) -> bool {
+        let asked = now - now.rem_euclid(PERIOD);
+        let forecast = self.settings.forecast.as_ref();
+        forecast.is_none_or(|f| f.coming(asked).is_none_or(|mean| mean > FEW))
+    }
+
+    fn start(&mut self, now: i64, out: &mut Step) {
+        let (packs, late) = (self.packs(now), self.settings.found_late);
+        let mut waiting = Vec::with_capacity(self.queue.len());
+        let mut queue = std::mem::take(&mut self.queue).into_iter();
+        for mut l in queue.by_ref() {
+            let id = l.job.id;
+            let beside = if packs { self.beside(&l) } else { None };
+            let speeds = beside.and_then(|c| self.speeds(&l, &self.running[c]));
+            l.at = now;
+            match (beside, speeds) {
+                (Some(c), Some((ours, theirs))) => {
+                    l.exclusive = false;
+                    l.record.colocated = now;
+                    l.set_rate(ours, late);
+                    let c = &mut self.running[c];
+                    c.exclusive = false;
+                    c.settle(now);
+                    c.set_rate(theirs, late);
+                    l.parts.clone_from(&c.parts);
+                    l.record.nodes.clone_from(&c.record.nodes);
+                    self.nodes.share(id, &l.parts);
+                    out.start(id, &self.nodes, &l.parts, Some(c.job.id));
+                }
+                _ => {
+                    let Some(parts) = self.nodes.place(id, l.job.gpus) else {
+                        waiting.push(l);
+                        if packs {
+                            continue;
+                        }
+                        break;
+                    };
+                    l.parts = parts;
+                    l.record.name_nodes(&self.nodes, &l.parts);
+                    l.set_rate(1.0, late);
+                    out.start(id, &self.nodes, &l.parts, None);
+                }
+            }
+            l.record.start = now;
+            l.record.queue = now - l.job.submit;
+            self.running.push(l);
+            self.again = Some(now + 1);
+        }
+        waiting.extend(queue);
+        self.queue = waiting;
+    }
+
+    /// Nodes follow the profiler's, at the end of the second.
+    fn replay(&mut self, now: i64) {
+        while let Some(Scaling { at, nodes }) = self.settings.scaling.get(self.replayed).copied() {
+            if at > now {
+                break;
+            }
+            self.replayed += 1;
+            if at < now {
+                continue;
+            }
+            self.again = Some(now + 1);
+            if nodes < 0 {
+                self.nodes.add_temporary();
+            } else {
+                self.shrink();
+            }
+        }
+    }
+
+    fn shrink(&mut self) {
+        let temporary = super::nodes::TEMPORARY;
+        let Some(removal) = self.nodes.remove_idle() else {
+            return;
+        };
+        for l in &mut self.running {
+            if let Some(busy) = removal.renamed
+                && l.parts.iter().any(|p| p.0 == busy)
+            {
+                // Its entry goes to the end of the list, under the new name.
+                let after = if busy > removal.gone { busy - 1 } else { busy };
+                let name = self.nodes.list[after].name;
+                let nodes = &mut l.record.nodes;
+                if let Some(at) = nodes.iter().position(|(n, _)| *n == temporary) {
+                    let (_, gpus) = nodes.remove(at);
+                    nodes.push((name, gpus));
+                }
+                if let Some(at) = l.parts.iter().position(|p| p.0 == busy) {
+                    let part = l.parts.remove(at);
+                    l.parts.push(part);
+                }
+            }
+            for part in &mut l.parts {
+                if part.0 > removal.gone {
+                    part.0 -= 1;
+                }
+            }
+        }
+    }
+
+    /// When packing is next switched on or off.
+    fn switch(&self, now: i64) -> Option<i64> {
+        let forecast = self.settings.forecast.as_ref()?;
+        let packs = self.packs(now);
+        let first = forecast.rows.partition_point(|(t, _)| *t <= now);
+        let asked = forecast.rows[first..]
+            .iter()
+            .map(|(t, _)| t + (PERIOD - t.rem_euclid(PERIOD)) % PERIOD);
+        asked.into_iter().find(|t| self.packs(*t) != packs)
+    }
+}
+
+impl Program for Packed {
+    type Record = Record;
+
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    fn due(&self) -> Option<i64> {
+        let ends = self.running.iter().map(|l| l.end);
+        let replay = self.settings.scaling.get(self.replayed).map(|s| s.at);
+        ends.chain(replay).chain(self.again).min()
+    }
+
+    fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
+        self.again = None;
+        self.end(now, out);
+        for job in arrivals {
+            let priority = job.estimate * f64::from(job.gpus);
+            self.queue.push(Live {
+                priority,
+                exclusive: true,
+                rate: 1.0,
+                remain: job.duration as f64,
+                at: now,
+                end: i64::MAX,
+                parts: Vec::new(),
+                record: Record {
+                    job: job.id,
+                    priority,
+                    ..Record::default()
+                },
+                job: job.clone(),
+            });
+        }
+        self.queue.sort_by(|a, b| a.priority.total_cmp(&b.priority));
+        self.start(now, out);
+        self.replay(now);
+        if !self.queue.is_empty()
+            && self.again.is_none()
+            && let Some(at) = self.switch(now)
+        {
+            self.again = Some(at);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! SRTF and Tiresias: who should run is chosen by count, then preemptions and starts.
+
+use super::Step;
+use super::job::{Job, Record};
+use super::nodes::{Nodes, Part};
+use super::sealed::Program;
+use serde::{Deserialize, Serialize};
+
+/// By what jobs are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Rule {
+    Remaining,
+    Attained,
+}
+
+/// Tiresias' decisions fall on multiples of it, in seconds.
+const PERIOD: i64 = 60;
+/// GPU-seconds above which a job is in Tiresias' lower queue.
+const THRESHOLD: i64 = 18_000;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Live {
+    job: Job,
+    /// Seconds left after the second `at`.
+    remain: i64,
+    attained: i64,
+    at: i64,
+    waits_since: i64,
+    parts: Vec<Part>,
+    record: Record,
+}
+
+impl Live {
+    fn settle(&mut self, now: i64) {
+        let ran = now - self.at;
+        self.remain -= ran;
+        self.attained += ran * i64::from(self.job.gpus);
+        self.at = now;
+    }
+
+    /// It is found ended in the second after its last.
+    fn end(&self) -> i64 {
+        self.at + self.remain.max(0) + 1
+    }
+}
+
+/// A program that preempts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Preemptive {
+    nodes: Nodes,
+    rule: Rule,
+    queue: Vec<Live>,
+    running: Vec<Live>,
+    /// Whether the last decision changed nothing, and nothing happened since.
+    settled: bool,
+    now: i64,
+    records: Vec<Record>,
+}
+
+impl Preemptive {
+    pub(super) fn new(nodes: Nodes, rule: Rule) -> Self {
+        Preemptive {
+            nodes,
+            rule,
+            queue: Vec::new(),
+            running: Vec::new(),
+            settled: true,
+            now: 0,
+            records: Vec::new(),
+        }
+    }
+
+    /// Jobs that ran out of work.
+    fn end(&mut self, now: i64, out: &mut Step) {
+        let (nodes, rule) = (&mut self.nodes, self.rule);
+        let (settled, records) = (&mut self.settled, &mut self.records);
+        self.running.retain_mut(|l| {
+            if l.end() > now {
+                return true;
+            }
+            l.settle(now - 1);
+            l.record.end = now;
+            l.record.priority = match rule {
+                Rule::Remaining => -1.0,
+                Rule::Attained => l.attained as f64,
+            };
+            l.record.name_nodes(nodes, &l.parts);
+            nodes.release(l.job.id, &l.parts);
+            out.ended.push(l.job.id);
+            records.push(std::mem::take(&mut l.record));
+            *settled = false;
+            false
+        });
+    }
+
+    /// Places of the jobs in order of importance: those that wait as (true, place).
+    fn in_order(&self) -> Vec<(bool, usize)> {
+        let waiting = (0..self.queue.len()).map(|i| (true, i));
+        let running = (0..self.running.len()).map(|i| (false, i));
+        let live = |(waits, i): &(bool, usize)| match waits {
+            true => &self.queue[*i],
+            false => &self.running[*i],
+        };
+        match self.rule {
+            Rule::Remaining => {
+                let mut all: Vec<_> = waiting.chain(running).collect();
+                all.sort_by_key(|l| live(l).remain);
+                all
+            }
+            Rule::Attained => {
+                let mut all: Vec<_> = running.chain(waiting).collect();
+                all.sort_by_key(|l| (live(l).attained > THRESHOLD, live(l).job.submit));
+                all
+            }
+        }
+    }
+
+    fn decide(&mut self, now: i64, out: &mut Step) {
+        if self.queue.is_empty() {
+            self.settled = true;
+            return;
+        }
+        for l in &mut self.running {
+            l.settle(now);
+        }
+        let (mut quota, mut stop, mut start) = (self.nodes.gpus(), Vec::new(), Vec::new());
+        for (waits, i) in self.in_order() {
+            let gpus = match waits {
+                true => self.queue[i].job.gpus,
+                false => self.running[i].job.gpus,
+            };
+            match (gpus <= quota, waits) {
+                (true, _) => {
+                    quota -= gpus;
+                    if waits {
+                        start.push(self.queue[i].job.id);
+                    }
+                }
+                (false, false) => stop.push(self.running[i].job.id),
+                (false, true) => {}
+            }
+        }
+        self.settled = stop.is_empty();
+        for id in stop {
+            let Some(at) = self.running.iter().position(|l| l.job.id == id) else {
+                continue;
+            };
+            let mut l = self.running.remove(at);
+            self.nodes.release(id, &l.parts);
+            l.parts.clear();
+            // Checkpoint and cold start are done again as work.
+            l.remain += if l.job.gpus <= 8 { 40 } else { 60 };
+            l.record.preemptions += 1;
+            l.waits_since = now;
+            out.stopped.push(id);
+            self.queue.push(l);
+        }
+        for id in start {
+            let Some(at) = self.queue.iter().position(|l| l.job.id == id) else {
+                continue;
+            };
+            let Some(parts) = self.nodes.place(id, self.queue[at].job.gpus) else {
+                continue;
+            };
+            let mut l = self.queue.remove(at);
+            out.start(id, &self.nodes, &parts, None);
+            l.parts = parts;
+            l.at = now;
+            l.record.queue += now - l.waits_since;
+            if l.record.start < 0 {
+                l.record.start = now;
+            }
+            self.running.push(l);
+            self.settled = false;
+        }
+    }
+}
+
+impl Program for Preemptive {
+    type Record = Record;
+
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    fn due(&self) -> Option<i64> {
+        let end = self.running.iter().map(Live::end).min();
+        if self.queue.is_empty() {
+            return end;
+        }
+        let on_grid = |t: i64| (t + PERIOD - 1).div_euclid(PERIOD) * PERIOD;
+        let decision = match (self.rule, self.settled) {
+            // Running jobs only move before those that wait.
+            (Rule::Remaining, true) => None,
+            (Rule::Remaining, false) => Some(self.now + 1),
+            (Rule::Attained, false) => Some(on_grid(self.now + 1)),
+            (Rule::Attained, true) => {
+                let high = self.running.iter().filter(|l| l.attained <= THRESHOLD);
+                // The first second in which it has attained more.
+                let falls =
+                    high.map(|l| l.at + (THRESHOLD - l.attained) / i64::from(l.job.gpus) + 1);
+                falls.min().map(|t| on_grid(t.max(self.now + 1)))
+            }
+        };
+        end.into_iter().chain(decision).min()
+    }
+
+    fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
+        self.now = now;
+        self.end(now, out);
+        for job in arrivals {
+            self.settled = false;
+            self.queue.push(Live {
+                remain: job.duration,
+                attained: 0,
+                at: now,
+                waits_since: job.submit,
+                parts: Vec::new(),
+                record: Record {
+                    job: job.id,
+                    start: -1,
+                    exclusive: true,
+                    rate: 1.0,
+                    ..Record::default()
+                },
+                job: job.clone(),
+            });
+        }
+        if self.rule == Rule::Remaining || now % PERIOD == 0 {
+            self.decide(now, out);
+        }
+    }
+}

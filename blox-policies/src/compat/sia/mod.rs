@@ -1,0 +1,7 @@
+//! What the simulator that Sia (SOSP 2023) released does otherwise than its paper.
+
+mod canonical;
+mod released;
+
+pub use canonical::Canonical;
+pub use released::{Coefficients, ReleasedScores};

@@ -1,0 +1,206 @@
+use crate::scheduling::sia::{Applicant, Config, Scores, restart_factor};
+use blox_core::perf::goodput::{BatchLimits, GoodputModel};
+use blox_core::{Adapts, NameId, Part, Seconds, TrainingSpec, View};
+
+/// What stands for a configuration that cannot be used.
+const UNUSABLE: f32 = 1e-4;
+
+/// The coefficients of the released program's integer program, in single precision
+/// and rounded to hundredths.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coefficients {
+    /// The fairness power.
+    pub power: f64,
+}
+
+impl Coefficients {
+    /// From a row of normalised goodputs, the restart factor, and the configuration that the
+    /// job has.
+    pub fn of(&self, goodputs: &[f32], factor: f64, previous: Option<usize>) -> Vec<f32> {
+        let one = |(i, g): (usize, &f32)| {
+            let moves = previous.is_some_and(|p| p != i);
+            let value = if moves { *g * factor as f32 } else { *g };
+            let powered = libm::pow(f64::from(value), self.power) as f32;
+            let rounded = (powered * 100.0).round_ties_even() / 100.0;
+            rounded.min(3000.0)
+        };
+        goodputs.iter().enumerate().map(one).collect()
+    }
+}
+
+/// Values as the released simulator computes them (`sia.py`): a job that has not run is worth the same on one
+/// GPU of every type; a goodput is that of the batch that its owner would ask for at most; coefficients
+/// are rounded; delays are those of its own table, whatever jobs say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReleasedScores {
+    /// The coefficients.
+    pub coefficients: Coefficients,
+    /// What leaving a job out costs.
+    pub leaving_out: f64,
+}
+
+impl Default for ReleasedScores {
+    /// As the authors ran it: power `-0.5`, `1.1` for leaving a job out.
+    fn default() -> Self {
+        ReleasedScores {
+            coefficients: Coefficients { power: -0.5 },
+            leaving_out: 1.1,
+        }
+    }
+}
+
+impl ReleasedScores {
+    /// Normalised goodputs in single precision; `1e-4` where a configuration cannot be used.
+    pub fn goodputs(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32> {
+        let mut row = raw(view, applicant, configs);
+        let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
+        let worst = worst.fold(f32::INFINITY, f32::min);
+        if worst.is_finite() {
+            for g in &mut row {
+                *g /= worst;
+            }
+        }
+        // What was filled in was divided as well.
+        for g in &mut row {
+            if *g <= UNUSABLE {
+                *g = UNUSABLE;
+            }
+        }
+        row
+    }
+
+    /// The restart factor with the program's own delays.
+    pub fn factor(applicant: &Applicant<'_>) -> f64 {
+        let model = applicant.job.spec().extras().model.as_ref();
+        let takes = Seconds::new(match model.map_or("", |m| m.as_str()) {
+            "deepspeech2" => 25.0,
+            "imagenet" => 250.0,
+            "bert" => 120.0,
+            "yolov3" => 45.0,
+            _ => 30.0,
+        });
+        let young = match applicant.adapts {
+            Adapts::Nothing => applicant.job.attained_time() < takes,
+            _ => applicant.age < takes,
+        };
+        if young {
+            return 1.0;
+        }
+        restart_factor(applicant.age, applicant.restarts, takes)
+    }
+}
+
+impl Part for ReleasedScores {}
+
+impl Scores for ReleasedScores {
+    fn costs(
+        &mut self,
+        view: View<'_>,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+    ) -> Vec<Option<f64>> {
+        let goodputs = ReleasedScores::goodputs(view, applicant, configs);
+        let has = |c: &Config| applicant.previous == Some((c.gpu_type.0, c.gpus));
+        let previous = configs.iter().position(has);
+        let factor = ReleasedScores::factor(applicant);
+        let row = self.coefficients.of(&goodputs, factor, previous);
+        let signed = |a: f32| {
+            let a = f64::from(a);
+            if self.coefficients.power < 0.0 { a } else { -a }
+        };
+        row.iter()
+            .map(|a| Some(signed(*a) - self.leaving_out))
+            .collect()
+    }
+}
+
+fn raw(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<f32> {
+    let Some(training) = applicant.training else {
+        return vec![1.0; configs.len()];
+    };
+    let types = view.cluster().gpu_types();
+    let name = |c: &Config| types.get(NameId(c.gpu_type.0));
+    let asked = applicant.job.gpus().get();
+    if applicant.adapts == Adapts::Nothing {
+        let rate = |c: &Config| name(c).and_then(|n| training.on(n)).map(|l| l.one_gpu_rate);
+        let rates = configs
+            .iter()
+            .map(|c| rate(c).map_or(0.0, |r| r * f64::from(asked)));
+        return rates.map(|r| r as f32).collect();
+    }
+    let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
+        let first = |c: &Config| if c.gpus == 1 { 1.0 } else { UNUSABLE };
+        return configs.iter().map(first).collect();
+    };
+    let most = match applicant.adapts {
+        Adapts::Gpus => asked,
+        _ => most_gpus(training, report),
+    };
+    let batch = applicant.job.spec().extras().batch_size;
+    let batch = batch.unwrap_or(training.max_batch);
+    let donor = types.iter().find(|(_, n)| report.speed.contains_key(*n));
+    let node_gpus = |of: u32| {
+        let nodes = view.nodes().filter(|n| n.gpu_type().0 == of);
+        nodes.map(|n| n.gpu_count()).max().unwrap_or(1).max(1)
+    };
+    let value = |c: &Config| {
+        let own = training.on(name(c)?)?;
+        if c.gpus > most {
+            return None;
+        }
+        let (speed, limits, nodes, share) = match report.speed.get(name(c)?) {
+            Some(speed) => (speed, own, c.nodes, 1.0),
+            None => {
+                let (id, from) = donor?;
+                let limits = training.on(from)?;
+                let nodes = c.gpus.div_ceil(node_gpus(id.0));
+                let share = own.one_gpu_rate / limits.one_gpu_rate;
+                (report.speed.get(from)?, limits, nodes, share)
+            }
+        };
+        let model = GoodputModel {
+            speed: speed.params,
+            noise: report.noise,
+            initial_batch: training.initial_batch,
+        };
+        let within = BatchLimits {
+            max_batch: batch.max(training.initial_batch),
+            per_gpu: limits.per_gpu,
+            accumulate: true,
+        };
+        let best = match applicant.adapts {
+            Adapts::Gpus => model.at_batch(nodes, c.gpus, batch, &within),
+            _ => model.best_batch(nodes, c.gpus, &within),
+        };
+        Some((best.goodput * share) as f32)
+    };
+    configs
+        .iter()
+        .map(|c| value(c).unwrap_or(UNUSABLE))
+        .collect()
+}
+
+fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32 {
+    let of = |(name, limits): (&blox_core::Name, &blox_core::TypeLimits)| {
+        let seen = report.speed.get(name).map_or(0, |s| s.most_gpus.get());
+        let by_batch = training.max_batch / limits.per_gpu.0.max(1);
+        (2 * seen).clamp(1, 64).min(by_batch)
+    };
+    training.types.iter().map(of).max().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coefficients_are_powers_in_hundredths() {
+        let c = Coefficients { power: -0.5 };
+        assert_eq!(c.of(&[1.0, 4.0, 1e-4], 0.5, None), [1.0, 0.5, 100.0]);
+        // Those of other configurations than the present one are discounted first.
+        assert_eq!(
+            c.of(&[1.0, 1.335_249, 1e-4, 6.899_261], 0.708_737_864, Some(3)),
+            [1.19, 1.03, 118.78, 0.38]
+        );
+    }
+}

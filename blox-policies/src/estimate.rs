@@ -1,0 +1,128 @@
+//! What policies believe about durations, beyond the oracle and what users say
+//! ([`blox_core::estimate`]).
+
+use blox_core::estimate::Estimator;
+use blox_core::{JobRef, Name, Part, Seconds};
+
+/// The truth with an error: each job's duration is multiplied by a factor of its own,
+/// whose logarithm is normally distributed.
+///
+/// The factor follows from the seed and the job's number alone, so that all policies err
+/// alike about the same workload, and a belief never changes.
+///
+/// ```
+/// use blox_policies::estimate::NoisyOracle;
+/// use blox_policies::scheduling::Sjf;
+/// let sjf = Sjf::with(NoisyOracle::new(0.5, 7));
+/// # let _ = sjf;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoisyOracle {
+    sigma: f64,
+    seed: u64,
+}
+
+impl NoisyOracle {
+    /// `sigma` is the standard deviation of the factor's natural logarithm: 0 for the
+    /// truth, 0.7 for twice or half as a common error; negative or not finite counts as 0.
+    pub fn new(sigma: f64, seed: u64) -> Self {
+        let sigma = if sigma.is_finite() {
+            sigma.max(0.0)
+        } else {
+            0.0
+        };
+        NoisyOracle { sigma, seed }
+    }
+
+    /// The factor of a job.
+    pub fn factor(&self, job: blox_core::JobId) -> f64 {
+        let mut state =
+            self.seed ^ (u64::from(job.0).wrapping_add(1)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let mut uniform = || {
+            // SplitMix64; 53 bits, never 0.
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            ((z ^ (z >> 31)) >> 11) as f64 / 9_007_199_254_740_992.0 + 5e-17
+        };
+        let (a, b) = (uniform(), uniform());
+        // Box and Muller.
+        let normal = (-2.0 * libm::log(a)).sqrt() * libm::cos(std::f64::consts::TAU * b);
+        libm::exp(self.sigma * normal)
+    }
+}
+
+impl Part for NoisyOracle {}
+
+impl Estimator for NoisyOracle {
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        Some(job.spec().duration() * self.factor(job.id()))
+    }
+}
+
+/// Estimates that jobs bring with them, as an attribute with seconds: those of a
+/// learned model that was asked when the job came in, or of a file.
+///
+/// Values below `least` count as `least`: models can tell less than nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Brought {
+    attribute: Name,
+    least: Seconds,
+}
+
+/// The attribute that [`Brought`] reads by default.
+pub const ESTIMATE: &str = "estimate_s";
+
+impl Default for Brought {
+    /// The attribute [`ESTIMATE`], at least 1 s.
+    fn default() -> Self {
+        Brought::by(ESTIMATE, Seconds::new(1.0))
+    }
+}
+
+impl Brought {
+    /// Another attribute, and another least duration.
+    pub fn by(attribute: impl Into<Name>, least: Seconds) -> Self {
+        Brought {
+            attribute: attribute.into(),
+            least,
+        }
+    }
+}
+
+impl Part for Brought {}
+
+impl Estimator for Brought {
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        let value = job.spec().extras().attributes.get(&self.attribute)?;
+        let seconds = value.as_f64().filter(|s| s.is_finite())?;
+        Some(Seconds::new(seconds).max(self.least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::JobId;
+
+    #[test]
+    fn errors_are_a_jobs_own_and_right_in_the_middle() {
+        let noisy = NoisyOracle::new(0.5, 3);
+        assert_eq!(noisy.factor(JobId(5)), noisy.factor(JobId(5)));
+        assert_ne!(
+            noisy.factor(JobId(5)),
+            NoisyOracle::new(0.5, 4).factor(JobId(5))
+        );
+        assert_eq!(NoisyOracle::new(0.0, 3).factor(JobId(5)), 1.0);
+        let logs: Vec<f64> = (0..4000)
+            .map(|j| libm::log(noisy.factor(JobId(j))))
+            .collect();
+        let mean = logs.iter().sum::<f64>() / 4000.0;
+        let spread = (logs.iter().map(|l| (l - mean) * (l - mean)).sum::<f64>() / 4000.0).sqrt();
+        assert!(
+            mean.abs() < 0.03 && (spread - 0.5).abs() < 0.03,
+            "{mean} {spread}"
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! Jobs stay where they are.
+
+use super::walk::{filled, suits};
+use blox_core::{
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, Part, PlacementPolicy,
+    Reason, Request, Requests, Shape,
+};
+
+/// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
+///
+/// A job that has what is asked for keeps its nodes. The others are placed from the largest on: whole nodes
+/// first, then the node with the least free GPUs that has enough. Where none has, single-node jobs are
+/// moved to other nodes of the type, as few and as small as will do; only if that does not
+/// help either, a job is spread over what is free. With numbers that are powers of two
+/// or whole nodes that never happens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeepNodes;
+
+impl Part for KeepNodes {}
+
+impl PlacementPolicy for KeepNodes {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let view = draft.view();
+        let mut todo: Vec<(JobRef<'_>, &Request)> = Vec::new();
+        for request in requests.list() {
+            let Some(job) = view.job(request.job) else {
+                continue;
+            };
+            let stays = draft
+                .current(request.job)
+                .map(|has| request.shapes.iter().any(|s| is(draft, has, s)));
+            match stays {
+                Some(true) => continue,
+                Some(false) => draft.release(request.job, Reason::other("resized"))?,
+                None => {}
+            }
+            if draft.may_place(request.job) {
+                todo.push((job, request));
+            }
+        }
+        let size = |r: &Request| r.shapes.first().map_or(0, |s| s.gpus.get());
+        todo.sort_by_key(|(_, r)| std::cmp::Reverse(size(r)));
+        for (job, request) in todo {
+            let mut placed = false;
+            for shape in &request.shapes {
+                if let Some(gpus) = find(draft, &job, shape)? {
+                    draft.assign(job.id(), filled(gpus, shape))?;
+                    placed = true;
+                    break;
+                }
+            }
+            if !placed {
+                let (needed, free) = (GpuCount(size(request)), GpuCount(draft.free_gpus()));
+                draft.explain(job.id(), Reason::Fragmented { needed, free });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an assignment is what a shape asks for.
+fn is(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
+    let cluster = draft.view().cluster();
+    let of_type = || {
+        let node = has.gpus.first().and_then(|g| cluster.node_of(*g));
+        node.and_then(|n| cluster.node(n)).map(|n| n.gpu_type())
+    };
+    let usable = has.gpus.iter().all(|g| {
+        let node = cluster.node_of(*g).and_then(|n| cluster.node(n));
+        node.is_some_and(|n| n.is_usable())
+    });
+    has.count() == shape.gpus
+        && usable
+        && shape.config.is_none_or(|c| has.config == Some(c))
+        && shape.gpu_type.is_none_or(|t| of_type() == Some(t))
+}
+
+fn find(
+    draft: &mut Draft<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+) -> Result<Option<GpuList>, DraftError> {
+    let view = draft.view();
+    let nodes: Vec<(NodeId, u32)> = view
+        .nodes()
+        .filter(|n| n.is_usable() && suits(n, job, shape, view))
+        .map(|n| (n.id(), n.usable_count()))
+        .collect();
+    let wanted = shape.gpus.get();
+    let free: u32 = nodes.iter().map(|(n, _)| draft.free_on(*n)).sum();
+    let Some(size) = nodes.iter().map(|(_, size)| *size).max() else {
+        return Ok(None);
+    };
+    if free < wanted || wanted == 0 {
+        return Ok(None);
+    }
+    let before = draft.savepoint();
+    let mut taken: Vec<(NodeId, u32)> = Vec::new();
+    let mut parts = vec![size; (wanted / size) as usize];
+    parts.extend((!wanted.is_multiple_of(size)).then_some(wanted % size));
+    for part in parts {
+        let node = match fitting(draft, &nodes, &taken, part) {
+            Some(node) => Some(node),
+            None => make_room(draft, &nodes, &taken, part)?,
+        };
+        match node {
+            Some(node) => taken.push((node, part)),
+            None => {
+                draft.rollback(before);
+                return Ok(spread(draft, &nodes, wanted));
+            }
+        }
+    }
+    Ok(gather(draft, &taken))
+}
+
+fn gather(draft: &Draft<'_>, nodes: &[(NodeId, u32)]) -> Option<GpuList> {
+    let mut gpus = GpuList::new();
+    for (node, count) in nodes {
+        gpus.extend(draft.take_from(*node, *count)?);
+    }
+    Some(gpus)
+}
+
+/// The node with the least free GPUs that has enough.
+fn fitting(
+    draft: &Draft<'_>,
+    nodes: &[(NodeId, u32)],
+    taken: &[(NodeId, u32)],
+    count: u32,
+) -> Option<NodeId> {
+    let open = nodes.iter().filter(|(n, _)| is_open(taken, *n));
+    let enough = open.filter(|(n, _)| draft.free_on(*n) >= count);
+    enough.map(|(n, _)| *n).min_by_key(|n| draft.free_on(*n))
+}
+
+fn is_open(taken: &[(NodeId, u32)], node: NodeId) -> bool {
+    taken.iter().all(|(n, _)| *n != node)
+}
+
+/// Moves single-node jobs off a node until it has enough free GPUs.
+fn make_room(
+    draft: &mut Draft<'_>,
+    nodes: &[(NodeId, u32)],
+    taken: &[(NodeId, u32)],
+    count: u32,
+) -> Result<Option<NodeId>, DraftError> {
+    let mut candidates: Vec<NodeId> = nodes
+        .iter()
+        .filter(|(n, size)| *size >= count && is_open(taken, *n))
+        .map(|(n, _)| *n)
+        .collect();
+    candidates.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
+    for node in candidates {
+        let before = draft.savepoint();
+        let mut closed = taken.to_vec();
+        closed.push((node, 0));
+        for (job, has) in residents(draft, node) {
+            if draft.free_on(node) >= count {
+                break;
+            }
+            let amount = has.count().get();
+            let Some(to) = fitting(draft, nodes, &closed, amount) else {
+                continue;
+            };
+            if let Some(gpus) = draft.take_from(to, amount) {
+                draft.reassign(job, Assignment { gpus, ..has })?;
+            }
+        }
+        if draft.free_on(node) >= count {
+            return Ok(Some(node));
+        }
+        draft.rollback(before);
+    }
+    Ok(None)
+}
+
+/// The jobs that have GPUs of this node alone, the smallest first.
+fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
+    let view = draft.view();
+    let cluster = view.cluster();
+    let mut all: Vec<(JobId, Assignment)> = view
+        .active()
+        .filter_map(|job| {
+            let has = draft.current(job.id())?;
+            let here = |g: &blox_core::GpuId| cluster.node_of(*g) == Some(node);
+            let alone = has.partner.is_none() && has.gpus.iter().all(here);
+            alone.then(|| (job.id(), has.clone()))
+        })
+        .collect();
+    all.sort_by_key(|(job, has)| (has.count(), *job));
+    all
+}
+
+/// From the nodes with the most free GPUs.
+fn spread(draft: &Draft<'_>, nodes: &[(NodeId, u32)], wanted: u32) -> Option<GpuList> {
+    let mut by_free: Vec<NodeId> = nodes.iter().map(|(n, _)| *n).collect();
+    by_free.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
+    let mut left = wanted;
+    let mut parts = Vec::new();
+    for node in by_free {
+        let part = draft.free_on(node).min(left);
+        if part > 0 {
+            parts.push((node, part));
+            left -= part;
+        }
+    }
+    (left == 0).then(|| gather(draft, &parts)).flatten()
+}

@@ -1,0 +1,101 @@
+//! Placement in rounds: who stays on its type keeps its GPUs.
+
+use super::walk::{Rule, place_in_free, shortage, suits};
+use blox_core::{
+    Draft, DraftError, GpuCount, GpuTypeId, JobRef, NameId, NodeStatus, Part, PlacementPolicy,
+    Reason, Request, Requests, Shape, View,
+};
+use std::collections::BTreeMap;
+
+/// Renews the lease of every listed job that has what its request asks for: as many
+/// GPUs of that type, beside the same partner or alone. All other listed jobs give
+/// back what they have, and are placed by a rule, those of most GPUs first. A job
+/// that asks for more than there are of any type on which it runs is turned away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Leases<R> {
+    rule: R,
+}
+
+impl<R: Rule> Leases<R> {
+    /// By a rule for jobs that move.
+    pub fn new(rule: R) -> Self {
+        Leases { rule }
+    }
+}
+
+impl<R: Rule> Part for Leases<R> {}
+
+impl<R: Rule> PlacementPolicy for Leases<R> {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let list = requests.list();
+        let mut moved: Vec<&Request> = Vec::new();
+        for request in list {
+            let jobs = || std::iter::once(request.job).chain(request.partner);
+            if !draft.may_place(request.job) || renews(request, draft) {
+                continue;
+            }
+            for job in jobs() {
+                if draft.current(job).is_some() {
+                    draft.release(job, Reason::NotChosen)?;
+                }
+            }
+            moved.push(request);
+        }
+        moved.sort_by_key(|r| std::cmp::Reverse(r.shapes.iter().map(|s| s.gpus).max()));
+        for request in moved {
+            if !place_in_free(&self.rule, request, draft)? {
+                let why = shortage(request, draft);
+                draft.explain(request.job, why);
+            }
+        }
+        Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        super::walk::can_ever_place(&self.rule, view, job)?;
+        // All of one type, and of one on which it runs.
+        let mut pools: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
+        let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        for node in there.filter(|n| suits(n, job, &Shape::default(), view)) {
+            *pools.entry(node.gpu_type()).or_default() += node.gpu_count();
+        }
+        let runs = |id: GpuTypeId| {
+            let name = view.cluster().gpu_types().get(NameId(id.0));
+            let speeds = job.spec().extras.as_ref().and_then(|e| e.speeds.as_ref());
+            speeds.is_none_or(|s| name.and_then(|n| s.alone(n)).is_some_and(|r| r > 0.0))
+        };
+        let usable = pools.iter().filter(|(id, _)| runs(**id));
+        let possible = GpuCount(usable.map(|(_, gpus)| *gpus).max().unwrap_or(0));
+        if job.gpus() <= possible {
+            return Ok(());
+        }
+        Err(Reason::NeverFits {
+            asked: job.gpus(),
+            possible,
+        })
+    }
+}
+
+/// Whether a request's jobs have what it asks for.
+fn renews(request: &Request, draft: &Draft<'_>) -> bool {
+    let Some(has) = draft.current(request.job) else {
+        return false;
+    };
+    let beside = request.partner.map(|p| draft.current(p));
+    let together = match beside {
+        Some(Some(theirs)) => theirs.same_gpus(has) && has.partner.or(theirs.partner).is_some(),
+        Some(None) => false,
+        None => has.partner.is_none(),
+    };
+    let cluster = draft.view().cluster();
+    let node = |gpu| cluster.node_of(gpu).and_then(|n| cluster.node(n));
+    together
+        && request.shapes.iter().any(|shape| {
+            let of_type = |gpu| {
+                node(gpu).is_some_and(|n| {
+                    n.status() == NodeStatus::Up && shape.gpu_type.is_none_or(|t| t == n.gpu_type())
+                })
+            };
+            has.count() == shape.gpus && has.gpus.iter().all(|g| of_type(*g))
+        })
+}

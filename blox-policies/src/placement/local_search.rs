@@ -1,0 +1,148 @@
+use super::Consolidated;
+use super::walk::{can_ever_place, place_in_free, shortage};
+use blox_core::{
+    Draft, DraftError, JobRef, Part, PlacementPolicy, Reason, Request, Requests, View,
+};
+use std::cmp::Reverse;
+
+/// Local search for an order of placement (Chronus, SoCC 2021, section 5: the placer).
+///
+/// Jobs are placed one after the other as [`Consolidated`] does, and who comes first
+/// decides who lies on few nodes. Four orders are tried: as the policy lists the jobs, wide ones first,
+/// narrow ones first, those first that communicate most
+/// ([`Extras::communication`](blox_core::Extras::communication)). The best one is then improved: one job at a
+/// time is moved to the front, and stays there if that is better. Better is less spreading:
+/// nodes above the fewest possible, summed over jobs, and more for jobs that communicate. An order
+/// that would leave a job without GPUs that the policy's own order gives some is not taken. The search
+/// counts its trials, not seconds, so that its result is the same on every machine.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalSearch {
+    trials: u32,
+}
+
+impl Default for LocalSearch {
+    /// With 64 trials a decision.
+    fn default() -> Self {
+        LocalSearch::new(64)
+    }
+}
+
+impl LocalSearch {
+    /// With so many trials a decision, beyond the four orders.
+    pub fn new(trials: u32) -> Self {
+        LocalSearch { trials }
+    }
+
+    fn best_order(
+        self,
+        listed: Vec<Request>,
+        draft: &mut Draft<'_>,
+    ) -> Result<Vec<Request>, DraftError> {
+        let own = outcome(&listed, draft, None)?.unwrap_or_default();
+        if own.spread == 0.0 || listed.len() < 2 {
+            return Ok(listed);
+        }
+        let placed = own.placed;
+        let (mut best, mut spread) = (listed.clone(), own.spread);
+        let view = draft.view();
+        let width = |r: &Request| r.shapes.first().map_or(0, |s| s.gpus.get());
+        let communication = |r: &Request| {
+            let job = view.job(r.job);
+            job.map_or(0.0, |j| j.spec().extras().communication)
+        };
+        let mut orders = vec![listed.clone(), listed.clone(), listed];
+        orders[0].sort_by_key(|r| Reverse(width(r)));
+        orders[1].sort_by_key(width);
+        orders[2].sort_by(|a, b| communication(b).total_cmp(&communication(a)));
+        for order in orders {
+            if let Some(o) = outcome(&order, draft, Some(&placed))?
+                && o.spread < spread
+            {
+                (best, spread) = (order, o.spread);
+            }
+        }
+        let mut at = 1;
+        for _ in 0..self.trials {
+            if spread == 0.0 || at >= best.len() {
+                break;
+            }
+            let mut order = best.clone();
+            order[..=at].rotate_right(1);
+            match outcome(&order, draft, Some(&placed))? {
+                Some(o) if o.spread < spread => {
+                    (best, spread) = (order, o.spread);
+                    at = 1;
+                }
+                _ => at += 1,
+            }
+        }
+        Ok(best)
+    }
+}
+
+/// What an order leads to.
+#[derive(Clone, Debug, Default)]
+struct Outcome {
+    /// Jobs that get GPUs, ascending.
+    placed: Vec<blox_core::JobId>,
+    spread: f64,
+}
+
+/// Tries an order and takes it back. `None` if one of `must` gets nothing.
+fn outcome(
+    order: &[Request],
+    draft: &mut Draft<'_>,
+    must: Option<&[blox_core::JobId]>,
+) -> Result<Option<Outcome>, DraftError> {
+    let before = draft.savepoint();
+    let mut outcome = Outcome::default();
+    for request in order {
+        if place_in_free(&Consolidated::default(), request, draft)? {
+            outcome.placed.push(request.job);
+            outcome.spread += excess(request, draft);
+        }
+    }
+    draft.rollback(before);
+    outcome.placed.sort_unstable();
+    let has = |id: &blox_core::JobId| outcome.placed.binary_search(id).is_ok();
+    let enough = must.is_none_or(|must| must.iter().all(has));
+    Ok(enough.then_some(outcome))
+}
+
+/// Nodes above the fewest possible, more for a job that communicates.
+fn excess(request: &Request, draft: &Draft<'_>) -> f64 {
+    let view = draft.view();
+    let (Some(job), Some(has)) = (view.job(request.job), draft.current(request.job)) else {
+        return 0.0;
+    };
+    let largest = view
+        .nodes()
+        .map(|n| n.gpu_count())
+        .max()
+        .unwrap_or(1)
+        .max(1);
+    let fewest = has.count().get().div_ceil(largest) as usize;
+    let more = view.cluster().nodes_spanned(has).saturating_sub(fewest);
+    more as f64 * (1.0 + job.spec().extras().communication)
+}
+
+impl Part for LocalSearch {}
+
+impl PlacementPolicy for LocalSearch {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let list = requests.list().iter();
+        let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
+        let listed: Vec<Request> = list.filter(waits).cloned().collect();
+        for request in self.best_order(listed, draft)? {
+            if !place_in_free(&Consolidated::default(), &request, draft)? {
+                let why = shortage(&request, draft);
+                draft.explain(request.job, why);
+            }
+        }
+        Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        can_ever_place(&Consolidated::default(), view, job)
+    }
+}

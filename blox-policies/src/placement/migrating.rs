@@ -1,0 +1,97 @@
+use super::resizing::{current, parts};
+use super::walk::{has_resources, suits};
+use blox_core::{
+    Assignment, Draft, DraftError, GpuList, JobRef, NodeId, Part, PlacementPolicy, Reason,
+    Requests, RestoreError, Shape, View,
+};
+use serde_json::Value;
+
+/// Another placement, after which jobs that lie on several nodes and would fit on
+/// one move there (Gandiva, OSDI 2018, section 3.3: migration against fragmentation).
+/// The node with the least to spare is taken; a job moves only onto GPUs that
+/// are free or its own.
+#[derive(Clone)]
+pub struct Migrating<P> {
+    inner: P,
+}
+
+impl<P: PlacementPolicy> Migrating<P> {
+    /// After `inner`.
+    pub fn new(inner: P) -> Self {
+        Migrating { inner }
+    }
+}
+
+impl<P: PlacementPolicy + Clone> Part for Migrating<P> {
+    fn observe(&mut self, view: View<'_>, event: &blox_core::Event) {
+        self.inner.observe(view, event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        self.inner.save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.inner.restore(memory)
+    }
+}
+
+impl<P: PlacementPolicy + Clone> PlacementPolicy for Migrating<P> {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        self.inner.place(requests, draft)?;
+        let placed: Vec<JobRef<'_>> = draft.view().placed().collect();
+        for job in placed {
+            let Some(here) = current(draft, job.id()) else {
+                continue;
+            };
+            let parts = parts(draft, &here);
+            if parts.len() < 2 {
+                continue;
+            }
+            if let Some(gpus) = gather(draft, &job, &here, &parts) {
+                let moved = Assignment { gpus, ..here };
+                draft.reassign(job.id(), moved)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        self.inner.can_ever_place(view, job)
+    }
+}
+
+/// GPUs of one node for all of a job, its own among them.
+fn gather(
+    draft: &Draft<'_>,
+    job: &JobRef<'_>,
+    here: &Assignment,
+    parts: &[(NodeId, GpuList)],
+) -> Option<GpuList> {
+    let view = draft.view();
+    let needed = here.count().get();
+    let shape = Shape {
+        cpus: here.cpus,
+        memory_gib: here.memory_gib,
+        ..Shape::gpus(here.count())
+    };
+    let own = |id: NodeId| {
+        parts
+            .iter()
+            .find(|(node, _)| *node == id)
+            .map(|(_, gpus)| gpus)
+    };
+    let held = |id: NodeId| own(id).map_or(0, |gpus| gpus.len() as u32);
+    let fits = |node: &&blox_core::Node| {
+        let (id, free) = (node.id(), draft.free_on(node.id()));
+        free > 0
+            && free + held(id) >= needed
+            && suits(node, job, &shape, view)
+            && has_resources(draft, node, &shape, needed - held(id).min(needed))
+    };
+    let nodes = draft.nodes_with_free().filter(fits);
+    let node = nodes.min_by_key(|n| (draft.free_on(n.id()) + held(n.id()), n.id()))?;
+    let kept = own(node.id()).into_iter().flatten().copied();
+    let gpus = kept.chain(draft.free_gpus_on(node.id()));
+    Some(gpus.take(needed as usize).collect())
+}

@@ -1,0 +1,77 @@
+//! Just where the scheduling policy says.
+
+use super::walk::filled;
+use blox_core::{
+    Assignment, Draft, DraftError, GpuCount, GpuList, NodeId, Part, Place, PlacementPolicy, Reason,
+    Requests, Shape,
+};
+use std::collections::BTreeMap;
+
+/// Jobs go to the [nodes](Place::Nodes) that their shapes name. One that has as many GPUs on each of
+/// them stays; any other is stopped first. Shapes that name none are passed over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnNodes;
+
+impl Part for OnNodes {}
+
+impl PlacementPolicy for OnNodes {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let mut todo = Vec::new();
+        for request in requests.list() {
+            let stays = draft
+                .current(request.job)
+                .map(|has| request.shapes.iter().any(|s| lies(draft, has, s)));
+            match stays {
+                Some(true) => continue,
+                Some(false) => draft.release(request.job, Reason::other("resized"))?,
+                None => {}
+            }
+            if draft.may_place(request.job) {
+                todo.push(request);
+            }
+        }
+        for request in todo {
+            let found = request
+                .shapes
+                .iter()
+                .find_map(|s| Some((gather(draft, nodes_of(s)?)?, s)));
+            match found {
+                Some((gpus, shape)) => draft.assign(request.job, filled(gpus, shape))?,
+                None => {
+                    let needed = request.shapes.first().map_or(GpuCount(0), |s| s.gpus);
+                    let free = GpuCount(draft.free_gpus());
+                    draft.explain(request.job, Reason::Fragmented { needed, free });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nodes_of(shape: &Shape) -> Option<&[(NodeId, u32)]> {
+    match &shape.place {
+        Place::Nodes(nodes) if !nodes.is_empty() => Some(nodes),
+        _ => None,
+    }
+}
+
+fn gather(draft: &Draft<'_>, nodes: &[(NodeId, u32)]) -> Option<GpuList> {
+    let mut gpus = GpuList::new();
+    for (node, count) in nodes {
+        gpus.extend(draft.take_from(*node, *count)?);
+    }
+    Some(gpus)
+}
+
+fn lies(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
+    let Some(nodes) = nodes_of(shape) else {
+        return false;
+    };
+    let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
+    for gpu in &has.gpus {
+        if let Some(node) = draft.view().cluster().node_of(*gpu) {
+            *counts.entry(node).or_default() += 1;
+        }
+    }
+    counts.len() == nodes.len() && nodes.iter().all(|(n, count)| counts.get(n) == Some(count))
+}

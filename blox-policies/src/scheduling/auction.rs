@@ -1,0 +1,133 @@
+//! Partial allocation: an auction without money.
+
+/// What a job says GPUs are worth to it in a lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bid {
+    /// What having none of them is worth, above 0.
+    pub nothing: f64,
+    /// GPU counts, ascending, with what each is worth, above 0.
+    pub offers: Vec<(u32, f64)>,
+}
+
+/// What a job has won.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Award {
+    /// GPUs; 0 or one of the counts that it bid for.
+    pub gpus: u32,
+    /// The part of them that it may keep, above 0 and at most 1: the rest is what
+    /// it pays for what its winning costs the others.
+    pub kept: f64,
+}
+
+/// The partial allocation mechanism (Cole, Gkatzelis and Goel, EC 2013), as Themis (NSDI 2020,
+/// section 5.1) uses it: GPUs are given out so that the product of what they are
+/// worth to all bidders is the largest, and each bidder pays by a part of what it wins:
+/// it keeps the product of what the others get, over what they would get
+/// without it. So nobody gains by bidding untruly.
+///
+/// The product is found exactly, over whole GPUs; of equally good outcomes, the one with
+/// fewer GPUs for later bidders. Takes time and memory in proportion to bids times `gpus`.
+///
+/// ```
+/// use blox_policies::scheduling::{Bid, partial_allocation};
+/// let bid = |worth| Bid { nothing: 1.0, offers: vec![(1, worth)] };
+/// let awards = partial_allocation(&[bid(2.0), bid(3.0)], 1);
+/// assert_eq!([awards[0].gpus, awards[1].gpus], [0, 1]);
+/// // Without the second the first would have had twice as much.
+/// assert!((awards[1].kept - 0.5).abs() < 1e-12);
+/// ```
+pub fn partial_allocation(bids: &[Bid], gpus: u32) -> Vec<Award> {
+    let width = gpus as usize + 1;
+    // Of the first `i` bidders, the best sum of logarithms with at most so many GPUs.
+    let mut before = vec![vec![0.0; width]];
+    for bid in bids {
+        let last = &before[before.len() - 1];
+        let next = with(last, bid);
+        before.push(next);
+    }
+    // Of those after, likewise, from the last on.
+    let mut after = vec![0.0; width];
+    let mut awards = vec![Award::default(); bids.len()];
+    let best = before[bids.len()][width - 1];
+    let mut left = gpus as usize;
+    for (i, bid) in bids.iter().enumerate().rev() {
+        let (won, worth) = choice(&before[i], bid, left);
+        left -= won as usize;
+        let without = (0..width).map(|k| before[i][k] + after[width - 1 - k]);
+        let without = without.fold(f64::NEG_INFINITY, f64::max);
+        let kept = libm::exp(best - worth - without);
+        // Sums of logarithms differ in last bits where products would not.
+        let kept = if kept > 1.0 - 1e-9 { 1.0 } else { kept };
+        awards[i] = Award { gpus: won, kept };
+        after = with(&after, bid);
+    }
+    awards
+}
+
+/// The best sums once this bidder is there, by GPUs.
+fn with(sums: &[f64], bid: &Bid) -> Vec<f64> {
+    let nothing = libm::log(bid.nothing);
+    let mut next: Vec<f64> = sums.iter().map(|sum| sum + nothing).collect();
+    for &(gpus, worth) in &bid.offers {
+        let (gpus, worth) = (gpus as usize, libm::log(worth));
+        for k in gpus..sums.len() {
+            next[k] = next[k].max(sums[k - gpus] + worth);
+        }
+    }
+    next
+}
+
+/// How many of `left` GPUs this bidder gets, the fewest that are best, and the
+/// logarithm of what they are worth to it.
+fn choice(sums: &[f64], bid: &Bid, left: usize) -> (u32, f64) {
+    let nothing = libm::log(bid.nothing);
+    let mut best = (0, nothing, sums[left] + nothing);
+    for &(gpus, worth) in &bid.offers {
+        let worth = libm::log(worth);
+        if let Some(sum) = left
+            .checked_sub(gpus as usize)
+            .map(|rest| sums[rest] + worth)
+            && sum > best.2
+        {
+            best = (gpus, worth, sum);
+        }
+    }
+    (best.0, best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bid(nothing: f64, offers: &[(u32, f64)]) -> Bid {
+        Bid {
+            nothing,
+            offers: offers.to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_product_is_the_largest_there_is() {
+        // 8 x 3 with both on two GPUs, 12 x 1 or 2 x 9 otherwise.
+        let bids = [
+            bid(1.0, &[(2, 8.0), (4, 12.0)]),
+            bid(1.0, &[(2, 3.0), (4, 9.0)]),
+        ];
+        let awards = partial_allocation(&bids, 4);
+        assert_eq!([awards[0].gpus, awards[1].gpus], [2, 2]);
+        // The other would have 9 instead of 3, and 12 instead of 8.
+        assert!((awards[0].kept - 3.0 / 9.0).abs() < 1e-12);
+        assert!((awards[1].kept - 8.0 / 12.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn who_is_in_nobodys_way_pays_nothing() {
+        let bids = [bid(1.0, &[(2, 2.0)]), bid(1.0, &[(2, 5.0)])];
+        let awards = partial_allocation(&bids, 8);
+        assert!(
+            awards.iter().all(|a| a.gpus == 2 && a.kept == 1.0),
+            "{awards:?}"
+        );
+        assert_eq!(partial_allocation(&[], 4), []);
+    }
+}

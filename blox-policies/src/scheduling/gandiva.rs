@@ -1,0 +1,203 @@
+use super::TimeSlicing;
+use blox_core::perf::gpu_utilisation;
+use blox_core::{
+    GpuCount, JobId, JobRef, Outlook, Part, Place, Request, Requests, RestoreError,
+    SchedulingPolicy, Seconds, Shape, View,
+};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Time slices, packing, growing and shrinking (Gandiva, OSDI 2018, section 3).
+///
+/// Jobs take turns ([`TimeSlicing`]). Where not all fit, a job whose turn it is not runs
+/// beside one whose turn it is, on the same GPUs, if both ask for equally many and keep
+/// them busy for at most all of the time together ([`gpu_utilisation`], which Gandiva measures
+/// in the first minutes of a job). A pair that turns out to do less together than one
+/// of them would alone is parted and not made again: so Gandiva corrects itself by what it
+/// sees. Where all fit and GPUs are left over, jobs with levels grow, one level at a time
+/// in order of submission; as soon as others need the GPUs they shrink to what
+/// they asked for.
+///
+/// Migration and the choice of nodes are for placement: [`Migrating`](crate::placement::Migrating),
+/// [`NodeSets`](crate::placement::NodeSets). Sharing GPUs is not combined with CPUs and memory that are counted.
+#[derive(Clone, Debug)]
+pub struct Gandiva {
+    turns: TimeSlicing,
+    packs: bool,
+    grows: bool,
+    /// Pairs that did too little together, the smaller number first.
+    parted: BTreeSet<(JobId, JobId)>,
+}
+
+impl Default for Gandiva {
+    fn default() -> Self {
+        Gandiva::new(Seconds::new(60.0))
+    }
+}
+
+impl Gandiva {
+    /// With slices of this length, above 0 (else 60 s).
+    pub fn new(slice: Seconds) -> Self {
+        Gandiva {
+            turns: TimeSlicing::new(slice),
+            packs: true,
+            grows: true,
+            parted: BTreeSet::new(),
+        }
+    }
+
+    /// Whether two jobs may run on the same GPUs.
+    #[must_use]
+    pub fn packing(mut self, yes: bool) -> Self {
+        self.packs = yes;
+        self
+    }
+
+    /// Whether jobs grow onto idle GPUs.
+    #[must_use]
+    pub fn growing(mut self, yes: bool) -> Self {
+        self.grows = yes;
+        self
+    }
+
+    /// Notes pairs that do less together than one of them would alone.
+    fn look_back(&mut self, view: View<'_>) {
+        for job in view.running() {
+            let Some(other) = beside(view, &job) else {
+                continue;
+            };
+            let part = |j: &JobRef<'_>| j.rate() / j.spec().work.rate;
+            if job.id() < other.id() && part(&job) + part(&other) < 1.0 - 1e-9 {
+                self.parted.insert((job.id(), other.id()));
+            }
+        }
+        let active = |id: &JobId| view.job(*id).is_some_and(|j| j.first_start().is_some());
+        self.parted.retain(|(a, b)| active(a) && active(b));
+    }
+
+    fn may_pair(&self, a: &JobRef<'_>, b: &JobRef<'_>) -> bool {
+        let pair = (a.id().min(b.id()), a.id().max(b.id()));
+        let counted =
+            |j: &JobRef<'_>| j.spec().extras().cpus > 0.0 || j.spec().extras().memory_gib > 0.0;
+        a.gpus() == b.gpus()
+            && !counted(a)
+            && !counted(b)
+            && gpu_utilisation(a.spec()) + gpu_utilisation(b.spec()) <= 1.0
+            && !self.parted.contains(&pair)
+    }
+}
+
+/// The job with the same GPUs.
+fn beside<'v>(view: View<'v>, job: &JobRef<'_>) -> Option<JobRef<'v>> {
+    let gpu = *job.assignment()?.gpus.first()?;
+    let mut others = view.cluster().promised_to(gpu).filter(|id| *id != job.id());
+    others.find_map(|id| view.job(id))
+}
+
+impl Part for Gandiva {
+    fn save(&self) -> Option<Value> {
+        let parted: Vec<_> = self.parted.iter().collect();
+        serde_json::to_value((self.turns.save()?, parted)).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let (turns, parted): (Value, Vec<(JobId, JobId)>) = serde_json::from_value(memory)?;
+        self.turns.restore(turns)?;
+        self.parted = parted.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Gandiva {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        self.look_back(view);
+        let order = self.turns.in_turn(view);
+        let mut free = view.usable_gpus().get();
+        // Who runs, and beside whom; who has a place of its own, and may have company.
+        let mut chosen: Vec<(JobRef<'_>, Option<JobId>)> = Vec::new();
+        let mut hosts: Vec<JobRef<'_>> = Vec::new();
+        let mut rest: Vec<JobRef<'_>> = Vec::new();
+        for job in order {
+            if job.gpus().get() > free {
+                rest.push(job);
+                continue;
+            }
+            free -= job.gpus().get();
+            // It shares with one that has a place too: it starts elsewhere, a slice later.
+            let shares = beside(view, &job).is_some_and(|o| hosts.iter().any(|h| h.id() == o.id()));
+            if !shares {
+                chosen.push((job, None));
+                hosts.push(job);
+            }
+        }
+        let all = rest.is_empty() && chosen.len() == hosts.len();
+        let mut guests = 0;
+        if self.packs {
+            for job in rest {
+                // Who runs in a pair already stays in it.
+                let now = beside(view, &job).map(|o| o.id());
+                let place = |host: &JobRef<'_>| {
+                    let theirs = beside(view, host).map(|o| o.id());
+                    let open = theirs.is_none_or(|id| id == job.id());
+                    let here = job.assignment().is_none() || now == Some(host.id());
+                    open && here && self.may_pair(host, &job)
+                };
+                if let Some(at) = hosts.iter().position(place) {
+                    let host = hosts.remove(at);
+                    chosen.push((job, Some(host.id())));
+                    guests += 1;
+                }
+            }
+        }
+        let mut counts: Vec<u32> = chosen.iter().map(|(job, _)| job.gpus().get()).collect();
+        if self.grows && all {
+            grow(&chosen, &mut counts, free);
+        }
+        for ((job, host), gpus) in chosen.iter().zip(counts) {
+            out.push(match host {
+                Some(host) => Request::with_shape(
+                    job.id(),
+                    Shape {
+                        place: Place::ShareWith(*host),
+                        ..Shape::gpus(job.gpus())
+                    },
+                ),
+                None if gpus == job.gpus().get() => Request::gang(job),
+                None => Request::with_shape(job.id(), Shape::gpus(GpuCount(gpus))),
+            });
+        }
+        out.stop_unlisted();
+        let everybody = chosen.len() == view.active().count();
+        if everybody && guests == 0 && all {
+            Outlook::Stable
+        } else {
+            Outlook::NextRound
+        }
+    }
+}
+
+/// Gives `free` GPUs to jobs with levels, a level at a time in order of submission.
+fn grow(chosen: &[(JobRef<'_>, Option<JobId>)], counts: &mut [u32], mut free: u32) {
+    let mut order: Vec<usize> = (0..chosen.len()).collect();
+    order.sort_by_key(|i| chosen[*i].0.id());
+    loop {
+        let mut grown = false;
+        for &i in &order {
+            let extras = chosen[i].0.spec().extras();
+            let counted = extras.cpus > 0.0 || extras.memory_gib > 0.0;
+            let next = extras
+                .levels
+                .iter()
+                .map(|l| l.get())
+                .find(|l| *l > counts[i]);
+            if let Some(next) = next.filter(|next| !counted && next - counts[i] <= free) {
+                free -= next - counts[i];
+                counts[i] = next;
+                grown = true;
+            }
+        }
+        if !grown {
+            return;
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Gavel (Narayanan et al., OSDI 2020): shares of time over types of GPUs, realised
+//! in rounds.
+//!
+//! A [`SharePolicy`] says which part of its time each job, or pair of jobs on the
+//! same GPUs, should spend on each type. It is asked when jobs, speeds or the cluster
+//! changed. [`Gavel`] asks it and has a [`RoundMechanism`] choose who runs each round;
+//! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
+
+mod instance;
+pub(crate) mod merged;
+mod policy;
+pub(crate) mod program;
+mod rounds;
+pub mod shares;
+
+pub use instance::{
+    Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
+};
+pub use policy::Gavel;
+pub use program::Ties;
+pub use rounds::{Chosen, RoundMechanism};

@@ -1,0 +1,345 @@
+use super::instance::{Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
+use super::rounds::{Chosen, RoundMechanism};
+use super::shares::Isolated;
+use blox_core::{
+    GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Part, Phase, Request,
+    Requests, RestoreError, SchedulingPolicy, Seconds, Shape, Time, View,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// Shares of time by a [`SharePolicy`], realised in rounds (Gavel, OSDI 2020).
+///
+/// Every round the jobs and pairs run that received least of what they should have;
+/// see [`RoundMechanism`]. The share policy is asked again when the set of jobs, their
+/// speeds or the cluster changed, but not within [`Gavel::at_most_every`] of the last
+/// time; until then a job that is new runs where GPUs would be idle. Types are filled
+/// fastest first, or in turn for a policy that [knows nothing](SharePolicy::is_blind) of them. If the solver of the share policy fails, all have their
+/// [`Isolated`] shares until it is asked again. Who is being launched stays on its type,
+/// so that a launch longer than a round comes to its end.
+///
+/// Speeds are those of [`Extras::speeds`](blox_core::Extras::speeds): iterations a
+/// second by type, alone and beside other [models](blox_core::Extras::model). A job
+/// that does not say runs equally fast on all types that it may run on, and shares
+/// with nobody. How much is left to do is the job's own word.
+#[derive(Clone)]
+pub struct Gavel {
+    shares: Box<dyn SharePolicy>,
+    gap: Seconds,
+    round: Seconds,
+    prices: BTreeMap<Name, f64>,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Memory {
+    types: Vec<TypePool>,
+    jobs: Vec<JobId>,
+    rounds: RoundMechanism,
+    /// When the share policy was asked last.
+    asked: Option<Time>,
+    changed: bool,
+    /// Rounds so far.
+    turn: u64,
+    /// Who was chosen last, and for how long its first job had run then.
+    running: Vec<(Combination, usize, f64)>,
+}
+
+impl Gavel {
+    /// With a share policy.
+    pub fn new(shares: impl SharePolicy + 'static) -> Self {
+        Gavel::boxed(Box::new(shares))
+    }
+
+    /// As [`Gavel::new`], with a share policy in a box.
+    pub fn boxed(shares: Box<dyn SharePolicy>) -> Self {
+        Gavel {
+            shares,
+            gap: Seconds::ZERO,
+            round: Seconds::new(360.0),
+            prices: BTreeMap::new(),
+            memory: Memory::default(),
+        }
+    }
+
+    /// With another least time between two allocations (default 0: every change counts).
+    #[must_use]
+    pub fn at_most_every(mut self, gap: Seconds) -> Self {
+        self.gap = gap;
+        self
+    }
+
+    /// For rounds of another length (default 360 s): a job that is new counts as if it
+    /// had had half of one.
+    #[must_use]
+    pub fn in_rounds_of(mut self, round: Seconds) -> Self {
+        self.round = round;
+        self
+    }
+
+    /// What an hour on a GPU of a type costs; 1 where nobody says.
+    #[must_use]
+    pub fn price(mut self, gpu_type: impl Into<Name>, price: f64) -> Self {
+        self.prices.insert(gpu_type.into(), price);
+        self
+    }
+
+    /// What jobs and pairs received since the last decision.
+    fn credit(&mut self, view: View<'_>) {
+        for (who, kind, before) in std::mem::take(&mut self.memory.running) {
+            let ran = who.jobs().filter_map(|j| view.job(j));
+            let ran = ran.map(|j| j.attained_time().secs()).next();
+            if let Some(seconds) = ran.map(|now| now - before).filter(|s| *s > 0.0) {
+                self.memory.rounds.ran(who, kind, seconds);
+            }
+        }
+    }
+
+    /// Takes in the cluster and the set of jobs; says whether anything changed.
+    fn sync(&mut self, view: View<'_>, types: Vec<TypePool>) {
+        let m = &mut self.memory;
+        let same_names = m.types.len() == types.len()
+            && m.types.iter().zip(&types).all(|(a, b)| a.name == b.name);
+        if !same_names {
+            m.rounds = RoundMechanism::new(types.len(), self.round.secs());
+            m.jobs.clear();
+            m.running.clear();
+        }
+        m.changed |= m.types != types;
+        m.types = types;
+        let active: Vec<JobId> = view.active().map(|j| j.id()).collect();
+        if m.jobs == active {
+            return;
+        }
+        m.changed = true;
+        for job in &m.jobs {
+            if active.binary_search(job).is_err() {
+                m.rounds.remove(*job);
+            }
+        }
+        let before = std::mem::replace(&mut m.jobs, active);
+        let pairs = self.shares.wants_pairs();
+        for at in 0..m.jobs.len() {
+            let id = m.jobs[at];
+            let Some(job) = view.job(id).filter(|_| before.binary_search(&id).is_err()) else {
+                continue;
+            };
+            let rates = rates(&m.types, &job);
+            let runs = rates.iter().map(|r| *r > 0.0).collect();
+            let gpus = job.gpus().get();
+            m.rounds.add(Combination::single(id), gpus, runs);
+            // With all that were there, and with new ones that came before it.
+            for other in m.jobs.iter().copied().filter(|_| pairs) {
+                let known = other < id || before.binary_search(&other).is_ok();
+                let Some(other) = view.job(other).filter(|o| known && o.id() != id) else {
+                    continue;
+                };
+                if let Some(rates) = beside(&m.types, &job, &other) {
+                    let runs = rates.iter().map(|r| r.iter().all(|r| *r > 0.0));
+                    m.rounds
+                        .add(Combination::pair(id, other.id()), gpus, runs.collect());
+                }
+            }
+        }
+    }
+
+    fn instance(&self, view: View<'_>) -> Instance {
+        let m = &self.memory;
+        let jobs: Vec<JobRef<'_>> = m.jobs.iter().filter_map(|id| view.job(*id)).collect();
+        let entrant = |job: &JobRef<'_>| {
+            let weight = job.spec().extras().weight;
+            Entrant {
+                id: job.id(),
+                gpus: job.gpus().get(),
+                weight: if weight > 0.0 { weight } else { 1.0 },
+                age: job.age().secs(),
+                left: job.work_left(),
+                due: job.deadline().map(|at| (at - view.now()).secs()),
+                rates: rates(&m.types, job),
+            }
+        };
+        let mut pairs = Vec::new();
+        if self.shares.wants_pairs() {
+            for (i, a) in jobs.iter().enumerate() {
+                for (k, b) in jobs.iter().enumerate().skip(i + 1) {
+                    if let Some(rates) = beside(&m.types, a, b) {
+                        pairs.push(Pair {
+                            jobs: [i, k],
+                            rates,
+                        });
+                    }
+                }
+            }
+        }
+        Instance {
+            types: m.types.clone(),
+            jobs: jobs.iter().map(entrant).collect(),
+            pairs,
+        }
+    }
+
+    fn allocate(&mut self, view: View<'_>) {
+        let now = view.now();
+        if !self.memory.changed || self.memory.asked.is_some_and(|at| now - at < self.gap) {
+            return;
+        }
+        let instance = self.instance(view);
+        let allocation = self.shares.allocate(&instance);
+        let allocation = allocation.or_else(|_| Isolated.allocate(&instance));
+        let allocation = allocation.unwrap_or_default().completed(&instance);
+        let m = &mut self.memory;
+        let elapsed = m.asked.map_or(0.0, |at| (now - at).secs());
+        m.rounds.reset(elapsed, &allocation);
+        m.asked = Some(now);
+        m.changed = false;
+    }
+
+    /// The types as they are filled.
+    fn order(&self, view: View<'_>) -> Vec<usize> {
+        let m = &self.memory;
+        if self.shares.is_blind() {
+            let count = m.types.len().max(1);
+            let first = (m.turn % count as u64) as usize;
+            return (0..m.types.len()).map(|i| (first + i) % count).collect();
+        }
+        let mut speed = vec![0.0; m.types.len()];
+        for job in m.jobs.iter().filter_map(|id| view.job(*id)) {
+            let rates = rates(&m.types, &job);
+            let best = rates.iter().copied().fold(0.0, f64::max);
+            if best > 0.0 {
+                speed
+                    .iter_mut()
+                    .zip(&rates)
+                    .for_each(|(s, r)| *s += r / best);
+            }
+        }
+        let mut order: Vec<usize> = (0..speed.len()).collect();
+        order.sort_by(|a, b| speed[*b].total_cmp(&speed[*a]));
+        order
+    }
+}
+
+impl Part for Gavel {
+    fn save(&self) -> Option<Value> {
+        serde_json::to_value((&self.memory, self.shares.save())).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let (memory, shares): (Memory, Option<Value>) = serde_json::from_value(memory)?;
+        if let Some(shares) = shares {
+            self.shares.restore(shares)?;
+        }
+        self.memory = memory;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Gavel {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let (types, ids) = pools(view, &self.prices);
+        let before = self.memory.running.iter();
+        let before: Vec<_> = before.map(|(who, kind, _)| (*who, *kind)).collect();
+        self.credit(view);
+        self.sync(view, types);
+        self.allocate(view);
+        out.stop_unlisted();
+        let m = &self.memory;
+        let free: Vec<u32> = m.types.iter().map(|t| t.gpus).collect();
+        let starting = |who: &Combination| {
+            let mut phases = who.jobs().map(|j| view.job(j).map(|j| j.phase()));
+            phases.any(|phase| phase == Some(Phase::Starting))
+        };
+        let kept = before
+            .iter()
+            .filter(|(who, kind)| *kind < free.len() && starting(who));
+        let kept: Vec<(Combination, usize)> = kept.copied().collect();
+        let (order, conserves) = (self.order(view), self.shares.conserves_work());
+        let chosen = m.rounds.select_beside(&kept, &order, &free, conserves);
+        let mut running = Vec::with_capacity(chosen.len());
+        for Chosen {
+            who, kind, gpus, ..
+        } in chosen
+        {
+            let Some(job) = view.job(who.job) else {
+                continue;
+            };
+            running.push((who, kind, job.attained_time().secs()));
+            let mut shape = Shape {
+                gpu_type: Some(ids[kind]),
+                ..Shape::gpus(GpuCount(gpus))
+            };
+            if let Some(extras) = &job.spec().extras {
+                (shape.cpus, shape.memory_gib) = (extras.cpus, extras.memory_gib);
+            }
+            let mut request = Request::with_shape(who.job, shape);
+            request.partner = who.partner;
+            out.push(request);
+        }
+        self.memory.running = running;
+        self.memory.turn += 1;
+        if self.memory.jobs.is_empty() {
+            Outlook::Stable
+        } else {
+            Outlook::NextRound
+        }
+    }
+}
+
+/// The types in view, in order of their names, and their numbers.
+fn pools(view: View<'_>, prices: &BTreeMap<Name, f64>) -> (Vec<TypePool>, Vec<GpuTypeId>) {
+    let mut by_name: BTreeMap<Name, (u32, GpuTypeId)> = BTreeMap::new();
+    for node in view.nodes() {
+        let id = node.gpu_type();
+        let name = view.cluster().gpu_types().get(NameId(id.0));
+        let name = name.cloned().unwrap_or_else(|| Name::from(""));
+        by_name.entry(name).or_insert((0, id)).0 += Node::usable_count(node);
+    }
+    let pool = |(name, (gpus, id)): (Name, (u32, GpuTypeId))| {
+        let price = prices.get(&name).copied().unwrap_or(1.0);
+        (TypePool { name, gpus, price }, id)
+    };
+    by_name.into_iter().map(pool).unzip()
+}
+
+/// Iterations a second of a job alone, by type; 0 where it may not run.
+fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
+    let spec = job.spec();
+    let Some(extras) = &spec.extras else {
+        return PerType::from_elem(spec.work.rate, types.len());
+    };
+    let of = |pool: &TypePool| {
+        let allowed = extras.gpu_types.is_empty() || extras.gpu_types.contains(&pool.name);
+        match &extras.speeds {
+            _ if !allowed => 0.0,
+            Some(speeds) => speeds.alone(&pool.name).unwrap_or(0.0),
+            None => spec.work.rate,
+        }
+    };
+    types.iter().map(of).collect()
+}
+
+/// Iterations a second of two jobs on the same GPUs, by type, that of the smaller
+/// number first; `None` if they may not share.
+fn beside(types: &[TypePool], a: &JobRef<'_>, b: &JobRef<'_>) -> Option<SmallVec<[[f64; 2]; 4]>> {
+    if a.gpus() != b.gpus() {
+        return None;
+    }
+    let (first, second) = if a.id() < b.id() { (a, b) } else { (b, a) };
+    let speeds = first.spec().extras.as_ref()?.speeds.as_ref()?;
+    let allowed = |job: &JobRef<'_>, name: &Name| {
+        let types = &job.spec().extras().gpu_types;
+        types.is_empty() || types.contains(name)
+    };
+    let other = second.spec().extras.as_ref()?.model.as_ref()?;
+    let of = |pool: &TypePool| match speeds.beside(&pool.name, other) {
+        Some(rates) if allowed(a, &pool.name) && allowed(b, &pool.name) => rates,
+        _ => [0.0, 0.0],
+    };
+    let rates: SmallVec<[[f64; 2]; 4]> = types.iter().map(of).collect();
+    rates
+        .iter()
+        .any(|r| r.iter().all(|r| *r > 0.0))
+        .then_some(rates)
+}

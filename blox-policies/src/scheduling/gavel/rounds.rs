@@ -1,0 +1,327 @@
+//! Gavel's round mechanism: fractions of time become who runs now.
+
+use super::instance::{Allocation, Combination, PerType};
+use blox_core::JobId;
+use fixedbitset::FixedBitSet;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+/// Which jobs and pairs run in the next round, so that over rounds each gets its
+/// fraction of time on each type (Gavel, OSDI 2020, section 5).
+///
+/// A row's priority on a type is its fraction divided by the part of that type's
+/// time that it received since the last allocation; who received least of what it
+/// should have goes first. Each row starts with half a round received, so that
+/// rows that never ran are in order of their fractions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundMechanism {
+    /// Seconds that a row counts as received at first: half a round.
+    credit: f64,
+    /// Seconds that all rows together received on each type.
+    given: PerType,
+    rows: Vec<Row>,
+}
+
+/// A job or pair in the rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Row {
+    who: Combination,
+    gpus: u32,
+    /// Whether it runs at all, by type.
+    runs: SmallVec<[bool; 4]>,
+    /// Seconds received since the last allocation, by type.
+    received: PerType,
+    /// Seconds that it should have received and did not, by type, over all allocations.
+    owed: PerType,
+    /// Its fractions; `None` for one that came after the last allocation.
+    share: Option<PerType>,
+}
+
+impl Row {
+    fn share_of(&self, kind: usize) -> f64 {
+        self.share.as_ref().map_or(0.0, |s| s[kind])
+    }
+}
+
+/// A job or pair that was chosen for a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chosen {
+    /// Who.
+    pub who: Combination,
+    /// The type of GPUs, by its place in the order of names.
+    pub kind: usize,
+    /// How many.
+    pub gpus: u32,
+    /// Whether the last allocation knew it.
+    pub known: bool,
+}
+
+/// A row's place in the order of a type.
+struct Place {
+    priority: f64,
+    owed: f64,
+    share: f64,
+    row: usize,
+}
+
+impl RoundMechanism {
+    /// For so many types of GPUs and rounds of so many seconds.
+    pub fn new(types: usize, round: f64) -> Self {
+        RoundMechanism {
+            credit: round / 2.0,
+            given: SmallVec::from_elem(0.0, types),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a job or pair that runs on types with a `true`.
+    pub fn add(&mut self, who: Combination, gpus: u32, runs: SmallVec<[bool; 4]>) {
+        let n = self.given.len();
+        // The released program gives pairs no credit until the next allocation.
+        let credit = if who.partner.is_none() {
+            self.credit
+        } else {
+            0.0
+        };
+        self.rows.push(Row {
+            who,
+            gpus,
+            runs,
+            received: SmallVec::from_elem(credit, n),
+            owed: SmallVec::from_elem(0.0, n),
+            share: None,
+        });
+    }
+
+    /// Another job's speeds: where it runs changed.
+    pub fn set_runs(&mut self, who: Combination, runs: SmallVec<[bool; 4]>) {
+        if let Some(row) = self.rows.iter_mut().find(|r| r.who == who) {
+            row.runs = runs;
+        }
+    }
+
+    /// Removes a job and all its pairs.
+    pub fn remove(&mut self, job: JobId) {
+        self.rows.retain(|r| !r.who.has(job));
+    }
+
+    /// Takes a new allocation, `elapsed` seconds after the last one. What each row
+    /// received less (or more) than it should have is remembered.
+    pub fn reset(&mut self, elapsed: f64, allocation: &Allocation) {
+        self.settle(elapsed);
+        self.install(allocation);
+    }
+
+    /// Ends the time of the last allocation, `elapsed` seconds long.
+    pub fn settle(&mut self, elapsed: f64) {
+        for kind in 0..self.given.len() {
+            self.given[kind] = 0.0;
+            for row in &mut self.rows {
+                let received = row.received[kind] - self.credit;
+                let due = row.share.as_ref().map_or(0.0, |s| s[kind] * elapsed);
+                row.owed[kind] += due - received;
+                row.received[kind] = self.credit;
+                self.given[kind] += self.credit;
+            }
+        }
+    }
+
+    /// Gives all rows their new fractions.
+    pub fn install(&mut self, allocation: &Allocation) {
+        for row in &mut self.rows {
+            row.share = allocation.get(row.who).cloned();
+        }
+    }
+
+    /// A job or pair ran for so many seconds on a type.
+    pub fn ran(&mut self, who: Combination, kind: usize, seconds: f64) {
+        if let Some(row) = self.rows.iter_mut().find(|r| r.who == who) {
+            row.received[kind] += seconds;
+            self.given[kind] += seconds;
+        }
+    }
+
+    /// Who runs next on `free` GPUs of each type. The types are filled in `order`;
+    /// within one, rows go by priority, then by what they are owed, then by their
+    /// fraction, then as they were added; what does not fit is passed over. Rows
+    /// without a fraction take what is left, if `conserves_work`.
+    pub fn select(&self, order: &[usize], free: &[u32], conserves_work: bool) -> Vec<Chosen> {
+        self.select_beside(&[], order, free, conserves_work)
+    }
+
+    /// As [`RoundMechanism::select`], with jobs and pairs that stay on a type in any
+    /// case, as far as there are GPUs.
+    pub fn select_beside(
+        &self,
+        kept: &[(Combination, usize)],
+        order: &[usize],
+        free: &[u32],
+        conserves_work: bool,
+    ) -> Vec<Chosen> {
+        let mut chosen = Vec::new();
+        let mut busy = FixedBitSet::new();
+        let mut rest = free.to_vec();
+        for (who, kind) in kept {
+            let Some(row) = self.rows.iter().find(|r| r.who == *who) else {
+                continue;
+            };
+            if row.gpus <= rest[*kind] {
+                rest[*kind] -= row.gpus;
+                who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
+                chosen.push(Chosen {
+                    who: *who,
+                    kind: *kind,
+                    gpus: row.gpus,
+                    known: row.share.is_some(),
+                });
+            }
+        }
+        let mut places = Vec::with_capacity(self.rows.len());
+        for &kind in order {
+            let mut left = rest[kind];
+            places.clear();
+            let rows = self.rows.iter().enumerate();
+            places.extend(rows.map(|(i, row)| Place {
+                priority: self.priority(row, kind),
+                owed: row.owed[kind],
+                share: row.share_of(kind),
+                row: i,
+            }));
+            places.sort_by(|a, b| {
+                let by = |a: f64, b: f64| b.partial_cmp(&a).unwrap_or(std::cmp::Ordering::Equal);
+                by(a.priority, b.priority)
+                    .then_with(|| by(a.owed, b.owed))
+                    .then_with(|| by(a.share, b.share))
+            });
+            for place in &places {
+                if left == 0 {
+                    break;
+                }
+                let row = &self.rows[place.row];
+                let idle = |job: JobId| !busy.contains(job.index());
+                let waits = row.runs[kind] && (conserves_work || place.priority > 0.0);
+                if waits && row.gpus <= left && row.who.jobs().all(idle) {
+                    left -= row.gpus;
+                    row.who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
+                    chosen.push(Chosen {
+                        who: row.who,
+                        kind,
+                        gpus: row.gpus,
+                        known: row.share.is_some(),
+                    });
+                }
+            }
+        }
+        chosen
+    }
+
+    fn priority(&self, row: &Row, kind: usize) -> f64 {
+        let share = row.share_of(kind);
+        if share == 0.0 || !row.runs[kind] {
+            return 0.0;
+        }
+        let fraction = match self.given[kind] {
+            0.0 => 0.0,
+            given => row.received[kind] / given,
+        };
+        if fraction > 0.0 {
+            share / fraction
+        } else {
+            share * 1e9
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(rows: &[(u32, &[f64])]) -> Allocation {
+        let row = |(id, x): &(u32, &[f64])| {
+            let who = Combination::single(JobId(*id));
+            (who, PerType::from_slice(x))
+        };
+        Allocation::of(rows.iter().map(row).collect())
+    }
+
+    fn run(m: &mut RoundMechanism, free: &[u32], rounds: usize) -> Vec<Vec<u32>> {
+        let order: Vec<usize> = (0..free.len()).collect();
+        let mut all = Vec::new();
+        for _ in 0..rounds {
+            let chosen = m.select(&order, free, true);
+            for c in &chosen {
+                m.ran(c.who, c.kind, 360.0);
+            }
+            all.push(chosen.iter().map(|c| c.who.job.0).collect());
+        }
+        all
+    }
+
+    #[test]
+    fn fractions_are_realised_over_rounds() {
+        let mut m = RoundMechanism::new(1, 360.0);
+        for id in 0..3 {
+            m.add(
+                Combination::single(JobId(id)),
+                1,
+                SmallVec::from_elem(true, 1),
+            );
+        }
+        m.reset(0.0, &shares(&[(0, &[0.5]), (1, &[0.25]), (2, &[0.25])]));
+        let ran: Vec<u32> = run(&mut m, &[1], 40).concat();
+        let count = |id| ran.iter().filter(|r| **r == id).count();
+        assert_eq!([0, 1, 2].map(count), [20, 10, 10]);
+        assert_eq!(ran[..4], [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_gang_waits_for_all_its_gpus_and_others_fill_the_gap() {
+        let mut m = RoundMechanism::new(1, 360.0);
+        for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
+            m.add(
+                Combination::single(JobId(id)),
+                gpus,
+                SmallVec::from_elem(true, 1),
+            );
+        }
+        m.reset(0.0, &shares(&[(0, &[1.0]), (1, &[0.5]), (2, &[0.1])]));
+        assert_eq!(run(&mut m, &[4], 3), [vec![0, 2], vec![1], vec![0, 2]]);
+    }
+
+    #[test]
+    fn a_job_runs_in_one_combination_and_on_one_type_at_a_time() {
+        let mut m = RoundMechanism::new(2, 360.0);
+        let pair = Combination::pair(JobId(1), JobId(0));
+        for who in [
+            Combination::single(JobId(0)),
+            Combination::single(JobId(1)),
+            pair,
+        ] {
+            m.add(who, 1, SmallVec::from_elem(true, 2));
+        }
+        let x = PerType::from_slice(&[0.9, 0.9]);
+        m.reset(0.0, &Allocation::of(vec![(pair, x)]));
+        let chosen = m.select(&[1, 0], &[1, 1], true);
+        assert_eq!(chosen.len(), 1);
+        assert_eq!((chosen[0].who, chosen[0].kind), (pair, 1));
+    }
+
+    #[test]
+    fn what_was_not_received_is_owed() {
+        let mut m = RoundMechanism::new(1, 360.0);
+        for id in 0..2 {
+            m.add(
+                Combination::single(JobId(id)),
+                1,
+                SmallVec::from_elem(true, 1),
+            );
+        }
+        let equal = shares(&[(0, &[0.5]), (1, &[0.5])]);
+        m.reset(0.0, &equal);
+        m.ran(Combination::single(JobId(0)), 0, 360.0);
+        m.reset(360.0, &equal);
+        assert_eq!(m.rows[0].owed[0], -180.0);
+        assert_eq!(m.rows[1].owed[0], 180.0);
+        assert_eq!(run(&mut m, &[1], 1), [vec![1]]);
+    }
+}

@@ -1,0 +1,112 @@
+use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use super::assignment::cheapest;
+use blox_core::{JobId, Part, RestoreError};
+use blox_solve::SolveError;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The least average completion time over types of GPUs (AlloX, EuroSys 2020): jobs
+/// are matched with places in the queues of GPUs at least cost, where the k-th from
+/// the end of a queue costs k times the job's time on that GPU; the first of each
+/// queue runs, to its end.
+///
+/// For fairness only the oldest part `alpha` of the waiting jobs is matched, at least
+/// as many as there are free GPUs. The paper's jobs have one GPU. A job of s GPUs
+/// takes one place here and gets 1/s of its time; it is matched anew each time.
+#[derive(Clone, Debug)]
+pub struct AlloX {
+    alpha: f64,
+    last: BTreeMap<JobId, PerType>,
+}
+
+impl AlloX {
+    /// With the part of waiting jobs that is matched, above 0 and at most 1.
+    pub fn new(alpha: f64) -> Self {
+        AlloX {
+            alpha,
+            last: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for AlloX {
+    fn default() -> Self {
+        AlloX::new(1.0)
+    }
+}
+
+impl Part for AlloX {
+    fn save(&self) -> Option<Value> {
+        let last: Vec<_> = self.last.iter().collect();
+        serde_json::to_value(last).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let last: Vec<(JobId, PerType)> = serde_json::from_value(memory)?;
+        self.last = last.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl SharePolicy for AlloX {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let n = instance.types.len();
+        self.last
+            .retain(|id, x| x.len() == n && instance.position(*id).is_some());
+        let runs = |id: JobId| {
+            let x = self.last.get(&id)?;
+            (x.iter().sum::<f64>() == 1.0).then_some(x)
+        };
+        let mut gpus: Vec<usize> = Vec::new();
+        for (kind, pool) in instance.types.iter().enumerate() {
+            let taken = instance.jobs.iter().filter_map(|j| runs(j.id));
+            let taken = taken.filter(|x| x[kind] == 1.0).count();
+            gpus.extend(std::iter::repeat_n(
+                kind,
+                (pool.gpus as usize).saturating_sub(taken),
+            ));
+        }
+        let mut waiting: Vec<usize> = (0..instance.jobs.len())
+            .filter(|i| runs(instance.jobs[*i].id).is_none())
+            .collect();
+        waiting.sort_by(|a, b| {
+            let age = |i: &usize| instance.jobs[*i].age;
+            age(b).total_cmp(&age(a))
+        });
+        let matched = (self.alpha * waiting.len() as f64) as usize;
+        waiting.truncate(matched.max(gpus.len()));
+        let (m, free) = (waiting.len(), gpus.len());
+        if free > 0 {
+            let cost = |row: usize, column: usize| {
+                let job = &instance.jobs[waiting[row]];
+                let rate = job.rates[gpus[column % free]];
+                let rate = if rate == 0.0 { 1e-10 } else { rate };
+                (column / free + 1) as f64 * (job.left / rate) + job.age
+            };
+            let columns = cheapest(m, m * free, cost);
+            // The first of a queue is the one furthest from its end.
+            let mut first: Vec<Option<(usize, usize)>> = vec![None; free];
+            for (row, column) in columns.into_iter().enumerate() {
+                let (gpu, from_end) = (column % free, column / free);
+                if first[gpu].is_none_or(|(_, k)| from_end > k) {
+                    first[gpu] = Some((row, from_end));
+                }
+            }
+            for (gpu, first) in first.into_iter().enumerate() {
+                if let Some((row, _)) = first {
+                    let job = &instance.jobs[waiting[row]];
+                    let x = self.last.entry(job.id);
+                    x.or_insert_with(|| PerType::from_elem(0.0, n))[gpus[gpu]] =
+                        1.0 / f64::from(job.gpus);
+                }
+            }
+        }
+        let none = PerType::from_elem(0.0, n);
+        let row = |id: JobId| {
+            let x = self.last.get(&id).unwrap_or(&none);
+            (Combination::single(id), x.clone())
+        };
+        let all = instance.jobs.iter().map(|j| row(j.id));
+        Ok(Allocation::of(all.collect()))
+    }
+}

@@ -1,0 +1,168 @@
+use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_core::{JobId, Part, RestoreError};
+use blox_solve::SolveError;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// First in, first out over types of GPUs (Gavel's baselines): each job in order of
+/// submission has all of its time on one type, until the first that fits nowhere.
+#[derive(Clone, Debug)]
+pub struct FifoShares {
+    queue: Queue,
+    /// The type of each job that has one.
+    has: BTreeMap<JobId, usize>,
+}
+
+/// On which type a job runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum Queue {
+    /// On the one with most free GPUs; it stays there.
+    #[default]
+    Plain,
+    /// On the one where it is fastest; chosen anew each time.
+    Fastest,
+    /// As [`Queue::Fastest`]; those that found no place then share the GPUs of the
+    /// job beside which both together are fastest, if that is by this factor faster
+    /// than one alone. The first that finds nobody ends it.
+    Packed(f64),
+}
+
+impl FifoShares {
+    /// With a choice of types.
+    pub fn new(queue: Queue) -> Self {
+        FifoShares {
+            queue,
+            has: BTreeMap::new(),
+        }
+    }
+}
+
+impl Part for FifoShares {
+    fn save(&self) -> Option<Value> {
+        let has: Vec<_> = self.has.iter().collect();
+        serde_json::to_value(has).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        let has: Vec<(JobId, usize)> = serde_json::from_value(memory)?;
+        self.has = has.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl SharePolicy for FifoShares {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        if self.queue != Queue::Plain {
+            self.has.clear();
+        }
+        self.has
+            .retain(|job, kind| instance.position(*job).is_some() && *kind < instance.types.len());
+        let mut free: Vec<i64> = instance.types.iter().map(|t| i64::from(t.gpus)).collect();
+        for (job, kind) in &self.has {
+            if let Some(i) = instance.position(*job) {
+                free[*kind] -= i64::from(instance.jobs[i].gpus);
+            }
+        }
+        let mut placed: Vec<(Combination, usize)> = Vec::new();
+        let mut waiting = Vec::new();
+        for (i, job) in instance.jobs.iter().enumerate() {
+            if let Some(kind) = self.has.get(&job.id) {
+                placed.push((Combination::single(job.id), *kind));
+                continue;
+            }
+            if !waiting.is_empty() {
+                waiting.push(i);
+                continue;
+            }
+            let fits = (0..free.len()).filter(|k| free[*k] >= i64::from(job.gpus));
+            let usable: Vec<usize> = fits.filter(|k| job.rates[*k] > 0.0).collect();
+            let better = |a: usize, b: usize| match self.queue {
+                Queue::Plain => free[a] >= free[b],
+                _ => job.rates[a] >= job.rates[b],
+            };
+            match usable
+                .into_iter()
+                .reduce(|a, b| if better(a, b) { a } else { b })
+            {
+                Some(kind) => {
+                    free[kind] -= i64::from(job.gpus);
+                    self.has.insert(job.id, kind);
+                    placed.push((Combination::single(job.id), kind));
+                }
+                // It may fit later, or nowhere at all: then it holds nobody up.
+                None if job.rates.iter().any(|r| *r > 0.0) => waiting.push(i),
+                None => {}
+            }
+        }
+        if let Queue::Packed(factor) = self.queue {
+            pack(instance, factor, &waiting, &mut placed);
+        }
+        let n = instance.types.len();
+        let row = |(who, kind): (Combination, usize)| {
+            let mut x = PerType::from_elem(0.0, n);
+            x[kind] = 1.0;
+            (who, x)
+        };
+        Ok(Allocation::of(placed.into_iter().map(row).collect()))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.queue == Queue::Plain
+    }
+
+    fn wants_pairs(&self) -> bool {
+        matches!(self.queue, Queue::Packed(_))
+    }
+
+    fn conserves_work(&self) -> bool {
+        false
+    }
+}
+
+/// Puts waiting jobs beside those that have a type.
+pub(crate) fn pack(
+    instance: &Instance,
+    factor: f64,
+    waiting: &[usize],
+    placed: &mut Vec<(Combination, usize)>,
+) {
+    for &i in waiting {
+        let job = &instance.jobs[i];
+        let mut best = factor;
+        let mut beside = None;
+        for (at, (who, kind)) in placed.iter().enumerate() {
+            if who.partner.is_some() {
+                continue;
+            }
+            let Some(gain) = gain(instance, Combination::pair(who.job, job.id), *kind) else {
+                continue;
+            };
+            if gain > best {
+                best = gain;
+                beside = Some(at);
+            }
+        }
+        let Some(at) = beside else { return };
+        let (who, kind) = placed.remove(at);
+        placed.push((Combination::pair(who.job, job.id), kind));
+    }
+}
+
+/// What two jobs together do of what each does alone, on a type; `None` if they may
+/// not share.
+pub(crate) fn gain(instance: &Instance, who: Combination, kind: usize) -> Option<f64> {
+    let a = instance.position(who.job)?;
+    let b = instance.position(who.partner?)?;
+    let at = instance
+        .pairs
+        .binary_search_by_key(&[a, b], |p| p.jobs)
+        .ok()?;
+    let pair = &instance.pairs[at];
+    let of = |which: usize| {
+        let alone = instance.jobs[pair.jobs[which]].rates[kind];
+        let beside = pair.rates[kind][which];
+        if beside > 0.0 { beside / alone } else { 0.0 }
+    };
+    Some(of(0) + of(1))
+}

@@ -1,0 +1,43 @@
+use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_core::Part;
+use blox_solve::SolveError;
+
+/// Everybody has the same part of every type, whatever others ask for: what a job
+/// would have in a cluster of its own that is an m-th of this one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Isolated;
+
+impl Part for Isolated {}
+
+impl SharePolicy for Isolated {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let rows = instance.jobs.iter().enumerate();
+        Ok(Allocation::of(
+            rows.map(|(i, j)| (Combination::single(j.id), isolated(instance, i)))
+                .collect(),
+        ))
+    }
+
+    fn is_blind(&self) -> bool {
+        true
+    }
+}
+
+/// The isolated fractions of a job among all jobs of an instance.
+pub(crate) fn isolated(instance: &Instance, job: usize) -> PerType {
+    equal_part(instance, instance.jobs.len(), instance.jobs[job].gpus)
+}
+
+/// One of `count` equal parts for a combination of so many GPUs.
+pub(crate) fn equal_part(instance: &Instance, count: usize, gpus: u32) -> PerType {
+    let each = |gpus_of_type: u32| f64::from(gpus_of_type) / count as f64 / f64::from(gpus);
+    let mut x: PerType = instance.types.iter().map(|t| each(t.gpus)).collect();
+    let sum = x.iter().sum::<f64>().max(1.0);
+    x.iter_mut().for_each(|x| *x /= sum);
+    x
+}
+
+/// Iterations a second of a job in isolation.
+pub(crate) fn isolated_throughput(instance: &Instance, rates: &[f64], job: usize) -> f64 {
+    super::super::instance::dot(&isolated(instance, job), rates)
+}

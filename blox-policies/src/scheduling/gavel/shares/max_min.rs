@@ -1,0 +1,109 @@
+use super::super::instance::{Allocation, Instance, PerType, SharePolicy, dot};
+use super::super::merged::Merged;
+use super::super::program::ShareProgram;
+use super::proportional::proportional;
+use super::{Knows, Memory};
+use blox_core::{Part, RestoreError};
+use blox_solve::{Program, SolveError, Var};
+use serde_json::Value;
+
+/// Max-min fairness (Gavel's LAS, section 4.1): the job that is worst off is as well
+/// off as can be. A job is as well off as its throughput, counted in what it would
+/// have if it spent its time on all types in proportion to their numbers, times its
+/// GPUs, divided by its weight.
+#[derive(Clone, Debug, Default)]
+pub struct MaxMinFairness {
+    knows: Knows,
+    memory: Memory,
+}
+
+impl MaxMinFairness {
+    /// By what it knows of speeds.
+    pub fn new(knows: Knows) -> Self {
+        MaxMinFairness {
+            knows,
+            memory: Memory::default(),
+        }
+    }
+
+    /// Another choice among optima.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Memory) -> Self {
+        self.memory = memory;
+        self
+    }
+}
+
+impl Part for MaxMinFairness {
+    fn save(&self) -> Option<Value> {
+        self.memory.save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory.restore(memory)
+    }
+}
+
+impl SharePolicy for MaxMinFairness {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        if instance.jobs.is_empty() {
+            return Ok(Allocation::default());
+        }
+        let kinds = kinds(instance, self.knows, self.memory.is_central());
+        let scale = scales(&kinds.instance, self.knows);
+        let (mut lp, least) = levels(&kinds, self.knows);
+        for (i, scale) in scale.iter().enumerate() {
+            let mut row = lp.throughput(i, *scale);
+            row.push((least, -1.0));
+            lp.program.at_least(&row, 0.0);
+        }
+        let solution = lp.solve(&self.memory.ties(instance))?;
+        let answer = kinds.spread(instance, lp.read(&solution));
+        Ok(self.memory.keep(answer))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.knows == Knows::Pairs
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        let scale = scales(instance, self.knows);
+        let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
+        (0..instance.jobs.len()).map(level).reduce(f64::min)
+    }
+}
+
+/// The jobs by what a policy can tell apart; each for itself where they may differ, and
+/// where types are unknown: optima are many then, and their middle is that of the jobs.
+pub(super) fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
+    match knows {
+        Knows::Pairs | Knows::Nothing => Merged::apart(instance),
+        _ if !alike => Merged::apart(instance),
+        _ => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
+    }
+}
+
+/// The fractions, and the least level of all, which is maximised.
+pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
+    let mut lp = ShareProgram::of_kinds(Program::maximise(), kinds, |i, kind| {
+        knows.rate(&kinds.instance, i, kind)
+    });
+    let least = lp.program.real(1.0, 0.0, f64::INFINITY);
+    (lp, least)
+}
+
+/// What a job's throughput is multiplied with.
+pub(super) fn scales(instance: &Instance, knows: Knows) -> Vec<f64> {
+    let x = proportional(instance);
+    let of = |(i, job): (usize, &super::super::instance::Entrant)| {
+        let rates: PerType = (0..x.len()).map(|k| knows.rate(instance, i, k)).collect();
+        let fair = dot(&x, &rates);
+        let fair = if fair > 0.0 { fair } else { 1.0 };
+        f64::from(job.gpus) / (job.weight * fair)
+    };
+    instance.jobs.iter().enumerate().map(of).collect()
+}

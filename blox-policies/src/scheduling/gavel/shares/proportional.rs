@@ -1,0 +1,38 @@
+use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_core::Part;
+use blox_solve::SolveError;
+
+/// Everybody spends all of its time on the types in proportion to their numbers of
+/// GPUs. It gives out more than there is where jobs are many; rounds settle that.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Proportional;
+
+impl Part for Proportional {}
+
+impl SharePolicy for Proportional {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let x = proportional(instance);
+        let rows = instance.jobs.iter();
+        Ok(Allocation::of(
+            rows.map(|j| (Combination::single(j.id), x.clone()))
+                .collect(),
+        ))
+    }
+
+    fn is_blind(&self) -> bool {
+        true
+    }
+}
+
+/// The proportional fractions.
+pub(crate) fn proportional(instance: &Instance) -> PerType {
+    let m = instance.jobs.len() as f64;
+    let mut x: PerType = instance
+        .types
+        .iter()
+        .map(|t| f64::from(t.gpus) / m)
+        .collect();
+    let sum: f64 = x.iter().sum();
+    x.iter_mut().for_each(|x| *x /= sum);
+    x
+}

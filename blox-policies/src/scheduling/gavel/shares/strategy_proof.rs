@@ -1,0 +1,80 @@
+use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use super::super::program::{ShareProgram, Ties};
+use super::Knows;
+use super::max_min::scales;
+use blox_core::Part;
+use blox_solve::{Program, SolveError, Var};
+
+/// Strategy-proof sharing (Gavel, section 4.4): what maximises the geometric mean of
+/// the jobs' levels, of which each job keeps only a part: the product, over all
+/// others, of what is left of their throughput in its presence. It so pays for what
+/// it takes from others, and gains nothing by claiming other speeds than its own.
+///
+/// It solves one program more than there are jobs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StrategyProof;
+
+impl Part for StrategyProof {}
+
+impl SharePolicy for StrategyProof {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        if instance.jobs.is_empty() {
+            return Ok(Allocation::default());
+        }
+        let all = best_mean(instance)?;
+        let mut rows = Vec::new();
+        for (i, job) in instance.jobs.iter().enumerate() {
+            let mut without = instance.clone();
+            without.pairs.clear();
+            without.jobs.remove(i);
+            let mut kept = 1.0;
+            if !without.jobs.is_empty() {
+                let alone = best_mean(&without)?;
+                for other in 0..without.jobs.len() {
+                    let here = other + usize::from(other >= i);
+                    let had = alone.throughput(&without, other);
+                    if had > 0.0 {
+                        kept *= all.throughput(instance, here) / had;
+                    }
+                }
+            }
+            let who = Combination::single(job.id);
+            let x = all.get(who).map_or(&[][..], |x| x);
+            let x: PerType = x.iter().map(|x| (x * kept).clamp(0.0, 1.0)).collect();
+            rows.push((who, x));
+        }
+        Ok(Allocation::of(rows))
+    }
+}
+
+fn best_mean(instance: &Instance) -> Result<Allocation, SolveError> {
+    let scale = scales(instance, Knows::Types);
+    let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
+        instance.jobs[i].rates[k]
+    });
+    let mut level: Vec<Var> = Vec::new();
+    for (i, scale) in scale.iter().enumerate() {
+        let var = lp.program.real(0.0, 0.0, f64::INFINITY);
+        let mut row = lp.throughput(i, *scale);
+        row.push((var, -1.0));
+        lp.program.at_least(&row, 0.0);
+        level.push(var);
+    }
+    let mean = lp.program.real(1.0, 0.0, f64::INFINITY);
+    // Twice as many each time; the mean itself does not change the mean.
+    level.resize(level.len().next_power_of_two(), mean);
+    while level.len() > 1 {
+        let halves: Vec<[Var; 2]> = level.chunks_exact(2).map(|c| [c[0], c[1]]).collect();
+        level = halves
+            .into_iter()
+            .map(|[a, b]| {
+                let of_two = lp.program.real(0.0, 0.0, f64::INFINITY);
+                lp.program.geometric_mean_at_least(a, b, of_two);
+                of_two
+            })
+            .collect();
+    }
+    lp.program.at_least(&[(level[0], 1.0), (mean, -1.0)], 0.0);
+    let solution = lp.solve(&Ties::Central)?;
+    Ok(lp.read(&solution))
+}

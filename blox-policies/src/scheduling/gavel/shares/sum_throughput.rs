@@ -1,0 +1,145 @@
+use super::super::instance::{Allocation, Instance, SharePolicy};
+use super::super::program::ShareProgram;
+use super::{Knows, Memory};
+use blox_core::{Part, RestoreError};
+use blox_solve::{Program, SolveError};
+use serde_json::Value;
+
+/// The most iterations a second over all jobs, each divided by what its GPUs cost
+/// (Gavel, section 4.2): cheap types go to whom they help most. Unfair by design.
+///
+/// With deadlines, each job also gets the throughput at which it ends in time; if
+/// not all can, deadlines do not count in this round.
+#[derive(Clone, Debug, Default)]
+pub struct MaxSumThroughput {
+    knows: Knows,
+    costs: bool,
+    deadlines: bool,
+    memory: Memory,
+}
+
+impl MaxSumThroughput {
+    /// By what it knows of speeds ([`Knows::Nothing`] counts as [`Knows::Types`]).
+    pub fn new(knows: Knows) -> Self {
+        MaxSumThroughput {
+            knows,
+            ..MaxSumThroughput::default()
+        }
+    }
+
+    /// Divided by the [price](super::super::TypePool::price) of the type.
+    #[must_use]
+    pub fn by_cost(mut self) -> Self {
+        self.costs = true;
+        self
+    }
+
+    /// With deadlines.
+    #[must_use]
+    pub fn in_time(mut self) -> Self {
+        self.deadlines = true;
+        self
+    }
+
+    /// Another choice among optima.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Memory) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    fn program<'a>(&self, instance: &'a Instance) -> ShareProgram<'a> {
+        let mut program = ShareProgram::new(Program::maximise(), instance, |i, k| {
+            instance.jobs[i].rates[k]
+        });
+        let kinds: Vec<(blox_solve::Var, usize)> =
+            program.vars().iter().map(|(_, k, v)| (*v, *k)).collect();
+        for i in 0..instance.jobs.len() {
+            for (var, rate) in program.throughput(i, 1.0) {
+                let kind = kinds[var.index()].1;
+                let price = if self.costs {
+                    instance.types[kind].price
+                } else {
+                    1.0
+                };
+                program.program.add_weight(var, rate / price);
+            }
+        }
+        program
+    }
+}
+
+impl Part for MaxSumThroughput {
+    fn save(&self) -> Option<Value> {
+        self.memory.save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory.restore(memory)
+    }
+}
+
+impl SharePolicy for MaxSumThroughput {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        if instance.jobs.is_empty() {
+            return Ok(Allocation::default());
+        }
+        let ties = self.memory.ties(instance);
+        let mut lp = self.program(instance);
+        let free = lp.program.clone();
+        if self.deadlines {
+            for (i, job) in instance.jobs.iter().enumerate() {
+                if let Some(due) = job.due.filter(|_| job.left > 0.0) {
+                    // Late already: no throughput is enough.
+                    let needed = if due > 0.0 { job.left / due } else { f64::MAX };
+                    let row = lp.throughput(i, 1.0 / needed);
+                    lp.program.at_least(&row, 1.0);
+                }
+            }
+        }
+        let solution = match lp.solve(&ties) {
+            Err(SolveError::Infeasible | SolveError::Failed { .. }) if self.deadlines => {
+                lp.program = free;
+                lp.solve(&ties)?
+            }
+            other => other?,
+        };
+        Ok(self.memory.keep(lp.read(&solution)))
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.knows == Knows::Pairs
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        let mut sum = 0.0;
+        for job in &instance.jobs {
+            let who = super::super::instance::Combination::single(job.id);
+            if let Some(x) = allocation.get(who) {
+                sum += self.worth(instance, x, |k| job.rates[k]);
+            }
+        }
+        for pair in &instance.pairs {
+            if let Some(x) = allocation.get(instance.combination(pair)) {
+                sum += self.worth(instance, x, |k| pair.rates[k][0] + pair.rates[k][1]);
+            }
+        }
+        Some(sum)
+    }
+}
+
+impl MaxSumThroughput {
+    fn worth(&self, instance: &Instance, x: &[f64], rate: impl Fn(usize) -> f64) -> f64 {
+        let price = |k: usize| {
+            if self.costs {
+                instance.types[k].price
+            } else {
+                1.0
+            }
+        };
+        x.iter()
+            .enumerate()
+            .map(|(k, x)| x * rate(k) / price(k))
+            .sum()
+    }
+}

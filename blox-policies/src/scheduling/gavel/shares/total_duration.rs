@@ -1,0 +1,104 @@
+use super::super::instance::{Allocation, Instance, SharePolicy};
+use super::super::program::ShareProgram;
+use super::{Knows, Memory};
+use blox_core::{Part, RestoreError};
+use blox_solve::{Program, SolveError, Var};
+use serde_json::Value;
+
+/// The shortest time in which all jobs can end (Gavel's makespan policy, section
+/// 4.2): all get the throughput at which they end together, as early as can be.
+#[derive(Clone, Debug, Default)]
+pub struct MinTotalDuration {
+    knows: Knows,
+    memory: Memory,
+}
+
+impl MinTotalDuration {
+    /// By what it knows of speeds.
+    pub fn new(knows: Knows) -> Self {
+        MinTotalDuration {
+            knows,
+            memory: Memory::default(),
+        }
+    }
+
+    /// Another choice among optima.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Memory) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    /// The program, with the inverse of the duration as what is maximised, in
+    /// units of `unit` seconds.
+    pub(crate) fn program<'a>(&self, instance: &'a Instance, unit: f64) -> (ShareProgram<'a>, Var) {
+        let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
+            self.knows.rate_as_reference(instance, i, k)
+        });
+        let speed = lp.program.real(1.0, 0.0, f64::INFINITY);
+        for (i, job) in instance.jobs.iter().enumerate() {
+            if job.left > 0.0 {
+                let mut row = lp.throughput(i, unit / job.left);
+                row.push((speed, -1.0));
+                lp.program.at_least(&row, 0.0);
+            }
+        }
+        (lp, speed)
+    }
+
+    /// Seconds that the longest job takes alone: about what the answer is.
+    pub(crate) fn unit(&self, instance: &Instance) -> f64 {
+        let alone = |(i, job): (usize, &super::super::instance::Entrant)| {
+            let rates =
+                (0..instance.types.len()).map(|k| self.knows.rate_as_reference(instance, i, k));
+            let best = rates.fold(0.0, f64::max);
+            if best > 0.0 { job.left / best } else { 0.0 }
+        };
+        let longest = instance.jobs.iter().enumerate().map(alone);
+        longest.fold(1e-9, f64::max)
+    }
+}
+
+impl Part for MinTotalDuration {
+    fn save(&self) -> Option<Value> {
+        self.memory.save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory.restore(memory)
+    }
+}
+
+impl SharePolicy for MinTotalDuration {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        if instance.jobs.iter().all(|j| j.left <= 0.0) {
+            return Ok(Allocation::default());
+        }
+        let (lp, _) = self.program(instance, self.unit(instance));
+        let solution = lp.solve(&self.memory.ties(instance))?;
+        Ok(self.memory.keep(lp.read(&solution)))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.knows == Knows::Pairs
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        let duration = |i: usize| {
+            let job = &instance.jobs[i];
+            let rate = match self.knows {
+                Knows::Nothing => {
+                    let time = self.knows.throughput(instance, allocation, i);
+                    time * self.knows.rate_as_reference(instance, i, 0)
+                }
+                _ => allocation.throughput(instance, i),
+            };
+            job.left / rate
+        };
+        (0..instance.jobs.len()).map(duration).reduce(f64::max)
+    }
+}

@@ -1,0 +1,90 @@
+use super::super::instance::{Allocation, Instance, SharePolicy};
+use super::super::program::Ties;
+use super::Knows;
+use super::max_min::{kinds, levels, scales};
+use blox_core::Part;
+use blox_solve::SolveError;
+
+/// Max-min fairness to the end: once the worst off is as well off as can be, so is
+/// the next, and so on (Gavel, section 4.3).
+///
+/// Each step maximises the least level of all jobs that still rise. Of the optimum
+/// the interior-point method gives a strictly complementary solution: who lies on
+/// the least level in it lies there in every optimum, and stays there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WaterFilling {
+    knows: Knows,
+}
+
+/// Above the least level by more than this part a job can rise further.
+const RISES: f64 = 1e-5;
+
+impl WaterFilling {
+    /// By what it knows of speeds.
+    pub fn new(knows: Knows) -> Self {
+        WaterFilling { knows }
+    }
+}
+
+impl Part for WaterFilling {}
+
+impl SharePolicy for WaterFilling {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let kinds = kinds(instance, self.knows, true);
+        let scale = scales(&kinds.instance, self.knows);
+        let mut fixed: Vec<Option<f64>> = vec![None; scale.len()];
+        let mut answer = Allocation::default();
+        while fixed.contains(&None) {
+            let (mut lp, least) = levels(&kinds, self.knows);
+            for (i, fixed) in fixed.iter().enumerate() {
+                let mut row = lp.throughput(i, scale[i]);
+                match fixed {
+                    // A hair less, so that rounding leaves a solution.
+                    Some(level) => lp.program.at_least(&row, level * (1.0 - 1e-9)),
+                    None => {
+                        row.push((least, -1.0));
+                        lp.program.at_least(&row, 0.0);
+                    }
+                }
+            }
+            let solution = match lp.solve(&Ties::Central) {
+                Ok(solution) => solution,
+                // The levels so far stand.
+                Err(_) if !answer.rows().is_empty() => break,
+                Err(e) => return Err(e),
+            };
+            let level = solution[least];
+            answer = lp.read(&solution);
+            let mut any = false;
+            for i in 0..fixed.len() {
+                let has: f64 = lp
+                    .throughput(i, scale[i])
+                    .iter()
+                    .map(|(v, f)| solution[*v] * f)
+                    .sum();
+                if fixed[i].is_none() && has <= level * (1.0 + RISES) + 1e-12 {
+                    fixed[i] = Some(level);
+                    any = true;
+                }
+            }
+            if !any {
+                break;
+            }
+        }
+        Ok(kinds.spread(instance, answer))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.knows == Knows::Nothing
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.knows == Knows::Pairs
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        let scale = scales(instance, self.knows);
+        let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
+        (0..instance.jobs.len()).map(level).reduce(f64::min)
+    }
+}

@@ -1,0 +1,422 @@
+//! Lucid: profile, then pack by scores, in order of estimated service.
+
+use crate::placement::{Consolidated, Rule};
+use blox_core::estimate::{Estimator, Oracle};
+use blox_core::perf::PairTable;
+use blox_core::{
+    Assignment, Draft, DraftError, JobId, JobRef, NodeId, NodeStatus, Outlook, Part,
+    PlacementPolicy, Reason, Request, Requests, RestoreError, SchedulingPolicy, Seconds, Time,
+    View,
+};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How a [`Lucid`] profiles and packs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LucidSettings {
+    /// Nodes set aside for profiling: the last of the cluster, never more than a quarter
+    /// of it. 0 for no profiling.
+    pub profiler_nodes: u32,
+    /// How long a job is profiled at most.
+    pub limit: Seconds,
+    /// The largest job that is profiled, in GPUs.
+    pub profiled_gpus: u32,
+    /// Jobs waiting for the profiler above which it gets one node more.
+    pub grow_above: usize,
+    /// Jobs waiting for the profiler below which it gives that node back.
+    pub shrink_below: usize,
+    /// The largest sum of two sharing scores of jobs on the same GPUs; below 0 for no packing.
+    pub scores: f64,
+    /// Memory of a GPU in MiB: both jobs must fit.
+    pub memory_mib: f64,
+    /// A job is packed beside another only if its estimated service is at most so many
+    /// times the other's: long jobs are not put beside short ones.
+    pub service_ratio: f64,
+    /// A pair is separated when one of the two runs at less than this share of its speed
+    /// alone.
+    pub least_speed: f64,
+}
+
+impl Default for LucidSettings {
+    /// The artifact's for Venus; GPUs of 24 GiB.
+    fn default() -> Self {
+        LucidSettings {
+            profiler_nodes: 2,
+            limit: Seconds::new(200.0),
+            profiled_gpus: 8,
+            grow_above: 10,
+            shrink_below: 5,
+            scores: 2.0,
+            memory_mib: 24_576.0,
+            service_ratio: 2.0,
+            least_speed: 0.7,
+        }
+    }
+}
+
+/// Lucid (ASPLOS 2023): non-intrusive profiling, packing by sharing score, order by estimate.
+///
+/// - **Profiler.** A job that may be profiled first runs on nodes set aside, smallest
+///   jobs first, until it ends or a limit is reached; then it goes to the main queue. The
+///   set grows by a node when its queue does.
+/// - **Order.** The main queue is in ascending order of estimated duration times GPUs;
+///   nobody waits behind one that does not fit.
+/// - **Packing.** A job goes beside a running one of as many GPUs, if their sharing
+///   scores add up to no more than 2, both fit the memory, and it is not much longer; the
+///   first such by start. At most two jobs share a GPU. A pair that a table of
+///   pairs says is slow is not made; one that proves slow is separated, for good: the later
+///   job waits again.
+///
+/// CPUs and memory of nodes are not looked at.
+///
+/// Scores and memory of GPUs are the attributes `sharing_score` (0 tiny, 1 medium, 2 jumbo) and
+/// `gmem` (MiB) of jobs; one that does not say runs alone.
+#[derive(Clone)]
+pub struct Lucid {
+    settings: LucidSettings,
+    estimator: Arc<dyn Believes>,
+    pairs: Arc<PairTable>,
+    /// Whether the profiler has a node more.
+    grown: bool,
+    /// Pairs that proved slow.
+    slow: BTreeSet<(JobId, JobId)>,
+    order: Vec<(f64, JobId)>,
+}
+
+/// An estimator that can be shared.
+trait Believes: Send + Sync {
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds>;
+}
+
+impl<E: Estimator + Sync> Believes for E {
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        Estimator::duration(self, job)
+    }
+}
+
+impl Default for Lucid {
+    fn default() -> Self {
+        Lucid::with(LucidSettings::default(), Oracle, PairTable::default())
+    }
+}
+
+impl Lucid {
+    /// With settings, beliefs about durations, and the speeds of pairs, as far as they are known.
+    pub fn with(
+        settings: LucidSettings,
+        estimator: impl Estimator + Sync + 'static,
+        pairs: PairTable,
+    ) -> Self {
+        Lucid {
+            settings,
+            estimator: Arc::new(estimator),
+            pairs: Arc::new(pairs),
+            grown: false,
+            slow: BTreeSet::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// The nodes that profile now: the last of those that can be used.
+    fn profilers(&self, view: View<'_>, grown: bool) -> Vec<NodeId> {
+        let there: Vec<NodeId> = view
+            .nodes()
+            .filter(|n| n.status() != NodeStatus::Left)
+            .map(|n| n.id())
+            .collect();
+        let most = (there.len() / 4) as u32;
+        let wanted = match self.settings.profiler_nodes {
+            0 => 0,
+            n => n + u32::from(grown),
+        };
+        let count = wanted.min(most) as usize;
+        there[there.len() - count..].to_vec()
+    }
+
+    /// Whether a job has still to be profiled.
+    fn is_new(&self, job: &JobRef<'_>) -> bool {
+        job.gpus().get() <= self.settings.profiled_gpus && job.attained_time() < self.limit()
+    }
+
+    /// The limit, less what sums of seconds may lose.
+    fn limit(&self) -> Seconds {
+        self.settings.limit - Seconds::new(1e-6)
+    }
+
+    fn service(&self, job: &JobRef<'_>) -> f64 {
+        let seconds = self.estimator.duration(job).map_or(f64::MAX, |d| d.secs());
+        seconds * f64::from(job.gpus().get())
+    }
+
+    fn number(job: &JobRef<'_>, name: &str) -> Option<f64> {
+        job.spec().extras().attributes.get(name)?.as_f64()
+    }
+
+    fn pair(a: JobId, b: JobId) -> (JobId, JobId) {
+        (a.min(b), a.max(b))
+    }
+
+    /// Whether two jobs may share GPUs.
+    fn may_share(&self, new: &JobRef<'_>, there: &JobRef<'_>) -> bool {
+        let s = &self.settings;
+        let both = |name| Some((Self::number(new, name)?, Self::number(there, name)?));
+        let Some(((a, b), (x, y))) = both("sharing_score").zip(both("gmem")) else {
+            return false;
+        };
+        let speeds = PairTable::key_of(new.spec())
+            .zip(PairTable::key_of(there.spec()))
+            .and_then(|(new, there)| self.pairs.speeds(&new, &there));
+        let fast = speeds.is_none_or(|(a, b)| a.min(b) >= s.least_speed);
+        new.gpus() == there.gpus()
+            && a + b <= s.scores
+            && x + y < s.memory_mib
+            && self.service(new) <= s.service_ratio * self.service(there)
+            && fast
+            && !self.slow.contains(&Self::pair(new.id(), there.id()))
+    }
+
+    /// Separates pairs that proved slow, and takes jobs off the profiler in time.
+    fn release(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let view = draft.view();
+        let profilers = self.profilers(view, true);
+        let mut leave = Vec::new();
+        for job in view.running() {
+            let Some(a) = job.assignment() else { continue };
+            let on_profiler = || {
+                let node = a.gpus.first().and_then(|g| view.cluster().node_of(*g));
+                node.is_some_and(|n| profilers.contains(&n))
+            };
+            let since = job.last_start().unwrap_or(view.now());
+            let began_new = job.attained_time() - (view.now() - since) < self.limit();
+            let small = job.gpus().get() <= self.settings.profiled_gpus;
+            if small && began_new && !self.is_new(&job) && on_profiler() {
+                leave.push(job.id());
+            }
+            if let Some(partner) = a.partner.and_then(|p| view.job(p)) {
+                let least = self.settings.least_speed * job.spec().work.rate;
+                let later = if job.last_start() >= partner.last_start() {
+                    job
+                } else {
+                    partner
+                };
+                if job.rate() < least && later.phase() == blox_core::Phase::Running {
+                    self.slow.insert(Self::pair(job.id(), partner.id()));
+                    leave.push(later.id());
+                }
+            }
+        }
+        for job in leave {
+            if draft.current(job).is_some() {
+                draft.release(job, Reason::NotChosen)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_profiler(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let view = draft.view();
+        let now = self.profilers(view, self.grown);
+        let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, &now, j);
+        let mut queue: Vec<JobRef<'_>> = view.waiting().filter(ours).collect();
+        queue.sort_by_key(|j| (j.gpus(), j.id()));
+        if queue.len() > self.settings.grow_above {
+            self.grown = true;
+        } else if self.grown && queue.len() < self.settings.shrink_below {
+            let temporary = self.profilers(view, true).into_iter().next();
+            let idle = temporary
+                .and_then(|n| view.node(n))
+                .is_some_and(|n| n.free_count() == n.gpu_count());
+            self.grown = !idle;
+        }
+        let nodes = self.profilers(view, self.grown);
+        for job in queue {
+            let gpus = job.gpus().get();
+            let fits = nodes.iter().filter(|n| draft.free_on(**n) >= gpus);
+            let Some(node) = fits.min_by_key(|n| draft.free_on(**n)) else {
+                draft.explain(job.id(), Reason::NotChosen);
+                break;
+            };
+            if let Some(gpus) = draft.take_from(*node, gpus) {
+                draft.assign(job.id(), Assignment::of(gpus))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the job can ever be profiled on these nodes.
+    fn fits_profiler(view: View<'_>, nodes: &[NodeId], job: &JobRef<'_>) -> bool {
+        let usable = |n: &NodeId| {
+            view.node(*n)
+                .is_some_and(|n| n.usable_count() >= job.gpus().get())
+        };
+        nodes.iter().any(usable)
+    }
+
+    fn fill_main(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let view = draft.view();
+        let profilers = self.profilers(view, self.grown);
+        let aside = self.profilers(view, true);
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        for job in view.active() {
+            let to_profile = self.is_new(&job) && Self::fits_profiler(view, &profilers, &job);
+            if !to_profile && draft.current(job.id()).is_none() && draft.may_place(job.id()) {
+                order.push((self.service(&job), job.id()));
+            }
+        }
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        // Who got a partner in this draft.
+        let mut paired = BTreeSet::new();
+        for &(_, id) in &order {
+            let Some(job) = view.job(id) else { continue };
+            if let Some(there) = self.beside(draft, &aside, &paired, &job) {
+                let gpus = draft
+                    .current(there)
+                    .map(|a| a.gpus.clone())
+                    .unwrap_or_default();
+                let assignment = Assignment {
+                    partner: Some(there),
+                    ..Assignment::of(gpus)
+                };
+                // A GPU there may have failed: then it looks for free ones.
+                if draft.assign(id, assignment).is_ok() {
+                    paired.insert(there);
+                    continue;
+                }
+            }
+            let found = Self::free(draft, &profilers, &job);
+            match found {
+                Some(assignment) => draft.assign(id, assignment)?,
+                None => draft.explain(id, Reason::NotChosen),
+            }
+        }
+        self.order = order;
+        Ok(())
+    }
+
+    /// The first running job, by start, beside which this one may be.
+    fn beside(
+        &self,
+        draft: &Draft<'_>,
+        aside: &[NodeId],
+        paired: &BTreeSet<JobId>,
+        job: &JobRef<'_>,
+    ) -> Option<JobId> {
+        let s = &self.settings;
+        if s.scores < 0.0 || Self::number(job, "sharing_score").is_none() {
+            return None;
+        }
+        let view = draft.view();
+        let mut best: Option<(Time, JobId)> = None;
+        for there in view.running() {
+            let Some(a) = draft.current(there.id()) else {
+                continue;
+            };
+            let kept = there.assignment() == Some(a);
+            let cluster = view.cluster();
+            let shared = a
+                .gpus
+                .first()
+                .is_some_and(|g| cluster.promised_to(*g).any(|j| j != there.id()));
+            let usable = a.gpus.iter().all(|g| {
+                cluster.node_of(*g).is_some_and(|n| {
+                    !aside.contains(&n) && cluster.node(n).is_some_and(|n| n.is_usable())
+                })
+            });
+            let since = there.last_start().unwrap_or(Time::ZERO);
+            if kept
+                && usable
+                && a.partner.is_none()
+                && !shared
+                && best.is_none_or(|b| (since, there.id()) < b)
+                && self.may_share(job, &there)
+                && !paired.contains(&there.id())
+            {
+                best = Some((since, there.id()));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+
+    /// Free GPUs beside the profiler.
+    fn free(draft: &Draft<'_>, profilers: &[NodeId], job: &JobRef<'_>) -> Option<Assignment> {
+        let gpus = job.gpus().get();
+        let nodes: Vec<NodeId> = draft
+            .nodes_with_free()
+            .map(|n| n.id())
+            .filter(|n| !profilers.contains(n))
+            .collect();
+        let one = nodes.iter().filter(|n| draft.free_on(**n) >= gpus);
+        if let Some(node) = one.min_by_key(|n| draft.free_on(**n)) {
+            return Some(Assignment::of(draft.take_from(*node, gpus)?));
+        }
+        // It spans nodes, the emptiest first.
+        let mut nodes = nodes;
+        nodes.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
+        let (mut rest, mut list) = (gpus, blox_core::GpuList::new());
+        for node in nodes {
+            let count = draft.free_on(node).min(rest);
+            list.extend(draft.take_from(node, count)?);
+            rest -= count;
+            if rest == 0 {
+                return Some(Assignment::of(list));
+            }
+        }
+        None
+    }
+}
+
+impl Part for Lucid {
+    fn save(&self) -> Option<Value> {
+        serde_json::to_value((self.grown, &self.slow)).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        (self.grown, self.slow) = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Lucid {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        for job in view.active() {
+            out.push(Request::gang(&job));
+        }
+        Outlook::NextRound
+    }
+
+    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
+        Some(self)
+    }
+}
+
+impl PlacementPolicy for Lucid {
+    fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        self.slow
+            .retain(|(a, b)| draft.view().job(*a).is_some() && draft.view().job(*b).is_some());
+        self.release(draft)?;
+        self.fill_profiler(draft)?;
+        self.fill_main(draft)
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let aside = self.profilers(view, true);
+        let beside = view
+            .nodes()
+            .filter(|n| n.status() != NodeStatus::Left && !aside.contains(&n.id()))
+            .map(|n| n.gpu_count())
+            .sum();
+        let possible = Consolidated::default()
+            .most_gpus(view, job)
+            .get()
+            .min(beside);
+        if job.gpus().get() <= possible {
+            return Ok(());
+        }
+        Err(Reason::NeverFits {
+            asked: job.gpus(),
+            possible: blox_core::GpuCount(possible),
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! Pollux.
+
+mod autoscale;
+mod search;
+mod speedup;
+
+pub use autoscale::Autoscale;
+
+use blox_core::{
+    ClusterManager, Event, GpuCount, JobId, JobRef, NodeId, Outlook, Part, Place, PlacementPolicy,
+    Request, Requests, RestoreError, SchedulingPolicy, Seconds, Shape, View,
+};
+use search::{Population, Problem};
+use serde::{Deserialize, Serialize};
+use speedup::{Speedups, Worker};
+use std::collections::BTreeMap;
+
+/// Pollux (OSDI 2021, section 4.2): a genetic search over allocations for the one of the best fitness.
+///
+/// **Rule.** An allocation says how many GPUs of each node each job gets. A job's speedup is its goodput
+/// there over that on its fair share of the cluster; where it would have to restart, that counts less, by the
+/// share of its life that restarts take. The fitness is the mean speedup to the power `p`. In each
+/// round a population of allocations, kept from the round before, is crossed, mutated, and repaired: no
+/// job has GPUs of two types, or more than twice as many as it has run on; no node has two jobs
+/// that other nodes have a part in, since these would disturb each other. The best one is carried out.
+///
+/// A job that has reported nothing yet gets one GPU. A rigid job, and one that says nothing of how it
+/// trains, gets what it asks for or nothing, and counts as at its fair share then.
+#[derive(Clone)]
+pub struct Pollux {
+    settings: PolluxSettings,
+    population: Population,
+    known: BTreeMap<JobId, Known>,
+    placement: crate::placement::OnNodes,
+    autoscale: Option<Autoscale>,
+}
+
+/// Settings of [`Pollux`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PolluxSettings {
+    /// The fairness power, not 0; `-1` is the harmonic mean.
+    pub power: f64,
+    /// Allocations kept, at least 2.
+    pub population: usize,
+    /// Generations in a round.
+    pub generations: usize,
+    /// Generations without a better one after which a round's search ends.
+    pub patience: usize,
+    /// Seed of the search.
+    pub seed: u64,
+}
+
+impl Default for PolluxSettings {
+    /// Power `-1`, 100 allocations, 100 generations, 20 without a better one.
+    fn default() -> Self {
+        PolluxSettings {
+            power: -1.0,
+            population: 100,
+            generations: 100,
+            patience: 20,
+            seed: 0,
+        }
+    }
+}
+
+/// What is remembered of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Known {
+    /// GPUs of each node at the last decision.
+    last: Vec<(NodeId, u32)>,
+    restarts: Option<u32>,
+}
+
+impl Default for Pollux {
+    fn default() -> Self {
+        Pollux::new(PolluxSettings::default())
+    }
+}
+
+impl Pollux {
+    /// With these settings.
+    pub fn new(settings: PolluxSettings) -> Self {
+        Pollux {
+            population: Population::seeded(settings.seed),
+            settings,
+            known: BTreeMap::new(),
+            placement: crate::placement::OnNodes,
+            autoscale: None,
+        }
+    }
+
+    /// On a cluster that grows and shrinks with its use (section 4.2.2).
+    #[must_use]
+    pub fn autoscaling(mut self, autoscale: Autoscale) -> Self {
+        self.autoscale = Some(autoscale);
+        self
+    }
+
+    fn note(&mut self, view: View<'_>, job: &JobRef<'_>) -> Known {
+        let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
+        for gpu in job.assignment().into_iter().flat_map(|a| &a.gpus) {
+            if let Some(node) = view.cluster().node_of(*gpu) {
+                *counts.entry(node).or_default() += 1;
+            }
+        }
+        let has: Vec<(NodeId, u32)> = counts.into_iter().collect();
+        let known = self.known.entry(job.id()).or_default();
+        if !has.is_empty() && has != known.last {
+            known.restarts = Some(known.restarts.map_or(0, |n| n + 1));
+        }
+        known.last = has;
+        known.clone()
+    }
+}
+
+impl Part for Pollux {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            self.known.remove(job);
+        }
+    }
+
+    fn save(&self) -> Option<serde_json::Value> {
+        let known: Vec<_> = self.known.iter().collect();
+        let used = self.autoscale.as_ref().and_then(Autoscale::memory);
+        serde_json::to_value((known, &self.population, used)).ok()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        let (known, population, used): (Vec<(JobId, Known)>, Population, Option<f64>) =
+            serde_json::from_value(memory)?;
+        self.known = known.into_iter().collect();
+        self.population = population;
+        if let Some(autoscale) = &mut self.autoscale {
+            autoscale.remember(used);
+        }
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Pollux {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        out.stop_unlisted();
+        let mut jobs: Vec<JobRef<'_>> = view.active().collect();
+        if jobs.is_empty() {
+            return Outlook::Stable;
+        }
+        jobs.sort_by(|a, b| {
+            let service = |j: &JobRef<'_>| j.attained_gpu_time().secs();
+            service(a).total_cmp(&service(b)).then(a.id().cmp(&b.id()))
+        });
+        let workers: Vec<Worker> = view
+            .nodes()
+            .filter(|n| n.is_usable() && n.usable_count() > 0)
+            .map(|n| Worker {
+                node: n.id(),
+                gpu_type: n.gpu_type().0,
+                gpus: n.usable_count(),
+            })
+            .collect();
+        if workers.is_empty() {
+            return Outlook::NextRound;
+        }
+        let total: u32 = workers.iter().map(|w| w.gpus).sum();
+        let fair = total.div_ceil(jobs.len() as u32).max(1);
+        let mut problem = Problem::of(&workers, self.settings);
+        for job in &jobs {
+            let known = self.note(view, job);
+            let speedups = Speedups::of(view, job, &workers, fair, known.last.is_empty());
+            let restart = job.spec().extras().training.as_ref();
+            let restart = restart.map_or(Seconds::ZERO, |t| t.restart);
+            let age = job.age().max(Seconds::ZERO);
+            let penalty = penalty(age, known.restarts.unwrap_or(0), restart);
+            problem.add(job.id(), speedups, &known.last, penalty);
+        }
+        let best = self.population.search(&mut problem);
+        if let Some(autoscale) = &mut self.autoscale {
+            autoscale.note(problem.utility(&best));
+        }
+        for (job, row) in jobs.iter().zip(problem.rows(&best)) {
+            let nodes: Vec<(NodeId, u32)> = row
+                .iter()
+                .zip(&workers)
+                .filter(|(count, _)| **count > 0)
+                .map(|(count, w)| (w.node, u32::from(*count)))
+                .collect();
+            if nodes.is_empty() {
+                continue;
+            }
+            let gpus: u32 = nodes.iter().map(|(_, count)| count).sum();
+            let mut shape = Shape::gpus(GpuCount(gpus));
+            let extras = job.spec().extras();
+            let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
+            shape.cpus = extras.cpus * share;
+            shape.memory_gib = extras.memory_gib * share;
+            shape.place = Place::Nodes(nodes);
+            out.push(Request::with_shape(job.id(), shape));
+        }
+        Outlook::NextRound
+    }
+
+    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
+        Some(&mut self.placement)
+    }
+
+    fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
+        let autoscale = self.autoscale.as_mut()?;
+        Some(autoscale)
+    }
+}
+
+/// What is left of a speedup where the job would have to restart.
+fn penalty(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
+    let (age, takes) = (age.secs(), restart.secs());
+    if takes <= 0.0 {
+        return 1.0;
+    }
+    ((age - f64::from(restarts) * takes) / (age + takes)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restarts_weigh_less_the_older_a_job_is() {
+        let s = Seconds::new;
+        assert_eq!(penalty(s(0.0), 0, s(30.0)), 0.0);
+        assert_eq!(penalty(s(90.0), 0, s(30.0)), 0.75);
+        assert_eq!(penalty(s(90.0), 1, s(30.0)), 0.5);
+        assert_eq!(penalty(s(90.0), 7, s(30.0)), 0.0);
+    }
+}

@@ -1,0 +1,362 @@
+//! The genetic search.
+
+use super::PolluxSettings;
+use super::speedup::{Speedups, Worker};
+use blox_core::{JobId, NodeId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// GPUs of each worker for each job, job after job.
+pub(super) type Matrix = Vec<u8>;
+
+/// What is searched in a round.
+pub(super) struct Problem {
+    workers: Vec<(NodeId, u32, u8)>,
+    settings: PolluxSettings,
+    jobs: Vec<JobId>,
+    speedups: Vec<Speedups>,
+    penalties: Vec<f64>,
+    /// What each job has now.
+    current: Matrix,
+}
+
+/// Keeps a speedup of 0 from making a harmonic mean 0.
+const SMALL: f64 = 1e-3;
+
+impl Problem {
+    pub fn of(workers: &[Worker], settings: PolluxSettings) -> Self {
+        let worker = |w: &Worker| (w.node, w.gpu_type, w.gpus.min(255) as u8);
+        Problem {
+            workers: workers.iter().map(worker).collect(),
+            settings,
+            jobs: Vec::new(),
+            speedups: Vec::new(),
+            penalties: Vec::new(),
+            current: Vec::new(),
+        }
+    }
+
+    pub fn add(&mut self, job: JobId, speedups: Speedups, has: &[(NodeId, u32)], penalty: f64) {
+        self.jobs.push(job);
+        self.speedups.push(speedups);
+        self.penalties.push(penalty);
+        let on = |node: NodeId| has.iter().find(|(n, _)| *n == node).map_or(0, |(_, c)| *c);
+        self.current
+            .extend(self.workers.iter().map(|w| on(w.0).min(255) as u8));
+    }
+
+    fn width(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub fn rows<'m>(&self, matrix: &'m [u8]) -> impl Iterator<Item = &'m [u8]> + use<'m> {
+        matrix.chunks(self.width().max(1))
+    }
+
+    fn speedup(&mut self, job: usize, row: &[u8]) -> f64 {
+        let (mut nodes, mut gpus, mut gpu_type) = (0, 0, 0);
+        for (count, worker) in row.iter().zip(&self.workers) {
+            if *count > 0 {
+                nodes += 1;
+                gpus += u32::from(*count);
+                gpu_type = worker.1;
+            }
+        }
+        self.speedups[job].at(gpu_type, nodes, gpus)
+    }
+
+    fn fitness(&mut self, matrix: &[u8]) -> f64 {
+        let width = self.width();
+        let power = self.settings.power;
+        let mut sum = 0.0;
+        for job in 0..self.jobs.len() {
+            let row = &matrix[job * width..(job + 1) * width];
+            let mut s = self.speedup(job, row);
+            if *row != self.current[job * width..(job + 1) * width] {
+                s *= self.penalties[job];
+            }
+            let s = s + SMALL;
+            sum += if power == -1.0 {
+                1.0 / s
+            } else {
+                libm::pow(s, power)
+            };
+        }
+        let mean = sum / self.jobs.len() as f64;
+        if power == -1.0 {
+            1.0 / mean
+        } else {
+            libm::pow(mean, 1.0 / power)
+        }
+    }
+
+    /// The sum of speedups over one GPU each, by GPU of the cluster.
+    pub fn utility(&mut self, matrix: &[u8]) -> f64 {
+        let width = self.width();
+        let total: u32 = self.workers.iter().map(|w| u32::from(w.2)).sum();
+        let mut sum = 0.0;
+        for job in 0..self.jobs.len() {
+            let row = &matrix[job * width..(job + 1) * width];
+            let used = row.iter().position(|c| *c > 0);
+            let Some(used) = used else { continue };
+            let one = self.speedups[job].at(self.workers[used].1, 1, 1);
+            if one > 0.0 {
+                sum += self.speedup(job, row) / one;
+            }
+        }
+        sum / f64::from(total.max(1))
+    }
+
+    /// Makes a matrix one that can be carried out.
+    fn repair(&self, matrix: &mut [u8], draw: &mut Draw) {
+        let width = self.width();
+        let mut free: Vec<u8> = self.workers.iter().map(|w| w.2).collect();
+        let mut shared = vec![false; width];
+        for job in 0..self.jobs.len() {
+            let row = &mut matrix[job * width..(job + 1) * width];
+            self.one_type(job, row);
+            for (count, free) in row.iter_mut().zip(&free) {
+                *count = (*count).min(*free);
+            }
+            // A job over several nodes stays away from those of another such job.
+            if row.iter().filter(|c| **c > 0).count() > 1 {
+                for (count, shared) in row.iter_mut().zip(&shared) {
+                    if *shared {
+                        *count = 0;
+                    }
+                }
+            }
+            let speedups = &self.speedups[job];
+            let mut sum: u32 = row.iter().map(|c| u32::from(*c)).sum();
+            while sum > speedups.most {
+                let at = draw.below(width);
+                let cut = u32::from(row[at]).min(sum - speedups.most);
+                row[at] -= cut as u8;
+                sum -= cut;
+            }
+            if sum > 0 && sum < speedups.least {
+                self.fill(job, row, &free, &shared);
+                sum = row.iter().map(|c| u32::from(*c)).sum();
+            }
+            if sum < speedups.least {
+                row.fill(0);
+            }
+            let spans = row.iter().filter(|c| **c > 0).count() > 1;
+            for ((count, free), shared) in row.iter().zip(&mut free).zip(&mut shared) {
+                *free -= count;
+                *shared |= spans && *count > 0;
+            }
+        }
+    }
+
+    /// Leaves a row the GPUs of the type that it has most of.
+    fn one_type(&self, job: usize, row: &mut [u8]) {
+        let mut by_type: BTreeMap<u32, u32> = BTreeMap::new();
+        for (count, (_, gpu_type, _)) in row.iter_mut().zip(&self.workers) {
+            let allowed = self.speedups[job].types.get(*gpu_type as usize);
+            if allowed != Some(&true) {
+                *count = 0;
+            }
+            *by_type.entry(*gpu_type).or_default() += u32::from(*count);
+        }
+        if by_type.len() < 2 {
+            return;
+        }
+        let most = by_type
+            .iter()
+            .max_by_key(|(t, n)| (**n, std::cmp::Reverse(**t)));
+        let Some((kept, _)) = most else { return };
+        for (count, (_, gpu_type, _)) in row.iter_mut().zip(&self.workers) {
+            if gpu_type != kept {
+                *count = 0;
+            }
+        }
+    }
+
+    /// Gives a job that takes no less all that it needs, if it is there.
+    fn fill(&self, job: usize, row: &mut [u8], free: &[u8], shared: &[bool]) {
+        let needed = self.speedups[job].least;
+        let Some(first) = row.iter().position(|c| *c > 0) else {
+            return;
+        };
+        let gpu_type = self.workers[first].1;
+        row.fill(0);
+        let whole = (0..row.len())
+            .find(|i| self.workers[*i].1 == gpu_type && u32::from(free[*i]) >= needed);
+        if let Some(i) = whole {
+            row[i] = needed as u8;
+            return;
+        }
+        let mut left = needed;
+        for i in 0..row.len() {
+            if self.workers[i].1 == gpu_type && !shared[i] {
+                let part = u32::from(free[i]).min(left);
+                row[i] = part as u8;
+                left -= part;
+            }
+        }
+        if left > 0 {
+            row.fill(0);
+        }
+    }
+
+    fn mutate(&self, matrix: &mut [u8], draw: &mut Draw) {
+        let width = self.width();
+        let jobs = self.jobs.len();
+        let mut free: Vec<i32> = self.workers.iter().map(|w| i32::from(w.2)).collect();
+        for job in 0..jobs {
+            let row = &mut matrix[job * width..(job + 1) * width];
+            if draw.below(10) == 0 {
+                row.copy_from_slice(&self.current[job * width..(job + 1) * width]);
+            } else if draw.below(10) == 0 {
+                for count in row.iter_mut() {
+                    if draw.below(10) == 0 {
+                        *count = 0;
+                    }
+                }
+            }
+            for (free, count) in free.iter_mut().zip(row.iter()) {
+                *free -= i32::from(*count);
+            }
+        }
+        // A few jobs get more of what is free, or of what others have.
+        let changes = 1 + draw.below(3);
+        for _ in 0..changes {
+            let job = draw.below(jobs);
+            let at = draw.below(width);
+            let row = &mut matrix[job * width..(job + 1) * width];
+            let room = if draw.below(3) > 0 {
+                free[at].max(0)
+            } else {
+                i32::from(self.workers[at].2) - i32::from(row[at])
+            };
+            if room > 0 {
+                let more = 1 + draw.below(room as usize) as i32;
+                row[at] = (i32::from(row[at]) + more) as u8;
+                free[at] -= more;
+                if draw.below(2) == 0 {
+                    // All on this node.
+                    let here = row[at];
+                    row.fill(0);
+                    row[at] = here;
+                }
+            }
+        }
+    }
+}
+
+/// Allocations kept from round to round, and the generator of the search.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Population {
+    draw: Draw,
+    jobs: Vec<JobId>,
+    nodes: Vec<NodeId>,
+    /// The best first.
+    all: Vec<Matrix>,
+}
+
+impl Population {
+    pub fn seeded(seed: u64) -> Self {
+        Population {
+            draw: Draw(seed ^ 0x706f_6c6c_7578_0001),
+            jobs: Vec::new(),
+            nodes: Vec::new(),
+            all: Vec::new(),
+        }
+    }
+
+    /// The best allocation that is found.
+    pub fn search(&mut self, problem: &mut Problem) -> Matrix {
+        let size = problem.settings.population.max(2);
+        let mut all = self.adapted(problem);
+        all.insert(0, problem.current.clone());
+        while all.len() < size {
+            let mut new = all[self.draw.below(all.len())].clone();
+            problem.mutate(&mut new, &mut self.draw);
+            all.push(new);
+        }
+        let mut scored: Vec<(f64, Matrix)> = Vec::with_capacity(2 * size);
+        for mut matrix in all {
+            problem.repair(&mut matrix, &mut self.draw);
+            scored.push((problem.fitness(&matrix), matrix));
+        }
+        rank(&mut scored, size);
+        let mut idle = 0;
+        for _ in 0..problem.settings.generations {
+            let best = scored[0].0;
+            for _ in 0..size {
+                let mut child = self.cross(&scored, problem);
+                problem.mutate(&mut child, &mut self.draw);
+                problem.repair(&mut child, &mut self.draw);
+                scored.push((problem.fitness(&child), child));
+            }
+            rank(&mut scored, size);
+            idle = if scored[0].0 > best { 0 } else { idle + 1 };
+            if idle >= problem.settings.patience {
+                break;
+            }
+        }
+        self.jobs = problem.jobs.clone();
+        self.nodes = problem.workers.iter().map(|w| w.0).collect();
+        self.all = scored.into_iter().map(|(_, m)| m).collect();
+        self.all[0].clone()
+    }
+
+    /// Two parents, each the better of two, joined at a job.
+    fn cross(&mut self, scored: &[(f64, Matrix)], problem: &Problem) -> Matrix {
+        let mut parent = || {
+            // Ranked: the lower place is the better.
+            let (a, b) = (self.draw.below(scored.len()), self.draw.below(scored.len()));
+            a.min(b).min(problem.settings.population - 1)
+        };
+        let (a, b) = (parent(), parent());
+        let cut = self.draw.below(problem.jobs.len() + 1) * problem.width();
+        let mut child = scored[a].1.clone();
+        child[cut..].copy_from_slice(&scored[b].1[cut..]);
+        child
+    }
+
+    /// The last population with the jobs and nodes of now.
+    fn adapted(&self, problem: &Problem) -> Vec<Matrix> {
+        let place = |jobs: &[JobId], job: &JobId| jobs.iter().position(|j| j == job);
+        let job_of: Vec<Option<usize>> =
+            problem.jobs.iter().map(|j| place(&self.jobs, j)).collect();
+        let node = |w: &(NodeId, u32, u8)| self.nodes.iter().position(|n| *n == w.0);
+        let node_of: Vec<Option<usize>> = problem.workers.iter().map(node).collect();
+        let adapt = |old: &Matrix| {
+            let mut new = vec![0; problem.current.len()];
+            for (j, from) in job_of.iter().enumerate() {
+                for (k, column) in node_of.iter().enumerate() {
+                    if let (Some(from), Some(column)) = (from, column) {
+                        let at = from * self.nodes.len() + column;
+                        new[j * problem.width() + k] = old.get(at).copied().unwrap_or(0);
+                    }
+                }
+            }
+            new
+        };
+        self.all.iter().map(adapt).collect()
+    }
+}
+
+/// The best first, each once, no more than `size`.
+fn rank(scored: &mut Vec<(f64, Matrix)>, size: usize) {
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    scored.dedup_by(|a, b| a.1 == b.1);
+    scored.truncate(size);
+}
+
+/// Random numbers (SplitMix64).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^= x >> 31;
+        ((u128::from(x) * n.max(1) as u128) >> 64) as usize
+    }
+}

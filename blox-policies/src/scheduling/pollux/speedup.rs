@@ -1,0 +1,126 @@
+//! How much faster a job is than on its fair share.
+
+use blox_core::perf::goodput::{BatchLimits, GoodputModel};
+use blox_core::{Adapts, JobRef, Name, NameId, NodeId, TypeLimits, View};
+use std::collections::BTreeMap;
+
+/// A node that may be used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worker {
+    pub node: NodeId,
+    pub gpu_type: u32,
+    pub gpus: u32,
+}
+
+/// Speedups of a job, each computed once.
+#[derive(Clone)]
+pub(super) struct Speedups {
+    how: How,
+    /// GPUs that it gets at most.
+    pub most: u32,
+    /// GPUs that it gets at least, if any.
+    pub least: u32,
+    /// Types of GPU on which it runs.
+    pub types: Vec<bool>,
+    /// By type, nodes and GPUs.
+    known: BTreeMap<(u32, u32, u32), f64>,
+}
+
+#[derive(Clone)]
+enum How {
+    /// In proportion to GPUs, of so many that count as 1.
+    Linear(f64),
+    /// By models of each type, over the goodput on a fair share.
+    Modelled {
+        models: Vec<Option<(GoodputModel, BatchLimits)>>,
+        fair: f64,
+    },
+}
+
+impl Speedups {
+    pub fn of(
+        view: View<'_>,
+        job: &JobRef<'_>,
+        workers: &[Worker],
+        fair: u32,
+        waits: bool,
+    ) -> Self {
+        let extras = job.spec().extras();
+        let training = extras.training.as_deref();
+        let names = view.cluster().gpu_types();
+        let name = |t: u32| names.get(NameId(t));
+        let runs = |name: &Name| {
+            let listed = extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
+            listed && training.is_none_or(|t| t.on(name).is_some())
+        };
+        let types: Vec<bool> = (0..names.len() as u32)
+            .map(|t| name(t).is_some_and(runs))
+            .collect();
+        let asked = job.gpus().get();
+        let plain = |how, most, least| Speedups {
+            how,
+            most,
+            least,
+            types: types.clone(),
+            known: BTreeMap::new(),
+        };
+        let Some(training) = training.filter(|t| t.adapts != Adapts::Nothing) else {
+            return plain(How::Linear(f64::from(asked)), asked, asked);
+        };
+        let report = job.report().filter(|r| !r.speed.is_empty());
+        let Some(report) = report else {
+            let held = job.assignment().map_or(1, |a| a.count().get());
+            let most = if waits { 1 } else { held };
+            return plain(How::Linear(1.0), most, 1);
+        };
+        let any = report.speed.iter().next();
+        let of = |t: u32| {
+            let name = name(t)?;
+            let own: Option<&TypeLimits> = training.on(name);
+            let speed = report.speed.get(name).or(any.map(|(_, s)| s))?;
+            let model = GoodputModel {
+                speed: speed.params,
+                noise: report.noise,
+                initial_batch: training.initial_batch,
+            };
+            let limits = BatchLimits {
+                max_batch: training.max_batch,
+                per_gpu: own?.per_gpu,
+                accumulate: true,
+            };
+            Some((model, limits))
+        };
+        let models: Vec<_> = (0..names.len() as u32).map(of).collect();
+        let first = workers.iter().find_map(|w| models[w.gpu_type as usize]);
+        let base = first.map_or(0.0, |(m, l)| m.best_batch(1, fair, &l).goodput);
+        let seen = report.speed.values().map(|s| s.most_gpus.get()).max();
+        let doubled = (2 * seen.unwrap_or(1)).max(1);
+        let smallest = training.types.values().map(|t| t.per_gpu.0).min();
+        let by_batch = training.max_batch / smallest.unwrap_or(1).max(1);
+        let mut most = doubled.min(by_batch).max(1);
+        if training.adapts == Adapts::Gpus {
+            most = most.min(asked);
+        }
+        let fair = if base > 0.0 { base } else { 1.0 };
+        plain(How::Modelled { models, fair }, most, 1)
+    }
+
+    pub fn at(&mut self, gpu_type: u32, nodes: u32, gpus: u32) -> f64 {
+        if gpus == 0 || gpus < self.least {
+            return 0.0;
+        }
+        match &self.how {
+            How::Linear(one) => f64::from(gpus) / one,
+            How::Modelled { models, fair } => {
+                let Some((model, limits)) = models.get(gpu_type as usize).and_then(Option::as_ref)
+                else {
+                    return 0.0;
+                };
+                *self
+                    .known
+                    .entry((gpu_type, nodes, gpus))
+                    .or_insert_with(|| model.best_batch(nodes, gpus, limits).goodput / fair)
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The market over the rounds to come.
+
+use blox_solve::{Concave, SolveError, Units, User};
+use serde::{Deserialize, Serialize};
+
+/// A job in the market.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bidder {
+    /// GPUs that it needs in each of its rounds.
+    pub gpus: u32,
+    /// Its length, above 0, in any unit (such as epochs), and how much of it is done.
+    pub length: f64,
+    /// What is done of the length.
+    pub done: f64,
+    /// Seconds that a unit of the length takes alone, above 0.
+    pub pace_s: f64,
+    /// Seconds that the rest is predicted to take alone.
+    pub remaining_s: f64,
+    /// When it should end at the latest, in seconds on the clock of [`Market::plan`].
+    pub fair_end_s: f64,
+}
+
+/// Shockwave's market: which jobs run in each of the next rounds (NSDI 2023, sections 4 and 6).
+///
+/// **The program.** The sum of the logarithms of the jobs' progress after the window (Nash
+/// social welfare) less `efficiency` times the longest time that any job has left then
+/// (an estimate of the makespan) is as great as can be, where every job ends fairly: with its
+/// share of the cluster after the window, not after `rho_max` times its fair end. The
+/// logarithm is linear between `bases`. If not all can end fairly, the progress of a job that
+/// is late weighs its lateness to the power `urgency`.
+///
+/// **How it is solved.** The program reads only how many rounds each job gets. For a given
+/// longest time left it is a knapsack with concave gains ([`Concave`]); the best such
+/// time is searched. Rounds then go to jobs that weigh most for the GPUs and rounds that they
+/// need, the most urgent ones first; who needs all rounds that are left comes before all.
+/// Where jobs of several sizes cannot be packed into the rounds without a gap, some lose a round.
+/// GPUs that are left idle go to jobs with most time left.
+///
+/// **Ties.** Of equally good answers the one with rounds spread evenly over jobs is taken,
+/// then the one in which earlier jobs have them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Market {
+    /// Rounds of the window, at least 1.
+    pub rounds: u32,
+    /// Seconds of a round, above 0.
+    pub round_s: f64,
+    /// What a second of the longest time left costs, at least 0 (`k`).
+    pub efficiency: f64,
+    /// The power to which lateness is taken (`lambda`).
+    pub urgency: f64,
+    /// The lateness that is still fair (`rho_max`).
+    pub rho_max: f64,
+    /// Plans whose measures differ by no more than this part count as equally good, at least 0.
+    pub gap: f64,
+    /// Progress from 0 to 1 between which the logarithm is linear, ascending from 0 to 1.
+    pub bases: Vec<f64>,
+}
+
+/// The jobs of each round, by their places among the bidders.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// The jobs of each round, in order; those that only fill idle GPUs come last.
+    pub rounds: Vec<Vec<usize>>,
+    /// Rounds that each job was to have.
+    pub units: Vec<u32>,
+    /// Whether all could be promised a fair end.
+    pub fair: bool,
+}
+
+/// What the logarithm of no progress at all counts as.
+const NO_PROGRESS: f64 = 1e-6;
+/// The power for jobs that need less than a round, so that they end.
+const LAST_ROUND: f64 = 100.0;
+/// No job weighs more.
+const MOST_WEIGHT: f64 = 1e30;
+
+impl Default for Market {
+    /// 20 rounds of 120 s, and the parameters for 32 GPUs.
+    fn default() -> Self {
+        Market {
+            rounds: 20,
+            round_s: 120.0,
+            efficiency: 1e-3,
+            urgency: 12.0,
+            rho_max: 1.0,
+            gap: 1e-3,
+            bases: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
+        }
+    }
+}
+
+impl Market {
+    /// Plans the next rounds on so many GPUs, from `now_s` on.
+    ///
+    /// # Errors
+    /// None that is due to the jobs; the solver's.
+    pub fn plan(&self, gpus: u32, now_s: f64, bidders: &[Bidder]) -> Result<Window, SolveError> {
+        let share = (f64::from(gpus) / bidders.len() as f64).min(1.0);
+        let weights = bidders.iter().map(|b| self.weight(b, now_s, share));
+        let weights: Vec<f64> = weights.collect();
+        let (units, fair) = match self.fairly(gpus, now_s, share, bidders) {
+            Some(units) => (units, true),
+            None => {
+                let least = vec![0; bidders.len()];
+                (self.search(gpus, bidders, &weights, &least)?, false)
+            }
+        };
+        let rounds = self.arrange(gpus, bidders, &weights, &units.of);
+        Ok(Window {
+            rounds,
+            units: units.of,
+            fair,
+        })
+    }
+
+    /// Rounds with which all end fairly, if there are.
+    fn fairly(&self, gpus: u32, now_s: f64, share: f64, bidders: &[Bidder]) -> Option<Units> {
+        let end = now_s + self.round_s * f64::from(self.rounds);
+        let mut least = Vec::with_capacity(bidders.len());
+        for b in bidders {
+            let allowed = (b.fair_end_s * self.rho_max - end) * share;
+            if allowed < 0.0 {
+                return None;
+            }
+            least.push(self.needed(b, allowed)?);
+        }
+        let weights = vec![1.0; bidders.len()];
+        self.search(gpus, bidders, &weights, &least).ok()
+    }
+
+    /// How much a job's progress counts if not all can end fairly.
+    fn weight(&self, b: &Bidder, now_s: f64, share: f64) -> f64 {
+        let rho = (now_s + b.remaining_s / share) / b.fair_end_s;
+        if rho.is_nan() || rho <= self.rho_max {
+            return 1.0;
+        }
+        let power = match b.remaining_s < self.round_s {
+            true => LAST_ROUND,
+            false => self.urgency,
+        };
+        libm::pow(rho, power).min(MOST_WEIGHT)
+    }
+
+    /// Seconds of work in so many rounds: no more than the job is long.
+    fn worked(&self, b: &Bidder, rounds: u32) -> f64 {
+        let most = (b.length - b.done).max(0.0) * b.pace_s;
+        (f64::from(rounds) * self.round_s).min(most)
+    }
+
+    /// The part of a job that is done after so many rounds.
+    fn progress(&self, b: &Bidder, rounds: u32) -> f64 {
+        (b.done + self.worked(b, rounds) / b.pace_s) / b.length
+    }
+
+    fn left_after(&self, b: &Bidder, rounds: u32) -> f64 {
+        (b.remaining_s - self.worked(b, rounds)).max(0.0)
+    }
+
+    /// The least rounds after which no more than so many seconds are left.
+    fn needed(&self, b: &Bidder, allowed: f64) -> Option<u32> {
+        (0..=self.rounds).find(|n| self.left_after(b, *n) <= allowed)
+    }
+
+    /// The logarithm of progress, linear between the bases.
+    fn utility(&self, progress: f64) -> f64 {
+        let value = |base: f64| libm::log(base.max(NO_PROGRESS));
+        let progress = progress.clamp(0.0, 1.0);
+        let above = self.bases.iter().position(|b| *b >= progress);
+        match above {
+            Some(0) | None => value(progress),
+            Some(at) => {
+                let (low, high) = (self.bases[at - 1], self.bases[at]);
+                let part = (progress - low) / (high - low);
+                value(low) + part * (value(high) - value(low))
+            }
+        }
+    }
+
+    /// The rounds of each job, at least so many: searches the longest time left.
+    fn search(
+        &self,
+        gpus: u32,
+        bidders: &[Bidder],
+        weights: &[f64],
+        least: &[u32],
+    ) -> Result<Units, SolveError> {
+        let scale = 1.0 / (bidders.len().max(1) as f64 * f64::from(self.rounds));
+        let users = bidders.iter().zip(weights).map(|(b, weight)| {
+            let utility = |n: u32| self.utility(self.progress(b, n)) * weight * scale;
+            User {
+                size: b.gpus,
+                gains: (0..self.rounds)
+                    .map(|n| utility(n + 1) - utility(n))
+                    .collect(),
+            }
+        });
+        let capacity = u64::from(gpus) * u64::from(self.rounds);
+        let program = Concave::new(capacity, users.collect());
+        // The longest time left with the least rounds, and with all rounds for everybody.
+        let longest = |rounds: &dyn Fn(usize) -> u32| {
+            let left = bidders.iter().enumerate();
+            left.map(|(i, b)| self.left_after(b, rounds(i)))
+                .fold(0.0, f64::max)
+        };
+        let high = longest(&|i| least[i]);
+        let low = longest(&|_| self.rounds);
+        let at = |allowed: f64| -> Option<(f64, Units)> {
+            let needed = bidders.iter().zip(least);
+            let needed = needed.map(|(b, least)| Some(self.needed(b, allowed)?.max(*least)));
+            let units = program.solve(&needed.collect::<Option<Vec<_>>>()?).ok()?;
+            let left = longest(&|i| units.of[i]);
+            Some((units.gain - self.efficiency * left, units))
+        };
+        let mut best = (f64::NEG_INFINITY, program.solve(least)?);
+        if let Some(found) = at(high) {
+            best = found;
+        }
+        // Few times left are all tried. Else a golden section, since the value is concave in
+        // the time allowed up to whole rounds: it ends near the best, not always at it.
+        const STEPS: u32 = 40;
+        const FEW: usize = 64;
+        let few = bidders.len() * (self.rounds as usize + 1) <= FEW;
+        if few {
+            for (i, bidder) in bidders.iter().enumerate() {
+                for n in least[i]..=self.rounds {
+                    if let Some(found) = at(self.left_after(bidder, n)).filter(|f| f.0 > best.0) {
+                        best = found;
+                    }
+                }
+            }
+        }
+        let (mut a, mut b) = (low, high);
+        for _ in 0..STEPS {
+            if few || b - a <= 1e-6 * high.max(1.0) {
+                break;
+            }
+            let (x, y) = (a + (b - a) * 0.382, a + (b - a) * 0.618);
+            let (lower, upper) = (at(x), at(y));
+            let value =
+                |found: &Option<(f64, Units)>| found.as_ref().map_or(f64::NEG_INFINITY, |f| f.0);
+            let rises = value(&upper) >= value(&lower);
+            for found in [upper, lower].into_iter().flatten() {
+                if found.0 > best.0 {
+                    best = found;
+                }
+            }
+            if rises {
+                a = x;
+            } else {
+                b = y;
+            }
+        }
+        // Of all that are good enough, the one with the shortest rest.
+        let reached = bidders.iter().zip(weights).zip(&best.1.of);
+        let reached = reached.map(|((b, w), n)| self.utility(self.progress(b, *n)) * w * scale);
+        let measure = reached.sum::<f64>() - self.efficiency * longest(&|i| best.1.of[i]);
+        let enough = best.0 - self.gap * measure.abs();
+        let (mut a, mut b) = (low, longest(&|i| best.1.of[i]));
+        for _ in 0..STEPS {
+            if self.gap == 0.0 || b - a <= 1e-6 * high.max(1.0) {
+                break;
+            }
+            let middle = 0.5 * (a + b);
+            match at(middle).filter(|found| found.0 >= enough) {
+                Some(found) => {
+                    b = middle;
+                    best = found;
+                }
+                None => a = middle,
+            }
+        }
+        Ok(best.1)
+    }
+
+    /// Which rounds: urgent jobs early, and no GPU idle that somebody can use.
+    fn arrange(
+        &self,
+        gpus: u32,
+        bidders: &[Bidder],
+        weights: &[f64],
+        units: &[u32],
+    ) -> Vec<Vec<usize>> {
+        let urgency = |i: usize| {
+            let used = f64::from(units[i].max(1)) * f64::from(bidders[i].gpus.max(1));
+            weights[i] / used
+        };
+        let mut by_urgency: Vec<usize> = (0..bidders.len()).filter(|i| units[*i] > 0).collect();
+        by_urgency.sort_by(|a, b| urgency(*b).total_cmp(&urgency(*a)));
+        let mut by_rest: Vec<usize> = (0..bidders.len()).collect();
+        by_rest.sort_by(|a, b| {
+            let left = |i: &usize| bidders[*i].remaining_s;
+            left(b).total_cmp(&left(a))
+        });
+        let mut open = units.to_vec();
+        let mut rounds = Vec::with_capacity(self.rounds as usize);
+        for round in 0..self.rounds {
+            let left = self.rounds - round;
+            let mut free = gpus;
+            let mut chosen = vec![false; bidders.len()];
+            let mut take = |i: usize, chosen: &mut Vec<bool>| {
+                let fits = !chosen[i] && bidders[i].gpus <= free;
+                if fits {
+                    free -= bidders[i].gpus;
+                    chosen[i] = true;
+                }
+                fits
+            };
+            // Who needs all that is left, then who is urgent.
+            for pressing in [true, false] {
+                for &i in &by_urgency {
+                    let has = open[i] > 0 && (open[i] >= left) == pressing;
+                    if has && take(i, &mut chosen) {
+                        open[i] -= 1;
+                    }
+                }
+            }
+            let mut jobs: Vec<usize> = (0..bidders.len()).filter(|i| chosen[*i]).collect();
+            for &i in &by_rest {
+                if take(i, &mut chosen) {
+                    jobs.push(i);
+                }
+            }
+            rounds.push(jobs);
+        }
+        rounds
+    }
+}

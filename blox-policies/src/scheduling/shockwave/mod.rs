@@ -1,0 +1,230 @@
+//! Shockwave (Zheng et al., NSDI 2023): a market over future rounds, for jobs that change
+//! their batch while they train.
+
+mod fair;
+mod market;
+mod regimes;
+
+pub use fair::FairEnd;
+pub use market::{Bidder, Market, Window};
+pub use regimes::Regimes;
+
+use blox_core::{
+    GpuCount, JobId, JobRef, Outlook, Part, Phase, Request, Requests, RestoreError,
+    SchedulingPolicy, Shape, View,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Efficiency and fairness over the next rounds (Shockwave, NSDI 2023).
+///
+/// **Rule.** A [`Market`] plans who runs in each round of a window, so that jobs progress
+/// evenly in proportion to their lengths, the longest rest is short, and nobody ends later than with an equal
+/// share of the cluster. The plan is made anew when a job came or left, when GPUs were lost or are
+/// back, and after [`Shockwave::every`] so many rounds. GPUs that the plan leaves idle run who has
+/// most left.
+///
+/// **Jobs that change.** What a job has left is predicted from the [`Regimes`] that it names
+/// (attribute `regimes`) and from those that it was in so far; its work counts as time
+/// alone. A job that names none is as long as its work. One that turns out to be more
+/// than two fifths faster or slower than it says is believed to stay so.
+///
+/// GPUs are taken to be alike, as in the paper.
+#[derive(Clone, Debug)]
+pub struct Shockwave {
+    market: Market,
+    period: u32,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Memory {
+    jobs: Vec<(JobId, Known)>,
+    gpus: u32,
+    /// The jobs of each round of the plan, this round first.
+    plan: Vec<Vec<JobId>>,
+    /// Rounds since it was made.
+    age: u32,
+}
+
+/// What is kept of a job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Known {
+    regimes: Option<Regimes>,
+    fair: FairEnd,
+}
+
+/// By what part a job's speed may differ from what it says.
+const ACCURATE: f64 = 0.4;
+
+impl Default for Shockwave {
+    fn default() -> Self {
+        Shockwave::new(Market::default())
+    }
+}
+
+impl Shockwave {
+    /// With a market; its rounds should be those of the composition.
+    pub fn new(market: Market) -> Self {
+        Shockwave {
+            market,
+            period: 8,
+            memory: Memory::default(),
+        }
+    }
+
+    /// With another number of rounds after which the plan is made anew (default 8), at
+    /// least 1.
+    #[must_use]
+    pub fn every(mut self, rounds: u32) -> Self {
+        self.period = rounds.max(1);
+        self
+    }
+
+    /// Takes in the set of jobs; says whether it changed.
+    fn sync(&mut self, view: View<'_>) -> bool {
+        let known = &mut self.memory.jobs;
+        let same = view.active().map(|j| j.id()).eq(known.iter().map(|k| k.0));
+        if same {
+            return false;
+        }
+        let mut before: BTreeMap<JobId, Known> = std::mem::take(known).into_iter().collect();
+        let keep = |job: JobRef<'_>| {
+            let new = || Known {
+                regimes: Regimes::of_job(&job),
+                fair: FairEnd::default(),
+            };
+            (job.id(), before.remove(&job.id()).unwrap_or_else(new))
+        };
+        *known = view.active().map(keep).collect();
+        true
+    }
+
+    /// Plans the window, and estimates fair ends if the set of jobs changed.
+    fn replan(&mut self, view: View<'_>, gpus: u32, changed: bool) {
+        let now = view.now().secs();
+        let jobs = &mut self.memory.jobs;
+        let share = (f64::from(gpus) / jobs.len().max(1) as f64).min(1.0);
+        let mut bidders = Vec::with_capacity(jobs.len());
+        for (id, known) in &mut *jobs {
+            let Some(job) = view.job(*id) else { continue };
+            let mut bidder = bidder(&job, known.regimes.as_ref());
+            if changed {
+                let alone = bidder.done * bidder.pace_s + bidder.remaining_s;
+                let end = job.submit().secs() + alone / share;
+                known.fair.estimate(now, end);
+            }
+            bidder.fair_end_s = known.fair.value(now).unwrap_or(now);
+            bidders.push(bidder);
+        }
+        self.memory.age = 0;
+        self.memory.plan = match self.market.plan(gpus, now, &bidders) {
+            Ok(window) => {
+                let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].0).collect();
+                window.rounds.into_iter().map(ids).collect()
+            }
+            // Idle GPUs are filled anyway.
+            Err(_) => vec![Vec::new(); self.market.rounds as usize],
+        };
+    }
+}
+
+/// A job in the market, but for its fair end.
+fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
+    let work = job.spec().work;
+    let (done, all) = (job.work_done(), work.iterations.max(f64::MIN_POSITIVE));
+    // How much slower it is than it says.
+    let expected = work.rate * job.attained_time().secs();
+    let scale = match (expected - done).abs() > ACCURATE * done && done > 0.0 {
+        true => expected / done,
+        false => 1.0,
+    };
+    let gpus = job.gpus().get();
+    match regimes {
+        Some(regimes) => {
+            let epochs = regimes.done_after(regimes.total_s() * (done / all));
+            let remaining = regimes.remaining_s(epochs);
+            Bidder {
+                gpus,
+                length: regimes.epochs() as f64,
+                done: epochs as f64,
+                pace_s: regimes.pace_s(epochs) * scale,
+                remaining_s: remaining * scale,
+                fair_end_s: 0.0,
+            }
+        }
+        None => {
+            let pace_s = scale / work.rate.max(f64::MIN_POSITIVE);
+            Bidder {
+                gpus,
+                length: all,
+                done,
+                pace_s,
+                remaining_s: job.work_left() * pace_s,
+                fair_end_s: 0.0,
+            }
+        }
+    }
+}
+
+impl Part for Shockwave {
+    fn save(&self) -> Option<Value> {
+        serde_json::to_value(&self.memory).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Shockwave {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        out.stop_unlisted();
+        let gpus = view.usable_gpus().get();
+        if gpus == 0 {
+            // Nothing can be shared: estimates wait until something can.
+            self.memory.gpus = 0;
+            self.memory.plan.clear();
+            return Outlook::Stable;
+        }
+        let changed = self.sync(view);
+        if self.memory.jobs.is_empty() {
+            self.memory.plan.clear();
+            return Outlook::Stable;
+        }
+        self.memory.age += 1;
+        let m = &self.memory;
+        if changed || gpus != m.gpus || m.age > self.period || m.plan.is_empty() {
+            self.memory.gpus = gpus;
+            self.replan(view, gpus, changed);
+        }
+        let planned = match self.memory.plan.is_empty() {
+            true => Vec::new(),
+            false => self.memory.plan.remove(0),
+        };
+        let mut free = gpus;
+        let mut listed: Vec<JobId> = Vec::new();
+        // A launch longer than a round comes to its end.
+        let starting = view.active().filter(|j| j.phase() == Phase::Starting);
+        let all = starting.map(|j| j.id()).chain(planned);
+        for job in all.filter_map(|id| view.job(id)) {
+            let needs = job.gpus().get();
+            if needs <= free && !listed.contains(&job.id()) {
+                free -= needs;
+                listed.push(job.id());
+                out.push(request(&job));
+            }
+        }
+        Outlook::NextRound
+    }
+}
+
+fn request(job: &JobRef<'_>) -> Request {
+    let mut shape = Shape::gpus(GpuCount(job.gpus().get()));
+    if let Some(extras) = &job.spec().extras {
+        (shape.cpus, shape.memory_gib) = (extras.cpus, extras.memory_gib);
+    }
+    Request::with_shape(job.id(), shape)
+}

@@ -1,0 +1,169 @@
+use blox_core::JobRef;
+use serde::{Deserialize, Serialize};
+
+/// The regimes in which a job trains: for each epoch a regime (such as its batch) and how
+/// long the epoch takes alone.
+///
+/// How long the rest takes is predicted without looking at what is to come (Shockwave, section 5):
+/// how often each regime occurs is taken to be drawn from a Dirichlet distribution in
+/// which all are equally likely at first, and is updated by the epochs that were seen. What is
+/// known in advance is which regimes there are, and how long their epochs take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Regimes {
+    /// The regime of each epoch, by its place in `seconds`.
+    of: Vec<u32>,
+    /// Seconds of each epoch.
+    epochs: Vec<f64>,
+    /// Mean seconds of an epoch, by regime.
+    seconds: Vec<f64>,
+}
+
+impl Regimes {
+    /// From the regime of each epoch, named by a number, and its seconds; `None` if there is no
+    /// epoch or one does not take time.
+    pub fn new(epochs: &[(u32, f64)]) -> Option<Self> {
+        let sound = |s: f64| s.is_finite() && s > 0.0;
+        if epochs.is_empty() || !epochs.iter().all(|(_, s)| sound(*s)) {
+            return None;
+        }
+        let mut names: Vec<u32> = epochs.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let at = |name: &u32| names.binary_search(name).unwrap_or(0);
+        let (mut sums, mut counts) = (vec![0.0; names.len()], vec![0.0; names.len()]);
+        for (name, seconds) in epochs {
+            sums[at(name)] += seconds;
+            counts[at(name)] += 1.0;
+        }
+        let mean = |(sum, count): (&f64, &f64)| sum / count;
+        Some(Regimes {
+            of: epochs.iter().map(|(name, _)| at(name) as u32).collect(),
+            epochs: epochs.iter().map(|(_, s)| *s).collect(),
+            seconds: sums.iter().zip(&counts).map(mean).collect(),
+        })
+    }
+
+    /// As a job's attribute `regimes` says: a list of stretches of epochs alike, each as
+    /// `[regime, epochs, seconds of an epoch]`. `None` without one that makes sense.
+    pub fn of_job(job: &JobRef<'_>) -> Option<Self> {
+        /// Epochs that a job may have.
+        const MOST: u32 = 1_000_000;
+        let stretches = job.spec().extras.as_ref()?.attributes.get("regimes")?;
+        let mut epochs = Vec::new();
+        for stretch in stretches.as_array()? {
+            let number = |at: usize| {
+                stretch
+                    .get(at)?
+                    .as_u64()
+                    .and_then(|n| u32::try_from(n).ok())
+            };
+            let (regime, count) = (number(0)?, number(1)?);
+            if epochs.len() + count as usize > MOST as usize {
+                return None;
+            }
+            let seconds = stretch.get(2)?.as_f64()?;
+            epochs.extend(std::iter::repeat_n((regime, seconds), count as usize));
+        }
+        Regimes::new(&epochs)
+    }
+
+    /// How many epochs it has.
+    pub fn epochs(&self) -> usize {
+        self.epochs.len()
+    }
+
+    /// Seconds of all epochs alone.
+    pub fn total_s(&self) -> f64 {
+        self.epochs.iter().sum()
+    }
+
+    /// Seconds of the first epochs alone, so many of them.
+    pub fn past_s(&self, done: usize) -> f64 {
+        self.epochs.iter().take(done).sum()
+    }
+
+    /// Epochs done after so many seconds alone.
+    pub fn done_after(&self, seconds: f64) -> usize {
+        let mut end = 0.0;
+        let within = |s: &&f64| {
+            end += **s;
+            // A hair, so that rounding takes no epoch back.
+            end <= seconds * (1.0 + 1e-9)
+        };
+        self.epochs.iter().take_while(within).count()
+    }
+
+    /// Mean seconds of an epoch, of those done and the one that is next.
+    pub fn pace_s(&self, done: usize) -> f64 {
+        let seen = (done + 1).min(self.epochs.len());
+        self.past_s(seen) / seen as f64
+    }
+
+    /// Seconds that the rest takes alone, as far as can be told after so many epochs; 1 if
+    /// nothing is left.
+    pub fn remaining_s(&self, done: usize) -> f64 {
+        let all = self.epochs.len();
+        let done = done.min(all);
+        let left = (all - done) as f64;
+        let kinds = self.seconds.len();
+        let mut seen = vec![0_u32; kinds];
+        // The epoch that is next has its batch already.
+        for kind in self.of.iter().take(done + 1) {
+            seen[*kind as usize] += 1;
+        }
+        let prior = all as f64 / kinds as f64;
+        let observed = seen.iter().sum::<u32>();
+        let scale = all as f64 / (all as f64 + f64::from(observed));
+        let mut rest: Vec<f64> = seen
+            .iter()
+            .map(|n| (prior + f64::from(*n)) * scale)
+            .collect();
+        for (rest, seen) in rest.iter_mut().zip(&seen) {
+            *rest -= rest.floor().min(f64::from(*seen));
+        }
+        let predicted = (rest.iter().sum::<f64>() + 1.0).trunc().max(left);
+        if left <= 0.0 || predicted <= 0.0 {
+            return 1.0;
+        }
+        let each = rest.iter().zip(&self.seconds);
+        each.map(|(epochs, s)| epochs * s).sum::<f64>() * (left / predicted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_one_regime_takes_as_long_as_its_epochs() {
+        let one = Regimes::new(&[(32, 10.0); 8]).unwrap();
+        assert_eq!(one.epochs(), 8);
+        assert_eq!(one.total_s(), 80.0);
+        // The epoch that is next counts as seen.
+        assert_eq!(one.remaining_s(0), 70.0);
+        assert_eq!(one.remaining_s(5), 20.0);
+        assert_eq!(one.remaining_s(8), 1.0);
+        assert_eq!((one.done_after(29.9), one.done_after(30.0)), (2, 3));
+        assert_eq!(Regimes::new(&[]), None);
+        assert_eq!(Regimes::new(&[(1, 0.0)]), None);
+    }
+
+    #[test]
+    fn what_was_seen_moves_the_prediction() {
+        // Four epochs of 30 s, then four of 10 s.
+        let epochs = [(16, 30.0), (16, 30.0), (16, 30.0), (16, 30.0)];
+        let epochs = [epochs, [(32, 10.0); 4]].concat();
+        let two = Regimes::new(&epochs).unwrap();
+        // Prior 4 and 4, one of the first seen: 8/9 of 5 and of 4, less one seen.
+        let first = 40.0 / 9.0 - 1.0;
+        let second = 32.0 / 9.0;
+        let predicted = (first * 30.0 + second * 10.0) * (8.0 / 8.0);
+        assert!((two.remaining_s(0) - predicted).abs() < 1e-12);
+        assert!(
+            two.remaining_s(4) > 40.0,
+            "it expects some slow epochs still"
+        );
+        assert_eq!(two.pace_s(4), 26.0);
+        assert_eq!(two.past_s(5), 130.0);
+    }
+}

@@ -1,0 +1,234 @@
+//! Sia.
+
+mod configs;
+mod scores;
+mod ties;
+
+pub use configs::{Config, configs_of};
+pub use scores::{Applicant, Goodputs, Scores, restart_factor};
+pub use ties::{Hashed, Tie, Ties};
+
+use blox_core::{
+    Adapts, Event, GpuCount, JobId, JobRef, NameId, Outlook, Part, Phase, Request, Requests,
+    RestoreError, SchedulingPolicy, Seconds, Shape, View,
+};
+use blox_solve::{Alternative, Choices};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Sia (SOSP 2023): in each round the best assignment of jobs to configurations, a type
+/// and a number of GPUs each.
+///
+/// **Rule.** A job's value on a configuration is its goodput there over that on its worst
+/// usable one, times a factor below 1 where it would have to restart; a job that has not run on
+/// a type is judged by how fast it is on others. Values to the power `p` are added up, and an integer program
+/// chooses at most one configuration for each job, within the GPUs of each type (equation 4). A job
+/// at most doubles its GPUs from round to round; one that is just restarting stays. Rigid jobs
+/// have one configuration a type; jobs that say nothing of how they train count as such.
+///
+/// What is believed of jobs and how ties are settled are parts: [`Scores`], [`Ties`].
+#[derive(Clone)]
+pub struct Sia {
+    scores: Box<dyn Scores>,
+    ties: Box<dyn Ties>,
+    most_gpus: u32,
+    most_nodes: BTreeMap<String, u32>,
+    work: usize,
+    known: BTreeMap<JobId, Known>,
+}
+
+/// What is remembered of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Known {
+    /// Type and GPUs at the last decision.
+    last: Option<(u32, u32)>,
+    /// How often it was started anew; `None` before its first start.
+    restarts: Option<u32>,
+}
+
+impl Default for Sia {
+    fn default() -> Self {
+        Sia::new(Goodputs::default())
+    }
+}
+
+impl Sia {
+    /// With a belief about values.
+    pub fn new(scores: impl Scores + 'static) -> Self {
+        Sia {
+            scores: Box::new(scores),
+            ties: Box::new(Hashed),
+            most_gpus: 64,
+            most_nodes: BTreeMap::new(),
+            work: 1 << 14,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// With another way to settle ties.
+    #[must_use]
+    pub fn settling(mut self, ties: impl Ties + 'static) -> Self {
+        self.ties = Box::new(ties);
+        self
+    }
+
+    /// With another number of GPUs that no job exceeds, at least 1.
+    #[must_use]
+    pub fn up_to(mut self, gpus: GpuCount) -> Self {
+        self.most_gpus = gpus.get().max(1);
+        self
+    }
+
+    /// A job gets at most so many nodes of a type.
+    #[must_use]
+    pub fn on_nodes(mut self, gpu_type: &str, nodes: u32) -> Self {
+        self.most_nodes.insert(gpu_type.to_owned(), nodes);
+        self
+    }
+
+    /// With another bound on the work of the search ([`Choices::with_width`]).
+    #[must_use]
+    pub fn searching(mut self, work: usize) -> Self {
+        self.work = work;
+        self
+    }
+
+    /// Takes note of what a job has, and says what it had at the last decision.
+    fn note(&mut self, view: View<'_>, job: &JobRef<'_>) -> Known {
+        let has = job.assignment().and_then(|a| {
+            let node = view.cluster().node_of(*a.gpus.first()?)?;
+            let gpu_type = view.cluster().node(node)?.gpu_type();
+            Some((gpu_type.0, a.count().get()))
+        });
+        let known = self.known.entry(job.id()).or_default();
+        if has.is_some() && has != known.last {
+            known.restarts = Some(known.restarts.map_or(0, |n| n + 1));
+        }
+        known.last = has;
+        *known
+    }
+
+    fn applicant<'a>(&mut self, view: View<'a>, job: &JobRef<'a>) -> Applicant<'a> {
+        let known = self.note(view, job);
+        let extras = job.spec().extras();
+        let training = extras.training.as_deref();
+        let allowed = |t: u32| {
+            let name = view.cluster().gpu_types().get(NameId(t));
+            let listed = |name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
+            name.is_some_and(|name| listed(name) && training.is_none_or(|t| t.on(name).is_some()))
+        };
+        let types = view.cluster().gpu_types().len() as u32;
+        Applicant {
+            job: *job,
+            training,
+            adapts: training.map_or(Adapts::Nothing, |t| t.adapts),
+            types: (0..types).map(allowed).collect(),
+            age: job.age().max(Seconds::ZERO),
+            restarts: known.restarts.unwrap_or(0),
+            previous: known.last,
+        }
+    }
+}
+
+impl Part for Sia {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            self.known.remove(job);
+        }
+    }
+
+    fn save(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self.known.iter().collect::<Vec<_>>()).ok()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        let known: Vec<(JobId, Known)> = serde_json::from_value(memory)?;
+        self.known = known.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Sia {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        out.stop_unlisted();
+        let jobs: Vec<_> = view.active().collect();
+        if jobs.is_empty() {
+            return Outlook::Stable;
+        }
+        let limit = |name: &str| self.most_nodes.get(name).copied();
+        let kinds = configs_of(view, self.most_gpus, limit);
+        let mut left: Vec<u32> = kinds.capacities.clone();
+        let columns = kinds.configs.len();
+        let mut chosen: Vec<Option<(u32, u32)>> = vec![None; jobs.len()];
+        let mut open: Vec<(usize, Vec<Config>)> = Vec::new();
+        let mut groups: Vec<Vec<(Alternative, usize)>> = Vec::new();
+        for (i, job) in jobs.iter().enumerate() {
+            let applicant = self.applicant(view, job);
+            let restarting = matches!(job.phase(), Phase::Starting | Phase::Stopping);
+            if let Some(has) = applicant.previous.filter(|_| restarting) {
+                // It has not left its checkpoint yet.
+                chosen[i] = Some(has);
+                if let Some(rest) = left.get_mut(has.0 as usize) {
+                    *rest = rest.saturating_sub(has.1);
+                }
+                continue;
+            }
+            let configs = kinds.of(&applicant);
+            let costs = self.scores.costs(view, &applicant, &configs);
+            let mut group = Vec::with_capacity(configs.len());
+            for (k, (config, cost)) in configs.iter().zip(costs).enumerate() {
+                let Some(cost) = cost else { continue };
+                let tie = Tie {
+                    job: job.id(),
+                    place: i,
+                    jobs: jobs.len(),
+                    column: config.column.unwrap_or(columns + k),
+                    columns,
+                    previous: applicant.previous == Some((config.gpu_type.0, config.gpus)),
+                };
+                let alternative = Alternative {
+                    cost: self.ties.settle(cost, &tie),
+                    resource: config.gpu_type.index(),
+                    amount: config.gpus,
+                };
+                group.push((alternative, k));
+            }
+            open.push((i, configs));
+            groups.push(group);
+        }
+        let mut program = Choices::within(&left).with_width(self.work);
+        for group in &groups {
+            program.group(group.iter().map(|(a, _)| *a).collect());
+        }
+        // Nothing is required, so that only a cluster of too many types fails: nobody moves then.
+        let Ok(best) = program.solve() else {
+            for job in jobs.iter().filter(|j| j.is_placed()) {
+                let has = self.known.get(&job.id()).and_then(|k| k.last);
+                out.push(request(job, has.unwrap_or((0, job.gpus().get()))));
+            }
+            return Outlook::NextRound;
+        };
+        for ((pick, group), (i, configs)) in best.of.iter().zip(&groups).zip(&open) {
+            chosen[*i] = pick.map(|p| {
+                let config = &configs[group[p].1];
+                (config.gpu_type.0, config.gpus)
+            });
+        }
+        for (job, has) in jobs.iter().zip(chosen) {
+            if let Some(has) = has {
+                out.push(request(job, has));
+            }
+        }
+        Outlook::NextRound
+    }
+}
+
+fn request(job: &JobRef<'_>, (gpu_type, gpus): (u32, u32)) -> Request {
+    let mut shape = Shape::gpus(GpuCount(gpus));
+    shape.gpu_type = Some(blox_core::GpuTypeId(gpu_type));
+    let extras = job.spec().extras();
+    let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
+    shape.cpus = extras.cpus * share;
+    shape.memory_gib = extras.memory_gib * share;
+    Request::with_shape(job.id(), shape)
+}

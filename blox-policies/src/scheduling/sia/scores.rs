@@ -1,0 +1,201 @@
+//! What configurations are worth to a job.
+
+use super::configs::Config;
+use blox_core::perf::goodput::{BatchLimits, GoodputModel};
+use blox_core::{Adapts, JobRef, Name, NameId, Part, Seconds, TrainingSpec, View};
+
+/// A job that a configuration is sought for.
+pub struct Applicant<'a> {
+    /// The job.
+    pub job: JobRef<'a>,
+    /// What it says of its training, if it trains.
+    pub training: Option<&'a TrainingSpec>,
+    /// What may be changed about it.
+    pub adapts: Adapts,
+    /// Whether it may run on each type of GPU.
+    pub types: Vec<bool>,
+    /// Since its submission.
+    pub age: Seconds,
+    /// How often it restarted.
+    pub restarts: u32,
+    /// Type and GPUs that it has.
+    pub previous: Option<(u32, u32)>,
+}
+
+/// Values configurations for a job.
+pub trait Scores: Part {
+    /// What each configuration costs, compared with 0 for none; the least sum is sought. `None` for
+    /// one that cannot be used.
+    fn costs(
+        &mut self,
+        view: View<'_>,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+    ) -> Vec<Option<f64>>;
+}
+blox_core::dyn_part!(Scores);
+
+/// The factor of a job's values where it would have to restart (section 3.4, equation 2): the share of its
+/// life that it would not have spent on restarts, 1 for a job younger than one of them.
+pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
+    let (age, takes) = (age.secs(), restart.secs());
+    if age < takes || age + takes <= 0.0 {
+        return 1.0;
+    }
+    (age - f64::from(restarts) * takes).max(0.0) / (age + takes)
+}
+
+/// Goodputs as the jobs report them, after the paper.
+///
+/// A job that reported nothing yet is worth on one GPU of each type what that type did in its profile of
+/// one GPU. One that ran on other types is worth on a type what it would be on the first of them, times the
+/// quotient of both profiles (equation 1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goodputs {
+    /// The fairness power; below 0 values are minimised, above maximised.
+    pub power: f64,
+    /// What leaving a job out costs, at least 0.
+    pub leaving_out: f64,
+}
+
+impl Default for Goodputs {
+    /// Power `-0.5`, `1.1` for leaving a job out.
+    fn default() -> Self {
+        Goodputs {
+            power: -0.5,
+            leaving_out: 1.1,
+        }
+    }
+}
+
+impl Part for Goodputs {}
+
+impl Scores for Goodputs {
+    fn costs(
+        &mut self,
+        view: View<'_>,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+    ) -> Vec<Option<f64>> {
+        let mut values = values(view, applicant, configs);
+        let worst = values
+            .iter()
+            .flatten()
+            .copied()
+            .fold(f64::INFINITY, f64::min);
+        let restart = applicant.training.map_or(Seconds::ZERO, |t| t.restart);
+        let since = match applicant.adapts {
+            Adapts::Nothing => applicant.job.attained_time(),
+            _ => applicant.age,
+        };
+        let factor = if since < restart {
+            1.0
+        } else {
+            restart_factor(applicant.age, applicant.restarts, restart)
+        };
+        for (value, config) in values.iter_mut().zip(configs) {
+            let stays = applicant
+                .previous
+                .is_none_or(|has| has == (config.gpu_type.0, config.gpus));
+            let factor = if stays { 1.0 } else { factor };
+            *value = value.and_then(|v| {
+                let v = v / worst * factor;
+                let powered = libm::pow(v.max(1e-4), self.power);
+                let signed = if self.power < 0.0 { powered } else { -powered };
+                Some(signed - self.leaving_out).filter(|c| c.is_finite())
+            });
+        }
+        values
+    }
+}
+
+/// The goodput of each configuration, in any unit.
+fn values(view: View<'_>, applicant: &Applicant<'_>, configs: &[Config]) -> Vec<Option<f64>> {
+    let types = view.cluster().gpu_types();
+    let name = |c: &Config| types.get(NameId(c.gpu_type.0));
+    let Some(training) = applicant.training else {
+        // Nothing is known: every type does.
+        return vec![Some(1.0); configs.len()];
+    };
+    let limits = |c: &Config| name(c).and_then(|n| training.on(n));
+    if applicant.adapts == Adapts::Nothing {
+        let rate = |c: &Config| limits(c).map(|l| l.one_gpu_rate * f64::from(c.gpus));
+        return configs.iter().map(rate).collect();
+    }
+    let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
+        // One replica of each type, as it was profiled.
+        let first = |c: &Config| {
+            let l = limits(c).filter(|l| c.gpus == l.stages.next_power_of_two())?;
+            Some(l.one_gpu_rate)
+        };
+        return configs.iter().map(first).collect();
+    };
+    let most = most_gpus(applicant, training, report);
+    let in_order = |name: &Name| report.speed.get(name).map(|s| (name.clone(), *s));
+    let donor = types.iter().find_map(|(_, name)| in_order(name));
+    let asked = applicant.job.spec().extras().batch_size;
+    let value = |c: &Config| {
+        let own = limits(c)?;
+        if c.gpus > most || !c.gpus.is_multiple_of(own.stages) {
+            return None;
+        }
+        let (speed, from, share) = match report.speed.get(name(c)?) {
+            Some(speed) => (speed, own, 1.0),
+            None => {
+                let (from, speed) = donor.as_ref()?;
+                let theirs = training.on(from)?;
+                (speed, theirs, own.one_gpu_rate / theirs.one_gpu_rate)
+            }
+        };
+        let model = GoodputModel {
+            speed: speed.params,
+            noise: report.noise,
+            initial_batch: training.initial_batch,
+        };
+        let within = BatchLimits {
+            max_batch: training.max_batch,
+            per_gpu: from.per_gpu,
+            accumulate: true,
+        };
+        let replicas = c.gpus / own.stages;
+        let nodes = c.nodes.min(replicas);
+        let best = match (applicant.adapts, asked) {
+            (Adapts::Gpus, Some(batch)) => model.at_batch(nodes, replicas, batch, &within),
+            _ => model.best_batch(nodes, replicas, &within),
+        };
+        Some(best.goodput * share).filter(|g| *g > 0.0)
+    };
+    configs.iter().map(value).collect()
+}
+
+/// A job at most doubles what it has run on; one that scales strongly gets what it asks for at most.
+fn most_gpus(
+    applicant: &Applicant<'_>,
+    training: &TrainingSpec,
+    report: &blox_core::TrainingReport,
+) -> u32 {
+    if applicant.adapts == Adapts::Gpus {
+        return applicant.job.gpus().get();
+    }
+    let seen = report.speed.values().map(|s| s.most_gpus.get()).max();
+    let least = training.types.values().map(|t| t.per_gpu.0).min();
+    let by_batch = training.max_batch / least.unwrap_or(1).max(1);
+    let doubled = 2 * seen.unwrap_or(0).max(1);
+    let held = applicant.previous.map_or(0, |has| has.1);
+    doubled.min(by_batch).max(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_costs_young_jobs_nothing_and_often_moved_ones_most() {
+        let s = Seconds::new;
+        assert_eq!(restart_factor(s(20.0), 0, s(30.0)), 1.0);
+        assert_eq!(restart_factor(s(90.0), 0, s(30.0)), 0.75);
+        assert_eq!(restart_factor(s(90.0), 2, s(30.0)), 0.25);
+        assert_eq!(restart_factor(s(90.0), 9, s(30.0)), 0.0);
+        assert_eq!(restart_factor(s(90.0), 9, s(0.0)), 1.0);
+    }
+}

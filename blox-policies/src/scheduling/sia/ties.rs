@@ -1,0 +1,52 @@
+//! Which of equally good assignments is taken.
+
+use blox_core::{JobId, Part};
+
+/// A configuration of a job, as far as a tie may depend on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tie {
+    /// The job.
+    pub job: JobId,
+    /// Its place among the jobs of the round.
+    pub place: usize,
+    /// How many jobs there are.
+    pub jobs: usize,
+    /// The configuration's place among all of the cluster.
+    pub column: usize,
+    /// How many there are.
+    pub columns: usize,
+    /// Whether the job has it now.
+    pub previous: bool,
+}
+
+/// Settles ties by changing costs so little that only equals change places.
+pub trait Ties: Part {
+    /// The cost of a configuration with what settles ties.
+    fn settle(&self, cost: f64, tie: &Tie) -> f64;
+}
+blox_core::dyn_part!(Ties);
+
+/// The configuration that a job has comes first, then a hash of job and configuration decides: no
+/// type of GPU is preferred. Altogether costs change by less than `1e-6`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hashed;
+
+impl Part for Hashed {}
+
+impl Ties for Hashed {
+    fn settle(&self, cost: f64, tie: &Tie) -> f64 {
+        if tie.previous {
+            return cost;
+        }
+        let hash = splitmix((u64::from(tie.job.0) << 32) | tie.column as u64);
+        let share = 0.5 + 0.5 * (hash >> 11) as f64 / (1u64 << 53) as f64;
+        cost + 1e-6 * share / tie.jobs as f64
+    }
+}
+
+fn splitmix(seed: u64) -> u64 {
+    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,436 @@
+//! What Gavel's policies promise, on many made-up instances.
+
+use blox_core::JobId;
+use blox_policies::scheduling::gavel::shares::{
+    AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+    MaxSumThroughput, Memory, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
+};
+use blox_policies::scheduling::gavel::{
+    Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
+};
+use blox_solve::{Auto, Program, Solver};
+use smallvec::SmallVec;
+
+/// Numbers by chance.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) as u32 % n
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * f64::from(self.below(1 << 20)) / f64::from(1 << 20)
+    }
+}
+
+fn instance(seed: u64, most_gpus: u32, pairs: bool) -> Instance {
+    let mut draw = Draw(seed);
+    let types = ["k80", "p100", "v100"].map(|name| TypePool {
+        name: name.into(),
+        gpus: 1 + draw.below(4),
+        price: draw.between(0.2, 2.0),
+    });
+    let count = 2 + draw.below(9) as usize;
+    let jobs = (0..count).map(|i| {
+        let base = draw.between(0.1, 50.0);
+        let (p100, v100) = (draw.between(1.0, 4.0), draw.between(1.0, 10.0));
+        Entrant {
+            id: JobId(3 * i as u32),
+            gpus: 1 << draw.below(most_gpus.ilog2() + 1),
+            weight: 1.0,
+            age: draw.between(0.0, 9000.0),
+            left: draw.between(100.0, 90_000.0),
+            due: None,
+            rates: PerType::from_slice(&[base, base * p100, base * v100]),
+        }
+    });
+    let jobs: Vec<Entrant> = jobs.collect();
+    let mut all = Vec::new();
+    for a in 0..jobs.len() {
+        for b in a + 1..jobs.len() {
+            if pairs && jobs[a].gpus == jobs[b].gpus {
+                let (x, y) = (draw.between(0.2, 1.0), draw.between(0.2, 1.0));
+                let both = |k: usize| [jobs[a].rates[k] * x, jobs[b].rates[k] * y];
+                let rates: SmallVec<[[f64; 2]; 4]> = (0..3).map(both).collect();
+                all.push(Pair {
+                    jobs: [a, b],
+                    rates,
+                });
+            }
+        }
+    }
+    Instance {
+        types: types.into(),
+        jobs,
+        pairs: all,
+    }
+}
+
+/// Nobody gets more than all of its time, no type gives more than it has.
+fn is_possible(instance: &Instance, allocation: &Allocation) {
+    for (kind, pool) in instance.types.iter().enumerate() {
+        let used = allocation.rows().iter().map(|(who, x)| {
+            let job = instance.position(who.job).unwrap();
+            x[kind] * f64::from(instance.jobs[job].gpus)
+        });
+        let used: f64 = used.sum();
+        assert!(used <= f64::from(pool.gpus) + 1e-5, "{used} of {pool:?}");
+    }
+    for job in &instance.jobs {
+        let rows = allocation.rows().iter().filter(|(who, _)| who.has(job.id));
+        let time: f64 = rows.flat_map(|(_, x)| x.iter()).sum();
+        assert!(time <= 1.0 + 1e-5, "{} spends {time}", job.id);
+    }
+    let mut all = allocation.rows().iter().flat_map(|(_, x)| x.iter());
+    assert!(all.all(|x| (0.0..=1.0).contains(x)));
+}
+
+#[test]
+fn what_is_given_out_is_there() {
+    for seed in 0..40 {
+        let plain = instance(seed, 4, false);
+        let paired = instance(seed, 2, true);
+        let policies: [(&Instance, Box<dyn SharePolicy>); 14] = [
+            (&plain, Box::new(Isolated)),
+            (&plain, Box::new(MaxMinFairness::default())),
+            (&plain, Box::new(MaxMinFairness::new(Knows::Nothing))),
+            (
+                &plain,
+                Box::new(MaxMinFairness::default().with_memory(Memory::nearest())),
+            ),
+            (&paired, Box::new(MaxMinFairness::new(Knows::Pairs))),
+            (&plain, Box::new(WaterFilling::default())),
+            (&paired, Box::new(WaterFilling::new(Knows::Pairs))),
+            (&plain, Box::new(FinishTimeShares::default())),
+            (&paired, Box::new(FinishTimeShares::new(Knows::Pairs))),
+            (&plain, Box::new(MinTotalDuration::default())),
+            (&plain, Box::new(MaxSumThroughput::default())),
+            (&plain, Box::new(FifoShares::new(Queue::Fastest))),
+            (&paired, Box::new(FifoShares::new(Queue::Packed(1.5)))),
+            (&paired, Box::new(GandivaPacking::new(seed))),
+        ];
+        for (instance, mut policy) in policies {
+            let allocation = policy.allocate(instance).unwrap();
+            is_possible(instance, &allocation);
+        }
+        // This one gives out more on purpose.
+        assert!(Proportional.allocate(&plain).is_ok());
+    }
+}
+
+fn isolated_throughput(instance: &Instance, job: usize) -> f64 {
+    let isolated = Isolated.allocate(instance).unwrap();
+    isolated.throughput(instance, job)
+}
+
+#[test]
+fn max_min_fairness_gives_an_incentive_to_share() {
+    for seed in 0..60 {
+        let instance = instance(seed, 1, false);
+        for memory in [Memory::central(), Memory::nearest()] {
+            let mut policy = MaxMinFairness::default().with_memory(memory);
+            let allocation = policy.allocate(&instance).unwrap();
+            for i in 0..instance.jobs.len() {
+                let (has, alone) = (
+                    allocation.throughput(&instance, i),
+                    isolated_throughput(&instance, i),
+                );
+                assert!(has >= alone * (1.0 - 1e-5), "seed {seed}: {has} < {alone}");
+            }
+        }
+    }
+}
+
+#[test]
+fn finish_time_fairness_gives_an_incentive_to_share() {
+    for seed in 0..60 {
+        let mut instance = instance(seed, 4, false);
+        instance.jobs.iter_mut().for_each(|j| j.age = 0.0);
+        let mut policy = FinishTimeShares::default();
+        let allocation = policy.allocate(&instance).unwrap();
+        let rho = policy.objective(&instance, &allocation).unwrap();
+        assert!(rho <= 1.0 + 1e-5, "seed {seed}: {rho}");
+    }
+}
+
+/// By how much all levels together can rise while none falls.
+fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
+    let mut p = Program::maximise();
+    let mut capacity = vec![Vec::new(); instance.types.len()];
+    for (i, job) in instance.jobs.iter().enumerate() {
+        let now = allocation.throughput(instance, i);
+        let rises = p.real(1.0, 0.0, f64::INFINITY);
+        let mut row = vec![(rises, -now)];
+        let mut time = Vec::new();
+        for (kind, rate) in job.rates.iter().enumerate() {
+            let x = p.real(0.0, 0.0, 1.0);
+            row.push((x, *rate));
+            time.push((x, 1.0));
+            capacity[kind].push((x, f64::from(job.gpus)));
+        }
+        p.at_least(&row, now * (1.0 - 1e-6));
+        p.at_most(&time, 1.0);
+    }
+    for (terms, pool) in capacity.iter().zip(&instance.types) {
+        p.at_most(terms, f64::from(pool.gpus));
+    }
+    Auto::default().solve(&p).unwrap().objective
+}
+
+#[test]
+fn water_filling_leaves_nothing_that_helps_one_and_hurts_nobody() {
+    for seed in 0..40 {
+        let instance = instance(seed, 4, false);
+        let allocation = WaterFilling::default().allocate(&instance).unwrap();
+        let slack = slack(&instance, &allocation);
+        assert!(slack < 1e-2, "seed {seed}: {slack}");
+        // Its worst off are as well off as those of max-min fairness.
+        let mut max_min = MaxMinFairness::default();
+        let best = max_min.allocate(&instance).unwrap();
+        let best = max_min.objective(&instance, &best).unwrap();
+        let least = max_min.objective(&instance, &allocation).unwrap();
+        assert!(
+            (least / best - 1.0).abs() < 1e-6,
+            "seed {seed}: {least} {best}"
+        );
+    }
+}
+
+#[test]
+fn most_throughput_is_the_most_and_cannot_be_improved() {
+    for seed in 0..40 {
+        let instance = instance(seed, 4, false);
+        let mut policy = MaxSumThroughput::default();
+        let allocation = policy.allocate(&instance).unwrap();
+        let sum = |a: &Allocation| policy.objective(&instance, a).unwrap();
+        let others: [Box<dyn SharePolicy>; 3] = [
+            Box::new(Isolated),
+            Box::new(MaxMinFairness::default()),
+            Box::new(MinTotalDuration::default()),
+        ];
+        for mut other in others {
+            let theirs = other.allocate(&instance).unwrap();
+            assert!(sum(&theirs) <= sum(&allocation) * (1.0 + 1e-6));
+        }
+    }
+}
+
+#[test]
+fn least_duration_is_the_least() {
+    for seed in 0..40 {
+        let instance = instance(seed, 4, false);
+        let mut policy = MinTotalDuration::default();
+        let allocation = policy.allocate(&instance).unwrap();
+        let duration = |a: &Allocation| policy.objective(&instance, a).unwrap();
+        for mut other in [
+            Box::new(Isolated) as Box<dyn SharePolicy>,
+            Box::new(MaxMinFairness::default()),
+        ] {
+            let theirs = other.allocate(&instance).unwrap();
+            assert!(duration(&allocation) <= duration(&theirs) * (1.0 + 1e-6));
+        }
+    }
+}
+
+#[test]
+fn an_isolated_share_depends_on_nobody_else() {
+    for seed in 0..20 {
+        let mut instance = instance(seed, 4, false);
+        let before = Isolated.allocate(&instance).unwrap();
+        for other in &mut instance.jobs[1..] {
+            other.rates.iter_mut().for_each(|r| *r *= 3.0);
+            (other.left, other.gpus) = (other.left * 9.0, 1);
+        }
+        let who = Combination::single(instance.jobs[0].id);
+        let after = Isolated.allocate(&instance).unwrap();
+        assert_eq!(before.get(who), after.get(who));
+    }
+}
+
+#[test]
+fn nobody_gains_by_claiming_other_speeds() {
+    for seed in 0..12 {
+        let mut instance = instance(seed, 1, false);
+        instance.jobs.truncate(4);
+        let honest = StrategyProof.allocate(&instance).unwrap();
+        is_possible(&instance, &honest);
+        for (kind, factor) in [(0, 3.0), (1, 0.5), (2, 2.0), (2, 0.3)] {
+            let mut lie = instance.clone();
+            lie.jobs[0].rates[kind] *= factor;
+            let lied = StrategyProof.allocate(&lie).unwrap();
+            let (truth, gained) = (
+                honest.throughput(&instance, 0),
+                lied.throughput(&instance, 0),
+            );
+            assert!(
+                gained <= truth * (1.0 + 1e-3),
+                "seed {seed}: {gained} > {truth}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_nearest_optimum_moves_less_than_the_middle_one() {
+    let (mut nearest, mut central) = (0.0, 0.0);
+    for seed in 0..20 {
+        let mut instance = instance(seed, 1, false);
+        let distance = |memory: Memory, instance: &mut Instance| {
+            let mut policy = MaxMinFairness::default().with_memory(memory);
+            let before = policy.allocate(instance).unwrap();
+            instance.jobs.pop();
+            let after = policy.allocate(instance).unwrap();
+            let rows = after.rows().iter();
+            let off = rows.flat_map(|(who, x)| {
+                let had = before.get(*who).unwrap();
+                x.iter().zip(had).map(|(a, b)| (a - b).abs())
+            });
+            off.sum::<f64>()
+        };
+        nearest += distance(Memory::nearest(), &mut instance.clone());
+        central += distance(Memory::central(), &mut instance);
+    }
+    assert!(nearest < central, "{nearest} {central}");
+}
+
+#[test]
+fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
+    for seed in 0..20 {
+        let mut instance = instance(seed, 1, false);
+        let mut policy = AlloX::default();
+        let first = policy.allocate(&instance).unwrap();
+        let whole = first
+            .rows()
+            .iter()
+            .filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
+        let count = whole.clone().count();
+        // A slow GPU stays idle where waiting for a fast one is cheaper.
+        let most = instance.jobs.len().min(instance.gpus() as usize);
+        assert!((1..=most).contains(&count), "seed {seed}: {count}");
+        let running: Vec<Combination> = whole.map(|(who, _)| *who).collect();
+        instance.jobs.iter_mut().for_each(|j| j.left *= 0.5);
+        let second = policy.allocate(&instance).unwrap();
+        assert!(
+            running
+                .iter()
+                .all(|who| second.get(*who) == first.get(*who))
+        );
+    }
+}
+
+#[test]
+fn two_jobs_trade_the_types_that_they_value_differently() {
+    // Gavel's argument in small: the one gains ten times on the V100, the other nothing.
+    let job = |id, rates: [f64; 2]| Entrant {
+        id: JobId(id),
+        gpus: 1,
+        weight: 1.0,
+        age: 0.0,
+        left: 100.0,
+        due: None,
+        rates: PerType::from_slice(&rates),
+    };
+    let pool = |name: &str| TypePool {
+        name: name.into(),
+        gpus: 1,
+        price: 1.0,
+    };
+    let instance = Instance {
+        types: vec![pool("k80"), pool("v100")],
+        jobs: vec![job(0, [1.0, 10.0]), job(1, [1.0, 1.0])],
+        pairs: Vec::new(),
+    };
+    let allocation = MaxMinFairness::default().allocate(&instance).unwrap();
+    let x = allocation.get(Combination::single(JobId(0))).unwrap();
+    assert!(x[1] > 0.5, "{x:?}");
+    let least = MaxMinFairness::default()
+        .objective(&instance, &allocation)
+        .unwrap();
+    // Job 1 has all of its time anyway, and no more than its fair share of it.
+    assert!((least - 1.0).abs() < 1e-6, "{least}");
+}
+
+/// So many jobs of so many kinds on three types with a GPU for every other job.
+fn many(jobs: usize, kinds: usize) -> Instance {
+    let mut draw = Draw(jobs as u64);
+    let rates: Vec<PerType> = (0..kinds)
+        .map(|_| {
+            let base = draw.between(0.1, 50.0);
+            let (p100, v100) = (draw.between(1.0, 4.0), draw.between(1.0, 10.0));
+            PerType::from_slice(&[base, base * p100, base * v100])
+        })
+        .collect();
+    let types = ["k80", "p100", "v100"].map(|name| TypePool {
+        name: name.into(),
+        gpus: jobs as u32 / 6,
+        price: 1.0,
+    });
+    let job = |i: usize| Entrant {
+        id: JobId(i as u32),
+        gpus: 1,
+        weight: 1.0,
+        age: draw.between(0.0, 9000.0),
+        left: draw.between(100.0, 90_000.0),
+        due: None,
+        rates: rates[i % kinds].clone(),
+    };
+    Instance {
+        types: types.into(),
+        jobs: (0..jobs).map(job).collect(),
+        pairs: Vec::new(),
+    }
+}
+
+#[test]
+fn jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
+    let instance = many(120, 5);
+    for knows in [Knows::Types, Knows::Nothing] {
+        let mut merged = MaxMinFairness::new(knows);
+        let together = merged.allocate(&instance).unwrap();
+        is_possible(&instance, &together);
+        let row = |i: u32| together.get(Combination::single(JobId(i)));
+        assert_eq!(row(3), row(8));
+        let mut apart = MaxMinFairness::new(knows).with_memory(Memory::nearest());
+        let each = apart.allocate(&instance).unwrap();
+        let [a, b] = [&together, &each].map(|x| merged.objective(&instance, x).unwrap());
+        assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
+    }
+}
+
+#[test]
+#[ignore = "prints how long allocations take; run it in a build with optimisation"]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it measures, and decides nothing"
+)]
+fn how_long_allocations_take() {
+    for jobs in [256, 1024, 2048] {
+        for kinds in [26, jobs] {
+            let instance = many(jobs, kinds);
+            let policies: [(&str, Box<dyn SharePolicy>); 5] = [
+                ("max-min fairness", Box::new(MaxMinFairness::default())),
+                ("water filling", Box::new(WaterFilling::default())),
+                (
+                    "finish-time fairness",
+                    Box::new(FinishTimeShares::default()),
+                ),
+                ("least duration", Box::new(MinTotalDuration::default())),
+                ("most throughput", Box::new(MaxSumThroughput::default())),
+            ];
+            for (name, mut policy) in policies {
+                if name == "water filling" && kinds > 26 {
+                    continue;
+                }
+                let start = std::time::Instant::now();
+                policy.allocate(&instance).unwrap();
+                let ms = start.elapsed().as_secs_f64() * 1e3;
+                println!("{jobs} jobs of {kinds} kinds, {name}: {ms:.1} ms");
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Shockwave's market against its program as the paper writes it, with a variable for every
+//! job and round, solved by branch and bound.
+
+use blox_policies::scheduling::shockwave::{Bidder, Market};
+use blox_solve::{BranchAndBound, Program, Solver, Var};
+
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.below(1 << 20) as f64 / f64::from(1 << 20)
+    }
+}
+
+const MOST: f64 = 1e6;
+
+fn market(draw: &mut Draw) -> Market {
+    Market {
+        rounds: 3,
+        efficiency: [0.0, 1e-3, 1.0][draw.below(3) as usize],
+        urgency: 2.0,
+        gap: 0.0,
+        ..Market::default()
+    }
+}
+
+fn bidders(draw: &mut Draw, sizes: &[u32], fair_end_s: f64) -> Vec<Bidder> {
+    let mut one = || {
+        let length = 4.0 + draw.below(8) as f64;
+        let done = draw.below(4) as f64;
+        let pace_s = draw.between(20.0, 200.0);
+        Bidder {
+            gpus: sizes[draw.below(sizes.len() as u64) as usize],
+            length,
+            done,
+            pace_s,
+            remaining_s: (length - done) * pace_s * draw.between(0.8, 1.2),
+            fair_end_s,
+        }
+    };
+    (0..4).map(|_| one()).collect()
+}
+
+/// The logarithm of progress between the bases.
+fn logarithms(market: &Market) -> Vec<f64> {
+    let value = |b: &f64| b.max(1e-6).ln();
+    market.bases.iter().map(value).collect()
+}
+
+/// The measure of the best plan by the program of the paper.
+fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
+    let mut p = Program::maximise();
+    let scale = 1.0 / (bidders.len() as f64 * f64::from(market.rounds));
+    let longest = p.real(-market.efficiency, 0.0, MOST);
+    let mut used: Vec<Vec<(Var, f64)>> = vec![Vec::new(); market.rounds as usize];
+    for b in bidders {
+        let progress = p.real(0.0, 0.0, MOST);
+        let mut time = vec![(progress, -b.pace_s)];
+        for used in &mut used {
+            let runs = p.binary(0.0);
+            time.push((runs, market.round_s));
+            used.push((runs, f64::from(b.gpus)));
+        }
+        p.at_least(&time, 0.0);
+        // Concave, so that neighbours of the bases are chosen anyway.
+        let parts: Vec<(Var, f64)> = logarithms(market)
+            .iter()
+            .zip(&market.bases)
+            .map(|(value, base)| (p.real(value * scale, 0.0, 1.0), *base))
+            .collect();
+        let ones: Vec<_> = parts.iter().map(|(v, _)| (*v, 1.0)).collect();
+        p.equal(&ones, 1.0);
+        let mut reached = parts;
+        reached.push((progress, -1.0 / b.length));
+        p.equal(&reached, b.done / b.length);
+        p.at_least(&[(longest, 1.0), (progress, b.pace_s)], b.remaining_s);
+    }
+    for used in &used {
+        p.at_most(used, f64::from(gpus));
+    }
+    BranchAndBound::default().solve(&p).unwrap().objective
+}
+
+/// The measure of rounds for each job.
+fn measure(market: &Market, bidders: &[Bidder], rounds: &[u32]) -> f64 {
+    let logarithms = logarithms(market);
+    let mut sum = 0.0;
+    let mut longest: f64 = 0.0;
+    for (b, n) in bidders.iter().zip(rounds) {
+        let most = (b.length - b.done) * b.pace_s;
+        let worked = (f64::from(*n) * market.round_s).min(most);
+        let progress = ((b.done + worked / b.pace_s) / b.length).min(1.0);
+        let at = market
+            .bases
+            .iter()
+            .rposition(|base| *base <= progress)
+            .unwrap();
+        let next = (at + 1).min(market.bases.len() - 1);
+        let width = (market.bases[next] - market.bases[at]).max(f64::MIN_POSITIVE);
+        let part = (progress - market.bases[at]) / width;
+        sum += logarithms[at] + part * (logarithms[next] - logarithms[at]);
+        longest = longest.max(b.remaining_s - worked);
+    }
+    sum / (bidders.len() as f64 * f64::from(market.rounds)) - market.efficiency * longest
+}
+
+#[test]
+fn with_jobs_of_one_gpu_the_plan_is_the_best_there_is() {
+    let mut draw = Draw(7);
+    for case in 0..60 {
+        let market = market(&mut draw);
+        // Fair ends so late that they ask for nothing: the same program.
+        let bidders = bidders(&mut draw, &[1], 1e6);
+        let window = market.plan(2, 0.0, &bidders).unwrap();
+        let (ours, theirs) = (
+            measure(&market, &bidders, &window.units),
+            best(&market, 2, &bidders),
+        );
+        assert!(
+            (ours - theirs).abs() <= 1e-6 * theirs.abs() + 1e-9,
+            "case {case}: {ours} {theirs} {market:?} {bidders:?}"
+        );
+    }
+}
+
+#[test]
+fn rounds_are_kept_and_no_gpu_is_used_twice() {
+    let mut draw = Draw(11);
+    for _ in 0..200 {
+        let market = market(&mut draw);
+        let fair_end_s = draw.between(100.0, 4000.0);
+        let bidders = bidders(&mut draw, &[1, 2, 4], fair_end_s);
+        let window = market.plan(5, 0.0, &bidders).unwrap();
+        assert_eq!(window.rounds.len(), 3);
+        for round in &window.rounds {
+            let used: u32 = round.iter().map(|i| bidders[*i].gpus).sum();
+            assert!(used <= 5);
+            let idle = (0..bidders.len()).filter(|i| !round.contains(i));
+            for i in idle {
+                assert!(
+                    bidders[i].gpus > 5 - used,
+                    "GPUs are idle that job {i} can use"
+                );
+            }
+            let mut once = round.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), round.len());
+        }
+        let planned: u32 = window
+            .units
+            .iter()
+            .zip(&bidders)
+            .map(|(n, b)| n * b.gpus)
+            .sum();
+        assert!(planned <= 15);
+    }
+}
+
+#[test]
+fn who_is_late_goes_first() {
+    let job = |fair_end_s: f64| Bidder {
+        gpus: 1,
+        length: 10.0,
+        done: 2.0,
+        pace_s: 100.0,
+        remaining_s: 800.0,
+        fair_end_s,
+    };
+    let market = Market::default();
+    let window = market.plan(1, 1000.0, &[job(9000.0), job(1500.0)]).unwrap();
+    assert!(!window.fair);
+    assert_eq!(window.rounds[0], [1]);
+    // With time for all, both may be promised their end.
+    let both = [job(9000.0), job(9000.0)];
+    let window = market.plan(1, 1000.0, &both).unwrap();
+    assert!(window.fair);
+    assert_eq!(window.units, [7, 7]);
+}

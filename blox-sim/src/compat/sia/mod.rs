@@ -1,0 +1,41 @@
+//! What the simulators that Sia (SOSP 2023) and Pollux (OSDI 2021) released do: their
+//! constants, files, clocks, and free moves.
+
+mod constants;
+mod jobs;
+mod moves;
+mod recorded;
+
+pub use constants::{Constants, constants};
+pub(crate) use jobs::open_rows;
+pub use jobs::read_jobs;
+pub use moves::FreeMoves;
+pub use recorded::{RecordedFits, add_points};
+
+use crate::execution::training::{Applications, EpochEnds, PassLimit, Training};
+use blox_core::Seconds;
+
+/// How Sia's simulator runs training jobs: epochs end at whole seconds.
+pub fn training(applications: Applications) -> Training {
+    Training::of(applications).epoch_ends(EpochEnds::WholeSeconds)
+}
+
+/// Applications as Pollux' simulator has them: nothing slows a step down, every restart takes
+/// 30 s, and a pass of `yolov3` takes 8 samples at most.
+pub fn pollux_applications(applications: Applications) -> Applications {
+    applications.map(|name, app| {
+        app.restart = Seconds::new(30.0);
+        app.slowdown = 1.0;
+        for on in app.types.values_mut() {
+            if name.as_str() == "yolov3" {
+                on.limits.per_gpu.1 = on.limits.per_gpu.1.min(8);
+            }
+        }
+    })
+}
+
+/// How Pollux' simulator runs [such](pollux_applications) applications: as Sia's, but a pass
+/// may be as large as on any placement.
+pub fn pollux_training(applications: Applications) -> Training {
+    training(pollux_applications(applications)).pass_limit(PassLimit::Application)
+}

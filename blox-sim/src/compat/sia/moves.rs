@@ -1,0 +1,75 @@
+use crate::overheads::{CheckpointRestart, Overheads};
+use blox_core::{Assignment, JobId, JobRef, NodeId, Part, RestoreError, Seconds, Time, View};
+use std::collections::BTreeMap;
+
+/// Restarts as Sia's simulator charges them: a training job that is given as many GPUs of the same
+/// type on each of other nodes goes on there as if nothing had been; a restart that is under way goes on as well.
+#[derive(Clone, Debug, Default)]
+pub struct FreeMoves {
+    restarts: CheckpointRestart,
+    /// When the last restart of each job is over.
+    ready: BTreeMap<JobId, Time>,
+}
+
+impl Part for FreeMoves {
+    fn observe(&mut self, _: View<'_>, _: &blox_core::Event) {}
+
+    fn save(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self.ready.iter().collect::<Vec<_>>()).ok()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        let ready: Vec<(JobId, Time)> = serde_json::from_value(memory)?;
+        self.ready = ready.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl Overheads for FreeMoves {
+    fn start(
+        &mut self,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: Option<&Assignment>,
+        now: &Assignment,
+    ) -> Seconds {
+        let takes = self.restarts.start(view, job, before, now);
+        self.ready.insert(job.id(), view.now() + takes);
+        takes
+    }
+
+    fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        self.restarts.stop(view, job)
+    }
+
+    fn change(
+        &mut self,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: &Assignment,
+        now: &Assignment,
+    ) -> Seconds {
+        if shape(view, before) == shape(view, now) {
+            let ready = self.ready.get(&job.id()).copied().unwrap_or(Time::ZERO);
+            return (ready - view.now()).max(Seconds::ZERO);
+        }
+        let takes = self.restarts.change(view, job, before, now);
+        self.ready.insert(job.id(), view.now() + takes);
+        takes
+    }
+}
+
+/// The type of the GPUs, and how many each node gives, ascending.
+fn shape(view: View<'_>, assignment: &Assignment) -> (Option<u32>, Vec<u32>) {
+    let mut on: BTreeMap<Option<NodeId>, u32> = BTreeMap::new();
+    for gpu in &assignment.gpus {
+        *on.entry(view.cluster().node_of(*gpu)).or_default() += 1;
+    }
+    let first = on.keys().next().copied().flatten();
+    let gpu_type = first
+        .and_then(|n| view.cluster().node(n))
+        .map(|n| n.gpu_type().0);
+    let mut counts: Vec<u32> = on.into_values().collect();
+    counts.sort_unstable();
+    (gpu_type, counts)
+}

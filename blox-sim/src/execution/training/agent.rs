@@ -1,0 +1,318 @@
+//! What runs beside a training job: it measures, fits and tunes.
+
+use super::application::{Application, StepTimes};
+use crate::execution::Stretch;
+use blox_core::perf::goodput::{
+    BatchLimits, GoodputModel, GradientNoise, StepTime, ThroughputParams, fit,
+};
+use blox_core::{BatchConfig, GpuCount, Name, Seconds, SpeedReport, Time, TrainingReport};
+use dyn_clone::DynClone;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// When an epoch ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EpochEnds {
+    /// When its work is done.
+    #[default]
+    Exact,
+    /// So many whole seconds after its start, or after the last turn in it, as are nearest to that.
+    WholeSeconds,
+}
+
+/// How large a pass may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassLimit {
+    /// As large as was measured on the placement.
+    #[default]
+    Placement,
+    /// As large as was measured on any placement.
+    Application,
+}
+
+/// What a profile is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profiles {
+    /// One type of GPU each.
+    #[default]
+    ByType,
+    /// All types, told apart by nobody: what was measured once on any type is not
+    /// measured again. It is kept under the nameless type.
+    OfAll,
+}
+
+/// Finds the parameters of a job's speed.
+pub trait Fitter: DynClone + Send {
+    /// From the steps that it did on one type of GPU, in the order of their first measurement.
+    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams>;
+}
+dyn_clone::clone_trait_object!(Fitter);
+
+/// Fits by [`fit`](blox_core::perf::goodput::fit()).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeastSquares;
+
+impl Fitter for LeastSquares {
+    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams> {
+        fit(observed)
+    }
+}
+
+/// What rounding may do to a quotient that is a whole number.
+const ROUNDING: f64 = 1e-8;
+
+/// An epoch that takes no whole second at all is over this long after a round's begin: the round's
+/// decision comes first.
+const MOMENT: f64 = 1e-6;
+
+/// The whole second that such a moment belongs to.
+fn whole(seconds: f64) -> f64 {
+    let nearest = seconds.round();
+    if (seconds - nearest).abs() < 10.0 * MOMENT {
+        nearest
+    } else {
+        seconds
+    }
+}
+
+/// What a job knows of itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Agent {
+    profiles: BTreeMap<Name, Profile>,
+    noise: Option<GradientNoise>,
+    gpu_type: Option<Name>,
+    /// The name of its profile there.
+    profile: Option<Name>,
+    placement: Vec<u32>,
+    config: Option<BatchConfig>,
+    rate: f64,
+    /// What it does now: measured when it is over.
+    now: Option<Doing>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Profile {
+    observed: Vec<StepTime>,
+    params: Option<ThroughputParams>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Doing {
+    epoch: usize,
+    /// Work at its end.
+    work: f64,
+}
+
+impl Agent {
+    /// Steps that it has done on a type of GPU, each way of running once.
+    pub fn observed(&self, gpu_type: &str) -> &[StepTime] {
+        self.profiles
+            .get(gpu_type)
+            .map_or(&[], |p| p.observed.as_slice())
+    }
+
+    /// The batch that it runs with.
+    pub fn config(&self) -> Option<BatchConfig> {
+        self.config
+    }
+
+    pub(super) fn start(&mut self, gpu_type: Name, placement: Vec<u32>, profiles: Profiles) {
+        self.profile = Some(match profiles {
+            Profiles::ByType => gpu_type.clone(),
+            Profiles::OfAll => "".into(),
+        });
+        self.gpu_type = Some(gpu_type);
+        self.placement = placement;
+        self.now = None;
+    }
+
+    fn gpus(&self) -> u32 {
+        self.placement.iter().sum()
+    }
+
+    /// Chooses the batch: as the scheduler gave it, as the job insists, or the best.
+    pub(super) fn tune(
+        &mut self,
+        app: &Application,
+        insisted: Option<u32>,
+        limit: PassLimit,
+        given: Option<BatchConfig>,
+    ) {
+        if given.is_some() {
+            self.config = given;
+            return;
+        }
+        let Some(on) = self.gpu_type.as_ref().and_then(|t| app.types.get(t)) else {
+            return;
+        };
+        let gpus = self.gpus();
+        let least = on.limits.per_gpu.0;
+        let most = match limit {
+            PassLimit::Placement => on.most_per_gpu(&self.placement),
+            PassLimit::Application => on.limits.per_gpu.1,
+        };
+        let profile = self.profile.as_ref().and_then(|t| self.profiles.get(t));
+        let model = profile.and_then(|p| p.params).zip(self.noise);
+        let mut config = match (insisted, model) {
+            (None, Some((speed, noise))) => {
+                let model = GoodputModel {
+                    speed,
+                    noise,
+                    initial_batch: app.initial_batch,
+                };
+                let limits = BatchLimits {
+                    max_batch: app.max_batch,
+                    per_gpu: (least, most),
+                    accumulate: true,
+                };
+                let nodes = self.placement.len() as u32;
+                model.best_batch(nodes, gpus, &limits).config
+            }
+            (batch, _) => {
+                let first = app.initial_batch.max(least * gpus);
+                let batch = batch.unwrap_or(first);
+                split(batch, gpus, app.initial_batch, most)
+            }
+        };
+        if let (PassLimit::Placement, StepTimes::Measured(table)) = (limit, &on.steps)
+            && let Some(measured) = table.most_per_gpu_on(gpus)
+        {
+            config.per_gpu = config.per_gpu.min(measured);
+        }
+        let within = app.max_batch / (gpus * (config.accumulation + 1)).max(1);
+        config.per_gpu = config.per_gpu.min(within);
+        self.config = Some(config);
+    }
+
+    /// Iterations of the initial batch a second.
+    pub(super) fn rate(&mut self, app: &Application, epoch: usize) -> f64 {
+        self.rate = self.run(app, epoch).map_or(0.0, |(rate, ..)| rate.max(0.0));
+        self.rate
+    }
+
+    fn run(&self, app: &Application, epoch: usize) -> Option<(f64, GradientNoise, (f64, f64))> {
+        let on = app.types.get(self.gpu_type.as_ref()?)?;
+        app.rate(on, &self.placement, self.config?, epoch)
+    }
+
+    /// What it does until it turns to something else.
+    pub(super) fn stretch(
+        &mut self,
+        app: &Application,
+        done: f64,
+        now: Time,
+        round: Seconds,
+        ends: EpochEnds,
+    ) -> Stretch {
+        let length = round.secs();
+        let clock = match ends {
+            EpochEnds::Exact => now.secs(),
+            EpochEnds::WholeSeconds => whole(now.secs()),
+        };
+        let mut boundary = ((clock / length).floor() + 1.0) * length;
+        if boundary <= clock {
+            boundary += length;
+        }
+        let left = boundary - clock;
+        let epoch = app.curves.epoch_at(done);
+        let next = app.curves.end_of(epoch);
+        let all = app.curves.epochs();
+        let reached = done + self.rate * left;
+        let (until, work, last) = if reached < next {
+            (boundary, reached, false)
+        } else {
+            let takes = if next > done {
+                (next - done) / self.rate
+            } else {
+                0.0
+            };
+            let takes = match ends {
+                EpochEnds::Exact => takes,
+                EpochEnds::WholeSeconds => takes.round_ties_even(),
+            };
+            let at_once = ends == EpochEnds::WholeSeconds && takes == 0.0;
+            let until = match at_once && boundary - clock == length {
+                true => now.secs().max(clock + MOMENT),
+                false => now.secs().max(clock + takes),
+            };
+            (until, next, epoch + 1 >= all)
+        };
+        self.now = Some(Doing { epoch, work });
+        Stretch {
+            until: Time::new(until),
+            ends: last,
+            config: self.config,
+        }
+    }
+
+    /// Takes in what the last stretch showed. The work at its end; `None` if it has not run.
+    pub(super) fn measure(&mut self, app: &Application, fitter: &dyn Fitter) -> Option<f64> {
+        let doing = self.now.take()?;
+        let Some((_, noise, (step, sync))) = self.run(app, doing.epoch) else {
+            return Some(doing.work);
+        };
+        self.noise = Some(noise);
+        let (name, config) = (self.profile.clone()?, self.config?);
+        let seen = StepTime {
+            nodes: self.placement.len() as u32,
+            gpus: self.gpus(),
+            per_gpu: config.per_gpu,
+            compute: step - sync,
+            step,
+        };
+        let profile = self.profiles.entry(name).or_default();
+        let same =
+            |o: &StepTime| (o.nodes, o.gpus, o.per_gpu) == (seen.nodes, seen.gpus, seen.per_gpu);
+        if !profile.observed.iter().any(same) {
+            profile.observed.push(seen);
+            profile.params = fitter.fit(&profile.observed);
+        }
+        Some(doing.work)
+    }
+
+    pub(super) fn report(&self) -> Option<TrainingReport> {
+        let speed = self.profiles.iter().filter_map(|(gpu_type, p)| {
+            let most = p.observed.iter().map(|o| o.gpus).max()?;
+            let speed = SpeedReport {
+                params: p.params?,
+                most_gpus: GpuCount(most),
+            };
+            Some((gpu_type.clone(), speed))
+        });
+        Some(TrainingReport {
+            noise: self.noise?,
+            speed: speed.collect(),
+        })
+    }
+}
+
+/// A batch over all GPUs as passes on each of them, none above `most`.
+fn split(batch: u32, gpus: u32, initial: u32, most: u32) -> BatchConfig {
+    let each = (f64::from(batch) / f64::from(gpus) - ROUNDING).ceil();
+    let mut accumulation = ((each / f64::from(most) - ROUNDING).ceil() - 1.0).max(0.0);
+    if gpus == 1 && batch > initial {
+        accumulation = accumulation.max(1.0);
+    }
+    BatchConfig {
+        per_gpu: (each / (accumulation + 1.0) - ROUNDING).ceil() as u32,
+        accumulation: accumulation as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_split_into_passes_that_fit() {
+        let config = |per_gpu, accumulation| BatchConfig {
+            per_gpu,
+            accumulation,
+        };
+        assert_eq!(split(128, 4, 128, 64), config(32, 0));
+        assert_eq!(split(130, 4, 128, 64), config(33, 0));
+        assert_eq!(split(1000, 4, 128, 64), config(63, 3));
+        assert_eq!(split(256, 1, 128, 512), config(128, 1));
+        assert_eq!(split(128, 1, 128, 512), config(128, 0));
+    }
+}

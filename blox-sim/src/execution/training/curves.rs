@@ -1,0 +1,142 @@
+//! How training goes on with each batch.
+
+use blox_core::perf::goodput::GradientNoise;
+
+/// An epoch with a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Epoch {
+    /// Iterations of the initial batch that its end is worth, counted from the start of training.
+    pub progress: f64,
+    /// Iterations done at its end.
+    pub iteration: f64,
+    /// The noise of gradients during it.
+    pub noise: GradientNoise,
+}
+
+/// Validation curves: a list of epochs for each of some batches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curves {
+    /// Ascending by batch.
+    by_batch: Vec<(u32, Vec<Epoch>)>,
+    /// Progress at which epochs begin; the last is the end of training.
+    starts: Vec<f64>,
+}
+
+impl Curves {
+    /// Of these batches, for so many epochs; what batches say beyond is not looked at. `None` where a batch has
+    /// fewer, or none is there, or progress does not grow.
+    pub fn new(mut by_batch: Vec<(u32, Vec<Epoch>)>, epochs: usize) -> Option<Self> {
+        by_batch.sort_by_key(|(batch, _)| *batch);
+        let enough = by_batch.iter().all(|(_, e)| e.len() >= epochs);
+        if by_batch.is_empty() || epochs == 0 || !enough {
+            return None;
+        }
+        let end = |e: usize| {
+            let ends = by_batch.iter().map(|(_, epochs)| epochs[e].progress);
+            ends.fold(f64::INFINITY, f64::min)
+        };
+        let starts: Vec<f64> = std::iter::once(0.0).chain((0..epochs).map(end)).collect();
+        let grows = starts.windows(2).all(|w| w[0] < w[1]);
+        grows.then_some(Curves { by_batch, starts })
+    }
+
+    /// The least and the greatest batch.
+    pub fn batches(&self) -> (u32, u32) {
+        let batch = |of: Option<&(u32, Vec<Epoch>)>| of.map_or(0, |(batch, _)| *batch);
+        (batch(self.by_batch.first()), batch(self.by_batch.last()))
+    }
+
+    /// Iterations of the initial batch that all of training is worth.
+    pub fn total(&self) -> f64 {
+        self.starts.last().copied().unwrap_or(0.0)
+    }
+
+    /// Epochs of training.
+    pub fn epochs(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The epoch in which this progress lies, from 0; the number of epochs once all is done.
+    pub fn epoch_at(&self, progress: f64) -> usize {
+        self.starts.partition_point(|s| *s <= progress).max(1) - 1
+    }
+
+    /// The progress at the end of an epoch.
+    pub fn end_of(&self, epoch: usize) -> f64 {
+        self.starts[(epoch + 1).min(self.epochs())]
+    }
+
+    /// The noise of gradients in an epoch with a batch, interpolated between batches;
+    /// beyond the outermost that of the nearest.
+    pub fn noise(&self, epoch: usize, batch: f64) -> GradientNoise {
+        let (low, high, t) = self.around(batch);
+        let at = |curve: usize| self.by_batch[curve].1[epoch.min(self.epochs() - 1)].noise;
+        let (a, b) = (at(low), at(high));
+        GradientNoise {
+            sqr: mix(a.sqr, b.sqr, t),
+            var: mix(a.var, b.var, t),
+        }
+    }
+
+    /// Iterations done at the end of an epoch with a batch, interpolated between batches.
+    pub fn iterations(&self, epoch: usize, batch: f64) -> f64 {
+        let (low, high, t) = self.around(batch);
+        let at = |curve: usize| {
+            let epochs = &self.by_batch[curve].1;
+            epochs[epoch.min(epochs.len() - 1)].iteration
+        };
+        mix(at(low), at(high), t)
+    }
+
+    fn around(&self, batch: f64) -> (usize, usize, f64) {
+        let above = self
+            .by_batch
+            .partition_point(|(b, _)| f64::from(*b) <= batch);
+        let Some(low) = above.checked_sub(1) else {
+            return (0, 0, 0.0);
+        };
+        match self.by_batch.get(above) {
+            Some((high, _)) => {
+                let (a, b) = (f64::from(self.by_batch[low].0), f64::from(*high));
+                (low, above, (batch - a) / (b - a))
+            }
+            None => (low, low, 0.0),
+        }
+    }
+}
+
+fn mix(a: f64, b: f64, t: f64) -> f64 {
+    if t == 0.0 { a } else { a + (b - a) * t }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_end_where_the_first_batch_ends_them() {
+        let epoch = |progress, var| Epoch {
+            progress,
+            iteration: progress / 2.0,
+            noise: GradientNoise { sqr: 1.0, var },
+        };
+        let curves = Curves::new(
+            vec![
+                (64, vec![epoch(90.0, 4.0), epoch(210.0, 8.0)]),
+                (32, vec![epoch(100.0, 2.0), epoch(200.0, 4.0)]),
+            ],
+            2,
+        )
+        .unwrap();
+        assert_eq!((curves.total(), curves.epochs()), (200.0, 2));
+        assert_eq!(
+            [0.0, 89.9, 90.0, 200.0].map(|p| curves.epoch_at(p)),
+            [0, 0, 1, 2]
+        );
+        assert_eq!(curves.noise(0, 48.0).var, 3.0);
+        assert_eq!(curves.noise(1, 500.0).var, 8.0);
+        assert_eq!(curves.iterations(1, 48.0), 102.5);
+        assert_eq!(curves.batches(), (32, 64));
+        assert_eq!(Curves::new(vec![(32, vec![epoch(1.0, 1.0)])], 2), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! Measured step times.
+
+use std::collections::BTreeMap;
+
+/// A measured step: samples of a pass on each GPU, seconds of a step of one pass, and
+/// seconds of it in which gradients are exchanged and nothing else is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Samples of a pass on each GPU.
+    pub per_gpu: u32,
+    /// Seconds of a step.
+    pub step: f64,
+    /// Seconds of the exchange that are not hidden behind computing.
+    pub sync: f64,
+}
+
+/// Step times of one application on one type of GPU, by how many GPUs each node gives.
+///
+/// Between two measured passes of a placement, times are interpolated linearly. A placement that
+/// was not measured is as fast as the same number of GPUs on the same number of nodes,
+/// else as the nearest such numbers. (The programs of Pollux and Sia interpolate such
+/// placements in a triangulation, which is not unique on a grid; what they found can
+/// be [added](StepTable::add_point).)
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepTable {
+    placements: BTreeMap<Vec<u32>, Vec<Measured>>,
+    /// By nodes and GPUs.
+    spread: BTreeMap<(u32, u32), Vec<Measured>>,
+    points: BTreeMap<(Vec<u32>, u32), (f64, f64)>,
+}
+
+impl StepTable {
+    /// Adds a row of a placement: GPUs on each node.
+    pub fn add_placement(&mut self, placement: &[u32], row: Measured) {
+        insert(self.placements.entry(rotated(placement)).or_default(), row);
+    }
+
+    /// Adds a row of a number of nodes and GPUs, however they lie.
+    pub fn add_spread(&mut self, nodes: u32, gpus: u32, row: Measured) {
+        insert(self.spread.entry((nodes, gpus)).or_default(), row);
+    }
+
+    /// Adds a single point, which comes before any interpolation.
+    pub fn add_point(&mut self, placement: &[u32], row: Measured) {
+        let at = (rotated(placement), row.per_gpu);
+        self.points.insert(at, (row.step, row.sync));
+    }
+
+    /// The least and the greatest pass that was measured on any placement; `None` without any.
+    pub fn per_gpu(&self) -> Option<(u32, u32)> {
+        let all = || self.placements.values().flatten().map(|r| r.per_gpu);
+        Some((all().min()?, all().max()?))
+    }
+
+    /// The greatest pass on this placement: as measured there, else on at least as
+    /// many nodes and GPUs.
+    pub fn most_per_gpu(&self, placement: &[u32]) -> Option<u32> {
+        if let Some(rows) = self.placements.get(&rotated(placement)) {
+            return rows.last().map(|r| r.per_gpu);
+        }
+        let (nodes, gpus) = size(placement);
+        let larger = self
+            .spread
+            .iter()
+            .filter(|((n, g), _)| *n >= nodes && *g >= gpus);
+        larger
+            .filter_map(|(_, rows)| Some(rows.last()?.per_gpu))
+            .max()
+    }
+
+    /// The greatest pass that was measured on any placement of so many GPUs.
+    pub fn most_per_gpu_on(&self, gpus: u32) -> Option<u32> {
+        let same = self.placements.iter().filter(|(p, _)| size(p).1 == gpus);
+        same.filter_map(|(_, rows)| Some(rows.last()?.per_gpu))
+            .max()
+    }
+
+    /// Samples a second on one GPU: the greatest pass over the longest step.
+    pub fn one_gpu_rate(&self) -> Option<f64> {
+        self.rate_of(1)
+    }
+
+    /// Samples a second of so many GPUs of one node, in the same way.
+    pub fn rate_of(&self, gpus: u32) -> Option<f64> {
+        let rows = self.placements.get([gpus].as_slice())?;
+        let longest = rows.iter().map(|r| r.step).fold(0.0, f64::max);
+        Some(f64::from(rows.last()?.per_gpu) / longest)
+    }
+
+    /// Seconds of a step and of its exchange; `None` where the pass lies outside what was measured.
+    pub fn step(&self, placement: &[u32], per_gpu: u32) -> Option<(f64, f64)> {
+        let placement = rotated(placement);
+        if let Some(rows) = self.placements.get(&placement) {
+            return between(rows, per_gpu);
+        }
+        let (nodes, gpus) = size(&placement);
+        let at = (placement, per_gpu);
+        if let Some(point) = self.points.get(&at) {
+            return Some(*point);
+        }
+        let of_placements = self.placements.iter().map(|(p, rows)| (size(p), rows));
+        let of_spread = self.spread.iter().map(|(at, rows)| (*at, rows));
+        let candidates = of_spread.chain(of_placements);
+        let held = candidates.filter_map(|((n, g), rows)| {
+            let found = between(rows, per_gpu)?;
+            Some(((g.abs_diff(gpus), n.abs_diff(nodes)), found))
+        });
+        held.min_by_key(|(away, _)| *away).map(|(_, found)| found)
+    }
+}
+
+fn insert(rows: &mut Vec<Measured>, row: Measured) {
+    let at = rows.partition_point(|r| r.per_gpu <= row.per_gpu);
+    rows.insert(at, row);
+}
+
+fn size(placement: &[u32]) -> (u32, u32) {
+    (placement.len() as u32, placement.iter().sum())
+}
+
+/// The least of all rotations: where the first node lies does not matter.
+fn rotated(placement: &[u32]) -> Vec<u32> {
+    let mut least = placement.to_vec();
+    let mut turned = least.clone();
+    for _ in 1..placement.len() {
+        turned.rotate_left(1);
+        if turned < least {
+            least.clone_from(&turned);
+        }
+    }
+    least
+}
+
+fn between(rows: &[Measured], per_gpu: u32) -> Option<(f64, f64)> {
+    let above = rows.partition_point(|r| r.per_gpu < per_gpu);
+    let high = rows.get(above)?;
+    if high.per_gpu == per_gpu {
+        return Some((high.step, high.sync));
+    }
+    let low = &rows[above.checked_sub(1)?];
+    let (x, width) = (per_gpu - low.per_gpu, high.per_gpu - low.per_gpu);
+    let (x, width) = (f64::from(x), f64::from(width));
+    let on_line = |a: f64, b: f64| (b - a) / width * x + a;
+    Some((on_line(low.step, high.step), on_line(low.sync, high.sync)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(per_gpu: u32, step: f64) -> Measured {
+        Measured {
+            per_gpu,
+            step,
+            sync: step / 4.0,
+        }
+    }
+
+    fn table() -> StepTable {
+        let mut t = StepTable::default();
+        t.add_placement(&[1], row(8, 1.0));
+        t.add_placement(&[1], row(16, 2.0));
+        t.add_placement(&[2, 1], row(8, 3.0));
+        t.add_spread(3, 12, row(8, 5.0));
+        t.add_spread(3, 12, row(32, 6.0));
+        t
+    }
+
+    #[test]
+    fn passes_are_interpolated_and_placements_rotated() {
+        let t = table();
+        assert_eq!(t.step(&[1], 12), Some((1.5, 0.375)));
+        assert_eq!(t.step(&[1], 17), None);
+        assert_eq!(t.step(&[1], 7), None);
+        assert_eq!(t.step(&[1, 2], 8), Some((3.0, 0.75)));
+        assert_eq!(t.one_gpu_rate(), Some(8.0));
+        assert_eq!(t.per_gpu(), Some((8, 16)));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_as_fast_as_what_is_nearest() {
+        let mut t = table();
+        assert_eq!(t.step(&[4, 4, 4], 8), Some((5.0, 1.25)));
+        assert_eq!(t.step(&[4, 4, 3], 20), Some((5.5, 1.375)));
+        assert_eq!(t.most_per_gpu(&[4, 4]), Some(32));
+        assert_eq!(t.most_per_gpu(&[1]), Some(16));
+        assert_eq!(t.most_per_gpu_on(3), Some(8));
+        t.add_point(&[4, 4, 4], row(8, 7.0));
+        assert_eq!(t.step(&[4, 4, 4], 8), Some((7.0, 1.75)));
+    }
+}

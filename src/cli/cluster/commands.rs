@@ -1,0 +1,356 @@
+//! The commands that ask a scheduler and print its answer.
+
+use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
+use super::daemons::{runtime, token};
+use crate::cli::grid::Grid;
+use crate::cli::{Failure, OK, Terminal};
+use blox_cluster::client::{Client, ClientError};
+use blox_cluster::wire::pb;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+impl From<ClientError> for Failure {
+    fn from(e: ClientError) -> Self {
+        match e {
+            ClientError::Unreachable { .. } => Failure::Unreachable(e.to_string()),
+            _ => Failure::new(e),
+        }
+    }
+}
+
+async fn client(at: &At) -> Result<Client, Failure> {
+    let token = token(at.token_file.as_deref())?;
+    Ok(Client::connect(&at.at, token).await?)
+}
+
+pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    runtime()?.block_on(answer(command, terminal))
+}
+
+async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    match command {
+        ClusterCommand::Submit(a) => submit(*a, terminal).await?,
+        ClusterCommand::Queue(a) => {
+            let jobs = client(&a.at).await?.list(None, a.all).await?;
+            if a.json {
+                print(terminal, &Value::Array(jobs.iter().map(job_json).collect()))?;
+            } else {
+                write!(terminal.out, "{}", queue(&jobs).text())?;
+            }
+        }
+        ClusterCommand::Cancel(a) => change(a, pb::Verb::Cancel, terminal).await?,
+        ClusterCommand::Hold(a) => change(a, pb::Verb::Hold, terminal).await?,
+        ClusterCommand::Release(a) => change(a, pb::Verb::Release, terminal).await?,
+        ClusterCommand::Requeue(a) => change(a, pb::Verb::Requeue, terminal).await?,
+        ClusterCommand::Nodes(a) => {
+            let nodes = client(&a.at).await?.nodes().await?;
+            if a.json {
+                print(
+                    terminal,
+                    &Value::Array(nodes.iter().map(node_json).collect()),
+                )?;
+            } else {
+                write!(terminal.out, "{}", node_table(&nodes).text())?;
+            }
+        }
+        ClusterCommand::Drain(a) => {
+            client(&a.at).await?.drain(a.node.clone(), a.why).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
+        }
+        ClusterCommand::Resume(a) => {
+            let none = String::new();
+            client(&a.at).await?.drain(a.node.clone(), none).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
+        }
+        ClusterCommand::Logs(a) => logs(a, terminal).await?,
+        ClusterCommand::Why(a) => {
+            let job = one(&a).await?;
+            match a.json {
+                true => print(
+                    terminal,
+                    &json!({"job": job.job, "phase": job.phase, "reason": job.reason}),
+                )?,
+                false if job.reason.is_empty() => {
+                    writeln!(terminal.out, "job {} is {}", job.job, job.phase)?;
+                }
+                false => writeln!(
+                    terminal.out,
+                    "job {} is {}: {}",
+                    job.job, job.phase, job.reason
+                )?,
+            }
+        }
+        ClusterCommand::Show(a) => {
+            let job = one(&a).await?;
+            match a.json {
+                true => print(terminal, &job_json(&job))?,
+                false => show(&job, terminal)?,
+            }
+        }
+        ClusterCommand::Scheduler(_)
+        | ClusterCommand::Node(_)
+        | ClusterCommand::Demo
+        | ClusterCommand::Shim { .. } => {}
+    }
+    Ok(OK)
+}
+
+async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
+    let jobs = client(&a.at).await?.list(Some(a.job), true).await?;
+    let job = jobs.into_iter().next();
+    job.ok_or_else(|| Failure::new(format!("there is no job {}", a.job)))
+}
+
+async fn change(a: JobArgs, verb: pb::Verb, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    client(&a.at).await?.change(a.job, verb).await?;
+    if a.json {
+        print(terminal, &json!({"job": a.job}))?;
+    }
+    Ok(())
+}
+
+async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let env = pairs("--env", "NAME=VALUE", &a.env, |v| Some(v.to_owned()))?;
+    let as_json = |v: &str| match serde_json::from_str::<Value>(v) {
+        Ok(_) => Some(v.to_owned()),
+        // A word is meant as one.
+        Err(_) => Some(Value::from(v).to_string()),
+    };
+    let attributes = pairs("--attribute", "NAME=JSON", &a.attribute, as_json)?;
+    let meaning = |v: &str| {
+        let meant = match v {
+            "retry" => pb::OnExit::Retry,
+            "fail" => pb::OnExit::Fail,
+            "complete" => pb::OnExit::Complete,
+            "requeue" => pb::OnExit::Requeue,
+            _ => return None,
+        };
+        Some(i32::from(meant))
+    };
+    let expected = "CODE=MEANING, a number and retry, fail, complete or requeue";
+    let on_exit = pairs("--on-exit", expected, &a.on_exit, meaning)?
+        .into_iter()
+        .map(|(code, meant)| match code.parse::<i32>() {
+            Ok(code) => Ok((code, meant)),
+            Err(_) => Err(Failure::new(format!(
+                "--on-exit: found `{code}`, expected {expected}"
+            ))),
+        })
+        .collect::<Result<_, _>>()?;
+    let fresh = || {
+        let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
+        uuid.map(|u| u.trim().to_owned())
+    };
+    let key = match a.key {
+        Some(key) => key,
+        None => fresh().map_err(Failure::new)?,
+    };
+    let here = std::env::current_dir().map_err(Failure::new)?;
+    let job = pb::Job {
+        name: a.name.unwrap_or_default(),
+        user: a
+            .user
+            .or_else(|| std::env::var("USER").ok())
+            .unwrap_or_default(),
+        queue: a.queue.unwrap_or_default(),
+        gpus: a.gpus,
+        priority: a.priority,
+        iterations: a.duration,
+        rate: 1.0,
+        command: a.command,
+        env,
+        working_directory: here.to_string_lossy().into_owned(),
+        grace_s: a.grace.unwrap_or(0.0),
+        max_retries: a.max_retries,
+        on_exit,
+        attributes,
+        levels: a.levels,
+        rates: a.rates,
+        deadlines_s: a.deadline.into_iter().collect(),
+        model: a.model.unwrap_or_default(),
+        batch_size: a.batch_size.unwrap_or(0),
+        ..pb::Job::default()
+    };
+    let number = insist(&a.at, a.patience, key, job).await?;
+    match a.json {
+        true => print(terminal, &json!({"job": number})),
+        false => Ok(writeln!(terminal.out, "{number}")?),
+    }
+}
+
+/// Submits under the same key until somebody answers: whatever was lost on the
+/// way, the job comes in once.
+#[allow(clippy::disallowed_methods, reason = "patience has an end")]
+async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32, Failure> {
+    let begin = std::time::Instant::now();
+    loop {
+        let told = async { Ok(client(at).await?.submit(key.clone(), job.clone()).await?) };
+        match told.await {
+            Err(Failure::Unreachable(_)) if begin.elapsed().as_secs_f64() < patience => {
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
+            told => return told,
+        }
+    }
+}
+
+/// `NAME=VALUE`, again and again.
+fn pairs<T>(
+    option: &str,
+    expected: &str,
+    all: &[String],
+    value: impl Fn(&str) -> Option<T>,
+) -> Result<BTreeMap<String, T>, Failure> {
+    let pair = |text: &String| {
+        let found = text.split_once('=');
+        found
+            .and_then(|(k, v)| Some((k.to_owned(), value(v)?)))
+            .ok_or_else(|| Failure::new(format!("{option}: found `{text}`, expected {expected}")))
+    };
+    all.iter().map(pair).collect()
+}
+
+async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let wanted = pb::LogsRequest {
+        job: a.job,
+        launch: a.launch,
+        rank: a.rank,
+        err: a.err,
+        follow: a.follow,
+    };
+    let mut before = None;
+    let show = |launch: u32, data: &[u8]| -> Result<(), Failure> {
+        if a.json {
+            let text = String::from_utf8_lossy(data);
+            let line = json!({"job": a.job, "launch": launch, "rank": a.rank, "text": text});
+            writeln!(terminal.out, "{line}")?;
+        } else {
+            if before.is_some_and(|b| b != launch) {
+                writeln!(terminal.err, "launch {launch}")?;
+            }
+            terminal.out.write_all(data)?;
+        }
+        before = Some(launch);
+        Ok(terminal.out.flush()?)
+    };
+    client(&a.at).await?.logs(wanted, show).await?
+}
+
+fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
+    Ok(writeln!(terminal.out, "{value}")?)
+}
+
+fn queue(jobs: &[pb::JobLine]) -> Grid {
+    let head = [
+        "job", "name", "user", "phase", "nodes", "why", "GPUs", "launch", "ran s",
+    ];
+    let row = |j: &pb::JobLine| {
+        vec![
+            j.job.to_string(),
+            j.name.clone(),
+            j.user.clone(),
+            j.phase.clone(),
+            j.nodes.join(" "),
+            if j.nodes.is_empty() {
+                j.reason.clone()
+            } else {
+                String::new()
+            },
+            j.gpus.to_string(),
+            j.attempt.to_string(),
+            format!("{:.0}", j.running_s),
+        ]
+    };
+    Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows: jobs.iter().map(row).collect(),
+        words: 6,
+    }
+}
+
+fn node_table(nodes: &[pb::NodeLine]) -> Grid {
+    let head = [
+        "node", "name", "status", "drained", "jobs", "GPUs", "free", "silent s",
+    ];
+    let row = |n: &pb::NodeLine| {
+        let jobs: Vec<String> = n.jobs.iter().map(u32::to_string).collect();
+        vec![
+            n.node.to_string(),
+            n.name.clone(),
+            n.status.clone(),
+            n.drained.clone(),
+            jobs.join(" "),
+            n.gpus.to_string(),
+            n.free.to_string(),
+            if n.silent_s < 0.0 {
+                String::new()
+            } else {
+                format!("{:.1}", n.silent_s)
+            },
+        ]
+    };
+    Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows: nodes.iter().map(row).collect(),
+        words: 5,
+    }
+}
+
+fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let out = &mut terminal.out;
+    writeln!(out, "job        {} {}", j.job, j.name)?;
+    writeln!(out, "phase      {}", j.phase)?;
+    if !j.reason.is_empty() {
+        writeln!(out, "why        {}", j.reason)?;
+    }
+    writeln!(out, "GPUs       {} on {}", j.gpus, j.nodes.join(" "))?;
+    writeln!(
+        out,
+        "launches   {}, preempted {} times",
+        j.attempt, j.preemptions
+    )?;
+    for a in &j.accounts {
+        let id = a.id.unwrap_or_default();
+        let guess = if a.estimated { ", estimated" } else { "" };
+        writeln!(
+            out,
+            "launch {}   node {}: {}, {:.1} s on {} GPUs{guess} {}",
+            id.attempt,
+            a.node,
+            a.exit,
+            a.ran_ms as f64 / 1000.0,
+            a.gpus,
+            a.why
+        )?;
+    }
+    Ok(())
+}
+
+fn job_json(j: &pb::JobLine) -> Value {
+    let account = |a: &pb::AccountLine| {
+        json!({
+            "launch": a.id.map(|i| i.attempt), "node": a.node, "exit": a.exit,
+            "ran_s": a.ran_ms as f64 / 1000.0, "gpus": a.gpus, "estimated": a.estimated, "why": a.why,
+        })
+    };
+    json!({
+        "job": j.job, "name": j.name, "user": j.user, "phase": j.phase, "gpus": j.gpus,
+        "launch": j.attempt, "reason": j.reason, "submitted_s": j.submitted_s,
+        "running_s": j.running_s, "iterations_done": j.iterations_done,
+        "iterations": j.iterations, "nodes": j.nodes, "preemptions": j.preemptions,
+        "ended_s": (j.ended_s > 0.0).then_some(j.ended_s),
+        "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
+    })
+}
+
+fn node_json(n: &pb::NodeLine) -> Value {
+    json!({
+        "node": n.node, "name": n.name, "status": n.status, "gpus": n.gpus, "free": n.free,
+        "drained": n.drained, "silent_s": n.silent_s, "jobs": n.jobs,
+    })
+}

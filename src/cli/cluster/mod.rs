@@ -1,0 +1,84 @@
+//! The commands of a real cluster. Without the feature `cluster` they are
+//! known, and say that it is missing.
+
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "parsed, and answered with what is missing")
+)]
+mod args;
+#[cfg(feature = "cluster")]
+mod backend;
+#[cfg(feature = "cluster")]
+mod commands;
+#[cfg(feature = "cluster")]
+mod daemons;
+#[cfg(feature = "cluster")]
+mod demo;
+
+pub(super) use args::ClusterCommand;
+
+use super::{Failure, Terminal};
+use blox_core::registry::Registry;
+
+#[cfg(not(feature = "cluster"))]
+const MISSING: &str =
+    "this program was built without the feature `cluster`: build it with `--features cluster`";
+
+/// Runs a scheduler on real processes if the command line says `--backend
+/// cluster`; otherwise it is given back, for the simulator. On the cluster it
+/// schedules small programs on two nodes of this machine; a line on standard
+/// output says what came of it.
+///
+/// # Errors
+/// The command line is wrong, the program was built without the feature
+/// `cluster`, or a job did not complete.
+pub fn backend(
+    pipeline: blox_core::Pipeline,
+) -> Result<Option<blox_core::Pipeline>, Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        [] | ["--backend", "simulator"] => Ok(Some(pipeline)),
+        #[cfg(feature = "cluster")]
+        ["shim", dir] => {
+            backend::shim_of(dir.as_ref()).map_err(text)?;
+            Ok(None)
+        }
+        #[cfg(feature = "cluster")]
+        ["--backend", "cluster"] => {
+            println!("{}", backend::rehearse(pipeline).map_err(text)?);
+            Ok(None)
+        }
+        #[cfg(not(feature = "cluster"))]
+        ["--backend", "cluster"] => Err(MISSING.into()),
+        _ => Err("expected nothing, or --backend simulator, or --backend cluster".into()),
+    }
+}
+
+#[cfg(feature = "cluster")]
+fn text(failure: Failure) -> String {
+    match failure {
+        Failure::Message(text) | Failure::Unreachable(text) => text,
+        Failure::ClosedPipe => "nobody reads the output".to_owned(),
+    }
+}
+
+#[cfg(not(feature = "cluster"))]
+pub(super) fn run(_: &Registry, _: ClusterCommand, _: &mut Terminal<'_>) -> Result<i32, Failure> {
+    Err(Failure::new(MISSING))
+}
+
+#[cfg(feature = "cluster")]
+pub(super) fn run(
+    registry: &Registry,
+    command: ClusterCommand,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    match command {
+        ClusterCommand::Scheduler(a) => daemons::scheduler(registry, *a, terminal),
+        ClusterCommand::Node(a) => daemons::node(a, terminal),
+        ClusterCommand::Demo => demo::run(terminal),
+        ClusterCommand::Shim { dir } => daemons::shim(&dir),
+        command => commands::run(command, terminal),
+    }
+}

@@ -1,0 +1,347 @@
+//! `blox estimate`: models of durations and load, trained from logs.
+
+use super::files::write_whole;
+use super::output::{prepare, pretty};
+use super::{Failure, OK, Terminal};
+use crate::estimate::{Log, Recipe, Saved, Split, Training};
+use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
+use blox_plot::{Axis, BarChart, Chart, Outline, Series};
+use clap::{Args, Subcommand, ValueEnum};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(super) struct EstimateArgs {
+    #[command(subcommand)]
+    pub command: EstimateCommand,
+}
+
+#[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one a process")]
+pub(super) enum EstimateCommand {
+    /// Train a model from a log, and say how wrong it is on the rows that were kept back
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
+  blox estimate train jobs.csv --target duration_s --features gpus --model boosted --output model.json")]
+    Train(TrainArgs),
+    /// Say how wrong a trained model is about a log
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate eval model.json jobs.csv")]
+    Eval(EvalArgs),
+    /// Draw a trained model: what each feature adds, or the tree; and print it
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate plot model.json --output-dir pictures")]
+    Plot(DrawArgs),
+    /// Write what a trained model says about each row of a log
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate tell model.json jobs.csv")]
+    Tell(TellArgs),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// A sum of functions of one feature and of pairs (GA2M)
+    Additive,
+    /// Gradient-boosted trees
+    Boosted,
+    /// A decision tree that names a class
+    Tree,
+}
+
+#[derive(Args)]
+pub(super) struct Rows {
+    /// Keep back the rows from this date on, such as 2020-09-01 (needs --date)
+    #[arg(long, value_name = "DATE", conflicts_with = "test_share")]
+    pub test_from: Option<String>,
+    /// Keep back this part of the rows, from the end
+    #[arg(long, value_name = "SHARE")]
+    pub test_share: Option<f64>,
+}
+
+#[derive(Args)]
+pub(super) struct TrainArgs {
+    /// The log: a CSV file with a header
+    pub log: PathBuf,
+    /// The column to tell
+    #[arg(long, value_name = "COLUMN")]
+    pub target: String,
+    /// The kind of model
+    #[arg(long, value_enum, default_value_t = Kind::Additive)]
+    pub model: Kind,
+    /// Columns that are features, with commas between
+    #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
+    pub features: Vec<String>,
+    /// A column with dates: month, day, hour and day of the week become features
+    #[arg(long, value_name = "COLUMN")]
+    pub date: Option<String>,
+    /// Columns told every 10 minutes whose past becomes features (needs --date)
+    #[arg(long, value_delimiter = ',', value_name = "COLUMNS", requires = "date")]
+    pub series: Vec<String>,
+    #[command(flatten)]
+    pub rows: Rows,
+    /// Where to save the model
+    #[arg(long, short, value_name = "FILE.json")]
+    pub output: Option<PathBuf>,
+    /// The part of each step that is taken [default: 0.05; boosted: 0.1]
+    #[arg(long)]
+    pub learning_rate: Option<f64>,
+    /// Pairs of features with a term of their own (additive)
+    #[arg(long, default_value_t = AdditiveParams::default().pairs)]
+    pub pairs: usize,
+    /// Count errors beyond this many units as absolute ones, not squared (additive)
+    #[arg(long, value_name = "UNITS")]
+    pub huber: Option<f64>,
+    /// Trees (boosted)
+    #[arg(long, default_value_t = BoostedParams::default().trees)]
+    pub trees: usize,
+    /// Most questions from the root to a leaf (tree)
+    #[arg(long, default_value_t = TreeParams::default().depth)]
+    pub depth: usize,
+    /// Least rows of a leaf [default: 5; boosted: 20; tree: 1]
+    #[arg(long)]
+    pub least_rows: Option<usize>,
+    /// Where random numbers begin
+    #[arg(long, default_value_t = AdditiveParams::default().seed)]
+    pub seed: u64,
+}
+
+#[derive(Args)]
+pub(super) struct EvalArgs {
+    /// The model that `train` saved
+    pub model: PathBuf,
+    /// The log
+    pub log: PathBuf,
+    #[command(flatten)]
+    pub rows: Rows,
+}
+
+#[derive(Args)]
+pub(super) struct DrawArgs {
+    /// The model that `train` saved
+    pub model: PathBuf,
+    /// Where to draw
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that is not empty
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args)]
+pub(super) struct TellArgs {
+    /// The model that `train` saved
+    pub model: PathBuf,
+    /// The log
+    pub log: PathBuf,
+    /// A column that names the rows
+    #[arg(long, value_name = "COLUMN", default_value = "job_id")]
+    pub key: String,
+}
+
+pub(super) fn run(args: EstimateArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    match args.command {
+        EstimateCommand::Train(a) => train(&a, terminal),
+        EstimateCommand::Eval(a) => eval(&a, terminal),
+        EstimateCommand::Plot(a) => draw(&a, terminal),
+        EstimateCommand::Tell(a) => tell(&a, terminal),
+    }
+}
+
+fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
+    match (&rows.test_from, rows.test_share, date) {
+        (Some(from), _, Some(date)) => Ok(Split::Date(date.to_owned(), from.clone())),
+        (Some(_), _, None) => Err(Failure::new(
+            "--test-from needs a column with dates, expected --date COLUMN".to_owned(),
+        )),
+        (None, Some(share), _) if share > 0.0 && share < 1.0 => Ok(Split::Share(share)),
+        (None, Some(share), _) => Err(Failure::new(format!(
+            "--test-share is {share}, expected a part above 0 and below 1"
+        ))),
+        (None, None, _) => Ok(Split::All),
+    }
+}
+
+fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let log = Log::read(&args.log).map_err(Failure::new)?;
+    if args.features.is_empty() && args.date.is_none() {
+        return Err(Failure::new(format!(
+            "no features, expected --features with some of {}, or --date",
+            log.header().join(", ")
+        )));
+    }
+    let recipe = Recipe {
+        columns: args.features.clone(),
+        date: args.date.clone(),
+        series: args.series.clone(),
+    };
+    let training = match args.model {
+        Kind::Additive => {
+            let default = AdditiveParams::default();
+            Training::Additive(AdditiveParams {
+                learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
+                pairs: args.pairs,
+                least_rows: args.least_rows.unwrap_or(default.least_rows),
+                loss: args
+                    .huber
+                    .map_or(Loss::Squared, |width| Loss::Huber { width }),
+                seed: args.seed,
+                ..default
+            })
+        }
+        Kind::Boosted => {
+            let default = BoostedParams::default();
+            Training::Boosted(BoostedParams {
+                trees: args.trees,
+                learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
+                least_rows: args.least_rows.unwrap_or(default.least_rows),
+                ..default
+            })
+        }
+        Kind::Tree => Training::Tree(TreeParams {
+            depth: args.depth,
+            least_rows: args.least_rows.unwrap_or(TreeParams::default().least_rows),
+            ..TreeParams::default()
+        }),
+    };
+    let split = split(&args.rows, args.date.as_deref())?;
+    let (learnt, kept) = log.split(&split).map_err(Failure::new)?;
+    let saved =
+        Saved::train(&log, &args.target, recipe, &training, &learnt).map_err(Failure::new)?;
+    told(&saved, &log, &learnt, "learnt from", terminal)?;
+    if !kept.is_empty() {
+        told(&saved, &log, &kept, "kept back", terminal)?;
+    }
+    if let Some(path) = &args.output {
+        write_whole(path, |out| pretty(out, &saved))?;
+    }
+    Ok(OK)
+}
+
+fn told(
+    saved: &Saved,
+    log: &Log,
+    rows: &[usize],
+    which: &str,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), Failure> {
+    let e = saved.errors(log, rows).map_err(Failure::new)?;
+    write!(terminal.out, "{:<12} {:>7} rows  ", which, e.rows)?;
+    match e.accuracy {
+        Some(right) => writeln!(terminal.out, "accuracy {right:.4}")?,
+        None => writeln!(
+            terminal.out,
+            "MAE {:.4}  RMSE {:.4}  R2 {:.4}  SMAPE {:.2} %",
+            e.mae, e.rmse, e.r2, e.smape
+        )?,
+    }
+    Ok(())
+}
+
+fn eval(args: &EvalArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let saved = Saved::load(&args.model).map_err(Failure::new)?;
+    let log = Log::read(&args.log).map_err(Failure::new)?;
+    let split = split(&args.rows, saved.recipe.date.as_deref())?;
+    let (all, kept) = log.split(&split).map_err(Failure::new)?;
+    let rows = if split == Split::All { &all } else { &kept };
+    told(&saved, &log, rows, "asked", terminal)?;
+    Ok(OK)
+}
+
+fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let saved = Saved::load(&args.model).map_err(Failure::new)?;
+    let log = Log::read(&args.log).map_err(Failure::new)?;
+    let keys = log.texts(&args.key).map_err(Failure::new)?;
+    let said = saved.predict(&log).map_err(Failure::new)?;
+    writeln!(terminal.out, "{},priority", args.key)?;
+    for (key, value) in keys.iter().zip(said) {
+        writeln!(terminal.out, "{key},{value}")?;
+    }
+    Ok(OK)
+}
+
+fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let saved = Saved::load(&args.model).map_err(Failure::new)?;
+    write!(terminal.out, "{}: {}", saved.target, saved.model)?;
+    let Some(dir) = &args.output_dir else {
+        return Ok(OK);
+    };
+    prepare(dir, args.force)?;
+    for (name, svg) in pictures(&saved) {
+        write_picture(dir, &name, &svg)?;
+    }
+    Ok(OK)
+}
+
+fn write_picture(dir: &Path, name: &str, svg: &str) -> Result<(), Failure> {
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let name: String = name.chars().map(safe).collect();
+    write_whole(&dir.join(format!("{name}.svg")), |out| {
+        out.write_all(svg.as_bytes())
+    })
+}
+
+/// Importances, and a picture a function; a tree as its questions.
+fn pictures(saved: &Saved) -> Vec<(String, String)> {
+    match &saved.model {
+        Model::Additive(model) => shapes(model, &saved.target),
+        Model::Boosted(model) => {
+            let mut bars = BarChart::new("What the questions explain", Axis::fraction("share"));
+            for (feature, share) in model.importances().into_iter().take(20) {
+                bars = bars.with(feature, [("share", share)]);
+            }
+            vec![("importance".to_owned(), bars.svg())]
+        }
+        Model::Tree(tree) => {
+            let outline = Outline::new("Decision tree", tree.lines());
+            vec![("tree".to_owned(), outline.svg())]
+        }
+    }
+}
+
+fn shapes(model: &Additive, target: &str) -> Vec<(String, String)> {
+    let mut terms: Vec<(String, f64)> = model
+        .shapes()
+        .iter()
+        .map(|s| (s.feature().to_owned(), s.importance()))
+        .chain(model.pairs().iter().map(|p| {
+            let (a, b) = p.features();
+            (format!("{a} with {b}"), p.importance())
+        }))
+        .collect();
+    terms.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let axis = || Axis::new(format!("adds to {target}"));
+    let mut bars = BarChart::new("Importance of terms", axis());
+    for (name, importance) in terms.into_iter().take(20) {
+        bars = bars.with(name, [("importance", importance)]);
+    }
+    let mut pictures = vec![("importance".to_owned(), bars.svg())];
+    for shape in model.shapes() {
+        let name = format!("shape-{}", shape.feature());
+        let svg = match shape.steps() {
+            Some(steps) => Chart::new(shape.feature(), Axis::new(shape.feature()), axis())
+                .with(Series::steps(shape.feature(), steps))
+                .svg(),
+            None => {
+                let mut bars = BarChart::new(shape.feature(), axis());
+                // The most common categories.
+                let mut bins = shape.bins();
+                bins.sort_by_key(|(_, _, rows)| std::cmp::Reverse(*rows));
+                for (label, score, _) in bins.into_iter().take(20) {
+                    bars = bars.with(label, [("adds", score)]);
+                }
+                bars.svg()
+            }
+        };
+        pictures.push((name, svg));
+    }
+    pictures
+}

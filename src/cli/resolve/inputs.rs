@@ -1,0 +1,64 @@
+//! The files that results depend on.
+
+use super::super::Failure;
+use super::super::config::Given;
+use super::super::generated;
+use super::jobs::Source;
+use blox_core::ClusterSpec;
+use blox_sim::execution::training;
+use blox_sim::workload::scaling::ScalingTable;
+use blox_sim::workload::{Trace, fingerprint};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A file that the results depend on.
+pub(in crate::cli) struct Input {
+    pub path: PathBuf,
+    pub sha256: String,
+}
+
+/// What was found out about files, so that the experiments of a sweep need not
+/// find it out again.
+#[derive(Default)]
+pub(in crate::cli) struct Known {
+    pub(super) hashes: BTreeMap<PathBuf, String>,
+    /// By path, format and map.
+    pub(super) traces: BTreeMap<(PathBuf, Option<String>, Option<String>), Trace>,
+}
+
+/// The hashes of the files that the results depend on, but for the trace.
+pub(super) fn other_inputs(
+    given: &Given,
+    source: &Source,
+    cluster_text: &str,
+    known: &mut Known,
+) -> Result<Vec<Input>, Failure> {
+    if given.options.output_dir.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut paths: Vec<PathBuf> = Vec::new();
+    paths.extend(given.file().map(Path::to_owned));
+    if let Source::Generated(..) = source {
+        paths.extend(generated::files(given));
+    }
+    if let Some(dir) = &given.options.throughputs {
+        paths.extend(ScalingTable::files(dir).map_err(Failure::new)?);
+    }
+    if let Some(dir) = &given.options.data {
+        paths.extend(training::files(dir).map_err(Failure::new)?);
+    }
+    if cluster_text.parse::<ClusterSpec>().is_err() {
+        paths.push(PathBuf::from(cluster_text));
+    }
+    paths
+        .into_iter()
+        .map(|path| {
+            let sha256 = match known.hashes.get(&path) {
+                Some(hash) => hash.clone(),
+                None => fingerprint(&path).map_err(Failure::new)?,
+            };
+            known.hashes.insert(path.clone(), sha256.clone());
+            Ok(Input { path, sha256 })
+        })
+        .collect()
+}

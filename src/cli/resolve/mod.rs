@@ -1,0 +1,310 @@
+//! From what was asked for to what can be run; everything wrong is found here,
+//! before anything runs.
+
+mod contestant;
+mod inputs;
+mod jobs;
+mod world;
+
+pub(super) use contestant::Contestant;
+pub(super) use inputs::{Input, Known};
+pub(super) use jobs::parse_measure;
+
+use super::Failure;
+use super::args::Options;
+use super::config::Given;
+use super::generated;
+use super::output::OutputFormat;
+use crate::compat::blox::OptimusSpeed;
+use crate::virtual_clusters;
+use blox_core::registry::Registry;
+use blox_core::{ClusterSpec, Pipeline};
+use blox_sim::compat::blox_workload::BloxWorkload;
+use blox_sim::completion::Exact;
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{self, Applications, WithApplications};
+use blox_sim::workload::generate::{Generator, WithLoss};
+use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
+use blox_sim::workload::{Limited, Trace, Workload};
+use blox_sim::{Measure, Simulation, cluster_file};
+use contestant::Overrides;
+use jobs::Source;
+use std::sync::Arc;
+use world::{Tempo, World};
+
+/// Everything that is to be run, checked.
+pub(in crate::cli) struct Experiment<'r> {
+    pub registry: &'r Registry,
+    pub options: Options,
+    pub compares: bool,
+    /// Which contestant the others are compared with.
+    pub baseline: usize,
+    pub threads: Option<usize>,
+    pub format: OutputFormat,
+    pub contestants: Vec<Contestant>,
+    pub cluster: ClusterSpec,
+    pub cluster_text: String,
+    pub measure: Measure,
+    /// Jobs that will have been submitted, as far as it is known.
+    pub expected_jobs: Option<u64>,
+    /// After how many jobs an endless workload ends, so that a scheduler which
+    /// starves measured jobs comes to an end as well.
+    pub arrivals_end: Option<u64>,
+    pub inputs: Vec<Input>,
+    pub seed: u64,
+    source: Source,
+    /// The file of [`Source::Trace`], looked through.
+    trace: Option<Trace>,
+    /// Throughput tables, if any.
+    scaling: Option<Arc<ScalingTable>>,
+    /// Published applications, if any.
+    applications: Option<Applications>,
+    world: World,
+    cadence: Option<Tempo>,
+    optimus: Option<OptimusSpeed>,
+    overrides: Overrides,
+}
+
+impl<'r> Experiment<'r> {
+    pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
+        Self::knowing(given, registry, &mut Known::default())
+    }
+
+    /// As [`Experiment::of`], for one of many.
+    pub fn knowing(
+        given: Given,
+        registry: &'r Registry,
+        known: &mut Known,
+    ) -> Result<Self, Failure> {
+        let o = &given.options;
+        let contestants = contestant::contestants(&given.schedulers)?;
+        let baseline = contestant::baseline(&given, &contestants)?;
+        let format = OutputFormat::of(&given)?;
+        let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
+        let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
+            cluster_file::ClusterFileError::Shorthand(_)
+            | cluster_file::ClusterFileError::Spec(_) => {
+                Failure::new(format!("{}: {e}", given.name("cluster")))
+            }
+            e => Failure::new(e),
+        })?;
+        let cluster = match &o.virtual_cluster {
+            Some(name) => virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
+                let expected = match known.join(", ") {
+                    none if none.is_empty() => "a cluster whose nodes have partitions".to_owned(),
+                    known => format!("one of {known}"),
+                };
+                given.wrong("virtual-cluster", name, &expected)
+            })?,
+            None => cluster,
+        };
+        let seed = o.seed.unwrap_or(1);
+        let wants_optimus = contestants.iter().any(|c| c.named.name == "blox-optimus");
+        let source = jobs::source(&given, &cluster, seed, wants_optimus)?;
+        let measure = jobs::measure(&given, &source)?;
+        let arrivals_end = jobs::arrivals_end(&source, measure, o.jobs)?;
+        let load = match &source {
+            Source::Blox(load) => Some(*load),
+            _ => o.load,
+        };
+        let optimus = match wants_optimus {
+            true => Some(world::optimus(&given, load)?),
+            false => None,
+        };
+        let cadence = world::cadence(&given)?;
+        let overrides = Overrides::of(&given)?;
+        let inputs = inputs::other_inputs(&given, &source, &cluster_text, known)?;
+        let scaling = o.throughputs.as_ref().map(ScalingTable::read_dir);
+        let scaling = scaling.transpose().map_err(Failure::new)?.map(Arc::new);
+        let applications = o.data.as_ref().map(training::read_dir);
+        let applications = applications.transpose().map_err(Failure::new)?;
+        let world = world::world(&given, cadence, seed)?;
+        let mut experiment = Experiment {
+            registry,
+            compares: given.compares,
+            baseline,
+            threads: given.threads,
+            format,
+            contestants,
+            cluster,
+            cluster_text,
+            measure,
+            expected_jobs: None,
+            arrivals_end,
+            inputs,
+            seed,
+            source,
+            trace: None,
+            scaling,
+            applications,
+            world,
+            cadence,
+            optimus,
+            overrides,
+            options: given.options,
+        };
+        experiment.fill_in();
+        for i in 0..experiment.contestants.len() {
+            let period = experiment.pipeline(i)?.cadence().period();
+            if experiment.options.completion.as_deref() == Some("round") && period.is_none() {
+                return Err(Failure::new(format!(
+                    "--completion is `round`, but `{}` has no rounds; give --round S",
+                    experiment.contestants[i].label
+                )));
+            }
+        }
+        let of_file = experiment.check_workload(known)?;
+        let by_measure = match measure {
+            Measure::Ids(_, last) => Some(u64::from(last) + 1),
+            _ => None,
+        };
+        experiment.expected_jobs = [of_file, experiment.options.jobs, by_measure]
+            .into_iter()
+            .flatten()
+            .min();
+        Ok(experiment)
+    }
+
+    /// The defaults that were chosen, for the manifest.
+    fn fill_in(&mut self) {
+        let o = &mut self.options;
+        o.scheduler = None;
+        o.schedulers = Some(self.contestants.iter().map(|c| c.label.clone()).collect());
+        o.seed = Some(self.seed);
+        o.cluster = Some(self.cluster_text.clone());
+        match &self.source {
+            Source::Trace(..) => {}
+            Source::Blox(load) => {
+                o.workload = Some("blox".to_owned());
+                o.load = Some(*load);
+            }
+            Source::Generated(kind, _) => {
+                o.workload = Some((*kind).to_owned());
+                generated::fill_in(kind, o);
+            }
+        }
+        if let (None, Measure::Ids(a, b)) = (&o.measure, self.measure) {
+            o.measure = Some(format!("{a}..{b}"));
+        }
+    }
+
+    /// The jobs, from the first.
+    pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
+        let jobs: Box<dyn Workload> = match &self.source {
+            Source::Trace(path, options) => {
+                let trace = match &self.trace {
+                    Some(trace) => trace.jobs(),
+                    None => Trace::open(path, options).and_then(|trace| trace.jobs()),
+                };
+                Box::new(trace.map_err(Failure::new)?)
+            }
+            Source::Blox(load) => Box::new(
+                BloxWorkload::new(*load)
+                    .map_err(Failure::new)?
+                    .with_seed(self.seed),
+            ),
+            Source::Generated(_, spec) => {
+                Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
+            }
+        };
+        let jobs: Box<dyn Workload> = match &self.options.virtual_cluster {
+            Some(name) => Box::new(virtual_clusters::Only::new(jobs, name.as_str())),
+            None => jobs,
+        };
+        let jobs: Box<dyn Workload> = match &self.scaling {
+            Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),
+            None => jobs,
+        };
+        let jobs: Box<dyn Workload> = match &self.applications {
+            Some(all) => Box::new(WithApplications::new(jobs, all.clone())),
+            None => jobs,
+        };
+        let jobs: Box<dyn Workload> = match self.options.jobs {
+            Some(n) => Box::new(Limited::new(jobs, n)),
+            None => jobs,
+        };
+        Ok(match self.options.losses {
+            true => Box::new(WithLoss::new(jobs, self.seed)),
+            false => jobs,
+        })
+    }
+
+    /// Looks at the workload once, so that a bad line is found before anything
+    /// runs; how many jobs a file has.
+    fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
+        let Source::Trace(path, options) = &self.source else {
+            return self.workload().map(|_| None);
+        };
+        let (format, map) = (&self.options.format, &self.options.map);
+        let key = (path.clone(), format.clone(), map.clone());
+        let trace = match known.traces.get(&key) {
+            Some(trace) => trace.clone(),
+            None => Trace::open(path, options).map_err(Failure::new)?,
+        };
+        if self.options.output_dir.is_some() {
+            let sha256 = match known.hashes.get(path) {
+                Some(hash) => hash.clone(),
+                None => trace.fingerprint().map_err(Failure::new)?,
+            };
+            known.hashes.insert(path.clone(), sha256.clone());
+            let path = path.clone();
+            self.inputs.push(Input { path, sha256 });
+        }
+        known.traces.insert(key, trace.clone());
+        let count = trace.len();
+        self.trace = Some(trace);
+        Ok(Some(count))
+    }
+
+    /// The `i`th scheduler, anew.
+    pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
+        self.contestants[i].pipeline(self.registry, &self.overrides, self.cadence, self.seed)
+    }
+
+    /// The world of the `i`th scheduler.
+    pub fn simulation(&self, i: usize) -> Simulation {
+        let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
+        let mut simulation = simulation
+            .faults(self.world.faults)
+            .measure(self.measure)
+            .keep_rounds(self.options.rounds)
+            .keep_timeline(self.options.output_dir.is_some())
+            .keep_waits(self.options.why)
+            .visiting_every_round(self.options.visit_every_round);
+        if self.world.exact_ends {
+            simulation = simulation.completion(Exact);
+        }
+        if let Some(applications) = &self.applications {
+            simulation = simulation.execution(Training::of(applications.clone()));
+        }
+        match self.optimus {
+            Some(speed) if self.contestants[i].named.name == "blox-optimus" => {
+                simulation.execution(speed)
+            }
+            _ => simulation,
+        }
+    }
+
+    /// The number of the job to explain.
+    pub fn explained(&self) -> Result<Option<u32>, Failure> {
+        let Some(text) = &self.options.explain else {
+            return Ok(None);
+        };
+        if let Ok(number) = text.parse() {
+            return Ok(Some(number));
+        }
+        if matches!(self.source, Source::Trace(..)) {
+            let mut jobs = self.workload()?;
+            let mut number = 0;
+            while let Some(job) = jobs.next_job().map_err(Failure::new)? {
+                if job.name.as_deref() == Some(text.as_str()) {
+                    return Ok(Some(number));
+                }
+                number += 1;
+            }
+        }
+        Err(Failure::new(format!(
+            "--explain is `{text}`, expected the number of a job, from 0, or its name in the trace"
+        )))
+    }
+}

@@ -1,0 +1,78 @@
+//! The simulator that Sia's authors released (SOSP 2023 artifact).
+//!
+//! Quirks are parts. Of the policy: [`ReleasedScores`] (a new job is worth the same on every type, values
+//! of the batch that its owner would ask for, rounded coefficients, delays of its own) and
+//! [`Canonical`] (one of the equally good assignments: theirs is whatever the solver finds). Of
+//! the world: [`FreeMoves`] and epochs that end at [whole
+//! seconds](blox_sim::execution::training::EpochEnds). Of the loop: [`AfterOne`].
+//!
+//! **Verified**: from recorded decisions every end, restart and GPU-second of each job is equal, under
+//! Sia with four solvers, Pollux and Gavel; so is each recorded program's objective. In a closed loop with recorded
+//! fits of speeds and canonical assignments, ten jobs are equal; with more jobs than fits were
+//! recorded for, averages are, within 3 %: where a fit stops depends on the last bits of logarithms.
+//!
+//! **Left out.** Rigid jobs are valued by the profiles of one GPU, not by the true tables.
+
+use blox_core::{Cadence, Composition, Part, Pipeline, Rounds, Seconds, Time};
+use blox_policies::compat::sia::{Canonical, ReleasedScores};
+use blox_policies::placement::KeepNodes;
+use blox_policies::scheduling::Sia;
+use blox_sim::Simulation;
+use blox_sim::compat::sia::FreeMoves;
+use blox_sim::execution::Training;
+
+/// Rounds of which the first ends before the first decision: no decision at 0.
+#[derive(Clone, Copy, Debug)]
+pub struct AfterOne {
+    rounds: Rounds,
+    period: Seconds,
+}
+
+impl AfterOne {
+    /// Rounds of `period`; `None` unless it is above 0.
+    pub fn every(period: Seconds) -> Option<Self> {
+        let rounds = Rounds::every(period)?;
+        Some(AfterOne { rounds, period })
+    }
+}
+
+impl Part for AfterOne {}
+
+impl Cadence for AfterOne {
+    fn first_from(&self, t: Time, last: Option<Time>) -> Time {
+        let first = Time::ZERO + self.period;
+        self.rounds.first_from(t.max(first), last)
+    }
+
+    fn following(&self, t: Time) -> Option<Time> {
+        self.rounds.following(t)
+    }
+
+    fn period(&self) -> Option<Seconds> {
+        self.rounds.period()
+    }
+}
+
+/// Sia as released, in rounds of 60 s.
+pub fn sia() -> Pipeline {
+    let base = Composition::new("sia");
+    let base = match AfterOne::every(Seconds::new(60.0)) {
+        Some(rounds) => base.cadence(rounds),
+        None => base,
+    };
+    let policy = Sia::new(ReleasedScores::default())
+        .settling(Canonical)
+        .searching(1 << 24)
+        .on_nodes("aws", 16)
+        .on_nodes("azure", 5)
+        .on_nodes("dgx", 2)
+        .on_nodes("dgx-ext", 2)
+        .on_nodes("quad", 1)
+        .on_nodes("rtx", 3);
+    base.scheduling(policy).placement(KeepNodes).build()
+}
+
+/// The world of the released simulator.
+pub fn simulation(base: Simulation, training: Training) -> Simulation {
+    base.execution(training).overheads(FreeMoves::default())
+}

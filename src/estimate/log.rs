@@ -1,0 +1,281 @@
+//! Logs as tables, and features made of them.
+
+use blox_learn::{Column, Frame, LearnError, series};
+use blox_sim::workload::parse_date;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a log or a model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EstimateError {
+    /// A log that cannot be read or used.
+    #[error("{}: {what}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// What was found and expected.
+        what: String,
+    },
+    /// A file that holds no model.
+    #[error("{}: {what}", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What was found and expected.
+        what: String,
+    },
+}
+
+/// A CSV file with a header, in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    path: PathBuf,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Which rows are learnt from, and which are kept to see what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Split {
+    /// All are learnt from, and none kept.
+    All,
+    /// Rows before a date are learnt from, those from it on are kept: the column with dates, and
+    /// the date.
+    Date(String, String),
+    /// So large a part of the rows from the end is kept, above 0 and below 1.
+    Share(f64),
+}
+
+impl Log {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or a row has another number of fields than the header.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, EstimateError> {
+        let path = path.as_ref();
+        let bad = |e: csv::Error| EstimateError::Log {
+            path: path.to_owned(),
+            what: e.to_string(),
+        };
+        let mut reader = csv::Reader::from_path(path).map_err(bad)?;
+        let fields = |r: &csv::StringRecord| r.iter().map(|f| f.trim().to_owned()).collect();
+        let header = fields(reader.headers().map_err(bad)?);
+        let rows = reader.records().map(|r| r.map(|r| fields(&r)));
+        Ok(Log {
+            header,
+            rows: rows.collect::<Result<_, _>>().map_err(bad)?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The names of its columns.
+    pub fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    pub(super) fn wrong(&self, what: impl std::fmt::Display) -> EstimateError {
+        EstimateError::Log {
+            path: self.path.clone(),
+            what: what.to_string(),
+        }
+    }
+
+    fn at(&self, column: &str) -> Result<usize, EstimateError> {
+        let at = self.header.iter().position(|h| h == column);
+        at.ok_or_else(|| {
+            let found = self.header.join(", ");
+            self.wrong(format!(
+                "line 1: the column {column} is missing, found the columns {found}"
+            ))
+        })
+    }
+
+    /// A column as texts.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn texts(&self, column: &str) -> Result<Vec<String>, EstimateError> {
+        let at = self.at(column)?;
+        Ok(self.rows.iter().map(|r| r[at].clone()).collect())
+    }
+
+    /// A column as numbers.
+    ///
+    /// # Errors
+    /// There is none of that name, or a field is no number.
+    pub fn numbers(&self, column: &str) -> Result<Vec<f64>, EstimateError> {
+        self.each(column, |text| text.parse().ok(), "a number")
+    }
+
+    /// A column of dates as seconds since 1970.
+    ///
+    /// # Errors
+    /// There is none of that name, or a field is no date.
+    pub fn dates(&self, column: &str) -> Result<Vec<f64>, EstimateError> {
+        self.each(column, parse_date, "a date such as 2020-09-01 00:00:00")
+    }
+
+    fn each(
+        &self,
+        column: &str,
+        parse: impl Fn(&str) -> Option<f64>,
+        expected: &str,
+    ) -> Result<Vec<f64>, EstimateError> {
+        let at = self.at(column)?;
+        let one = |(i, row): (usize, &Vec<String>)| {
+            parse(&row[at]).ok_or_else(|| {
+                let line = i + 2;
+                self.wrong(format!(
+                    "line {line}: {column} is `{}`, expected {expected}",
+                    row[at]
+                ))
+            })
+        };
+        self.rows.iter().enumerate().map(one).collect()
+    }
+
+    /// A column of features: numbers where all fields are numbers or empty, else categories.
+    fn feature(&self, column: &str) -> Result<Column, EstimateError> {
+        let texts = self.texts(column)?;
+        let number = |t: &String| match t.is_empty() {
+            true => Some(f64::NAN),
+            false => t.parse().ok(),
+        };
+        let numbers: Option<Vec<f64>> = texts.iter().map(number).collect();
+        Ok(match numbers {
+            Some(numbers) => Column::Numbers(numbers),
+            None => Column::Categories(texts),
+        })
+    }
+
+    /// The numbers of the rows that are learnt from, and of those that are kept.
+    ///
+    /// # Errors
+    /// The column with dates is missing, or a date is none.
+    pub fn split(&self, split: &Split) -> Result<(Vec<usize>, Vec<usize>), EstimateError> {
+        let all = 0..self.rows.len();
+        Ok(match split {
+            Split::All => (all.collect(), Vec::new()),
+            Split::Share(share) => {
+                let kept = (self.rows.len() as f64 * share).round() as usize;
+                let first = self.rows.len() - kept.min(self.rows.len());
+                ((0..first).collect(), (first..self.rows.len()).collect())
+            }
+            Split::Date(column, date) => {
+                let from = parse_date(date).ok_or_else(|| {
+                    self.wrong(format!("`{date}` is no date, expected such as 2020-09-01"))
+                })?;
+                let dates = self.dates(column)?;
+                all.partition(|i| dates[*i] < from)
+            }
+        })
+    }
+}
+
+/// How features are made of a log's columns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// Columns that are features as they stand.
+    pub columns: Vec<String>,
+    /// A column with dates that become `month`, `day`, `hour`, `dayofweek`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// Columns told at equal steps of 10 minutes, whose past becomes features
+    /// ([`series::features`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<String>,
+}
+
+/// Parts of a date that say something about a single job.
+const PARTS: [&str; 4] = ["month", "day", "hour", "dayofweek"];
+
+impl Recipe {
+    /// The features of every row of a log.
+    ///
+    /// # Errors
+    /// The log lacks a column, or a field is no date or number.
+    pub fn frame(&self, log: &Log) -> Result<Frame, EstimateError> {
+        let mut columns = Vec::new();
+        for name in &self.columns {
+            columns.push((name.clone(), log.feature(name)?));
+        }
+        if let Some(date) = &self.date {
+            let times = log.dates(date)?;
+            let values: Vec<Vec<f64>> = self
+                .series
+                .iter()
+                .map(|s| log.numbers(s))
+                .collect::<Result<_, _>>()?;
+            let series: Vec<(&str, &[f64])> = self
+                .series
+                .iter()
+                .zip(&values)
+                .map(|(name, v)| (name.as_str(), v.as_slice()))
+                .collect();
+            columns.extend(dated(&times, &series).map_err(|e| log.wrong(e))?);
+        }
+        Frame::new(columns).map_err(|e| log.wrong(e))
+    }
+}
+
+/// Features of dates, and of series that are told at them.
+pub(super) fn dated(
+    times: &[f64],
+    series: &[(&str, &[f64])],
+) -> Result<Vec<(String, Column)>, LearnError> {
+    let frame = series::features(times, series)?;
+    let all = frame.names().iter().zip(frame.columns());
+    Ok(all
+        .filter(|(name, _)| !series.is_empty() || PARTS.contains(&name.as_str()))
+        .map(|(name, column)| (name.clone(), column.clone()))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(text: &str) -> Log {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.csv");
+        std::fs::write(&path, text).unwrap();
+        Log::read(&path).unwrap()
+    }
+
+    #[test]
+    fn columns_are_numbers_where_all_fields_are() {
+        let log = log("a,b,t\n1,x,2020-09-01 00:00:00\n,y,2020-09-02 05:00:00\n");
+        assert!(matches!(log.feature("a").unwrap(), Column::Numbers(v) if v[1].is_nan()));
+        assert_eq!(
+            log.feature("b").unwrap(),
+            Column::Categories(vec!["x".into(), "y".into()])
+        );
+        let e = log.numbers("b").unwrap_err().to_string();
+        assert!(
+            e.ends_with("log.csv: line 2: b is `x`, expected a number"),
+            "{e}"
+        );
+        let e = log.numbers("c").unwrap_err().to_string();
+        assert!(
+            e.ends_with("line 1: the column c is missing, found the columns a, b, t"),
+            "{e}"
+        );
+        let recipe = Recipe {
+            date: Some("t".into()),
+            ..Recipe::default()
+        };
+        let frame = recipe.frame(&log).unwrap();
+        assert_eq!(frame.names(), ["month", "day", "hour", "dayofweek"]);
+        let split = log
+            .split(&Split::Date("t".into(), "2020-09-02".into()))
+            .unwrap();
+        assert_eq!(split, (vec![0], vec![1]));
+        assert_eq!(log.split(&Split::Share(0.5)).unwrap(), (vec![0], vec![1]));
+    }
+}

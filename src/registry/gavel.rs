@@ -1,0 +1,161 @@
+//! Gavel's family.
+
+use super::params::{bad, param};
+use crate::schedulers::{self, GavelParams, GavelPolicy};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use blox_core::{Rounds, Seconds};
+use blox_policies::scheduling::gavel::shares::Knows;
+use blox_policies::scheduling::shockwave::Market;
+
+const POLICIES: [&str; 13] = [
+    "max-min-fairness",
+    "water-filling",
+    "strategy-proof",
+    "finish-time-fairness",
+    "min-total-duration",
+    "max-sum-throughput",
+    "max-throughput-per-cost",
+    "max-throughput-per-cost-in-time",
+    "fifo",
+    "isolated",
+    "proportional",
+    "allox",
+    "gandiva-packing",
+];
+
+const POLICY: ParamDoc = param(
+    "policy",
+    "max-min-fairness",
+    "what decides the shares: max-min-fairness, water-filling, strategy-proof, finish-time-fairness, \
+     min-total-duration, max-sum-throughput, max-throughput-per-cost, max-throughput-per-cost-in-time, \
+     fifo, isolated, proportional, allox, gandiva-packing",
+);
+const SPEEDS: ParamDoc = param(
+    "speeds",
+    "types",
+    "what it knows: types, pairs (jobs share GPUs), nothing (all GPUs alike)",
+);
+const ROUND: ParamDoc = param("round_s", "360", "seconds of a round");
+const GAP: ParamDoc = param(
+    "gap_s",
+    "0",
+    "least seconds between two allocations; 0 if every change counts",
+);
+const ALPHA: ParamDoc = param(
+    "alpha",
+    "1",
+    "part of the waiting jobs, oldest first, that allox matches",
+);
+
+const MARKET: [ParamDoc; 6] = [
+    param("round_s", "120", "seconds of a round"),
+    param("rounds", "20", "rounds that are planned, from 1 to 1000"),
+    param("k", "0.001", "what a second of the longest time left costs"),
+    param(
+        "lambda",
+        "12",
+        "power to which the lateness of a job is taken",
+    ),
+    param("rho_max", "1", "lateness that is still fair, above 0"),
+    param(
+        "gap",
+        "0.001",
+        "part of the measure given up for jobs with most time left",
+    ),
+];
+
+pub(super) fn add(r: &mut Registry) {
+    let s = &mut r.schedulers;
+    s.add(
+        "gavel",
+        "shares of time over types of GPUs by optimisation, realised in rounds",
+        &[POLICY, SPEEDS, ROUND, GAP, ALPHA],
+        |p, seed| {
+            let policy = match p.choice("policy", POLICIES[0], &POLICIES)? {
+                "water-filling" => GavelPolicy::WaterFilling,
+                "strategy-proof" => GavelPolicy::StrategyProof,
+                "finish-time-fairness" => GavelPolicy::FinishTimeFairness,
+                "min-total-duration" => GavelPolicy::MinTotalDuration,
+                "max-sum-throughput" => GavelPolicy::MaxSumThroughput,
+                "max-throughput-per-cost" => GavelPolicy::MaxThroughputPerCost { deadlines: false },
+                "max-throughput-per-cost-in-time" => {
+                    GavelPolicy::MaxThroughputPerCost { deadlines: true }
+                }
+                "fifo" => GavelPolicy::Fifo,
+                "isolated" => GavelPolicy::Isolated,
+                "proportional" => GavelPolicy::Proportional,
+                "allox" => GavelPolicy::AlloX(alpha(p)?),
+                "gandiva-packing" => GavelPolicy::GandivaPacking,
+                _ => GavelPolicy::MaxMinFairness,
+            };
+            let knows = match p.choice("speeds", "types", &["types", "pairs", "nothing"])? {
+                "pairs" => Knows::Pairs,
+                "nothing" => Knows::Nothing,
+                _ => Knows::Types,
+            };
+            let round = p.seconds("round_s", 360.0)?;
+            Ok(schedulers::gavel_with(GavelParams {
+                policy,
+                knows,
+                round: Rounds::every(round)
+                    .ok_or_else(|| bad("round_s", round.secs(), "a number of seconds above 0"))?,
+                gap: Seconds::new(p.f64("gap_s", 0.0)?.max(0.0)),
+                seed,
+            }))
+        },
+    );
+    s.add(
+        "allox",
+        "least average completion time over types of GPUs, by matching",
+        &[ALPHA],
+        |p, _| Ok(schedulers::allox_with(alpha(p)?)),
+    );
+    s.add(
+        "finish-time-fairness",
+        "the largest rho over types of GPUs as small as can be, in rounds",
+        &[],
+        |_, _| Ok(schedulers::finish_time_fairness()),
+    );
+    s.add(
+        "shockwave",
+        "a market over future rounds: progress, makespan and fair ends, for jobs that change their batch",
+        &MARKET,
+        |p, _| Ok(schedulers::shockwave_with(market(p)?)),
+    );
+}
+
+fn market(p: &Params) -> Result<Market, RegistryError> {
+    let default = Market::default();
+    let at_least = |name: &str, default: f64, least: f64| {
+        let x = p.f64(name, default)?;
+        if x.is_finite() && x >= least {
+            return Ok(x);
+        }
+        Err(bad(name, x, &format!("a number of at least {least}")))
+    };
+    let rounds = p.u64("rounds", default.rounds.into())?;
+    if !(1..=1000).contains(&rounds) {
+        return Err(bad(
+            "rounds",
+            rounds as f64,
+            "a whole number from 1 to 1000",
+        ));
+    }
+    Ok(Market {
+        rounds: rounds as u32,
+        round_s: at_least("round_s", default.round_s, 1.0)?,
+        efficiency: at_least("k", default.efficiency, 0.0)?,
+        urgency: at_least("lambda", default.urgency, 0.0)?,
+        rho_max: at_least("rho_max", default.rho_max, 1e-6)?,
+        gap: at_least("gap", default.gap, 0.0)?,
+        ..default
+    })
+}
+
+fn alpha(p: &Params) -> Result<f64, RegistryError> {
+    let alpha = p.f64("alpha", 1.0)?;
+    if alpha > 0.0 && alpha <= 1.0 {
+        return Ok(alpha);
+    }
+    Err(bad("alpha", alpha, "a part above 0 and at most 1"))
+}

@@ -1,0 +1,101 @@
+//! Lucid and Helios.
+
+use super::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief, param, wrong};
+use crate::schedulers;
+use blox_core::registry::{Params, Registry, RegistryError};
+use blox_policies::cluster::PowerRule;
+use blox_policies::scheduling::LucidSettings;
+
+pub(super) fn add(r: &mut Registry) {
+    let s = &mut r.schedulers;
+    s.add(
+        "qssf",
+        "least estimated GPU time first, never stopped (Helios)",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
+        |p, seed| {
+            let belief = belief(p, seed)?;
+            backfilled(schedulers::qssf_with(belief.clone()), p, belief, true)
+        },
+    );
+    s.add(
+        "lucid",
+        "profiles new jobs on nodes set aside, packs two on a GPU by scores, least estimated service first",
+        &[
+            ESTIMATOR,
+            SIGMA,
+            MODEL,
+            ORIGIN,
+            param("profiler_nodes", "2", "nodes set aside; 0 for no profiling"),
+            param("limit_s", "200", "seconds of profiling at most"),
+            param("profiled_gpus", "8", "the largest job that is profiled"),
+            param("scores", "2", "largest sum of two sharing scores; -1 for no packing"),
+            param("memory_mib", "24576", "memory of a GPU"),
+            param("least_speed", "0.7", "a pair below this share of its speed alone is separated"),
+        ],
+        |p, seed| {
+            let default = LucidSettings::default();
+            let settings = LucidSettings {
+                profiler_nodes: p.u64("profiler_nodes", 2)?.min(1 << 20) as u32,
+                limit: p.seconds("limit_s", 200.0)?,
+                profiled_gpus: p.u64("profiled_gpus", 8)?.min(1 << 20) as u32,
+                scores: p.f64("scores", default.scores)?,
+                memory_mib: p.f64("memory_mib", default.memory_mib)?,
+                least_speed: share(p, "least_speed", default.least_speed)?,
+                ..default
+            };
+            let params = schedulers::LucidParams {
+                settings,
+                ..schedulers::LucidParams::default()
+            };
+            Ok(schedulers::lucid_with(params, belief(p, seed)?))
+        },
+    );
+    s.add(
+        "helios-ces",
+        "first in, first out; idle nodes sleep while a forecast says that few are needed",
+        &[
+            param("buffer", "20", "nodes kept on beyond those in use"),
+            param(
+                "keep",
+                "10",
+                "looks of 10 minutes without switching off after switching on",
+            ),
+            param(
+                "forecast",
+                "none",
+                "a CSV file with a column `prediction`, a row every 10 minutes",
+            ),
+        ],
+        |p, _| {
+            let path = p.text("forecast", "none")?;
+            let forecast = match path.as_str() {
+                "none" => Vec::new(),
+                path => crate::estimate::Log::read(path)
+                    .and_then(|log| log.numbers("prediction"))
+                    .map_err(|e| {
+                        wrong(
+                            "forecast",
+                            path.to_owned(),
+                            &format!("a file of forecasts ({e})"),
+                        )
+                    })?,
+            };
+            Ok(schedulers::helios_ces_with(schedulers::HeliosCesParams {
+                rule: PowerRule {
+                    buffer: p.u64("buffer", 20)?.min(1 << 20) as i64,
+                    keep: p.u64("keep", 10)?.min(1 << 20) as usize,
+                    ..PowerRule::default()
+                },
+                forecast,
+            }))
+        },
+    );
+}
+
+fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+    let found = p.f64(name, default)?;
+    if (0.0..=1.0).contains(&found) {
+        return Ok(found);
+    }
+    Err(wrong(name, found.to_string(), "a share from 0 to 1"))
+}

@@ -1,0 +1,175 @@
+//! Parameters that several entries take, and how they are read.
+
+use crate::estimate::{Belief, Learned, Saved};
+use blox_core::estimate::{Estimator, Oracle, UserEstimate};
+use blox_core::registry::{ParamDoc, Params, RegistryError};
+use blox_core::{Pipeline, PlacementPolicy};
+use blox_policies::estimate::{Brought, NoisyOracle};
+use blox_policies::placement::{
+    Allocation, Blocked, Consolidated, EasyBackfill, Rule, Split, Walk,
+};
+use blox_policies::scheduling::Service;
+use std::path::Path;
+
+pub(super) const fn param(
+    name: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> ParamDoc {
+    ParamDoc {
+        name,
+        default,
+        about,
+    }
+}
+
+pub(super) const BACKFILL: ParamDoc = param(
+    "backfill",
+    "none",
+    "what passes a job that does not fit: none, skip, easy",
+);
+pub(super) const NO_EASY: ParamDoc = param(
+    "backfill",
+    "none",
+    "what passes a job that does not fit: none, skip",
+);
+pub(super) const ESTIMATOR: ParamDoc = param(
+    "estimator",
+    "oracle",
+    "durations: oracle, user, noisy, brought (attribute estimate_s), learned",
+);
+pub(super) const SIGMA: ParamDoc = param(
+    "sigma",
+    "0.5",
+    "for noisy: standard deviation of the logarithm of each job's error",
+);
+pub(super) const MODEL: ParamDoc = param(
+    "model",
+    "none",
+    "for learned: the file that `blox estimate train` saved",
+);
+pub(super) const ORIGIN: ParamDoc = param(
+    "origin",
+    "1970-01-01",
+    "for learned: the date at which the workload's clock shows 0",
+);
+
+pub(super) const GPU_TIME: ParamDoc =
+    param("gpu_time", "false", "count GPU-seconds instead of seconds");
+pub(super) const GUARD: ParamDoc = param(
+    "guard_h",
+    "1000",
+    "hours of waiting after which a job comes before all others",
+);
+pub(super) const ALLOCATION: ParamDoc = param(
+    "allocation",
+    "tune",
+    "CPUs and memory: tune (by need), proportional, greedy (all or nothing)",
+);
+pub(super) const SPLIT: ParamDoc = param(
+    "split",
+    "span",
+    "a job that fits on no single node: span, whole-nodes, never",
+);
+
+pub(super) fn backfilled(
+    base: Pipeline,
+    p: &Params,
+    estimator: impl Estimator + 'static,
+    easy: bool,
+) -> Result<Pipeline, RegistryError> {
+    Ok(base.with_placement(walk(Consolidated::default(), p, estimator, easy)?))
+}
+
+pub(super) fn walk(
+    rule: impl Rule,
+    p: &Params,
+    estimator: impl Estimator + 'static,
+    easy: bool,
+) -> Result<Box<dyn PlacementPolicy>, RegistryError> {
+    let words: &[&'static str] = if easy {
+        &["none", "skip", "easy"]
+    } else {
+        &["none", "skip"]
+    };
+    Ok(match p.choice("backfill", "none", words)? {
+        "easy" => Box::new(EasyBackfill::with(rule, estimator)),
+        "skip" => Box::new(Walk::new(rule).when_blocked(Blocked::Skip)),
+        _ => Box::new(Walk::new(rule)),
+    })
+}
+
+/// The estimator that parameters name.
+pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
+    let words = ["oracle", "user", "noisy", "brought", "learned"];
+    Ok(match p.choice("estimator", "oracle", &words)? {
+        "user" => Belief::User(UserEstimate),
+        "noisy" => {
+            let sigma = p.f64("sigma", 0.5)?;
+            if sigma < 0.0 {
+                return Err(wrong("sigma", sigma.to_string(), "a number of at least 0"));
+            }
+            Belief::Noisy(NoisyOracle::new(sigma, seed))
+        }
+        "brought" => Belief::Brought(Brought::default()),
+        "learned" => {
+            let path = p.text("model", "none")?;
+            let saved = Saved::load(Path::new(&path))
+                .map_err(|e| wrong("model", path.clone(), &format!("a trained model ({e})")))?;
+            let origin = p.text("origin", "1970-01-01")?;
+            let since = blox_sim::workload::parse_date(&origin)
+                .ok_or_else(|| wrong("origin", origin, "a date such as 2020-09-01"))?;
+            let learned = Learned::new(saved, since)
+                .map_err(|e| wrong("model", path, &format!("a model of single jobs ({e})")))?;
+            Belief::Learned(learned)
+        }
+        _ => Belief::Oracle(Oracle),
+    })
+}
+
+pub(super) fn service(p: &Params) -> Result<Service, RegistryError> {
+    Ok(if p.bool("gpu_time", false)? {
+        Service::GpuTime
+    } else {
+        Service::Time
+    })
+}
+
+pub(super) fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
+    let words = ["tune", "proportional", "greedy"];
+    Ok(match p.choice("allocation", "tune", &words)? {
+        "proportional" => Allocation::Proportional,
+        "greedy" => Allocation::Greedy,
+        _ => Allocation::Tune,
+    })
+}
+
+pub(super) fn split(p: &Params) -> Result<Split, RegistryError> {
+    Ok(
+        match p.choice("split", "span", &["span", "whole-nodes", "never"])? {
+            "never" => Split::Never,
+            "whole-nodes" => Split::WholeNodes,
+            _ => Split::Span,
+        },
+    )
+}
+
+pub(super) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found > 0.0 {
+        return Ok(found);
+    }
+    Err(bad(name, found, "a number above 0"))
+}
+
+pub(super) fn bad(param: &str, found: f64, expected: &str) -> RegistryError {
+    wrong(param, found.to_string(), expected)
+}
+
+pub(super) fn wrong(param: &str, found: String, expected: &str) -> RegistryError {
+    RegistryError::BadValue {
+        param: param.to_owned(),
+        found,
+        expected: expected.to_owned(),
+    }
+}

@@ -1,0 +1,182 @@
+//! Parts to put schedulers together from.
+
+use super::params::{
+    ALLOCATION, BACKFILL, ESTIMATOR, GPU_TIME, GUARD, MODEL, NO_EASY, ORIGIN, SIGMA, SPLIT,
+    allocation, belief, param, service, split, walk,
+};
+use blox_core::estimate::Oracle;
+use blox_core::registry::Registry;
+use blox_core::{SchedulingPolicy, Seconds};
+use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
+use blox_policies::cluster::{Quarantine, StaticCluster};
+use blox_policies::compat::blox::Scattered;
+use blox_policies::placement::{Bandwidth, Buddy, Consolidated, FirstFree, Synergy};
+use blox_policies::scheduling::{
+    Drf, Fifo, FinishTimeFairness, Las, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
+};
+
+pub(super) fn add(r: &mut Registry) {
+    admission(r);
+    cluster(r);
+    scheduling(r);
+    placement(r);
+}
+
+fn admission(r: &mut Registry) {
+    r.admission
+        .add("accept-all", "everything may enter", &[], |_, _| {
+            Ok(Box::new(AcceptAll))
+        });
+    r.admission.add(
+        "load",
+        "while admitted jobs ask for at most threshold x GPUs (Blox: Accept-1.2x)",
+        &[param("threshold", "1.2", "multiple of the cluster's GPUs")],
+        |p, _| Ok(Box::new(LoadThreshold::new(p.f64("threshold", 1.2)?)?)),
+    );
+    r.admission.add(
+        "quota",
+        "while a user or virtual cluster asks for at most so many GPUs",
+        &[
+            param("gpus", "32", "GPUs for each"),
+            param("by", "user", "whose: user, virtual-cluster"),
+        ],
+        |p, _| {
+            let by = match p.choice("by", "user", &["user", "virtual-cluster"])? {
+                "user" => QuotaBy::User,
+                _ => QuotaBy::VirtualCluster,
+            };
+            let gpus = u32::try_from(p.u64("gpus", 32)?).unwrap_or(u32::MAX);
+            Ok(Box::new(Quota::new(by, gpus)))
+        },
+    );
+}
+
+fn cluster(r: &mut Registry) {
+    r.cluster
+        .add("static", "nodes are as they are", &[], |_, _| {
+            Ok(Box::new(StaticCluster))
+        });
+    r.cluster.add(
+        "quarantine",
+        "nodes that are lost again and again take nothing new for a time",
+        &[
+            param(
+                "window_h",
+                "1",
+                "losses within this many hours count together",
+            ),
+            param(
+                "first_s",
+                "60",
+                "first quarantine in seconds, doubled each time",
+            ),
+            param("most_s", "1800", "longest quarantine in seconds"),
+        ],
+        |p, _| {
+            Ok(Box::new(Quarantine::new(
+                p.hours("window_h", 1.0)?,
+                Seconds::new(p.f64("first_s", 60.0)?.max(0.0)),
+                Seconds::new(p.f64("most_s", 1800.0)?.max(0.0)),
+            )))
+        },
+    );
+}
+
+fn scheduling(r: &mut Registry) {
+    let s = &mut r.scheduling;
+    s.add("fifo", "in order of submission", &[], |_, _| {
+        Ok(Box::new(Fifo::default()))
+    });
+    s.add(
+        "sjf",
+        "in order of duration",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Sjf::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+    );
+    s.add(
+        "srtf",
+        "in order of remaining time, preemptive",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Srtf::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+    );
+    s.add(
+        "las",
+        "in order of attained service, preemptive, with a starvation guard",
+        &[GPU_TIME, GUARD],
+        |p, _| {
+            Ok(Box::new(StarvationGuard::new(
+                Las::by(service(p)?),
+                p.hours("guard_h", 1000.0)?,
+            )))
+        },
+    );
+    s.add(
+        "srsf",
+        "in order of remaining GPU time, preemptive",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Srsf::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+    );
+    s.add(
+        "ftf",
+        "in order of finish-time fairness, the most slowed down first, preemptive",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| {
+            Ok(Box::new(FinishTimeFairness::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>)
+        },
+    );
+    s.add(
+        "drf",
+        "in order of the dominant share of what jobs ask for, preemptive",
+        &[],
+        |_, _| Ok(Box::new(Drf)),
+    );
+    s.add(
+        "tetris",
+        "in order of remaining time on all resources, preemptive",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+        |p, seed| Ok(Box::new(Tetris::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+    );
+}
+
+fn placement(r: &mut Registry) {
+    let s = &mut r.placement;
+    s.add(
+        "first-free",
+        "the first free GPUs, however they are spread",
+        &[NO_EASY],
+        |p, _| walk(FirstFree, p, Oracle, false),
+    );
+    s.add(
+        "consolidated",
+        "exact fit, best fit, else as few nodes as possible",
+        &[SPLIT, BACKFILL],
+        |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+    );
+    s.add(
+        "bandwidth",
+        "the GPUs of a node that are linked best (Blox: Bebop), else as few nodes as possible",
+        &[BACKFILL],
+        |p, _| walk(Bandwidth::default(), p, Oracle, true),
+    );
+    s.add(
+        "synergy",
+        "GPUs, CPUs and memory together, each round from an empty cluster; consolidated",
+        &[ALLOCATION, SPLIT],
+        |p, _| {
+            let rule = Synergy::new(Consolidated::new(split(p)?));
+            Ok(Box::new(rule.with(allocation(p)?)))
+        },
+    );
+    s.add(
+        "buddy",
+        "powers of two on a node or whole nodes, with migration",
+        &[],
+        |_, _| Ok(Box::new(Buddy)),
+    );
+    s.add(
+        "blox-scattered",
+        "as Blox's released program places, with its exact-count rule",
+        &[],
+        |_, _| Ok(Box::new(Scattered)),
+    );
+}

@@ -1,0 +1,168 @@
+//! Tiresias, its parts and what its released simulator does.
+
+use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, bad, belief, param, walk};
+use crate::estimate::Belief;
+use crate::{compat, schedulers};
+use blox_core::Seconds;
+use blox_core::estimate::Oracle;
+use blox_core::perf::SkewTable;
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use blox_policies::compat::tiresias::DlasQueues;
+use blox_policies::placement::{Balanced, Profiled, Random, TensorSkew};
+use blox_policies::scheduling::{ServiceHistory, TwoDas};
+use blox_sim::compat::tiresias::read_samples;
+
+const THRESHOLDS: ParamDoc = param(
+    "thresholds",
+    "3250",
+    "GPU-seconds between the queues, such as 3250/7200",
+);
+const PROMOTE: ParamDoc = param(
+    "promote",
+    "none",
+    "a job that waited so many times as long as it ran returns to the first queue",
+);
+const HISTORY: ParamDoc = param(
+    "history",
+    "none",
+    "a file of past GPU-seconds, column `duration`: 2D-Gittins instead of 2D-LAS",
+);
+const ESTIMATOR: ParamDoc = param(
+    "estimator",
+    "none",
+    "2D-Gittins by believed durations: oracle, user, noisy, brought, learned; `history` then holds true / believed",
+);
+const PACK_LIMIT: ParamDoc = param(
+    "pack_limit",
+    "0.3",
+    "share of a model's largest tensor above which its jobs are consolidated",
+);
+
+pub(super) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "tiresias",
+        "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
+        &[
+            THRESHOLDS, PROMOTE, HISTORY, ESTIMATOR, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
+        ],
+        |p, seed| {
+            schedulers::tiresias_with(schedulers::TiresiasParams {
+                thresholds: thresholds(p)?,
+                promote: promote(p)?,
+                history: history(p)?,
+                belief: believed(p, seed)?,
+                skew: skew(p)?,
+            })
+        },
+    );
+    r.schedulers.add(
+        "tiresias-dlas-gpu",
+        "dlas-gpu as Tiresias' released simulator has it, decided at events",
+        &[
+            param("thresholds", "3250/7200", "GPU-seconds between the queues"),
+            PROMOTE,
+        ],
+        |p, _| {
+            let limits = match p.names().any(|n| n == "thresholds") {
+                true => thresholds(p)?.iter().map(|t| t.secs()).collect(),
+                false => DlasQueues::LIMITS.to_vec(),
+            };
+            let mut policy = DlasQueues::new(limits, true);
+            if let Some(knob) = promote(p)? {
+                policy = policy.promoting(knob);
+            }
+            Ok(compat::tiresias::counted("dlas-gpu", policy))
+        },
+    );
+    r.scheduling.add(
+        "2das",
+        "queues by attained GPU-seconds, preemptive: 2D-LAS or 2D-Gittins",
+        &[THRESHOLDS, PROMOTE, HISTORY],
+        |p, _| {
+            let thresholds = thresholds(p)?;
+            let policy = match history(p)? {
+                Some(history) => TwoDas::gittins(&thresholds, history)?,
+                None => TwoDas::las(&thresholds)?,
+            };
+            Ok(Box::new(policy.promoting(promote(p)?)?))
+        },
+    );
+    r.placement.add(
+        "profiled",
+        "jobs of skewed models consolidated on whole nodes, others on what is left over",
+        &[PACK_LIMIT, NO_EASY],
+        |p, _| walk(Profiled::by(skew(p)?), p, Oracle, false),
+    );
+    r.placement.add(
+        "balanced",
+        "each GPU where most are free",
+        &[NO_EASY],
+        |p, _| walk(Balanced, p, Oracle, false),
+    );
+    r.placement.add(
+        "random",
+        "any free GPUs, by chance",
+        &[NO_EASY],
+        |p, seed| walk(Random::new(seed), p, Oracle, false),
+    );
+}
+
+fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
+    match p.names().any(|n| n == "estimator") {
+        true if p.text("estimator", "none")? != "none" => belief(p, seed).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
+    // One is a number, several are a text.
+    if let Ok(one) = p.f64("thresholds", 3250.0) {
+        return Ok(vec![Seconds::new(one)]);
+    }
+    let text = p.text("thresholds", "")?;
+    let numbers = text.split('/').map(|t| t.trim().parse::<f64>());
+    let numbers: Result<Vec<f64>, _> = numbers.collect();
+    let numbers = numbers.ok().filter(|n| n.iter().all(|t| t.is_finite()));
+    let numbers = numbers.ok_or_else(|| RegistryError::BadValue {
+        param: "thresholds".into(),
+        found: text,
+        expected: "ascending numbers of GPU-seconds with / between them".into(),
+    })?;
+    Ok(numbers.into_iter().map(Seconds::new).collect())
+}
+
+fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
+    match p.text("promote", "none") {
+        Ok(word) if word == "none" => Ok(None),
+        Ok(found) => Err(RegistryError::BadValue {
+            param: "promote".into(),
+            found,
+            expected: "a number above 0, or none".into(),
+        }),
+        Err(_) => p.f64("promote", 0.0).map(Some),
+    }
+}
+
+fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
+    let path = p.text("history", "none")?;
+    if path == "none" {
+        return Ok(None);
+    }
+    let wrong = |why: String| RegistryError::BadValue {
+        param: "history".into(),
+        found: path.clone(),
+        expected: format!("a file of past GPU-seconds ({why})"),
+    };
+    let samples = read_samples(&path).map_err(|e| wrong(e.to_string()))?;
+    let samples = samples.into_iter().map(|s| Seconds::new(f64::from(s)));
+    let history = ServiceHistory::of(samples);
+    history.map(Some).ok_or_else(|| wrong("no samples".into()))
+}
+
+fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
+    let limit = p.f64("pack_limit", TensorSkew::LIMIT)?;
+    if !(0.0..=1.0).contains(&limit) {
+        return Err(bad("pack_limit", limit, "a number from 0 to 1"));
+    }
+    Ok(TensorSkew::new(SkewTable::image_models(), limit))
+}

@@ -1,0 +1,207 @@
+//! The folder of a sweep, read again.
+
+mod pictures;
+
+pub(super) use pictures::pictures;
+
+use super::folder::{Folder, FolderError, RunResults, json};
+use super::table::{ColumnAt, Table};
+use blox_sim::results::COLUMNS;
+use blox_sim::results::statistics::Estimate;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+const TABLE: &str = "sweep.csv";
+const INDEX: &str = "sweep.json";
+const RUNS: &str = "runs";
+
+/// The confidence of all intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// The finished runs of a sweep.
+#[derive(Clone, Debug)]
+pub(super) struct Sweep {
+    pub path: PathBuf,
+    /// What `sweep.json` says; null without one.
+    pub index: Value,
+    /// The settings that vary, in order of their columns, without the seed.
+    pub varied: Vec<String>,
+    pub runs: Vec<Run>,
+}
+
+/// One run: what it was told and what came of it.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// Its name and that of its folder.
+    pub name: String,
+    pub scheduler: String,
+    pub seed: String,
+    /// A value for each setting that varies.
+    pub settings: Vec<String>,
+    /// In order of [`COLUMNS`].
+    figures: Vec<Option<f64>>,
+}
+
+/// Runs that differ in their seeds alone.
+pub(super) struct Group<'a> {
+    pub scheduler: &'a str,
+    pub settings: &'a [String],
+    pub runs: Vec<&'a Run>,
+}
+
+impl Run {
+    /// A column of [`COLUMNS`].
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let at = COLUMNS.iter().position(|c| c.name == name)?;
+        self.figures.get(at).copied().flatten()
+    }
+}
+
+impl Group<'_> {
+    /// The mean over seeds; `None` where no run has the figure.
+    pub fn estimate(&self, name: &str) -> Option<Estimate> {
+        let values: Vec<f64> = self.runs.iter().filter_map(|r| r.figure(name)).collect();
+        Estimate::of(&values, CONFIDENCE)
+    }
+}
+
+impl Sweep {
+    /// Whether a sweep wrote the folder.
+    pub fn lies_in(dir: &Path) -> bool {
+        dir.join(TABLE).is_file()
+    }
+
+    /// Reads the table of the runs; what they wrote is read when it is needed.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn open(dir: &Path) -> Result<Self, FolderError> {
+        let index = dir.join(INDEX);
+        let (settings, mut runs) = read(&dir.join(TABLE))?;
+        let differs = |k: &usize| runs.iter().any(|r| r.settings[*k] != runs[0].settings[*k]);
+        let varied: Vec<usize> = (0..settings.len()).filter(differs).collect();
+        for run in &mut runs {
+            run.settings = varied.iter().map(|k| run.settings[*k].clone()).collect();
+        }
+        Ok(Sweep {
+            path: dir.to_owned(),
+            index: match index.is_file() {
+                true => json(&index)?,
+                false => Value::Null,
+            },
+            varied: varied.iter().map(|k| settings[*k].clone()).collect(),
+            runs,
+        })
+    }
+
+    /// In order of their first runs.
+    pub fn groups(&self) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for run in &self.runs {
+            let same =
+                |g: &&mut Group<'_>| g.scheduler == run.scheduler && g.settings == run.settings;
+            match groups.iter_mut().find(same) {
+                Some(group) => group.runs.push(run),
+                None => groups.push(Group {
+                    scheduler: &run.scheduler,
+                    settings: &run.settings,
+                    runs: vec![run],
+                }),
+            }
+        }
+        groups
+    }
+
+    /// Settings that vary, as `load 4, cluster 8x4`.
+    pub fn told(&self, settings: &[String]) -> String {
+        let named = self.varied.iter().zip(settings);
+        let parts: Vec<String> = named
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        parts.join(", ")
+    }
+
+    /// What a run wrote; `None` where only the table is left.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn results(&self, run: &Run) -> Result<Option<RunResults>, FolderError> {
+        let base = self.path.join(RUNS);
+        match run.name.is_empty() || !base.join(&run.name).join("jobs.csv").is_file() {
+            true => Ok(None),
+            false => RunResults::read(&base, &run.name, &run.name).map(Some),
+        }
+    }
+
+    /// At most so many runs of the first seed, each as a folder of its own.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn first_runs(&self, most: usize) -> Result<Vec<Folder>, FolderError> {
+        let first = |r: &&Run| r.seed == self.runs[0].seed;
+        let mut folders = Vec::new();
+        for run in self.runs.iter().filter(first).take(most) {
+            let Some(mut results) = self.results(run)? else {
+                continue;
+            };
+            let told = self.told(&run.settings);
+            results.name = match told.is_empty() {
+                true => run.scheduler.clone(),
+                false => format!("{}, {told}", run.scheduler),
+            };
+            let path = self.path.join(RUNS).join(&run.name);
+            folders.push(Folder {
+                manifest: json(&path.join("manifest.json"))?,
+                path,
+                runs: vec![results],
+                sweep: None,
+            });
+        }
+        Ok(folders)
+    }
+}
+
+/// Names of the settings, and the runs that have an average.
+fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
+    let mut table = Table::open(path)?;
+    let scheduler = table.column("scheduler")?;
+    let jct = table.column("avg_jct_s")?;
+    let (name, seed) = (table.find("run"), table.find("seed"));
+    // Settings stand before the size of the cluster, figures behind it. Seeds
+    // repeat a setting, and parameters are in the scheduler's name.
+    let no_setting = |name: &str| {
+        matches!(name, "run" | "scheduler" | "policy" | "seed") || name.starts_with("param_")
+    };
+    let (names, columns): (Vec<String>, Vec<_>) = table
+        .columns()
+        .take_while(|(name, _)| !matches!(*name, "nodes" | "gpus" | "ended" | "avg_jct_s"))
+        .filter(|(name, _)| !no_setting(name))
+        .map(|(name, column)| (name.to_owned(), column))
+        .unzip();
+    let figures: Vec<Option<ColumnAt>> = COLUMNS
+        .iter()
+        .map(|c| match c.name {
+            "scheduler" => None,
+            name => table.find(name),
+        })
+        .collect();
+    let mut runs = Vec::new();
+    while table.advance()? {
+        if table.maybe(jct)?.is_none() {
+            continue;
+        }
+        let text = |column: Option<ColumnAt>| column.map_or("", |c| table.text(c)).to_owned();
+        let figure = |column: &Option<ColumnAt>| match column {
+            Some(column) => table.maybe(*column),
+            None => Ok(None),
+        };
+        runs.push(Run {
+            name: text(name),
+            scheduler: text(Some(scheduler)),
+            seed: text(seed),
+            settings: columns.iter().map(|c| text(Some(*c))).collect(),
+            figures: figures.iter().map(figure).collect::<Result<_, _>>()?,
+        });
+    }
+    Ok((names, runs))
+}

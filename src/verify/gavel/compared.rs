@@ -1,0 +1,87 @@
+//! What cases of both programs are compared by.
+
+use super::Outcome;
+use crate::verify::{Case, Compared, VerifyError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How far averages may lie apart where optima are not unique: completion times, makespan.
+const LOOSE: (f64, f64) = (0.02, 0.05);
+/// The same where the original's shares are a vertex of all optimal ones: solvers that
+/// end there lie so far apart from each other; ours ends in the middle.
+const VERTICES: (f64, f64) = (0.03, 0.12);
+/// Solvers that end at a vertex.
+const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
+
+/// Compares who ran where in each round, by keys of both.
+pub(super) fn rounds<K: Ord>(
+    mut expected: BTreeMap<K, String>,
+    ours: impl Iterator<Item = (K, String)>,
+    what: impl Fn(&K) -> String,
+    out: &mut Compared,
+) {
+    for (key, ours) in ours {
+        out.values += 1;
+        let theirs = expected.remove(&key);
+        if theirs.as_ref() != Some(&ours) {
+            let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
+            out.differ(&what(&key), "worker_ids", &theirs, &ours);
+        }
+    }
+    for (key, on) in expected {
+        out.differ(&what(&key), "worker_ids", &on, "nothing");
+    }
+}
+
+/// Workers as the originals' tables have them.
+pub(super) fn listed(workers: &[u32]) -> String {
+    let each: Vec<String> = workers.iter().map(u32::to_string).collect();
+    each.join("|")
+}
+
+/// Compares the averages over the jobs that the original finished, those of a window if there
+/// is one, and the makespan. Differences of less than a `round` do not count.
+pub(super) fn averages(
+    case: &Case,
+    found: &Outcome,
+    window: Option<(u32, u32)>,
+    round: f64,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let e = &case.expected;
+    let (id, jct) = (e.column("job_id")?, e.column("jct")?);
+    let mut finished = BTreeSet::new();
+    for (r, row) in e.rows.iter().enumerate() {
+        if !matches!(&row[jct][..], "" | "None") {
+            finished.insert(e.number(r, id)? as u32);
+        }
+    }
+    let counts = |job: u32| {
+        let inside = window.is_none_or(|(from, to)| (from..to).contains(&job));
+        inside && (window.is_some() || finished.contains(&job))
+    };
+    let ends = found.ends.values().filter(|e| counts(e.job) && !e.dropped);
+    let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
+    let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
+    let at_vertex = case.text("solver").is_ok_and(|s| AT_VERTICES.contains(&s));
+    let loose = if at_vertex { VERTICES } else { LOOSE };
+    let column = match window {
+        Some(_) => "avg_jct_reported",
+        None => "avg_jct",
+    };
+    for (name, found, loose) in [(column, average, loose.0), ("makespan", last, loose.1)] {
+        let Some(expected) = case.number(name) else {
+            continue;
+        };
+        out.values += 1;
+        let off = found / expected - 1.0;
+        out.notes.push(format!(
+            "{name} {found:.1} s by its own optima, {expected:.1} s expected: {:+.2} %",
+            off * 100.0
+        ));
+        if off.abs() > loose && (found - expected).abs() > round {
+            out.differ("summary", name, &expected.to_string(), &found.to_string());
+        }
+    }
+    Ok(())
+}

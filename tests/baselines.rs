@@ -1,0 +1,113 @@
+//! What Gandiva, Themis and Chronus do by their papers, in simulations.
+
+use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Pipeline, Seconds, Time};
+use blox::schedulers::{self as shipped, GandivaParams};
+use blox::sim::Simulation;
+use blox::sim::completion::Exact;
+use blox::sim::results::{AssignmentRow, SharedSink};
+use blox::sim::workload::Jobs;
+use std::sync::{Arc, Mutex};
+
+fn job(at: f64, gpus: u32, seconds: f64) -> JobSpec {
+    JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(seconds))
+}
+
+/// When each job ends, in seconds, and who held what.
+fn run(
+    cluster: ClusterSpec,
+    scheduler: Pipeline,
+    jobs: Vec<JobSpec>,
+) -> (Vec<f64>, Vec<AssignmentRow>) {
+    let sink = Arc::new(Mutex::new(Vec::new()));
+    let report = Simulation::new(cluster)
+        .completion(Exact)
+        .assignments_to(Some(Arc::clone(&sink) as SharedSink))
+        .run(scheduler, &mut Jobs::new(jobs))
+        .unwrap();
+    let ends = report.jobs.iter().map(|j| j.finish.unwrap().secs());
+    let rows = sink.lock().unwrap().clone();
+    (ends.collect(), rows)
+}
+
+fn gandiva(packing: bool, growing: bool) -> Pipeline {
+    shipped::gandiva_with(GandivaParams {
+        packing,
+        growing,
+        ..GandivaParams::default()
+    })
+}
+
+#[test]
+fn gandiva_packs_jobs_that_leave_their_gpus_idle() {
+    let busy = |part: f64| {
+        job(0.0, 1, 600.0).with_extras(Extras {
+            attributes: [("gpu_utilisation".into(), part.into())].into(),
+            ..Extras::default()
+        })
+    };
+    let one = || ClusterSpec::uniform(1, 1);
+    let both = |part: f64| vec![busy(part), busy(part)];
+    assert_eq!(run(one(), gandiva(true, true), both(0.5)).0, [600.0, 600.0]);
+    // In turn, a minute each.
+    let (ends, _) = run(one(), gandiva(false, true), both(0.5));
+    assert_eq!(ends, [1140.0, 1200.0]);
+    let (ends, _) = run(one(), gandiva(true, true), both(0.8));
+    assert_eq!(ends, [1140.0, 1200.0]);
+}
+
+#[test]
+fn gandiva_grows_jobs_onto_idle_gpus_and_shrinks_them_for_others() {
+    let elastic = job(0.0, 1, 600.0).with_extras(Extras {
+        levels: [1, 2].map(GpuCount).to_vec(),
+        rates: vec![1.0, 2.0],
+        ..Extras::default()
+    });
+    let two = || ClusterSpec::uniform(1, 2);
+    let alone = |growing| run(two(), gandiva(true, growing), vec![elastic.clone()]).0;
+    assert_eq!(alone(true), [300.0]);
+    assert_eq!(alone(false), [600.0]);
+    // 120 done on two GPUs when the other comes, the rest on one.
+    let jobs = vec![elastic.clone(), job(60.0, 1, 600.0)];
+    assert_eq!(run(two(), gandiva(true, true), jobs).0, [540.0, 660.0]);
+}
+
+#[test]
+fn gandiva_keeps_sizes_together_and_moves_jobs_to_one_node() {
+    let jobs = vec![
+        job(0.0, 1, 120.0),
+        job(0.0, 1, 240.0),
+        job(0.0, 1, 2000.0),
+        job(1.0, 2, 2000.0),
+    ];
+    let (_, rows) = run(ClusterSpec::uniform(2, 2), gandiva(true, true), jobs);
+    let of = |id: u32| -> Vec<Vec<u32>> {
+        let rows = rows.iter().filter(|r| r.job.0 == id);
+        rows.map(|r| r.gpus.iter().map(|g| g.0).collect()).collect()
+    };
+    assert_eq!((of(0), of(1)), (vec![vec![0]], vec![vec![1]]));
+    // Over both nodes where the first has left, then on the node that the second leaves.
+    assert_eq!(of(3), [vec![0, 3], vec![0, 1]]);
+}
+
+#[test]
+fn chronus_looks_for_an_order_in_which_jobs_lie_on_one_node() {
+    // By least remaining time the last would lie on both nodes.
+    let jobs = [(1, 100.0), (1, 200.0), (3, 300.0), (3, 400.0)];
+    let jobs = jobs.map(|(gpus, seconds)| job(0.0, gpus, seconds)).to_vec();
+    let (ends, rows) = run(ClusterSpec::uniform(2, 4), shipped::chronus(), jobs);
+    assert_eq!(ends, [100.0, 200.0, 300.0, 400.0]);
+    let on_one = |row: &AssignmentRow| {
+        let first = row.gpus[0].0 / 4;
+        row.gpus.iter().all(|g| g.0 / 4 == first)
+    };
+    assert!(rows.iter().all(on_one), "{rows:?}");
+}
+
+#[test]
+fn themis_gives_the_lease_to_who_is_worst_off() {
+    // 300 s of waiting are three times what the short job takes, and a hundredth of the long one.
+    let jobs = vec![job(0.0, 2, 30_000.0), job(1.0, 2, 100.0)];
+    let (ends, _) = run(ClusterSpec::uniform(1, 2), shipped::themis(), jobs);
+    // The long one goes on with the next lease.
+    assert_eq!(ends, [30_240.0, 340.0]);
+}

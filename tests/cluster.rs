@@ -1,0 +1,1042 @@
+//! A real cluster of real processes on this machine, from outside.
+#![cfg(feature = "cluster")]
+#![allow(clippy::disallowed_methods, reason = "patience has an end")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn blox() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_blox"))
+}
+
+/// A daemon, killed when the test is over.
+struct Daemon(Child);
+
+impl Daemon {
+    /// As if the power had gone, for this process.
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Cluster {
+    dir: tempfile::TempDir,
+    at: String,
+    /// Further arguments of the scheduler.
+    more: Vec<String>,
+    scheduler: Option<Daemon>,
+    nodes: Vec<Option<Daemon>>,
+}
+
+impl Cluster {
+    fn start(scheduler: &str, nodes: &[u32]) -> Self {
+        Self::start_with(scheduler, nodes, &[])
+    }
+
+    fn start_with(scheduler: &str, nodes: &[u32], more: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut cluster = Cluster {
+            dir,
+            at: "127.0.0.1:0".to_owned(),
+            more: more.iter().map(|&m| m.to_owned()).collect(),
+            scheduler: None,
+            nodes: Vec::new(),
+        };
+        cluster.start_scheduler(scheduler);
+        for (i, gpus) in nodes.iter().enumerate() {
+            cluster.nodes.push(None);
+            cluster.start_node(i, *gpus);
+        }
+        cluster.until("all nodes are up", |c| {
+            let nodes = c.json(&["nodes"]);
+            let up = |n: &Value| n["status"] == "up";
+            nodes
+                .as_array()
+                .is_some_and(|n| n.len() == nodes_of(c) && n.iter().all(up))
+        });
+        cluster
+    }
+
+    fn start_scheduler(&mut self, scheduler: &str) {
+        let mut child = blox()
+            .args([
+                "scheduler",
+                "--round",
+                "0.5",
+                "--faster",
+                "5",
+                "--scheduler",
+                scheduler,
+            ])
+            .args(&self.more)
+            .args(["--listen", &self.at, "--state-dir"])
+            .arg(self.dir.path().join("scheduler"))
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        err.read_line(&mut line).unwrap();
+        let at = line.trim().strip_prefix("listening on ");
+        self.at = at.unwrap_or_else(|| panic!("it said `{line}`")).to_owned();
+        // What it says later is for nobody, but must find a reader.
+        std::thread::spawn(move || std::io::copy(&mut err, &mut std::io::sink()));
+        self.scheduler = Some(Daemon(child));
+    }
+
+    /// Without `--faster`, and with the rounds of a real cluster.
+    fn start_daemons_at_their_own_pace(&mut self) {
+        let mut child = blox()
+            .args(["scheduler", "--scheduler", "las", "--round", "30"])
+            .args(["--listen", &self.at, "--state-dir"])
+            .arg(self.dir.path().join("scheduler"))
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        err.read_line(&mut line).unwrap();
+        self.at = line
+            .trim()
+            .strip_prefix("listening on ")
+            .unwrap()
+            .to_owned();
+        self.scheduler = Some(Daemon(child));
+        let child = blox()
+            .args(["node", "--at", &self.at, "--gpus", "8", "--state-dir"])
+            .arg(self.node_dir(0))
+            .stderr(Stdio::null())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.nodes[0] = Some(Daemon(child));
+    }
+
+    fn start_node(&mut self, i: usize, gpus: u32) {
+        self.start_node_with(i, gpus, &[]);
+    }
+
+    fn start_node_with(&mut self, i: usize, gpus: u32, more: &[&str]) {
+        let child = blox()
+            .args([
+                "node",
+                "--faster",
+                "5",
+                "--at",
+                &self.at,
+                "--name",
+                &format!("n{i}"),
+            ])
+            .args(more)
+            .args(["--gpus", &gpus.to_string(), "--state-dir"])
+            .arg(self.node_dir(i))
+            .stderr(Stdio::null())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.nodes[i] = Some(Daemon(child));
+    }
+
+    fn node_dir(&self, i: usize) -> PathBuf {
+        self.dir.path().join(format!("n{i}"))
+    }
+
+    fn run(&self, args: &[&str]) -> Result<String, String> {
+        let (first, rest) = args.split_first().unwrap();
+        let out = blox()
+            .args([first, "--at", self.at.as_str()])
+            .args(rest)
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap();
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        match out.status.success() {
+            true => Ok(text(&out.stdout)),
+            false => Err(text(&out.stderr)),
+        }
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let mut all = args.to_vec();
+        all.push("--json");
+        let text = self.run(&all).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    fn submit(&self, args: &[&str]) -> u64 {
+        let mut all = vec!["submit"];
+        all.extend(args);
+        self.run(&all).unwrap().trim().parse().unwrap()
+    }
+
+    fn job(&self, job: u64) -> Value {
+        self.json(&["show", &job.to_string()])
+    }
+
+    fn phase(&self, job: u64) -> String {
+        self.job(job)["phase"].as_str().unwrap_or("").to_owned()
+    }
+
+    fn until(&self, what: &str, holds: impl FnMut(&Self) -> bool) {
+        self.until_within(90, what, holds);
+    }
+
+    fn until_within(&self, secs: u64, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let begin = Instant::now();
+        while !holds(self) {
+            if begin.elapsed() > Duration::from_secs(secs) {
+                let queue = self.run(&["queue"]).unwrap_or_default();
+                let queue: Vec<&str> = queue.lines().take(20).collect();
+                let nodes = self.run(&["nodes"]).unwrap_or_default();
+                panic!("never: {what}\n{}\n{nodes}", queue.join("\n"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Whether so many jobs are known, and all have this phase.
+    fn all_are(&self, phase: &str, count: usize) -> bool {
+        let jobs = self.json(&["queue", "--all"]);
+        let all = jobs.as_array().cloned().unwrap_or_default();
+        all.len() == count && all.iter().all(|j| j["phase"] == phase)
+    }
+
+    fn exits(&self, job: u64) -> Vec<String> {
+        let accounts = self.job(job)["accounts"].clone();
+        let all = accounts.as_array().cloned().unwrap_or_default();
+        all.iter()
+            .map(|a| a["exit"].as_str().unwrap_or("").to_owned())
+            .collect()
+    }
+
+    fn until_phase(&self, job: u64, phase: &str) {
+        self.until(&format!("job {job} {phase}"), |c| c.phase(job) == phase);
+    }
+
+    /// Processes that were started by this cluster's launches.
+    fn processes(&self) -> usize {
+        let mark = self.dir.path().to_string_lossy().into_owned();
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.filter(|entry| {
+            let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let text = String::from_utf8_lossy(&environ).into_owned();
+            text.contains("BLOX_LAUNCH=") && text.contains(&mark)
+        })
+        .count()
+    }
+}
+
+fn nodes_of(c: &Cluster) -> usize {
+    c.nodes.len()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn a_gang_runs_on_two_nodes_and_its_ranks_know_each_other() {
+    let c = Cluster::start("fifo", &[2, 2]);
+    let out = c.dir.path().join("ranks");
+    std::fs::create_dir(&out).unwrap();
+    let script =
+        "echo $RANK $WORLD_SIZE $LOCAL_RANK $CUDA_VISIBLE_DEVICES $MASTER_ADDR > $OUT/$RANK";
+    let env = format!("OUT={}", out.display());
+    let job = c.submit(&["--gpus", "3", "--env", &env, "--", "sh", "-c", script]);
+    assert_eq!(job, 0);
+    c.until_phase(job, "completed");
+    let ranks: Vec<String> = (0..3).map(|r| read(&out.join(r.to_string()))).collect();
+    assert_eq!(
+        ranks,
+        [
+            "0 3 0 0,1 127.0.0.1\n",
+            "1 3 1 0,1 127.0.0.1\n",
+            "2 3 0 0 127.0.0.1\n"
+        ]
+    );
+    let accounts = c.job(job)["accounts"].clone();
+    let exits: Vec<&str> = accounts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| a["exit"].as_str().unwrap())
+        .collect();
+    assert_eq!(exits, ["Completed", "Completed"]);
+}
+
+#[test]
+fn a_job_that_fails_is_tried_again_and_then_has_failed() {
+    let c = Cluster::start("fifo", &[1]);
+    let job = c.submit(&["--max-retries", "1", "--", "sh", "-c", "exit 3"]);
+    c.until_phase(job, "failed");
+    let accounts = c.job(job)["accounts"].clone();
+    let exits: Vec<&str> = accounts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| a["exit"].as_str().unwrap())
+        .collect();
+    assert_eq!(exits, ["Failed { code: 3 }", "Failed { code: 3 }"]);
+    assert!(
+        c.run(&["cancel", "0"])
+            .unwrap_err()
+            .contains("there is no job 0")
+    );
+}
+
+#[test]
+fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
+    let c = Cluster::start("fifo", &[1]);
+    // It hides a grandchild in a session of its own.
+    let script = "setsid sleep 600 & exec sleep 600";
+    let job = c.submit(&["--", "sh", "-c", script]);
+    c.until_phase(job, "running");
+    assert!(
+        c.run(&["hold", "0"])
+            .unwrap_err()
+            .contains("requeue it first")
+    );
+    c.run(&["requeue", "0"]).unwrap();
+    c.until("it runs again", |c| {
+        let j = c.job(job);
+        j["phase"] == "running" && j["launch"] == 2
+    });
+    let second = c.submit(&["--", "true"]);
+    c.run(&["hold", &second.to_string()]).unwrap();
+    assert!(
+        c.run(&["why", &second.to_string()])
+            .unwrap()
+            .contains("held")
+    );
+    c.run(&["drain", "n0", "--why", "a fan is broken"]).unwrap();
+    c.run(&["cancel", &job.to_string()]).unwrap();
+    c.until_phase(job, "cancelled");
+    c.until("no process is left", |c| c.processes() == 0);
+    c.run(&["release", &second.to_string()]).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(c.phase(second), "waiting");
+    c.run(&["resume", "n0"]).unwrap();
+    c.until_phase(second, "completed");
+}
+
+#[test]
+fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
+    let c = Cluster::start("las", &[1]);
+    let saved = c.dir.path().join("steps");
+    let env = format!("SAVED={}", saved.display());
+    let script = "trap 'exit 75' TERM; n=$(cat $SAVED 2>/dev/null || echo 0); \
+        while [ $n -lt 40 ]; do n=$((n+1)); echo $n > $SAVED; sleep 0.1; done";
+    let long = c.submit(&["--env", &env, "--", "sh", "-c", script]);
+    c.until_phase(long, "running");
+    std::thread::sleep(Duration::from_secs(1));
+    let short = c.submit(&["--", "true"]);
+    c.until_phase(short, "completed");
+    c.until_phase(long, "completed");
+    assert_eq!(read(&saved), "40\n");
+    let exits: Vec<String> = c.job(long)["accounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| a["exit"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        exits.first().map(String::as_str),
+        Some("Yielded"),
+        "{exits:?}"
+    );
+    assert_eq!(
+        exits.last().map(String::as_str),
+        Some("Completed"),
+        "{exits:?}"
+    );
+}
+
+#[test]
+fn daemons_that_are_killed_and_started_again_find_what_runs() {
+    let mut c = Cluster::start("fifo", &[1, 1]);
+    let job = c.submit(&["--gpus", "2", "--", "sleep", "6"]);
+    c.until_phase(job, "running");
+    c.scheduler.as_mut().unwrap().kill();
+    c.start_scheduler("fifo");
+    c.nodes[0].as_mut().unwrap().kill();
+    c.start_node(0, 1);
+    c.until_phase(job, "completed");
+    // It was neither started again nor lost.
+    let accounts = c.job(job)["accounts"].clone();
+    let ran: Vec<(u64, &str)> = accounts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| (a["launch"].as_u64().unwrap(), a["exit"].as_str().unwrap()))
+        .collect();
+    assert_eq!(ran, [(1, "Completed"), (1, "Completed")]);
+}
+
+#[test]
+fn a_job_of_a_lost_node_runs_elsewhere_and_never_twice_at_once() {
+    let mut c = Cluster::start("fifo", &[1, 1]);
+    let ledger = c.dir.path().join("ledger");
+    let env = format!("LEDGER={}", ledger.display());
+    // A second one at the same time would find the lock taken.
+    let script = "exec 9>$LEDGER.lock; flock -n 9 || { echo twice >> $LEDGER; exit 9; }; \
+        echo begin >> $LEDGER; sleep 5; echo end >> $LEDGER";
+    let job = c.submit(&["--env", &env, "--", "sh", "-c", script]);
+    c.until_phase(job, "running");
+    let on = c.job(job)["nodes"][0].as_str().unwrap().to_owned();
+    let i: usize = on[1..].parse().unwrap();
+    // Its node manager goes and does not come back: the shim keeps the lease.
+    c.nodes[i].as_mut().unwrap().kill();
+    c.until_phase(job, "completed");
+    let text = read(&ledger);
+    assert_eq!(text, "begin\nbegin\nend\n");
+    assert_ne!(c.job(job)["accounts"][0]["exit"], "Completed");
+}
+
+/// Kills the scheduler soon after submissions, and counts what it had acknowledged.
+fn kill_after_submit(times: u32) {
+    let mut c = Cluster::start("fifo", &[16]);
+    let mut told = Vec::new();
+    for i in 0..times {
+        for _ in 0..2 {
+            told.push(c.submit(&["--", "true"]));
+        }
+        // From 0 to 50 ms, evenly.
+        std::thread::sleep(Duration::from_micros(u64::from(i * 7919 % 50_000)));
+        c.scheduler.as_mut().unwrap().kill();
+        c.start_scheduler("fifo");
+    }
+    let mut distinct = told.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(told.len(), distinct.len(), "a number was given twice");
+    let known = c.json(&["queue", "--all"]);
+    assert_eq!(known.as_array().map(Vec::len), Some(told.len()));
+    c.until_within(60 + u64::from(times), "all have completed", |c| {
+        c.all_are("completed", told.len())
+    });
+}
+
+#[test]
+fn a_scheduler_killed_after_a_submission_has_lost_nothing() {
+    kill_after_submit(20);
+}
+
+#[test]
+#[ignore = "long: run by name"]
+fn a_scheduler_killed_after_a_thousand_submissions_has_lost_nothing() {
+    kill_after_submit(1_000);
+}
+
+#[test]
+fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
+    let c = Cluster::start("fifo", &[2]);
+    let script = "echo rank $RANK launch $BLOX_ATTEMPT; echo oh >&2; \
+        [ $BLOX_ATTEMPT = 2 ] || { trap 'exit 75' TERM; while :; do sleep 0.1; done; }";
+    let job = c.submit(&["--gpus", "2", "--", "sh", "-c", script]);
+    let number = job.to_string();
+    c.until_phase(job, "running");
+    c.until("it wrote", |c| {
+        c.run(&["logs", &number])
+            .is_ok_and(|t| t == "rank 0 launch 1\n")
+    });
+    let follow = blox()
+        .args(["logs", "--at", &c.at, "-f", "--rank", "1", &number])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    c.run(&["requeue", &number]).unwrap();
+    c.until_phase(job, "completed");
+    let followed = follow.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&followed.stdout).into_owned();
+    assert_eq!(text, "rank 1 launch 1\nrank 1 launch 2\n");
+    // The node keeps them.
+    let first = ["logs", &number, "--launch", "1", "--rank", "1"];
+    assert_eq!(c.run(&first).unwrap(), "rank 1 launch 1\n");
+    assert_eq!(c.run(&["logs", &number, "--err"]).unwrap(), "oh\n");
+    let line = c.run(&["logs", &number, "--json"]).unwrap();
+    let line: Value = serde_json::from_str(line.trim()).unwrap();
+    assert_eq!(
+        (&line["launch"], &line["text"]),
+        (&2.into(), &"rank 0 launch 2\n".into())
+    );
+    let none = c.run(&["logs", &number, "--rank", "7"]).unwrap_err();
+    assert!(none.contains("rank 7 of launch 0.2"), "{none}");
+}
+
+#[test]
+fn exit_codes_mean_what_a_job_says() {
+    let c = Cluster::start("fifo", &[4]);
+    let rules = ["--on-exit", "7=fail", "--on-exit", "5=complete"];
+    let submit = |script: &str| {
+        let mut all = rules.to_vec();
+        all.extend(["--", "sh", "-c", script]);
+        c.submit(&all)
+    };
+    let hopeless = submit("exit 7");
+    let done = submit("exit 5");
+    let second = submit("[ $BLOX_ATTEMPT = 2 ] || exit 3");
+    c.until_phase(hopeless, "failed");
+    c.until_phase(done, "completed");
+    c.until("it waits before it is tried again", |c| {
+        let why = c.run(&["why", &second.to_string()]).unwrap_or_default();
+        why.contains("it failed, and is tried again in")
+    });
+    c.until_phase(second, "completed");
+    assert_eq!(c.exits(hopeless), ["Failed { code: 7 }"]);
+    assert_eq!(c.exits(done), ["Failed { code: 5 }"]);
+    assert_eq!(c.exits(second), ["Failed { code: 3 }", "Completed"]);
+    let shown = c.job(hopeless);
+    assert_eq!(shown["gpus"], 1);
+    assert!(shown["reason"].as_str().unwrap().contains("ended with 7"));
+    let wrong = c.run(&["submit", "--on-exit", "7=stop", "--", "true"]);
+    assert!(wrong.unwrap_err().contains("expected CODE=MEANING"));
+}
+
+#[test]
+fn the_log_is_compacted_while_the_scheduler_runs() {
+    let mut c = Cluster::start_with("fifo", &[4], &["--log-kib", "16"]);
+    for _ in 0..30 {
+        c.submit(&["--", "true"]);
+    }
+    c.until("all have completed", |c| c.all_are("completed", 30));
+    let files = |kind: &str| -> Vec<u64> {
+        let all = std::fs::read_dir(c.dir.path().join("scheduler")).unwrap();
+        all.filter_map(|e| {
+            let name = e.unwrap().file_name().into_string().unwrap();
+            u64::from_str_radix(name.strip_prefix(kind)?, 16).ok()
+        })
+        .collect()
+    };
+    assert!(files("snapshot-").len() == 2, "{:?}", files("snapshot-"));
+    assert!(!files("segment-").contains(&1), "the first segment is left");
+    c.scheduler.as_mut().unwrap().kill();
+    c.start_scheduler("fifo");
+    assert!(c.all_are("completed", 30));
+    assert_eq!(c.submit(&["--", "true"]), 30);
+}
+
+/// A token's file.
+fn secret(dir: &Path, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = dir.join(text);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn who_has_no_token_is_turned_away_and_who_says_nothing_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = secret(dir.path(), "the-secret-of-the-cluster");
+    let other = secret(dir.path(), "the-secret-of-somebody-else");
+    let mut c = Cluster {
+        dir: tempfile::tempdir().unwrap(),
+        at: "127.0.0.1:0".to_owned(),
+        more: vec!["--token-file".to_owned(), ours.clone()],
+        scheduler: None,
+        nodes: vec![None, None],
+    };
+    c.start_scheduler("fifo");
+    // Before it has shown what it is, a connection may stay for five seconds.
+    let silent = std::net::TcpStream::connect(&c.at).unwrap();
+    // The first node has no token.
+    c.start_node(0, 1);
+    c.start_node_with(1, 1, &["--token-file", &ours]);
+    c.until("the second is there", |c| {
+        let nodes = c.json(&["nodes", "--token-file", &ours]);
+        nodes
+            .as_array()
+            .is_some_and(|n| n.len() == 1 && n[0]["name"] == "n1")
+    });
+    let none = c.run(&["submit", "--", "true"]).unwrap_err();
+    assert!(none.contains("give --token-file"), "{none}");
+    let wrong = c.run(&["submit", "--token-file", &other, "--", "true"]);
+    assert!(wrong.unwrap_err().contains("not this scheduler's"));
+    c.run(&["submit", "--token-file", &ours, "--", "true"])
+        .unwrap();
+    c.until("it completes", |c| {
+        c.json(&["show", "--token-file", &ours, "0"])["phase"] == "completed"
+    });
+    use std::io::Read;
+    silent
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut rest = Vec::new();
+    let ended = (&silent).read_to_end(&mut rest);
+    let late = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
+    assert!(!ended.is_err_and(|e| late(&e)), "it is still open");
+}
+
+#[test]
+fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = blox()
+        .args(["scheduler", "--listen", "0.0.0.0:0", "--state-dir"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("give --token-file, or --insecure"), "{said}");
+    let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = at.local_addr().unwrap().to_string();
+    drop(at);
+    let out = blox().args(["queue", "--at", &address]).output().unwrap();
+    assert_eq!(out.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("does not answer"), "{said}");
+}
+
+#[test]
+fn numbers_are_there_for_prometheus() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap().to_string();
+    drop(port);
+    let c = Cluster::start_with("fifo", &[3], &["--metrics", &address]);
+    let job = c.submit(&["--gpus", "2", "--", "true"]);
+    c.until_phase(job, "completed");
+    let get = |path: &str| {
+        use std::io::{Read, Write};
+        let mut tcp = std::net::TcpStream::connect(&address).unwrap();
+        tcp.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+            .unwrap();
+        let mut text = String::new();
+        tcp.read_to_string(&mut text).unwrap();
+        text
+    };
+    let text = get("/metrics");
+    for line in [
+        "HTTP/1.1 200 OK\r",
+        "blox_jobs_ended_total{outcome=\"completed\"} 1",
+        "blox_gpus{state=\"free\"} 3",
+        "blox_nodes{status=\"up\"} 1",
+        "blox_launches_total{exit=\"completed\"} 1",
+        "blox_epoch 1",
+    ] {
+        assert!(
+            text.lines().any(|l| l == line.trim_end_matches('\r')),
+            "{line}: {text}"
+        );
+    }
+    assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
+    assert!(get("/other").starts_with("HTTP/1.1 404"));
+}
+
+/// First in, first out, and long to think once somebody runs.
+#[derive(Clone)]
+struct Sleepy;
+
+/// More than two leases.
+const LONG: Duration = Duration::from_secs(8);
+
+impl blox::core::Part for Sleepy {}
+
+impl blox::core::SchedulingPolicy for Sleepy {
+    fn schedule(
+        &mut self,
+        view: blox::core::View<'_>,
+        out: &mut blox::core::Requests,
+    ) -> blox::core::Outlook {
+        if view.running().next().is_some() {
+            std::thread::sleep(LONG);
+        }
+        for job in view.active() {
+            out.push(blox::core::Request::gang(&job));
+        }
+        blox::core::Outlook::Stable
+    }
+}
+
+#[test]
+fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
+    use blox::policies::placement::{Consolidated, Walk};
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut c = Cluster {
+        dir: tempfile::tempdir().unwrap(),
+        at: free.local_addr().unwrap().to_string(),
+        more: Vec::new(),
+        scheduler: None,
+        nodes: vec![None],
+    };
+    drop(free);
+    let (at, dir) = (c.at.clone(), c.dir.path().join("scheduler"));
+    // It ends with the process of the tests.
+    std::thread::spawn(move || {
+        let mut registry = blox::registry();
+        registry.schedulers.add("sleepy", "sleeps", &[], |_, _| {
+            Ok(blox::core::Composition::new("sleepy")
+                .scheduling(Sleepy)
+                .placement(Walk::new(Consolidated::default()))
+                .build())
+        });
+        let dir = dir.to_str().unwrap().to_owned();
+        let args = [
+            "blox",
+            "scheduler",
+            "--scheduler",
+            "sleepy",
+            "--round",
+            "0.5",
+            "--faster",
+            "5",
+            "--listen",
+            &at,
+            "--state-dir",
+            &dir,
+        ];
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        blox::cli::run_with(&registry, args, &mut out, &mut err);
+    });
+    c.start_node(0, 2);
+    c.until("the node is up", |c| {
+        c.json(&["nodes"])[0]["status"] == "up"
+    });
+    let job = c.submit(&["--", "sleep", "6"]);
+    c.until_phase(job, "running");
+    // Something to think about.
+    let begin = Instant::now();
+    let other = c.submit(&["--", "true"]);
+    assert!(
+        begin.elapsed() < Duration::from_secs(4),
+        "the answer took {:?}",
+        begin.elapsed()
+    );
+    c.until_phase(job, "completed");
+    assert_eq!(c.exits(job), ["Completed"]);
+    c.until_phase(other, "completed");
+}
+
+/// Processes whose command line has this in it.
+fn pids(part: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        String::from_utf8_lossy(&line).contains(part).then_some(pid)
+    })
+    .collect()
+}
+
+fn signal(name: &str, pid: u32) {
+    // It may have ended by now.
+    let _ = Command::new("kill")
+        .args([name, &pid.to_string()])
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Scheduler, node managers and shims are killed and stopped at random while
+/// these jobs run.
+fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
+    use rand::{RngExt, SeedableRng};
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    let gpus = [2, 2, 2];
+    let mut c = Cluster::start("fifo", &gpus);
+    let ledger = c.dir.path().join("ledger");
+    let env = format!("LEDGER={}", ledger.display());
+    // A second one at the same time would find the lock taken.
+    let script = "exec 9>$LEDGER.$BLOX_JOB_ID; flock -n 9 || { echo twice $BLOX_JOB_ID >> $LEDGER; exit 9; }; \
+        sleep $1; echo end $BLOX_JOB_ID >> $LEDGER";
+    for i in 0..jobs {
+        let long = format!("{:.1}", rng.random_range(0.1..1.5));
+        let gpus = if i % 10 == 9 { "2" } else { "1" };
+        // One rank of a gang sleeps: the other would take the lock.
+        let script = if gpus == "2" {
+            "[ $RANK = 0 ] || exit 0; ".to_owned() + script
+        } else {
+            script.to_owned()
+        };
+        let job = c.submit(&[
+            "--gpus", gpus, "--env", &env, "--", "sh", "-c", &script, "sh", &long,
+        ]);
+        assert_eq!(job, i);
+    }
+    let begin = Instant::now();
+    let limit = Duration::from_secs(120 + jobs * 3);
+    // Who watches a launch whose shim is dead is not stopped as well: nobody would be left.
+    let mut spared: Option<(usize, Instant)> = None;
+    while !c.all_are("completed", jobs as usize) {
+        let text = read(&ledger);
+        assert!(!text.contains("twice"), "{text}");
+        if begin.elapsed() > limit {
+            let queue = c.run(&["queue"]).unwrap_or_default();
+            panic!(
+                "not over:\n{queue}\n{}",
+                c.run(&["nodes"]).unwrap_or_default()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(rng.random_range(100..800)));
+        let node = rng.random_range(0..gpus.len());
+        let kill = rng.random_bool(0.5);
+        let stop_ms = rng.random_range(100..4_000);
+        let alone = spared.is_some_and(|(n, at)| n == node && at.elapsed().as_secs() < 3);
+        match rng.random_range(0..4) {
+            0 if kill => {
+                c.scheduler.as_mut().unwrap().kill();
+                c.start_scheduler("fifo");
+            }
+            0 => stop_for(c.scheduler.as_ref().unwrap().0.id(), stop_ms),
+            1 if alone => {}
+            1 if kill => {
+                c.nodes[node].as_mut().unwrap().kill();
+                c.start_node(node, gpus[node]);
+            }
+            1 => stop_for(c.nodes[node].as_ref().unwrap().0.id(), stop_ms),
+            _ => {
+                let shims = pids(&c.node_dir(node).join("attempts").to_string_lossy());
+                if !shims.is_empty() {
+                    spared = Some((node, Instant::now()));
+                    let pid = shims[rng.random_range(0..shims.len())];
+                    match kill {
+                        true => signal("-KILL", pid),
+                        false => stop_for(pid, stop_ms),
+                    }
+                }
+            }
+        }
+    }
+    let text = read(&ledger);
+    assert!(!text.contains("twice"), "{text}");
+    for i in 0..jobs {
+        assert!(
+            text.lines().any(|l| l == format!("end {i}")),
+            "job {i} never ended"
+        );
+        let done = c.exits(i);
+        let launches = c.job(i)["launch"].as_u64().unwrap();
+        let completed = done.iter().filter(|e| *e == "Completed").count();
+        assert!(
+            completed >= 1 && done.len() as u64 >= launches,
+            "job {i}: {done:?}"
+        );
+    }
+    c.until("no process is left", |c| c.processes() == 0);
+    let shims = c.dir.path().to_string_lossy().into_owned() + "/n";
+    c.until("no shim is left", |_| {
+        pids(&shims).iter().all(|p| {
+            let line = read(Path::new(&format!("/proc/{p}/cmdline")));
+            !line.contains("/attempts/")
+        })
+    });
+}
+
+/// Stops a process, and lets it go on later.
+fn stop_for(pid: u32, ms: u64) {
+    signal("-STOP", pid);
+    std::thread::sleep(Duration::from_millis(ms));
+    signal("-CONT", pid);
+}
+
+#[test]
+fn daemons_and_shims_killed_and_stopped_at_random_lose_nothing() {
+    nothing_is_lost_and_nothing_runs_twice(12, 1);
+}
+
+#[test]
+#[ignore = "long: run by name"]
+fn daemons_and_shims_killed_and_stopped_at_random_lose_none_of_200_jobs() {
+    nothing_is_lost_and_nothing_runs_twice(200, 2);
+}
+
+/// Ticks of the processor that a process has used.
+fn ticks(pid: u32) -> u64 {
+    let stat = read(Path::new(&format!("/proc/{pid}/stat")));
+    let rest = stat.rsplit(')').next().unwrap_or("");
+    let field = |n: usize| {
+        rest.split_whitespace()
+            .nth(n)
+            .and_then(|w| w.parse::<u64>().ok())
+    };
+    // utime and stime, the 14th and 15th of all.
+    field(11).unwrap() + field(12).unwrap()
+}
+
+#[test]
+#[ignore = "long: run by name"]
+fn idle_daemons_use_less_than_one_percent_of_a_core() {
+    let secs = 60;
+    // The protocol's own timers, and the rounds of a real cluster.
+    let mut c = Cluster {
+        dir: tempfile::tempdir().unwrap(),
+        at: "127.0.0.1:0".to_owned(),
+        more: Vec::new(),
+        scheduler: None,
+        nodes: vec![None],
+    };
+    c.start_daemons_at_their_own_pace();
+    c.until("the node is up", |c| {
+        c.json(&["nodes"])[0]["status"] == "up"
+    });
+    let job = c.submit(&["--", "sleep", "600"]);
+    c.until_phase(job, "running");
+    let shim = pids(&c.node_dir(0).join("attempts").to_string_lossy())[0];
+    let all = [
+        ("scheduler", c.scheduler.as_ref().unwrap().0.id()),
+        ("node", c.nodes[0].as_ref().unwrap().0.id()),
+        ("shim", shim),
+    ];
+    let before = all.map(|(_, pid)| ticks(pid));
+    std::thread::sleep(Duration::from_secs(secs));
+    for ((name, pid), before) in all.into_iter().zip(before) {
+        // 100 ticks a second.
+        let percent = (ticks(pid) - before) as f64 / secs as f64;
+        println!("{name}: {percent:.2} % of a core");
+        assert!(percent < 1.0, "{name}: {percent} % of a core");
+    }
+    c.run(&["cancel", &job.to_string()]).unwrap();
+    c.until_phase(job, "cancelled");
+}
+
+/// Tiny jobs under each of these schedulers, a few at a time.
+fn tiny_jobs_complete_under(names: Vec<String>) {
+    let next = std::sync::Mutex::new(names.into_iter());
+    let wrong = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                loop {
+                    let name = next.lock().unwrap().next();
+                    let Some(name) = name else { return };
+                    if let Err(why) = tiny_jobs(&name) {
+                        wrong.lock().unwrap().push(format!("{name}: {why}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn tiny_jobs(name: &str) -> Result<(), String> {
+    let c = Cluster::start(name, &[4]);
+    let elastic = ["--levels", "1,2,4", "--rates", "1,1.8,3"];
+    let measured = [
+        "--model",
+        "ResNet-18",
+        "--batch-size",
+        "64",
+        "--duration",
+        "2",
+        "--deadline",
+        "600",
+    ];
+    for (gpus, more, secs) in [
+        ("1", &[][..], "0"),
+        ("2", &[], "0.1"),
+        ("1", &elastic, "0.3"),
+    ] {
+        let mut all = vec!["--gpus", gpus];
+        all.extend(measured);
+        all.extend(more);
+        all.extend(["--", "sleep", secs]);
+        c.submit(&all);
+    }
+    let begin = Instant::now();
+    loop {
+        let jobs = c.json(&["queue", "--all"]);
+        let jobs = jobs.as_array().cloned().unwrap_or_default();
+        if jobs.len() == 3 && jobs.iter().all(|j| j["phase"] == "completed") {
+            return Ok(());
+        }
+        if begin.elapsed() > Duration::from_secs(60) {
+            let text = c.run(&["queue", "--all"]).unwrap_or_default();
+            return Err(format!("not over after a minute\n{text}"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn registered() -> Vec<String> {
+    let registry = blox::registry();
+    registry
+        .schedulers
+        .iter()
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+#[test]
+fn several_schedulers_run_on_real_processes() {
+    let some = [
+        "srtf",
+        "gavel",
+        "tiresias",
+        "elasticflow",
+        "synergy",
+        "lucid",
+    ];
+    let names = registered();
+    let some = some.map(str::to_owned);
+    assert!(some.iter().all(|s| names.contains(s)), "{names:?}");
+    tiny_jobs_complete_under(some.to_vec());
+}
+
+#[test]
+#[ignore = "long: run by name"]
+fn every_registered_scheduler_runs_on_real_processes() {
+    let names = registered();
+    println!("{} schedulers", names.len());
+    tiny_jobs_complete_under(names);
+}
+
+/// The programs of `examples/` that take `--backend cluster`, if they were built.
+fn examples() -> Vec<PathBuf> {
+    let built = Path::new(env!("CARGO_BIN_EXE_blox")).parent().unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut all: Vec<PathBuf> = std::fs::read_dir(sources)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| read(p).contains("blox::cli::backend"))
+        .map(|p| built.join("examples").join(p.file_stem().unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+#[ignore = "long: run by name, after the examples were built with the feature `cluster`"]
+fn every_example_runs_on_real_processes() {
+    let all = examples();
+    assert!(all.len() >= 20, "{all:?}");
+    let next = std::sync::Mutex::new(all.into_iter());
+    let wrong = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(program) = next.lock().unwrap().next() else {
+                        return;
+                    };
+                    let out = Command::new(&program)
+                        .args(["--backend", "cluster"])
+                        .output();
+                    let out = out.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+                    print!("{}", String::from_utf8_lossy(&out.stdout));
+                    if !out.status.success() {
+                        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+                        let name = program.file_name().unwrap().to_string_lossy().into_owned();
+                        wrong.lock().unwrap().push(format!("{name}: {said}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,267 @@
+//! Lucid's released programs keep their rules and what they remember, in worlds of their own;
+//! estimates from the command line.
+
+use blox::compat::lucid::{
+    self as compat, ByScheduler, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks,
+};
+use blox::core::perf::PairTable;
+use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Part, Pipeline, Seconds, Time};
+use blox::sim::Simulation;
+use blox::sim::stepping::{Step, Stepper};
+use blox::sim::workload::Jobs;
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+
+#[path = "support/mod.rs"]
+mod support;
+
+/// A small job with a profile: submission, GPUs, seconds, score.
+fn job(submit: f64, gpus: u32, seconds: f64, score: f64) -> JobSpec {
+    let attributes = BTreeMap::from([
+        ("dataset".into(), "d".into()),
+        ("amp".into(), 0.into()),
+        ("gmem".into(), 4000.0.into()),
+        ("sharing_score".into(), score.into()),
+        ("estimate_s".into(), seconds.into()),
+    ]);
+    JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(seconds))
+        .named(format!("{submit}"))
+        .in_virtual_cluster("v")
+        .with_extras(Extras {
+            model: Some("m".into()),
+            batch_size: Some(64),
+            attributes,
+            ..Extras::default()
+        })
+}
+
+fn pairs(ours: f64, theirs: f64) -> Arc<PairTable> {
+    let mut pairs = PairTable::default();
+    pairs.add("m/d/64/0", "m/d/64/0", (ours, theirs)).unwrap();
+    Arc::new(pairs)
+}
+
+fn packed(lookup: Lookup) -> PackedSettings {
+    PackedSettings {
+        nodes: 1,
+        placer: Placer::Consolidate,
+        pairs: pairs(0.5, 0.5),
+        forecast: None,
+        scaling: Vec::new(),
+        lookup,
+        found_late: true,
+    }
+}
+
+fn jobs() -> Vec<JobSpec> {
+    vec![
+        job(0.0, 8, 100.0, 1.0),
+        job(10.0, 8, 100.0, 1.0),
+        job(20.0, 8, 50.0, 1.0),
+        job(21.0, 4, 700.0, 0.0),
+        job(22.0, 4, 90.0, 2.0),
+        job(400.0, 2, 30.0, 2.0),
+    ]
+}
+
+fn ends(mut pipeline: Pipeline, jobs: Vec<JobSpec>) -> Vec<(u32, i64)> {
+    Simulation::new(ClusterSpec::uniform(1, 8))
+        .completion(ByScheduler)
+        .run_by(&mut pipeline, &mut Jobs::new(jobs), None)
+        .unwrap();
+    compat::records(&pipeline)
+        .iter()
+        .map(|r| (r.job, r.end))
+        .collect()
+}
+
+#[test]
+fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
+    let two = || vec![job(0.0, 8, 100.0, 1.0), job(10.0, 8, 100.0, 1.0)];
+    // The first runs alone for 10 s, then at half speed: 10 + 2 * 90, found a second later.
+    // The second has done 90 by then; as released it stays at half speed.
+    let released = ends(compat::lucid(packed(Lookup::First)), two());
+    assert_eq!(released, [(0, 191), (1, 211)]);
+    // Found, it does its last seconds at full speed.
+    let found = ends(compat::lucid(packed(Lookup::Other)), two());
+    assert_eq!(found, [(0, 191), (1, 201)]);
+    let in_time = PackedSettings {
+        found_late: false,
+        ..packed(Lookup::Other)
+    };
+    assert_eq!(ends(compat::lucid(in_time), two()), [(0, 190), (1, 200)]);
+}
+
+#[test]
+fn a_program_that_is_saved_and_restored_at_any_moment_goes_on_as_it_would_have() {
+    type Program = (&'static str, fn() -> Pipeline);
+    let programs: [Program; 6] = [
+        ("fifo", || compat::fifo(1, Placer::Consolidate)),
+        ("sjf", || compat::sjf(1, Placer::Random)),
+        ("qssf", || compat::qssf(1, Placer::ConsolidateFirst)),
+        ("srtf", || compat::srtf(1, Placer::Consolidate)),
+        ("tiresias", || compat::tiresias(1, Placer::Consolidate)),
+        ("lucid", || compat::lucid(packed(Lookup::First))),
+    ];
+    for (name, make) in programs {
+        let whole = ends(make(), jobs());
+        assert_eq!(whole.len(), jobs().len(), "{name}");
+        // A step at a time gives the same.
+        let simulation = Simulation::new(ClusterSpec::uniform(1, 8)).completion(ByScheduler);
+        let mut workload = Jobs::new(jobs());
+        let mut stepper = Stepper::new(&simulation, make(), &mut workload).unwrap();
+        let mut decisions = 0;
+        while let Step::Event(..) | Step::Decision(_) = stepper.step().unwrap() {
+            decisions += 1;
+        }
+        assert!(decisions > jobs().len(), "{name}");
+        let report = stepper.report();
+        assert_eq!(
+            report.jobs.iter().filter(|j| j.finish.is_some()).count(),
+            jobs().len(),
+            "{name}"
+        );
+        // What it remembers at the end can be taken back.
+        let mut first = make();
+        simulation
+            .run_by(&mut first, &mut Jobs::new(jobs()), None)
+            .unwrap();
+        let memory = first.save().unwrap();
+        let mut second = make();
+        second.restore(memory.clone()).unwrap();
+        assert_eq!(second.save().unwrap(), memory, "{name}");
+    }
+}
+
+#[test]
+fn visiting_every_moment_changes_nothing() {
+    let input = Input {
+        clusters: vec![("v".into(), 1)],
+        jobs: jobs(),
+        pairs: pairs(0.7, 0.9),
+        gpus: None,
+        coming: None,
+    };
+    for (name, policy) in Policy::NAMES {
+        let run = |every_round| {
+            let run = compat::run(
+                policy,
+                Placer::Consolidate,
+                Experiment {
+                    lenders: &["w", "w"],
+                    ..Experiment::PHILLY
+                },
+                Quirks::default(),
+                &input,
+                every_round,
+            )
+            .unwrap();
+            run.outcomes
+                .into_iter()
+                .map(|o| o.map(|o| (o.record, o.profiled, o.skipped)))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(run(false), run(true), "{name}");
+        assert!(run(false).iter().all(Option::is_some), "{name}");
+    }
+}
+
+#[test]
+fn models_are_trained_judged_drawn_and_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = "job_id,user,gpu_num,submit_time,duration\n".to_owned();
+    for i in 0..400 {
+        let (user, gpus) = (["ada", "bob"][i % 2], [1, 2, 4][i % 3]);
+        let seconds = gpus * if user == "ada" { 100 } else { 900 };
+        let (day, hour) = (1 + i / 24 % 28, i % 24);
+        log += &format!("{i},{user},{gpus},2020-09-{day:02} {hour:02}:00:00,{seconds}\n");
+    }
+    fs::write(dir.path().join("log.csv"), log).unwrap();
+    let train = "estimate train log.csv --target duration --features user,gpu_num --date submit_time --test-share 0.25";
+    for model in ["additive", "boosted"] {
+        let seen = support::good(
+            dir.path(),
+            &format!("{train} --model {model} --output {model}.json"),
+        );
+        assert!(
+            seen.out.contains("learnt from      300 rows"),
+            "{}",
+            seen.out
+        );
+        let kept = seen.out.lines().nth(1).unwrap();
+        let mae: f64 = kept.split_whitespace().nth(5).unwrap().parse().unwrap();
+        assert!(mae < 200.0, "{model}: {}", seen.out);
+        let again = support::good(
+            dir.path(),
+            &format!("estimate eval {model}.json log.csv --test-share 0.25"),
+        );
+        assert_eq!(
+            again.out.split("rows").nth(1),
+            kept.split("rows")
+                .nth(1)
+                .map(|r| format!("{r}\n"))
+                .as_deref()
+        );
+        let drawn = support::good(
+            dir.path(),
+            &format!("estimate plot {model}.json --output-dir {model}"),
+        );
+        assert!(drawn.out.starts_with("duration: "), "{}", drawn.out);
+        assert!(dir.path().join(model).join("importance.svg").is_file());
+        let told = support::good(dir.path(), &format!("estimate tell {model}.json log.csv"));
+        assert_eq!(told.out.lines().count(), 401);
+        assert!(told.out.starts_with("job_id,priority\n0,"), "{}", told.out);
+    }
+    assert!(dir.path().join("additive/shape-user.svg").is_file());
+    // Schedulers ask it.
+    fs::write(
+        dir.path().join("jobs.csv"),
+        "submit_s,gpus,duration_s,user\n0,1,600,ada\n0,1,60,bob\n1,1,60,ada\n",
+    )
+    .unwrap();
+    let line = "simulate --scheduler qssf{estimator=learned,model=additive.json,origin=2020-09-01} --trace jobs.csv --cluster 1x1";
+    assert!(support::good(dir.path(), line).out.contains("qssf"));
+    let seen = support::at(
+        dir.path(),
+        [
+            "estimate",
+            "train",
+            "log.csv",
+            "--target",
+            "nothing",
+            "--features",
+            "user",
+        ],
+    );
+    assert_eq!(seen.code, Some(2));
+    assert!(
+        seen.err.contains(
+            "log.csv: line 1: the column nothing is missing, found the columns job_id, user"
+        ),
+        "{}",
+        seen.err
+    );
+    let seen = support::at(
+        dir.path(),
+        "simulate --scheduler qssf{estimator=learned,model=log.csv}".split(' '),
+    );
+    assert_eq!(seen.code, Some(2));
+    assert!(seen.err.contains("model"), "{}", seen.err);
+}
+
+#[test]
+fn figures_of_lucid_say_when_their_workload_is_made_up() {
+    let dir = tempfile::tempdir().unwrap();
+    for figure in ["lucid-table4", "lucid-quirks", "helios-ces"] {
+        let seen = support::good(
+            dir.path(),
+            &format!("reproduce {figure} --output-dir {figure}"),
+        );
+        assert!(seen.out.contains("note: a stand-in"), "{}", seen.out);
+        assert!(dir.path().join(figure).is_dir());
+    }
+    let seen = support::at(dir.path(), ["reproduce", "lucid-fig8", "--data", "."]);
+    assert_eq!(seen.code, Some(2));
+    assert!(seen.err.contains("vc_config.csv"), "{}", seen.err);
+}

@@ -1,0 +1,195 @@
+//! Sia and Pollux: what their authors published, beside ours. Golden data lie where `BLOX_GOLDEN`
+//! says; without it these tests say so and pass.
+
+use blox::compat::pollux;
+use blox::core::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, ThroughputParams};
+use blox::core::{
+    Adapts, ClusterSpec, Extras, GpuCount, JobSpec, NodeSpec, Pipeline, Seconds, Time,
+};
+use blox::policies::scheduling::PolluxSettings;
+use blox::schedulers::{PolluxParams, pollux_with, sia};
+use blox::sim::Simulation;
+use blox::sim::compat::sia as files;
+use blox::sim::execution::training::{Applications, built_in, read_dir};
+use blox::sim::overheads::CheckpointRestart;
+use blox::sim::workload::{Jobs, collect};
+use std::path::PathBuf;
+
+fn golden() -> Option<PathBuf> {
+    let Some(dir) = std::env::var_os("BLOX_GOLDEN") else {
+        eprintln!("BLOX_GOLDEN is not set: skipped");
+        return None;
+    };
+    Some(PathBuf::from(dir).join("sia"))
+}
+
+fn numbers(value: &serde_json::Value) -> Vec<f64> {
+    let list = value.as_array().into_iter().flatten();
+    list.filter_map(serde_json::Value::as_f64).collect()
+}
+
+#[test]
+fn goodput_and_batch_are_those_of_the_original() {
+    let Some(dir) = golden() else { return };
+    let text = std::fs::read_to_string(dir.join("goodput_vectors.jsonl")).unwrap();
+    let mut checked = 0;
+    for line in text.lines() {
+        let v: serde_json::Value = serde_json::from_str(line).unwrap();
+        let number = |name: &str| v[name].as_f64().unwrap();
+        let params: [f64; 7] = numbers(&v["params"]).try_into().unwrap();
+        let model = GoodputModel {
+            speed: ThroughputParams::from_array(params),
+            noise: GradientNoise {
+                sqr: number("grad_sqr"),
+                var: number("grad_var"),
+            },
+            initial_batch: number("init") as u32,
+        };
+        let limits = BatchLimits {
+            max_batch: number("max_batch") as u32,
+            per_gpu: (number("lo") as u32, number("hi") as u32),
+            accumulate: true,
+        };
+        let (nodes, gpus) = (numbers(&v["nodes"]), numbers(&v["replicas"]));
+        let expected = &v["f64"];
+        let goodputs = numbers(&expected["goodput"]);
+        let (per_gpu, passes) = (numbers(&expected["atomic"]), numbers(&expected["accum"]));
+        for i in 0..nodes.len() {
+            let best = model.best_batch(nodes[i] as u32, gpus[i] as u32, &limits);
+            assert!((best.goodput / goodputs[i] - 1.0).abs() < 1e-6, "{line}");
+            assert_eq!(f64::from(best.config.per_gpu), per_gpu[i], "{line}");
+            assert_eq!(f64::from(best.config.accumulation), passes[i], "{line}");
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 1400);
+}
+
+fn osdi_applications(dir: &std::path::Path) -> Applications {
+    let mut applications = read_dir(dir.join("traces-sia")).unwrap();
+    let points = dir.join("osdi-shipped/throughput_calls.csv");
+    assert!(files::add_points(&mut applications, &points).unwrap() > 0);
+    applications
+}
+
+/// The published end of each job of a workload, beside ours.
+fn equal_jobs(policy: &str) {
+    let Some(dir) = golden() else { return };
+    let applications = osdi_applications(&dir);
+    let restarting = files::pollux_applications(applications.clone());
+    let shipped = dir.join("osdi-shipped");
+    let summary = shipped.join(format!("{policy}-1.0.summary.json"));
+    let summary: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(summary).unwrap()).unwrap();
+    let cluster = ClusterSpec {
+        nodes: vec![NodeSpec::with_gpus(4).of_type("aws"); 16],
+    };
+    for number in 1..=8 {
+        let name = format!("workload-{number}");
+        let path = shipped.join("workloads").join(format!("{name}.csv"));
+        let mut jobs = collect(&mut files::read_jobs(path).unwrap()).unwrap();
+        for job in &mut jobs {
+            assert!(restarting.describe(job, Adapts::Nothing));
+        }
+        let scheduler = match policy {
+            "tiresias" => pollux::tiresias(),
+            _ => pollux::optimus(files::pollux_applications(applications.clone())),
+        };
+        let report = Simulation::new(cluster.clone())
+            .execution(files::pollux_training(applications.clone()))
+            .overheads(CheckpointRestart::default())
+            .run(scheduler, &mut Jobs::new(jobs))
+            .unwrap();
+        let all = summary["jcts"].as_object().unwrap();
+        let key = all.keys().find(|k| k.contains(&name)).unwrap();
+        let theirs = all[key].as_object().unwrap();
+        assert_eq!(theirs.len(), report.jobs.len());
+        let mut different = Vec::new();
+        for job in &report.jobs {
+            let name = job.name.as_ref().unwrap().as_str();
+            let jct = job.finish.unwrap() - job.submit;
+            // What takes no time ends a moment later here.
+            let equal = |theirs: f64| (theirs - jct.secs()).abs() < 1e-4;
+            if !theirs[name].as_f64().is_some_and(equal) {
+                different.push((name.to_owned(), theirs[name].as_f64(), jct.secs()));
+            }
+        }
+        assert!(different.is_empty(), "{policy} {number}: {different:?}");
+    }
+}
+
+#[test]
+fn tiresias_of_the_pollux_artifact_is_equal_per_job() {
+    equal_jobs("tiresias");
+}
+
+#[test]
+fn optimus_of_the_pollux_artifact_is_equal_per_job() {
+    equal_jobs("optimus");
+}
+
+fn training_jobs(adapts: Adapts) -> Vec<JobSpec> {
+    let applications = built_in();
+    let kinds = [
+        ("cifar10", 4, 512),
+        ("bert", 2, 24),
+        ("deepspeech2", 4, 160),
+    ];
+    let job = |i: u32| {
+        let (model, gpus, batch) = kinds[i as usize % kinds.len()];
+        let submit = Time::new(90.0 * f64::from(i));
+        let mut job = JobSpec::new(submit, GpuCount(gpus), Seconds::new(1.0)).with_extras(Extras {
+            model: Some(model.into()),
+            batch_size: Some(batch),
+            ..Extras::default()
+        });
+        assert!(applications.describe(&mut job, adapts));
+        job
+    };
+    (0..12).map(job).collect()
+}
+
+fn brief_pollux() -> Pipeline {
+    let search = PolluxSettings {
+        population: 20,
+        generations: 20,
+        patience: 5,
+        ..PolluxSettings::default()
+    };
+    pollux_with(PolluxParams {
+        search,
+        ..PolluxParams::default()
+    })
+}
+
+#[test]
+fn both_run_without_any_file_and_the_same_twice() {
+    let cluster: ClusterSpec = "3x4:aws,1x8:dgx-ext".parse().unwrap();
+    for build in [sia as fn() -> Pipeline, brief_pollux] {
+        for adapts in [Adapts::All, Adapts::Gpus, Adapts::Nothing] {
+            let run = |every_round| {
+                Simulation::new(cluster.clone())
+                    .overheads(CheckpointRestart::default())
+                    .visiting_every_round(every_round)
+                    .run(build(), &mut Jobs::new(training_jobs(adapts)))
+                    .unwrap()
+            };
+            let report = run(false);
+            assert_eq!(report.summary.completed, 12, "{adapts:?}");
+            assert_eq!(report.jobs, run(true).jobs, "{adapts:?}");
+        }
+    }
+}
+
+#[test]
+fn tuned_batches_and_gpus_shorten_training() {
+    let cluster: ClusterSpec = "3x4:aws,1x8:dgx-ext".parse().unwrap();
+    let jct = |adapts| {
+        let report = Simulation::new(cluster.clone())
+            .overheads(CheckpointRestart::default())
+            .run(sia(), &mut Jobs::new(training_jobs(adapts)))
+            .unwrap();
+        report.summary.avg_jct_s
+    };
+    assert!(jct(Adapts::All) < jct(Adapts::Nothing));
+}
