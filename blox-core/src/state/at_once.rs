@@ -68,11 +68,7 @@ impl State {
     ///
     /// `None`, and nothing has changed, where the plan is wrong or does more than that.
     /// `backend` is told of each job that runs from now on, and says how fast.
-    pub(crate) fn carry_out(
-        &mut self,
-        plan: &Plan,
-        backend: &mut dyn AtOnce,
-    ) -> Option<Applied> {
+    pub(crate) fn carry_out(&mut self, plan: &Plan, backend: &mut dyn AtOnce) -> Option<Applied> {
         if plan.version != self.version {
             return None;
         }
@@ -190,12 +186,7 @@ impl State {
         }
     }
 
-    fn let_run(
-        &mut self,
-        plan: &Plan,
-        exchange: &mut Exchange,
-        backend: &mut dyn AtOnce,
-    ) {
+    fn let_run(&mut self, plan: &Plan, exchange: &mut Exchange, backend: &mut dyn AtOnce) {
         for launch in &exchange.launches {
             self.touch_slot(launch.slot as usize);
         }
