@@ -146,6 +146,10 @@ fn trains(job: &JobRef<'_>) -> bool {
 }
 
 impl Part for Recorder {
+    fn observes_launches(&self) -> bool {
+        self.keep_rounds || self.explain.is_some()
+    }
+
     fn observe(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { job, spec } => {
