@@ -862,3 +862,51 @@ fn missed_deadlines_say_why() {
     assert!(seen.err.contains(message), "{}", seen.err);
     assert_eq!(seen.code, Some(2));
 }
+
+/// Two kinds of jobs, how fast they are on two types of GPUs, and a job a kind.
+#[test]
+fn speeds_by_type_come_from_a_file_of_gavels() {
+    let dir = tempfile::tempdir().unwrap();
+    let oracle = r#"{
+        "k80": {"('LM', 1)": {"null": 1.0}, "('A3C', 1)": {"null": 1.0}},
+        "v100": {"('LM', 1)": {"null": 4.0}, "('A3C', 1)": {"null": 2.0}}}"#;
+    fs::write(dir.path().join("speeds.json"), oracle).unwrap();
+    let trace = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\nA3C\tcmd\t.\t--steps\t0\t1000\t1\t1\t-1\t0\n";
+    fs::write(dir.path().join("jobs.trace"), trace).unwrap();
+    let table = "submit_s,gpus,duration_s,model\n0,1,1000,LM\n0,1,500,A3C\n0,1,500,GPT\n";
+    fs::write(dir.path().join("jobs.csv"), table).unwrap();
+    let world = "--throughputs speeds.json --cluster 1x1:k80,1x1:v100 --json -q";
+    let averages = |line: &str| {
+        let line = format!("{line} {world}");
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        let json: serde_json::Value = serde_json::from_str(&seen.out).unwrap();
+        json
+    };
+    // The LM job runs on the V100 for 1000 s, the other one on the K80 for 1000 s.
+    let throughput = "'gavel{policy=max-sum-throughput}'".trim_matches('\'');
+    let json = averages(&format!("simulate --scheduler {throughput} --trace jobs.trace --format gavel"));
+    assert_eq!(json["summary"]["avg_jct_s"], 1000.0, "{json}");
+    // Cheap GPUs alone: with a price of 9 a V100 is worth less than a K80 for both.
+    let one = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\n";
+    fs::write(dir.path().join("one.trace"), one).unwrap();
+    for (prices, seconds) in [("", 1000.0), (",prices=v100:9+k80:1", 4000.0)] {
+        let scheduler = format!("gavel{{policy=max-throughput-per-cost{prices}}}");
+        let json = averages(&format!(
+            "simulate --scheduler {scheduler} --trace one.trace --format gavel"
+        ));
+        assert_eq!(json["summary"]["avg_jct_s"], seconds, "{json}");
+    }
+    // Jobs of another format keep the duration that they have on the fastest type.
+    let line = format!("simulate --scheduler {throughput} --trace jobs.csv {world}");
+    let seen = at(dir.path(), line.split_whitespace());
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    for (line, found) in [
+        ("simulate --scheduler gavel --trace jobs.trace --format gavel --throughputs no.json", "no.json"),
+        ("compare gavel{prices=v100:0} --jobs 5", "TYPE:PRICE"),
+    ] {
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(2), "{}", seen.err);
+        assert!(seen.err.contains(found), "{}", seen.err);
+    }
+}

@@ -322,21 +322,23 @@ fn compare_measures(found: &Outcome, calls: usize, out: &mut Compared) {
         let (expected, ours) = (calls.to_string(), measured.len().to_string());
         out.differ("allocations", "calls", &expected, &ours);
     }
-    let mut worst: f64 = 0.0;
+    let (mut worst, mut apart): (f64, Vec<f64>) = (0.0, Vec::new());
     for (call, measured) in measured.iter().enumerate() {
         let Some(m) = measured else { continue };
         out.values += 1;
         worst = worst.max((m.ours - m.theirs).abs() / m.theirs.abs().max(f64::MIN_POSITIVE));
+        apart.push(m.apart);
         if !m.sound {
             let what = format!("allocation {}", call + 1);
             let (theirs, ours) = (m.theirs.to_string(), m.ours.to_string());
             out.differ(&what, "objective", &theirs, &ours);
         }
     }
-    if measured.iter().any(Option::is_some) {
+    apart.sort_by(f64::total_cmp);
+    if let (Some(most), Some(median)) = (apart.last(), apart.get(apart.len() / 2)) {
         out.notes.push(format!(
-            "objectives of {} allocations: ours is as good; they differ by at most {worst:.1e}",
-            measured.len()
+            "{} allocations: objectives differ by at most {worst:.1e}, fractions by at most {most:.1e} (median {median:.1e})",
+            apart.len()
         ));
     }
 }

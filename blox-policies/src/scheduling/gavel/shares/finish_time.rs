@@ -101,19 +101,22 @@ impl SharePolicy for FinishTimeShares {
         let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)
         });
-        let rho = lp.program.real(1.0, 0.0, f64::INFINITY);
+        let rho = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
         for (i, job) in instance.jobs.iter().enumerate() {
             let Some(isolated) = self.isolated(job.id).filter(|t| *t > 0.0 && t.is_finite()) else {
                 continue;
             };
-            // In units of what it has in isolation, so that all is near 1.
-            let rate = self.past[&job.id].rate;
-            let slowness = lp.program.real(0.0, 0.0, f64::INFINITY);
-            let speed = lp.throughput(i, 1.0 / rate);
-            lp.program.product_at_least(&speed, &[(slowness, 1.0)], 1.0);
-            let left = job.left / rate / isolated;
+            let slowness = lp
+                .program
+                .real(0.0, f64::NEG_INFINITY, f64::INFINITY);
+            lp.own(slowness, i);
+            let speed = lp.throughput(i, 1.0);
             lp.program
-                .at_most(&[(slowness, left), (rho, -1.0)], -job.age / isolated);
+                .product_at_least(&speed, &[(slowness, 1.0)], 1.0);
+            lp.program.at_most(
+                &[(rho, -1.0), (slowness, job.left / isolated)],
+                -job.age / isolated,
+            );
         }
         match lp.solve(&self.memory.ties(instance)) {
             Ok(solution) => Ok(self.memory.keep(lp.read(&solution))),

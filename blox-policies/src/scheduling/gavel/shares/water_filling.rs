@@ -46,6 +46,7 @@ impl SharePolicy for WaterFilling {
                         lp.program.at_least(&row, 0.0);
                     }
                 }
+                lp.own_row(i);
             }
             let solution = match lp.solve(&Ties::Central) {
                 Ok(solution) => solution,
