@@ -25,7 +25,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let simulation = Simulation::new("10x4:k80,6x4:v100".parse::<ClusterSpec>()?);
     let ours = simulation.run(by_hand, &mut gpu_types::jobs()?)?;
-    let shipped = simulation.run(blox::schedulers::finish_time_fairness(), &mut gpu_types::jobs()?)?;
+    let shipped = simulation.run(
+        blox::schedulers::finish_time_fairness(),
+        &mut gpu_types::jobs()?,
+    )?;
     assert_eq!(ours.jobs, shipped.jobs);
     let fifo = simulation.run(blox::schedulers::fifo(), &mut gpu_types::jobs()?)?;
     assert!(ours.summary.avg_jct_s < fifo.summary.avg_jct_s);

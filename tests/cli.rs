@@ -871,7 +871,8 @@ fn speeds_by_type_come_from_a_file_of_gavels() {
         "k80": {"('LM', 1)": {"null": 1.0}, "('A3C', 1)": {"null": 1.0}},
         "v100": {"('LM', 1)": {"null": 4.0}, "('A3C', 1)": {"null": 2.0}}}"#;
     fs::write(dir.path().join("speeds.json"), oracle).unwrap();
-    let trace = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\nA3C\tcmd\t.\t--steps\t0\t1000\t1\t1\t-1\t0\n";
+    let trace =
+        "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\nA3C\tcmd\t.\t--steps\t0\t1000\t1\t1\t-1\t0\n";
     fs::write(dir.path().join("jobs.trace"), trace).unwrap();
     let table = "submit_s,gpus,duration_s,model\n0,1,1000,LM\n0,1,500,A3C\n0,1,500,GPT\n";
     fs::write(dir.path().join("jobs.csv"), table).unwrap();
@@ -885,7 +886,9 @@ fn speeds_by_type_come_from_a_file_of_gavels() {
     };
     // The LM job runs on the V100 for 1000 s, the other one on the K80 for 1000 s.
     let throughput = "'gavel{policy=max-sum-throughput}'".trim_matches('\'');
-    let json = averages(&format!("simulate --scheduler {throughput} --trace jobs.trace --format gavel"));
+    let json = averages(&format!(
+        "simulate --scheduler {throughput} --trace jobs.trace --format gavel"
+    ));
     assert_eq!(json["summary"]["avg_jct_s"], 1000.0, "{json}");
     // Cheap GPUs alone: with a price of 9 a V100 is worth less than a K80 for both.
     let one = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\n";
@@ -902,7 +905,10 @@ fn speeds_by_type_come_from_a_file_of_gavels() {
     let seen = at(dir.path(), line.split_whitespace());
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     for (line, found) in [
-        ("simulate --scheduler gavel --trace jobs.trace --format gavel --throughputs no.json", "no.json"),
+        (
+            "simulate --scheduler gavel --trace jobs.trace --format gavel --throughputs no.json",
+            "no.json",
+        ),
         ("compare gavel{prices=v100:0} --jobs 5", "TYPE:PRICE"),
     ] {
         let seen = at(dir.path(), line.split_whitespace());

@@ -172,7 +172,10 @@ fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
             // all GPUs are given out.
             let given: f64 = instance.jobs.iter().map(|j| time(&allocation, j)).sum();
             let most = instance.gpus().min(instance.jobs.len() as f64);
-            assert!((given / most - 1.0).abs() < 1e-6, "seed {seed}: {given} of {most}");
+            assert!(
+                (given / most - 1.0).abs() < 1e-6,
+                "seed {seed}: {given} of {most}"
+            );
         }
     }
 }

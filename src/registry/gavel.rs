@@ -143,7 +143,13 @@ fn prices(p: &Params) -> Result<Vec<(Name, f64)>, RegistryError> {
         sound.then(|| (Name::from(gpu_type.trim()), price))
     };
     let all: Option<Vec<(Name, f64)>> = text.split('+').map(one).collect();
-    all.ok_or_else(|| wrong("prices", text.clone(), "TYPE:PRICE+TYPE:PRICE with prices above 0"))
+    all.ok_or_else(|| {
+        wrong(
+            "prices",
+            text.clone(),
+            "TYPE:PRICE+TYPE:PRICE with prices above 0",
+        )
+    })
 }
 
 fn market(p: &Params) -> Result<Market, RegistryError> {

@@ -140,7 +140,9 @@ fn scale() -> Findings {
     let mut findings = Findings {
         notes: vec![
             format!("the shortest of {CALLS} calls on this machine: times differ from run to run"),
-            format!("made-up jobs of one GPU and {KINDS} kinds, a GPU of one of three types for every other job"),
+            format!(
+                "made-up jobs of one GPU and {KINDS} kinds, a GPU of one of three types for every other job"
+            ),
         ],
         ..Findings::default()
     };

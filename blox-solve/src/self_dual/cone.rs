@@ -164,9 +164,8 @@ impl Scaling {
             };
             scaling.triples.push(matrix(1.0, eta));
             let inverse = matrix(-1.0, 1.0 / eta);
-            let square = [0, 1, 2].map(|j| {
-                [0, 1, 2].map(|k| (0..3).map(|l| inverse[j][l] * inverse[l][k]).sum())
-            });
+            let square = [0, 1, 2]
+                .map(|j| [0, 1, 2].map(|k| (0..3).map(|l| inverse[j][l] * inverse[l][k]).sum()));
             scaling.inverse_square.push(square);
         }
         Some(scaling)

@@ -449,7 +449,10 @@ mod tests {
         let (x, y) = (p.real(1.0, FREE.0, FREE.1), p.real(4.0, FREE.0, FREE.1));
         p.product_at_least(&[(x, 1.0)], &[(y, 1.0)], 9.0);
         let s = SelfDual.solve(&p).unwrap();
-        assert!((s[x] - 6.0).abs() < 1e-5 && (s[y] - 1.5).abs() < 1e-5, "{s:?}");
+        assert!(
+            (s[x] - 6.0).abs() < 1e-5 && (s[y] - 1.5).abs() < 1e-5,
+            "{s:?}"
+        );
         let parts = Parts {
             part: vec![Some(0), Some(1)],
             ..Parts::default()
@@ -470,6 +473,9 @@ mod tests {
         let mut p = Program::maximise();
         let x = p.integer(1.0, 0, 5);
         p.equal(&[(x, 1.0)], 3.0);
-        assert!(matches!(SelfDual.solve(&p), Err(SolveError::Unsuited { .. })));
+        assert!(matches!(
+            SelfDual.solve(&p),
+            Err(SolveError::Unsuited { .. })
+        ));
     }
 }

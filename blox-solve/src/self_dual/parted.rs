@@ -60,7 +60,13 @@ impl Parted {
             starts: vec![0],
             part: parts.part.clone(),
             copies,
-            parts: parts.part.iter().flatten().map(|p| p + 1).max().unwrap_or(0),
+            parts: parts
+                .part
+                .iter()
+                .flatten()
+                .map(|p| p + 1)
+                .max()
+                .unwrap_or(0),
             column_scale: vec![1.0; program.variables()],
             ..Parted::default()
         };
@@ -111,7 +117,13 @@ impl Parted {
 
     /// Adds a row of the program: if it is not that of a part, there are so many copies of it,
     /// and its factors are those of all copies of a variable that one of them meets.
-    fn push(&mut self, terms: impl Iterator<Item = (Var, f64)>, bound: f64, copies: f64, shared: bool) {
+    fn push(
+        &mut self,
+        terms: impl Iterator<Item = (Var, f64)>,
+        bound: f64,
+        copies: f64,
+        shared: bool,
+    ) {
         let start = self.terms.len();
         self.terms.extend(terms.map(|(v, f)| (v.0, f)));
         let terms = &mut self.terms[start..];
@@ -121,7 +133,8 @@ impl Parted {
         match part {
             Some(_) => {
                 let own = terms.iter().find(|(v, _)| self.part[*v].is_some());
-                self.row_copies.push(own.map_or(1.0, |(v, _)| self.copies[*v]));
+                self.row_copies
+                    .push(own.map_or(1.0, |(v, _)| self.copies[*v]));
             }
             None => {
                 let of = |v: usize| copies / self.copies[v];

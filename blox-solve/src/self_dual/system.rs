@@ -8,8 +8,9 @@ use std::ops::Range;
 
 /// How often a solution is refined, at most.
 const REFINED: usize = 3;
-/// Relative error at which it is not refined further.
-const EXACT: f64 = 1e-13;
+/// Relative error at which it is not refined further: of linear programs, and of those with
+/// products, whose scalings lie further apart.
+const EXACT: (f64, f64) = (1e-11, 1e-13);
 /// Pivots nearer to 0 than this part of the largest number in their column count as this much.
 const TINY: f64 = 1e-14;
 
@@ -106,10 +107,7 @@ impl<'a> System<'a> {
             border: Border::of(border),
             long,
             shared,
-            scaling: Scaling::unit(&Cones {
-                single: 0,
-                all: 0,
-            }),
+            scaling: Scaling::unit(&Cones { single: 0, all: 0 }),
         };
         // The place of a variable, or of a shared unknown, in the front at hand.
         let (mut of_var, mut of_met) = (vec![0; variables], vec![usize::MAX; border]);
@@ -158,7 +156,8 @@ impl<'a> System<'a> {
                 across: first_across..this.across.len(),
                 at: this.pool.len(),
             };
-            this.pool.resize(front.at + front.size() * front.size(), 0.0);
+            this.pool
+                .resize(front.at + front.size() * front.size(), 0.0);
             this.fronts.push(front);
         }
         this
@@ -171,7 +170,8 @@ impl<'a> System<'a> {
         self.border.clear();
         for (row, u) in &self.long {
             let copies = self.program.row_copies[*row];
-            self.border.add(*u, *u, -copies * single[*row] * single[*row]);
+            self.border
+                .add(*u, *u, -copies * single[*row] * single[*row]);
             for (v, f) in self.program.terms_of(*row) {
                 if self.program.part[*v].is_none() {
                     let at = self.shared.binary_search_by_key(v, |(v, _)| *v);
@@ -233,7 +233,9 @@ impl<'a> System<'a> {
     pub fn solve(&self, bx: &[f64], bz: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let (mut dx, mut dz) = self.solve_once(bx, bz);
         let size = |x: &[f64], z: &[f64]| self.program.norm_x(x) + self.program.norm_z(z);
-        let enough = EXACT * (1.0 + size(bx, bz));
+        let linear = self.program.single == self.program.bound.len();
+        let exact = if linear { EXACT.0 } else { EXACT.1 };
+        let enough = exact * (1.0 + size(bx, bz));
         let mut before = f64::INFINITY;
         for _ in 0..REFINED {
             let mut x = self.program.transposed(&dz);
@@ -401,7 +403,9 @@ impl Border {
         for j in (0..n).rev() {
             let x = right[j];
             let row = &self.matrix[j * n..j * n + j];
-            row.iter().zip(right.iter_mut()).for_each(|(l, r)| *r -= l * x);
+            row.iter()
+                .zip(right.iter_mut())
+                .for_each(|(l, r)| *r -= l * x);
         }
     }
 }

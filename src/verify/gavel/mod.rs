@@ -48,19 +48,13 @@ impl System for Gavel {
             let calls = matrices.len();
             let recorded = recorded::Recorded::new(matrices, policy.shares, policy.determined);
             let outcome = run.simulate(case, recorded)?;
-            run.compare_jobs(case, &outcome, &mut out)?;
-            run.compare_rounds(case, &outcome, &mut out)?;
+            compared::outcome(&run, case, &outcome, true, &mut out)?;
             compare_measures(&outcome, calls, &mut out);
         }
         let policy = run.policy(case)?;
-        let determined = policy.determined;
+        let determined = policy.determined == Determined::Fully;
         let outcome = run.simulate(case, Boxed(policy.shares))?;
-        if determined == Determined::Fully {
-            run.compare_jobs(case, &outcome, &mut out)?;
-            run.compare_rounds(case, &outcome, &mut out)?;
-        } else {
-            compared::averages(case, &outcome, run.window, run.settings.round, &mut out)?;
-        }
+        compared::outcome(&run, case, &outcome, determined, &mut out)?;
         Ok(out)
     }
 }
@@ -228,13 +222,18 @@ impl Run {
             })?;
         Ok(outcome(&pipeline.save().unwrap_or_default(), &report))
     }
+}
 
-    fn compare_jobs(
-        &self,
-        case: &Case,
-        found: &Outcome,
-        out: &mut Compared,
-    ) -> Result<(), VerifyError> {
+impl compared::Tables for Run {
+    fn window(&self) -> Option<(u32, u32)> {
+        self.window
+    }
+
+    fn round_s(&self) -> f64 {
+        self.settings.round
+    }
+
+    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
         let e = &case.expected;
         let id = e.column("job_id")?;
         let mut ran: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
@@ -266,12 +265,7 @@ impl Run {
         Ok(())
     }
 
-    fn compare_rounds(
-        &self,
-        case: &Case,
-        found: &Outcome,
-        out: &mut Compared,
-    ) -> Result<(), VerifyError> {
+    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
         let Some(table) = case.table("rounds.csv")? else {
             return Ok(());
         };

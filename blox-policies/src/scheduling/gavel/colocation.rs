@@ -46,7 +46,11 @@ impl Colocation {
     /// A model kept this part of its speed on a type of GPU beside another one, from 0 to 1.
     /// Counts half, all before it the other half.
     pub fn measured(&mut self, gpu_type: &str, model: &str, beside: &str, kept: f64) {
-        let kept = if kept.is_finite() { kept.clamp(0.0, 1.0) } else { return };
+        let kept = if kept.is_finite() {
+            kept.clamp(0.0, 1.0)
+        } else {
+            return;
+        };
         let row = place(&mut self.models, |m| **m == *model, || model.into());
         let same = |(t, m): &(Name, Name)| **t == *gpu_type && **m == *beside;
         let column = place(&mut self.columns, same, || (gpu_type.into(), beside.into()));
@@ -181,7 +185,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 fn cosine(a: &[f64], b: &[f64]) -> f64 {
     let lengths = dot(a, a).sqrt() * dot(b, b).sqrt();
-    if lengths > 0.0 { dot(a, b) / lengths } else { 0.0 }
+    if lengths > 0.0 {
+        dot(a, b) / lengths
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +256,9 @@ mod tests {
         assert!((known.kept("v100", "a", "b").unwrap() - 0.6).abs() < 1e-12);
         let saved = serde_json::to_string(&known).unwrap();
         let mut restored: Colocation = serde_json::from_str(&saved).unwrap();
-        assert_eq!(restored.kept("v100", "a", "b"), known.kept("v100", "a", "b"));
+        assert_eq!(
+            restored.kept("v100", "a", "b"),
+            known.kept("v100", "a", "b")
+        );
     }
 }

@@ -129,7 +129,15 @@ fn pairs(instance: &Instance, kind_of: &[usize]) -> Option<Vec<Pair>> {
             return None;
         }
         let found = known.entry(jobs);
-        let (first, count) = found.or_insert_with(|| (Pair { jobs, rates: rates.clone() }, 0));
+        let (first, count) = found.or_insert_with(|| {
+            (
+                Pair {
+                    jobs,
+                    rates: rates.clone(),
+                },
+                0,
+            )
+        });
         if first.rates != rates {
             return None;
         }

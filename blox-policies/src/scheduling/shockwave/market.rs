@@ -330,7 +330,9 @@ impl Rests<'_> {
         let allowed = self.candidates[candidate];
         let needed = self.bidders.iter().zip(self.least);
         let needed = needed.map(|(b, least)| Some(self.market.needed(b, allowed)?.max(*least)));
-        self.program.solve(&needed.collect::<Option<Vec<_>>>()?).ok()
+        self.program
+            .solve(&needed.collect::<Option<Vec<_>>>()?)
+            .ok()
     }
 
     /// Visits answers of a range of candidates, shortest rests first, but for ranges of which

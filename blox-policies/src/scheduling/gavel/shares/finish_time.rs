@@ -106,17 +106,15 @@ impl SharePolicy for FinishTimeShares {
             let Some(isolated) = self.isolated(job.id).filter(|t| *t > 0.0 && t.is_finite()) else {
                 continue;
             };
-            let slowness = lp
-                .program
-                .real(0.0, f64::NEG_INFINITY, f64::INFINITY);
+            // In units of what it has in isolation, so that all is near 1.
+            let rate = self.past[&job.id].rate;
+            let slowness = lp.program.real(0.0, f64::NEG_INFINITY, f64::INFINITY);
             lp.own(slowness, i);
-            let speed = lp.throughput(i, 1.0);
+            let speed = lp.throughput(i, 1.0 / rate);
+            lp.program.product_at_least(&speed, &[(slowness, 1.0)], 1.0);
+            let left = job.left / rate / isolated;
             lp.program
-                .product_at_least(&speed, &[(slowness, 1.0)], 1.0);
-            lp.program.at_most(
-                &[(rho, -1.0), (slowness, job.left / isolated)],
-                -job.age / isolated,
-            );
+                .at_most(&[(rho, -1.0), (slowness, left)], -job.age / isolated);
         }
         match lp.solve(&self.memory.ties(instance)) {
             Ok(solution) => Ok(self.memory.keep(lp.read(&solution))),

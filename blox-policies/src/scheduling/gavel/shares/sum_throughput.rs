@@ -52,9 +52,8 @@ impl MaxSumThroughput {
 
     fn program<'a>(&self, kinds: &'a Merged) -> ShareProgram<'a> {
         let instance = &kinds.instance;
-        let mut program = ShareProgram::of_kinds(Program::maximise(), kinds, |i, k| {
-            instance.jobs[i].rates[k]
-        });
+        let mut program =
+            ShareProgram::of_kinds(Program::maximise(), kinds, |i, k| instance.jobs[i].rates[k]);
         let on: Vec<(blox_solve::Var, usize)> =
             program.vars().iter().map(|(_, k, v)| (*v, *k)).collect();
         for i in 0..instance.jobs.len() {
