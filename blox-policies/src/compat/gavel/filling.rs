@@ -54,7 +54,7 @@ impl SharePolicy for ReleasedFilling {
             let rise = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
             for i in 0..jobs.len() {
                 let part = lp.throughput(i, scale[i] / counts[i]);
-                lp.program.at_least(&part, level[i] * (1.0 - 1e-9));
+                lp.program.at_least(&part, level[i]);
                 lp.own_row(i);
                 if ended[i] {
                     lp.program.at_most(&[(rise, 1.0)], most);
