@@ -70,9 +70,10 @@ fn ends(mut pipeline: Pipeline, jobs: Vec<JobSpec>) -> Vec<(u32, i64)> {
         .completion(ByScheduler)
         .run_by(&mut pipeline, &mut Jobs::new(jobs), None)
         .unwrap();
-    let saved = pipeline.save().unwrap();
-    let records = compat::records(&saved["scheduling"]).unwrap();
-    records.iter().map(|r| (r.job, r.end)).collect()
+    compat::records(&pipeline)
+        .iter()
+        .map(|r| (r.job, r.end))
+        .collect()
 }
 
 #[test]

@@ -3,10 +3,12 @@
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Pipeline, Seconds, Time};
 use blox::sim::faults::Faults;
 use blox::sim::overheads::FixedOverheads;
+use blox::sim::results::AssignmentRow;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::sync::{Arc, Mutex};
 
 /// How many random workloads; each runs under every scheduler, skipping and not.
 const CASES: u64 = 1000;
@@ -125,6 +127,50 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
         }
     }
     assert!(skipped < visited / 3 * 2, "{skipped} of {visited} visited");
+}
+
+/// Whoever keeps rounds sees jobs leave and start; otherwise plans are carried out at once.
+#[test]
+fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
+    let registry = blox::registry();
+    let names = [
+        "fifo{backfill=skip}",
+        "srtf",
+        "las",
+        "las{gpu_time=true,guard_h=2}",
+        "las{backfill=skip,guard_h=1}",
+        "blox-las",
+        "tiresias",
+    ];
+    for seed in 0..300 {
+        let case = case(seed);
+        let name = names[seed as usize % names.len()];
+        let faults = Faults {
+            launch_failure: 0.0,
+            ..case.faults
+        };
+        let run = |step_by_step: bool| {
+            let scheduler = registry
+                .schedulers
+                .build(&name.parse().expect("a name"), 0)
+                .expect("a registered scheduler");
+            let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+            let report = Simulation::new(case.cluster.clone())
+                .faults(faults)
+                .keep_timeline(true)
+                .assignments_to(Some(rows.clone()))
+                .keep_rounds(step_by_step)
+                .run(scheduler, &mut Jobs::new(case.jobs.clone()))
+                .expect("a sound policy on a sound workload");
+            let rows = rows.lock().expect("nobody else has it").clone();
+            (report, rows)
+        };
+        let ((a, at_once), (b, stepwise)) = (run(false), run(true));
+        assert_eq!(a.jobs, b.jobs, "{name}, seed {seed}");
+        assert_eq!(a.counters, b.counters, "{name}, seed {seed}");
+        assert_eq!(a.timeline, b.timeline, "{name}, seed {seed}");
+        assert_eq!(at_once, stepwise, "{name}, seed {seed}");
+    }
 }
 
 #[test]

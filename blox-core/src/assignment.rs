@@ -5,8 +5,8 @@ use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// GPUs in rank order; up to four without an allocation.
-pub type GpuList = SmallVec<[GpuId; 4]>;
+/// GPUs in rank order; up to eight without an allocation.
+pub type GpuList = SmallVec<[GpuId; 8]>;
 
 /// How a job splits its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 
 use crate::cadence::Cadence;
 use crate::decision::{Command, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::drive::AtOnce;
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::job::Phase;
@@ -10,7 +11,7 @@ use crate::journal::{Entry, Journal};
 use crate::pipeline::{Decide, DecideError};
 use crate::policy::MetricCollector;
 use crate::reason::Reason;
-use crate::state::{EventError, State};
+use crate::state::{Applied, EventError, State};
 use crate::units::Time;
 use crate::view::View;
 use serde::{Deserialize, Serialize};
@@ -240,6 +241,26 @@ impl Core {
     /// Has a decision made now and applies it. A policy that panics or errs
     /// loses its turn; what runs goes on.
     pub fn decide(&mut self, at: Time, policy: &mut dyn Decide) -> Decided {
+        self.decide_on(at, policy, None)
+    }
+
+    /// As [`Core::decide`], where stops and launches take no time: if nobody would see
+    /// them, the plan's are carried out at once, and no commands follow from them.
+    pub fn decide_at_once(
+        &mut self,
+        at: Time,
+        policy: &mut dyn Decide,
+        backend: &mut dyn AtOnce,
+    ) -> Decided {
+        self.decide_on(at, policy, Some(backend))
+    }
+
+    fn decide_on(
+        &mut self,
+        at: Time,
+        policy: &mut dyn Decide,
+        at_once: Option<&mut dyn AtOnce>,
+    ) -> Decided {
         self.open_decision(at);
         let view = View::of(&self.state);
         let mut outlook = Outlook::Stable;
@@ -284,7 +305,7 @@ impl Core {
             Ok(Ok(o)) => outlook = outlook.and(o),
             Ok(Err(e)) | Err(e) => return self.lost_turn(e),
         }
-        self.close_decision(outlook, policy)
+        self.close_decision(outlook, policy, at_once)
     }
 
     /// Takes a decision that was made elsewhere, from an earlier version of the
@@ -308,7 +329,7 @@ impl Core {
             .filter(|j| !answered.contains(j))
             .collect();
         let seen = self.decision.plan.version;
-        let decided = self.close_decision(outlook, policy);
+        let decided = self.close_decision(outlook, policy, None);
         if self.news > seen {
             // Nobody was told of what happened while the decision was made.
             let due = self.moment_from(self.state.now);
@@ -499,13 +520,40 @@ impl Core {
         self.tell(event, policy);
     }
 
-    fn close_decision(&mut self, outlook: Outlook, policy: &mut dyn Decide) -> Decided {
+    /// Carries the plan out if nobody would see how; `None` where that is not possible.
+    fn carry_out(&mut self, policy: &dyn Decide, backend: &mut dyn AtOnce) -> Option<Applied> {
+        let observed = self.journal.is_some()
+            || policy.observes_launches()
+            || self.collectors.iter().any(|c| c.observes_launches());
+        if observed || self.state.has_commands() {
+            return None;
+        }
+        let applied = self.state.carry_out(&self.decision.plan, backend)?;
+        // A report each.
+        self.counters.events += u64::from(applied.stops + applied.placements);
+        if !self.decision.plan.is_empty() {
+            backend.carried_out(View::of(&self.state));
+        }
+        Some(applied)
+    }
+
+    fn close_decision(
+        &mut self,
+        outlook: Outlook,
+        policy: &mut dyn Decide,
+        at_once: Option<&mut dyn AtOnce>,
+    ) -> Decided {
         let now = self.state.now;
         self.outlook = outlook;
         // What this decision changes is touched for the next one.
         self.state.close_decision(self.decision.plan.version);
         self.state.next_moment = self.moment_from(now);
-        match self.state.apply_plan(&self.decision.plan) {
+        let carried_out = at_once.and_then(|backend| self.carry_out(policy, backend));
+        let applied = match carried_out {
+            Some(applied) => Ok(applied),
+            None => self.state.apply_plan(&self.decision.plan),
+        };
+        match applied {
             Ok(applied) => {
                 self.counters.stale_steps += u64::from(applied.stale);
                 self.counters.preemptions += u64::from(applied.stops);

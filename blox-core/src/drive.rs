@@ -3,6 +3,7 @@
 use crate::core::{Core, Decided, Decision};
 use crate::decision::{Command, Outlook};
 use crate::event::Event;
+use crate::job::JobRef;
 use crate::pipeline::{Decide, DecideError};
 use crate::state::EventError;
 use crate::units::Time;
@@ -21,6 +22,19 @@ pub enum Input {
     PolicyFailed(Time, Box<DecideError>),
     /// There will be nothing more.
     End,
+}
+
+/// A backend in which stops and launches take no time and never fail.
+pub trait AtOnce {
+    /// How fast a job that waited runs from now on: iterations a second. The view shows the
+    /// plan as carried out.
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64;
+
+    /// A job runs from now on, at the rate that it now has.
+    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>);
+
+    /// A plan was carried out, its launches included.
+    fn carried_out(&mut self, view: View<'_>);
 }
 
 /// A cluster, simulated or real: events in, commands out.
@@ -47,6 +61,13 @@ pub trait Backend {
 
     /// Carries commands out. What becomes of them comes back as events.
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
+
+    /// Itself, as long as stops and launches take no time and cannot fail. Plans of
+    /// such steps are then carried out without commands and reports, if nobody
+    /// would see these.
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        None
+    }
 
     /// A decision is due. `true` if the policy may be called here and now (a
     /// simulator); `false` if the backend has handed the question to a policy
@@ -97,7 +118,11 @@ pub async fn turn<B: Backend>(
             Input::Event(at, event) => told(core, policy, backend, at, &event)?,
             Input::Due(at) => {
                 if backend.ask(at, core.view()).await? {
-                    decided(backend, at, core.decide(at, policy))?;
+                    let made = match backend.at_once() {
+                        Some(at_once) => core.decide_at_once(at, policy, at_once),
+                        None => core.decide(at, policy),
+                    };
+                    decided(backend, at, made)?;
                 } else {
                     core.asked();
                 }

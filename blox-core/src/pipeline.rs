@@ -14,6 +14,7 @@ use crate::request::{Requests, Unlisted};
 use crate::units::Seconds;
 use crate::view::View;
 use serde_json::{Value, json};
+use std::any::Any;
 
 /// A decision that went wrong inside the policy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -240,6 +241,13 @@ impl Pipeline {
         &mut *self.scheduling
     }
 
+    /// Its scheduling policy as the type that it is; `None` if it is another. For what a
+    /// policy has to tell after a run.
+    pub fn scheduling_as<P: SchedulingPolicy>(&self) -> Option<&P> {
+        let policy: &dyn Any = &*self.scheduling;
+        policy.downcast_ref()
+    }
+
     /// Its placement policy: the scheduling policy's own, if that has one.
     pub fn placement(&mut self) -> &mut dyn PlacementPolicy {
         placement_of(&mut self.scheduling, &mut self.placement)
@@ -300,6 +308,13 @@ impl Part for Pipeline {
         self.admission.observe(view, event);
         self.scheduling.observe(view, event);
         self.placement.observe(view, event);
+    }
+
+    fn observes_launches(&self) -> bool {
+        self.scheduling.observes_launches()
+            || self.placement.observes_launches()
+            || self.admission.observes_launches()
+            || self.cluster.observes_launches()
     }
 
     fn save(&self) -> Option<Value> {

@@ -17,6 +17,7 @@ use crate::view::View;
 use async_trait::async_trait;
 use dyn_clone::DynClone;
 use serde_json::Value;
+use std::any::Any;
 use std::sync::Arc;
 
 /// Makes boxes of a part's trait cloneable.
@@ -36,6 +37,13 @@ pub trait Part: Send + DynClone {
     /// Something happened; the view already shows it.
     fn observe(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);
+    }
+
+    /// Whether [`Part::observe`] cares for launches and stops ([`Event::Started`] and
+    /// [`Event::Stopped`]). Where nobody does, nothing is journaled and neither takes any
+    /// time, a plan is carried out in one go, and nobody is told of them.
+    fn observes_launches(&self) -> bool {
+        true
     }
 
     /// What it remembers beyond the view; `None` if nothing.
@@ -91,7 +99,10 @@ pub trait ClusterManager: Part {
 dyn_part!(ClusterManager);
 
 /// Which jobs should run, in what order, with how much (Blox's scheduling policy).
-pub trait SchedulingPolicy: Part {
+///
+/// As an [`Any`], it can be asked after a run for what only it knows
+/// ([`Pipeline::scheduling_as`](crate::Pipeline::scheduling_as)).
+pub trait SchedulingPolicy: Part + Any {
     /// Names the jobs that should run, most important first.
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook;
 
@@ -150,7 +161,8 @@ dyn_part!(PlacementPolicy);
 /// Sees every event and decision (Blox's metrics collection). A collector can
 /// be taken back out of the core as [`std::any::Any`].
 pub trait MetricCollector: Part + std::any::Any {
-    /// A decision was made; `plan` is what came of it.
+    /// A decision was made; `plan` is what came of it. Where nobody
+    /// [observes launches](Part::observes_launches), the view may show it as carried out.
     fn round(&mut self, view: View<'_>, plan: &Plan);
 }
 dyn_part!(MetricCollector);
@@ -173,7 +185,11 @@ pub trait Launcher: Send {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptAll;
 
-impl Part for AcceptAll {}
+impl Part for AcceptAll {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl AdmissionPolicy for AcceptAll {
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
@@ -194,7 +210,11 @@ impl AdmissionPolicy for AcceptAll {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaticCluster;
 
-impl Part for StaticCluster {}
+impl Part for StaticCluster {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl ClusterManager for StaticCluster {
     fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
@@ -261,7 +281,11 @@ impl ByKey {
     }
 }
 
-impl Part for ByKey {}
+impl Part for ByKey {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for ByKey {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
@@ -298,16 +322,20 @@ pub struct SchedulingFn<F>(F);
 /// ```
 pub fn scheduling_fn<F>(f: F) -> SchedulingFn<F>
 where
-    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send,
+    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send + 'static,
 {
     SchedulingFn(f)
 }
 
-impl<F: Clone + Send> Part for SchedulingFn<F> {}
+impl<F: Clone + Send> Part for SchedulingFn<F> {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl<F> SchedulingPolicy for SchedulingFn<F>
 where
-    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send,
+    F: FnMut(View<'_>, &mut Requests) -> Outlook + Clone + Send + 'static,
 {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         (self.0)(view, out)

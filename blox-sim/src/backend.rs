@@ -6,7 +6,7 @@ use crate::faults::Faults;
 use crate::overheads::Overheads;
 use crate::workload::{Workload, WorkloadError};
 use blox_core::decision::Command;
-use blox_core::drive::{Backend, Input};
+use blox_core::drive::{AtOnce, Backend, Input};
 use blox_core::perf::LOSS;
 use blox_core::{
     Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
@@ -175,6 +175,8 @@ pub(crate) struct Simulator<'w> {
     after: After,
     idle: u32,
     now: Time,
+    /// What went wrong in a launch.
+    failed: Option<SimError>,
     pub(crate) ended: Ended,
 }
 
@@ -237,6 +239,7 @@ impl<'w> Simulator<'w> {
             after: After::Nothing,
             idle: 0,
             now: Time::ZERO,
+            failed: None,
             ended: Ended::Finished,
         };
         for node in 0..nodes as u32 {
@@ -324,19 +327,31 @@ impl<'w> Simulator<'w> {
 
     /// When will the job have done its next epoch?
     fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
+        let rate = job.rate();
         let Some(loss) = job.spec().extras.as_ref().and_then(|e| e.loss) else {
             return;
         };
-        if job.rate() <= 0.0 {
+        if rate <= 0.0 {
             return;
         }
         let at_work = (epochs(job.work_done(), loss.epoch) + 1.0) * loss.epoch;
         if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
             return;
         }
-        let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / job.rate());
+        let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / rate);
         self.reports.insert(job.id(), at);
         self.timer(at, Kind::Report, job.id().0, job.attempt());
+    }
+
+    /// What a launch leads to, if nothing comes between.
+    fn expect_all(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
+        if !self.moved_ends.is_empty() {
+            self.moved_ends.remove(&job.id());
+        }
+        self.expect_end(view, job);
+        if let Some(runs) = self.faults.job_runs(job.id(), attempt) {
+            self.timer(view.now() + runs, Kind::Crash, job.id().0, attempt);
+        }
     }
 
     /// The loss that the job reports at `at`, which the view need not have reached yet.
@@ -524,14 +539,8 @@ impl<'w> Simulator<'w> {
         match std::mem::take(&mut self.after) {
             After::Nothing => {}
             After::Started(id, attempt) => {
-                if !self.moved_ends.is_empty() {
-                    self.moved_ends.remove(&id);
-                }
                 let Some(job) = view.job(id) else { return };
-                self.expect_end(view, &job);
-                if let Some(runs) = self.faults.job_runs(id, attempt) {
-                    self.timer(view.now() + runs, Kind::Crash, id.0, attempt);
-                }
+                self.expect_all(view, &job, attempt);
                 let partner = job.assignment().and_then(|a| a.partner);
                 if partner.is_some() {
                     self.refresh_partner(view, partner);
@@ -632,6 +641,9 @@ impl Backend for Simulator<'_> {
         if let Some((at, event)) = self.ready(view) {
             return Ok(Input::Event(at, event));
         }
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         if self.watch.stop.load(Ordering::Relaxed) {
             self.ended = Ended::Interrupted;
             return Ok(Input::End);
@@ -719,12 +731,47 @@ impl Backend for Simulator<'_> {
         Ok(())
     }
 
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        let free = !self.keeps_history && self.faults.launch_failure <= 0.0;
+        free.then_some(self)
+    }
+
     fn refused(&mut self, at: Time, _: &Event, error: EventError) -> Result<(), SimError> {
         Err(SimError::Event { at, error })
     }
 
     fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), SimError> {
         Err(SimError::Policy { at, error })
+    }
+}
+
+impl AtOnce for Simulator<'_> {
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
+        let rate = match job.held() {
+            Some(held) => self.execution.rate(view, job, held),
+            None => 0.0,
+        };
+        if rate.is_finite() && rate >= 0.0 {
+            return rate;
+        }
+        self.failed.get_or_insert(SimError::Event {
+            at: view.now(),
+            error: EventError::BadNumber {
+                event: "a start",
+                job: job.id(),
+                value: rate,
+            },
+        });
+        0.0
+    }
+
+    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) {
+        self.expect_all(view, job, job.attempt());
+    }
+
+    fn carried_out(&mut self, view: View<'_>) {
+        self.idle = 0;
+        self.tidy(view);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::overheads::{FixedOverheads, Overheads};
 use crate::workload::Jobs;
 use blox_core::cadence::Cadence;
 use blox_core::core::Core;
-use blox_core::drive::{Backend, Input, drive, run_ready};
+use blox_core::drive::{AtOnce, Backend, Input, drive, run_ready};
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{Decide, Event, JobId, MetricCollector, Part, Plan, Seconds, State, Time, View};
 use std::sync::Arc;
@@ -135,6 +135,10 @@ struct Ends {
 }
 
 impl Part for Ends {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn observe(&mut self, view: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event
             && let Some(j) = view.job(*job)
@@ -169,6 +173,10 @@ impl Backend for Until<'_> {
             _ => false,
         };
         Ok(if beyond { Input::End } else { input })
+    }
+
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        self.inner.at_once()
     }
 
     async fn carry_out(

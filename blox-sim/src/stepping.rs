@@ -18,8 +18,8 @@ pub enum Step {
     End,
 }
 
-/// A simulation between two steps. It gives what [`Simulation::run`] gives, as
-/// both take the same turns.
+/// A simulation between two steps. It gives what [`Simulation::run`] gives, and
+/// goes through every launch and stop.
 ///
 /// ```
 /// # use blox_core::testing::FirstFit;

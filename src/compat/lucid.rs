@@ -6,15 +6,16 @@
 //! [`ByScheduler`]; [`run`] simulates all of them, and the profiler before Lucid.
 
 pub use blox_policies::compat::lucid::{
-    ChronusRecord, Forecast, Lookup, PackedSettings, Placer, Record, Scaling, chronus_records,
-    records, scalings,
+    ChronusRecord, Forecast, Lookup, PackedSettings, Placer, Record, Scaling,
 };
 pub use blox_sim::completion::ByScheduler;
 
 use blox_core::perf::PairTable;
-use blox_core::{ClusterSpec, Composition, JobSpec, Name, OnEvent, Part, Pipeline};
+use blox_core::{ClusterSpec, Composition, JobSpec, Name, OnEvent, Pipeline};
 use blox_core::{SchedulingPolicy, Seconds};
-use blox_policies::compat::lucid as programs;
+use blox_policies::compat::lucid::{
+    self as programs, Blocking, Leases, LeastGpusFirst, Original, Packed, Preemptive,
+};
 use blox_policies::placement::{FirstFree, Walk};
 use blox_sim::compat::lucid::Window;
 use blox_sim::workload::Jobs;
@@ -66,6 +67,37 @@ pub fn lucid(settings: PackedSettings) -> Pipeline {
 /// Chronus without its solver, on so many GPUs with leases of so many minutes.
 pub fn chronus(gpus: u32, lease_min: u32) -> Pipeline {
     compose("chronus-released", programs::chronus(gpus, lease_min))
+}
+
+/// What became of the jobs that ended under a pipeline of this module, in that order;
+/// nothing of Chronus, which has [`chronus_records`].
+pub fn records(pipeline: &Pipeline) -> &[Record] {
+    let blocking = || pipeline.scheduling_as().map(Original::<Blocking>::records);
+    let preemptive = || {
+        pipeline
+            .scheduling_as()
+            .map(Original::<Preemptive>::records)
+    };
+    let profiler = || {
+        pipeline
+            .scheduling_as()
+            .map(Original::<LeastGpusFirst>::records)
+    };
+    let packed = || pipeline.scheduling_as().map(Original::<Packed>::records);
+    let any = blocking().or_else(preemptive).or_else(profiler);
+    any.or_else(packed).unwrap_or_default()
+}
+
+/// What became of the jobs that ended under [`chronus`], in that order.
+pub fn chronus_records(pipeline: &Pipeline) -> &[ChronusRecord] {
+    let policy = pipeline.scheduling_as();
+    policy.map_or(&[], Original::<Leases>::records)
+}
+
+/// Nodes that a [`profiler`] added and gave back.
+pub fn scalings(pipeline: &Pipeline) -> &[Scaling] {
+    let policy = pipeline.scheduling_as();
+    policy.map_or(&[], Original::<LeastGpusFirst>::scalings)
 }
 
 fn compose(name: &str, program: impl SchedulingPolicy + 'static) -> Pipeline {
@@ -245,13 +277,14 @@ pub fn run(
             .filter(|i| input.jobs[*i].virtual_cluster.as_ref() == Some(name))
             .filter(|i| !run.outcomes[*i].as_ref().is_some_and(|o| o.skipped))
             .collect();
-        let later = |i: usize| {
+        let submit = |i: usize| input.jobs[i].submit + Seconds::new(delays[i]);
+        ours.sort_by_key(|i| submit(*i));
+        let later = |&i: &usize| {
             let mut job = input.jobs[i].clone();
-            job.submit += Seconds::new(delays[i]);
+            job.submit = submit(i);
             job
         };
-        ours.sort_by_key(|i| later(*i).submit);
-        let jobs: Vec<JobSpec> = ours.iter().map(|i| later(*i)).collect();
+        let jobs: Vec<JobSpec> = ours.iter().map(later).collect();
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
@@ -277,12 +310,9 @@ pub fn run(
                 found_late: quirks.found_late,
             }),
         };
-        let saved = simulate(pipeline, nodes + spare, jobs, every_round)?;
-        let records = records(&saved).unwrap_or_default();
-        Ok(records
-            .into_iter()
-            .map(|r| (ours[r.job as usize], r))
-            .collect())
+        let pipeline = simulate(pipeline, nodes + spare, jobs, every_round)?;
+        let records = records(&pipeline).iter().cloned();
+        Ok(records.map(|r| (ours[r.job as usize], r)).collect())
     };
     let stages: Vec<_> = clusters.par_iter().map(stage).collect();
     for stage in stages {
@@ -319,9 +349,9 @@ fn profile(
     let nodes = experiment.lenders.len() as u32;
     let forecast = input.gpus.clone().filter(|_| experiment.adapts);
     let pipeline = profiler(nodes, placer, forecast);
-    let saved = simulate(pipeline, nodes + 1, jobs.collect(), every_round)?;
-    run.scalings = scalings(&saved).unwrap_or_default();
-    for mut record in records(&saved).unwrap_or_default() {
+    let pipeline = simulate(pipeline, nodes + 1, jobs.collect(), every_round)?;
+    run.scalings = scalings(&pipeline).to_vec();
+    for mut record in records(&pipeline).iter().cloned() {
         let at = ours[record.job as usize];
         let skipped = input.jobs[at].duration() <= limit;
         record.priority = -1.0;
@@ -334,17 +364,16 @@ fn profile(
     Ok(())
 }
 
-/// Runs a pipeline of this module on so many nodes, and gives what its program saved.
+/// Runs a pipeline of this module on so many nodes, and gives it back.
 fn simulate(
     mut pipeline: Pipeline,
     nodes: u32,
     jobs: Vec<JobSpec>,
     every_round: bool,
-) -> Result<serde_json::Value, SimError> {
+) -> Result<Pipeline, SimError> {
     Simulation::new(ClusterSpec::uniform(nodes as usize, WIDTH))
         .completion(ByScheduler)
         .visiting_every_round(every_round)
         .run_by(&mut pipeline, &mut Jobs::new(jobs), None)?;
-    let mut saved = pipeline.save().unwrap_or_default();
-    Ok(saved["scheduling"].take())
+    Ok(pipeline)
 }

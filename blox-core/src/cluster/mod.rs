@@ -26,6 +26,10 @@ impl Owners {
     const NONE: Owners = Owners([NOBODY; MAX_JOBS_PER_GPU]);
 
     #[inline]
+    fn only(job: JobId) -> Self {
+        Owners([job.0, NOBODY])
+    }
+    #[inline]
     pub(crate) fn iter(self) -> impl Iterator<Item = JobId> {
         self.0.into_iter().filter(|&j| j != NOBODY).map(JobId)
     }
@@ -373,6 +377,75 @@ impl Cluster {
                 }
                 self.refresh(id);
             }
+        }
+    }
+
+    /// Takes GPUs from the one job that has them in both ledgers. `false`, and nothing
+    /// has changed, if it shares one of them or has one in one ledger only.
+    pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId]) -> bool {
+        let alone = Owners::only(job);
+        let has = |g: &GpuId| self.promised[g.index()] == alone && self.held[g.index()] == alone;
+        if !gpus.iter().all(has) {
+            return false;
+        }
+        let mut rest = gpus;
+        while let Some((node, bits, count)) = self.first_node(rest) {
+            let id = node.id();
+            for g in &rest[..count] {
+                self.promised[g.index()] = Owners::NONE;
+                self.held[g.index()] = Owners::NONE;
+            }
+            rest = &rest[count..];
+            self.nodes[id.index()].promised &= !bits;
+            self.refresh(id);
+        }
+        true
+    }
+
+    /// Whether no CPUs and no memory are promised on the nodes of these GPUs.
+    pub(crate) fn promises_gpus_alone(&self, gpus: &[GpuId]) -> bool {
+        gpus.iter().all(|g| {
+            let node = &self.nodes[self.gpu_node[g.index()].index()];
+            node.cpus_promised == 0.0 && node.memory_promised == 0.0
+        })
+    }
+
+    /// Gives a job GPUs in both ledgers. `false`, and nothing has changed, if there is none,
+    /// or if one of them is not there, may not be used, is named twice or is somebody's in
+    /// either ledger.
+    pub(crate) fn occupy(&mut self, job: JobId, gpus: &[GpuId]) -> bool {
+        let mut done = 0;
+        while let Some((node, bits, count)) = self.first_node(&gpus[done..]) {
+            let here = &gpus[done..done + count];
+            let left = |g: &GpuId| self.held[g.index()] == Owners::NONE;
+            let fits = node.free & bits == bits
+                && bits.count_ones() as usize == count
+                && here.iter().all(left);
+            if !fits {
+                break;
+            }
+            self.give_back(job, here);
+            done += count;
+        }
+        let fits = done == gpus.len() && done > 0;
+        if !fits {
+            self.vacate(job, &gpus[..done]);
+        }
+        fits
+    }
+
+    /// Gives a job GPUs in both ledgers that nobody has.
+    pub(crate) fn give_back(&mut self, job: JobId, gpus: &[GpuId]) {
+        let mut rest = gpus;
+        while let Some((node, bits, count)) = self.first_node(rest) {
+            let id = node.id();
+            for g in &rest[..count] {
+                self.promised[g.index()] = Owners::only(job);
+                self.held[g.index()] = Owners::only(job);
+            }
+            rest = &rest[count..];
+            self.nodes[id.index()].promised |= bits;
+            self.refresh(id);
         }
     }
 

@@ -2,8 +2,14 @@
 //! of random runs.
 
 use super::*;
+use crate::assignment::Assignment;
+use crate::cluster::NodeStatus;
 use crate::cluster::spec::NodeSpec;
+use crate::decision::{Action, NodeAction, Verdict};
+use crate::event::Outcome;
+use crate::ids::{GpuId, NodeId};
 use crate::job::spec::Extras;
+use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds};
 
 struct Random(u64);
@@ -24,7 +30,7 @@ impl Random {
 }
 
 /// Recomputes from the records alone.
-fn check(state: &State) {
+pub(super) fn check(state: &State) {
     let gpus: u32 = state.cluster.nodes().iter().map(|n| n.gpu_count()).sum();
     let mut promised = vec![Vec::new(); gpus as usize];
     let mut held = vec![Vec::new(); gpus as usize];

@@ -21,7 +21,11 @@ use crate::request::Requests;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstFit;
 
-impl Part for FirstFit {}
+impl Part for FirstFit {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl PlacementPolicy for FirstFit {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -38,7 +38,11 @@ impl LoadThreshold {
     }
 }
 
-impl Part for LoadThreshold {}
+impl Part for LoadThreshold {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl AdmissionPolicy for LoadThreshold {
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {

@@ -55,7 +55,11 @@ impl Quota {
     }
 }
 
-impl Part for Quota {}
+impl Part for Quota {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl AdmissionPolicy for Quota {
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {

@@ -30,7 +30,11 @@ impl Maintenance {
     }
 }
 
-impl Part for Maintenance {}
+impl Part for Maintenance {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl ClusterManager for Maintenance {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {

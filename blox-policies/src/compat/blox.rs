@@ -27,7 +27,11 @@ impl Default for Fifo {
     }
 }
 
-impl Part for Fifo {}
+impl Part for Fifo {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Fifo {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
@@ -51,7 +55,11 @@ impl Default for Srtf {
     }
 }
 
-impl Part for Srtf {}
+impl Part for Srtf {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Srtf {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
@@ -92,7 +100,11 @@ impl Scattered {
     }
 }
 
-impl Part for Scattered {}
+impl Part for Scattered {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl PlacementPolicy for Scattered {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -18,7 +18,11 @@ use blox_core::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buddy;
 
-impl Part for Buddy {}
+impl Part for Buddy {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl PlacementPolicy for Buddy {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

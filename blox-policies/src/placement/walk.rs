@@ -57,7 +57,11 @@ impl<R: Rule> Walk<R> {
     }
 }
 
-impl<R: Rule> Part for Walk<R> {}
+impl<R: Rule> Part for Walk<R> {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl<R: Rule> PlacementPolicy for Walk<R> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -10,7 +10,11 @@ use blox_core::{Outlook, Part, Requests, SchedulingPolicy, View};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drf;
 
-impl Part for Drf {}
+impl Part for Drf {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Drf {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

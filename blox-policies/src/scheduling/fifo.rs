@@ -29,7 +29,11 @@ pub fn fifo() -> Fifo {
     Fifo::default()
 }
 
-impl Part for Fifo {}
+impl Part for Fifo {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Fifo {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

@@ -95,6 +95,9 @@ impl<P: Part + Clone> Part for StarvationGuard<P> {
     fn observe(&mut self, view: View<'_>, event: &Event) {
         self.inner.observe(view, event);
     }
+    fn observes_launches(&self) -> bool {
+        self.inner.observes_launches()
+    }
     fn save(&self) -> Option<Value> {
         self.inner.save()
     }

@@ -39,7 +39,11 @@ impl Las {
     }
 }
 
-impl Part for Las {}
+impl Part for Las {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Las {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

@@ -30,7 +30,11 @@ impl Sjf {
     }
 }
 
-impl Part for Sjf {}
+impl Part for Sjf {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Sjf {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

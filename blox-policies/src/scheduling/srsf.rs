@@ -34,7 +34,11 @@ impl Srsf {
     }
 }
 
-impl Part for Srsf {}
+impl Part for Srsf {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Srsf {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

@@ -32,7 +32,11 @@ impl Srtf {
     }
 }
 
-impl Part for Srtf {}
+impl Part for Srtf {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Srtf {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

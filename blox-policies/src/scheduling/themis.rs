@@ -141,7 +141,11 @@ struct Claim {
     bid: Bid,
 }
 
-impl Part for Themis {}
+impl Part for Themis {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Themis {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

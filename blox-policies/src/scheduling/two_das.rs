@@ -290,6 +290,10 @@ impl Part for TwoDas {
         }
     }
 
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         (!self.promoted.is_empty()).then(|| json!(self.promoted))
     }

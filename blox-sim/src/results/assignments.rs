@@ -2,7 +2,7 @@
 
 use super::timeline::{Levels, Timeline};
 use blox_core::{
-    Action, Event, GpuId, JobId, MetricCollector, Part, Phase, Plan, Time, Verdict, View,
+    Action, Event, GpuId, GpuList, JobId, MetricCollector, Part, Phase, Plan, Time, Verdict, View,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,18 +63,27 @@ struct Open {
     placed: Time,
     start: Time,
     stop: Option<Time>,
-    gpus: Vec<GpuId>,
+    gpus: GpuList,
+}
+
+/// Jobs that run on each GPU.
+#[derive(Clone, Debug, Default)]
+struct Busy {
+    jobs: Vec<u8>,
+    /// GPUs with a job.
+    gpus: u32,
 }
 
 /// Follows jobs onto GPUs and off them.
 #[derive(Clone)]
 pub(crate) struct Occupancy {
-    /// Indexed by job.
-    open: Vec<Option<Box<Open>>>,
+    /// Index into `open` plus one, by job.
+    open_of: Vec<u32>,
+    open: Vec<Open>,
+    /// Entries of `open` that are nobody's.
+    vacant: Vec<u32>,
     placed_at: Vec<Time>,
-    /// Jobs that run on each GPU.
-    running: Vec<u8>,
-    busy: u32,
+    busy: Busy,
     /// Jobs in the system.
     live: u32,
     timeline: Timeline,
@@ -84,10 +93,11 @@ pub(crate) struct Occupancy {
 impl Occupancy {
     pub fn new(sink: Option<SharedSink>) -> Self {
         Occupancy {
+            open_of: Vec::new(),
             open: Vec::new(),
+            vacant: Vec::new(),
             placed_at: Vec::new(),
-            running: Vec::new(),
-            busy: 0,
+            busy: Busy::default(),
             live: 0,
             timeline: Timeline::new(),
             sink,
@@ -96,7 +106,7 @@ impl Occupancy {
 
     /// The rest, at the end of a simulation.
     pub fn finish(mut self, end: Time) -> Timeline {
-        for id in 0..self.open.len() {
+        for id in 0..self.open_of.len() {
             self.leave(JobId(id as u32), end, "end of simulation");
         }
         self.timeline
@@ -105,42 +115,56 @@ impl Occupancy {
     fn enter(&mut self, view: View<'_>, id: JobId) {
         let Some(job) = view.job(id) else { return };
         let Some(held) = job.held() else { return };
-        let mut gpus = held.gpus.to_vec();
-        gpus.sort_unstable();
-        self.count(&gpus, true);
-        if self.open.len() <= id.index() {
-            self.open.resize(id.index() + 1, None);
-        }
+        self.busy.count(&held.gpus, true);
         let placed = self.placed_at.get(id.index()).copied();
-        self.open[id.index()] = Some(Box::new(Open {
+        let open = Open {
             launch: job.attempt(),
             placed: placed.unwrap_or(view.now()),
             start: view.now(),
             stop: None,
-            gpus,
-        }));
+            gpus: GpuList::from_slice(&held.gpus),
+        };
+        let o = match self.vacant.pop() {
+            Some(o) => {
+                self.open[o as usize] = open;
+                o
+            }
+            None => {
+                self.open.push(open);
+                self.open.len() as u32 - 1
+            }
+        };
+        if self.open_of.len() <= id.index() {
+            self.open_of.resize(id.index() + 1, 0);
+        }
+        self.open_of[id.index()] = o + 1;
+    }
+
+    #[inline]
+    fn open_of(&self, id: JobId) -> Option<usize> {
+        let o = self.open_of.get(id.index())?;
+        (*o as usize).checked_sub(1)
     }
 
     /// It is told to leave: it does not run any more.
     fn told(&mut self, id: JobId, at: Time) {
-        if let Some(Some(open)) = self.open.get_mut(id.index())
-            && open.stop.is_none()
+        if let Some(o) = self.open_of(id)
+            && self.open[o].stop.is_none()
         {
-            open.stop = Some(at);
-            let gpus = std::mem::take(&mut open.gpus);
-            self.count(&gpus, false);
-            if let Some(open) = &mut self.open[id.index()] {
-                open.gpus = gpus;
-            }
+            self.open[o].stop = Some(at);
+            self.busy.count(&self.open[o].gpus, false);
         }
     }
 
     fn leave(&mut self, id: JobId, at: Time, why: &'static str) {
         self.told(id, at);
-        let Some(open) = self.open.get_mut(id.index()).and_then(Option::take) else {
-            return;
-        };
+        let Some(o) = self.open_of(id) else { return };
+        self.open_of[id.index()] = 0;
+        self.vacant.push(o as u32);
         if let Some(sink) = &self.sink {
+            let open = &self.open[o];
+            let mut gpus = open.gpus.to_vec();
+            gpus.sort_unstable();
             let row = AssignmentRow {
                 job: id,
                 launch: open.launch,
@@ -148,7 +172,7 @@ impl Occupancy {
                 start: open.start,
                 stop: open.stop.unwrap_or(at),
                 end: at,
-                gpus: open.gpus,
+                gpus,
                 why,
             };
             sink.lock()
@@ -157,27 +181,11 @@ impl Occupancy {
         }
     }
 
-    fn count(&mut self, gpus: &[GpuId], comes: bool) {
-        for gpu in gpus {
-            if self.running.len() <= gpu.index() {
-                self.running.resize(gpu.index() + 1, 0);
-            }
-            let jobs = &mut self.running[gpu.index()];
-            if comes {
-                self.busy += u32::from(*jobs == 0);
-                *jobs += 1;
-            } else {
-                *jobs -= 1;
-                self.busy -= u32::from(*jobs == 0);
-            }
-        }
-    }
-
     #[inline]
     fn note(&mut self, view: View<'_>) {
         let placed_jobs = view.placed_count();
         let levels = Levels {
-            busy_gpus: self.busy,
+            busy_gpus: self.busy.gpus,
             usable_gpus: view.cluster().usable_gpus(),
             placed_jobs,
             queued_jobs: self.live.saturating_sub(placed_jobs),
@@ -187,7 +195,30 @@ impl Occupancy {
     }
 }
 
+impl Busy {
+    fn count(&mut self, gpus: &[GpuId], comes: bool) {
+        for gpu in gpus {
+            if self.jobs.len() <= gpu.index() {
+                self.jobs.resize(gpu.index() + 1, 0);
+            }
+            let jobs = &mut self.jobs[gpu.index()];
+            if comes {
+                self.gpus += u32::from(*jobs == 0);
+                *jobs += 1;
+            } else {
+                *jobs -= 1;
+                self.gpus -= u32::from(*jobs == 0);
+            }
+        }
+    }
+}
+
 impl Part for Occupancy {
+    fn observes_launches(&self) -> bool {
+        // The round that ordered them shows whether they are over.
+        false
+    }
+
     fn observe(&mut self, view: View<'_>, event: &Event) {
         let now = view.now();
         match event {
@@ -218,15 +249,25 @@ impl MetricCollector for Occupancy {
         let now = view.now();
         for action in &plan.actions {
             match action {
-                Action::Stop { job, .. } | Action::Finish { job, .. } => self.told(*job, now),
+                Action::Stop { job, .. } | Action::Finish { job, .. } => {
+                    self.told(*job, now);
+                    if view.job(*job).is_none_or(|j| j.held().is_none()) {
+                        self.leave(*job, now, "stopped");
+                    }
+                }
                 Action::Place { job, .. } => {
                     if self.placed_at.len() <= job.index() {
                         self.placed_at.resize(job.index() + 1, now);
                     }
                     self.placed_at[job.index()] = now;
-                    // In place, it runs on or not: its phase says which.
-                    if view.job(*job).is_some_and(|j| j.phase() != Phase::Running) {
-                        self.told(*job, now);
+                    // In place, it runs on or not: its phase says which. One that
+                    // runs and did not was launched at once.
+                    match view.job(*job).map(|j| j.phase()) {
+                        Some(Phase::Running) if self.open_of(*job).is_none() => {
+                            self.enter(view, *job);
+                        }
+                        Some(Phase::Running) | None => {}
+                        Some(_) => self.told(*job, now),
                     }
                 }
                 Action::Promote { .. } => {}

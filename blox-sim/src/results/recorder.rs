@@ -133,6 +133,10 @@ fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
 }
 
 impl Part for Recorder {
+    fn observes_launches(&self) -> bool {
+        self.keep_rounds || self.explain.is_some()
+    }
+
     fn observe(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { job, spec } => {

@@ -44,6 +44,8 @@ pub(crate) struct Timeline {
     sums: Vec<[f64; 5]>,
     since: f64,
     now: Levels,
+    /// The levels from a moment on at which others may still follow.
+    next: Option<(f64, Levels)>,
 }
 
 impl Timeline {
@@ -54,14 +56,30 @@ impl Timeline {
             sums: Vec::new(),
             since: 0.0,
             now: Levels::default(),
+            next: None,
         }
     }
 
-    /// The levels from `at` on. Only changes are summed, so that the moments at
-    /// which somebody looked leave no trace in the last bits.
+    /// The levels from `at` on. Only changes that lasted are summed, so that neither the
+    /// moments at which somebody looked nor what was so for no time leave a
+    /// trace in the last bits.
     #[inline]
     pub fn set(&mut self, at: f64, levels: Levels) {
-        if levels != self.now {
+        match &mut self.next {
+            Some((moment, next)) if *moment == at => *next = levels,
+            _ => {
+                self.settle();
+                if levels != self.now {
+                    self.next = Some((at, levels));
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Some((at, levels)) = self.next.take()
+            && levels != self.now
+        {
             self.advance(at);
             self.now = levels;
         }
@@ -114,6 +132,7 @@ impl Timeline {
 
     /// The rows up to the end of the simulation.
     pub fn rows(mut self, end: f64) -> Vec<TimelineRow> {
+        self.settle();
         self.advance(end.max(self.since));
         let origin = self.origin.unwrap_or(0.0);
         let row = |(i, sums): (usize, &[f64; 5])| {
@@ -168,6 +187,19 @@ mod tests {
             ]
         );
         assert_eq!(rows[3].usable_gpus, 4.0);
+    }
+
+    #[test]
+    fn what_lasted_no_time_leaves_no_trace() {
+        let (mut once, mut twice) = (Timeline::new(), Timeline::new());
+        for t in [&mut once, &mut twice] {
+            t.set(0.1, busy(3));
+        }
+        for at in [0.3, 0.7] {
+            twice.set(at, busy(1));
+            twice.set(at, busy(3));
+        }
+        assert_eq!(once.rows(1.9), twice.rows(1.9));
     }
 
     #[test]

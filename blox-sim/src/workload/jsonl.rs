@@ -3,12 +3,13 @@
 
 use super::error::one_line;
 use super::file::{FileWorkload, Rows, sensible};
+use super::line_rows::LineRows;
 use super::open::{Format, open_file};
-use super::source::{LONGEST_ROW, Source, Text};
+use super::source::Source;
 use super::{Notices, WorkloadError};
 use blox_core::JobSpec;
-use std::io::{BufRead, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
 /// Reads JSON lines, plain or gzip. Blank lines are passed over.
 ///
@@ -34,61 +35,35 @@ pub fn write_jsonl<'a>(
     out.flush().map_err(writing)
 }
 
-struct JsonRows {
-    path: PathBuf,
-    text: Text,
-    buffer: Vec<u8>,
-    line: u64,
-}
+struct JsonRows(LineRows);
 
 pub(crate) fn open_rows(
     source: &Source,
     _notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
-    Ok(Box::new(JsonRows {
-        path: source.path().to_owned(),
-        text: source.text()?,
-        buffer: Vec::new(),
-        line: 0,
-    }))
+    Ok(Box::new(JsonRows(LineRows::open(source)?)))
 }
 
 impl Rows for JsonRows {
     fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        loop {
-            self.buffer.clear();
-            let n = (&mut self.text)
-                .take(LONGEST_ROW as u64 + 1)
-                .read_until(b'\n', &mut self.buffer)
-                .map_err(|e| WorkloadError::reading(&self.path, e))?;
-            if n == 0 {
-                return Ok(None);
-            }
-            self.line += 1;
-            if n > LONGEST_ROW {
-                return Err(WorkloadError::RowTooLong {
-                    path: self.path.clone(),
-                    line: self.line,
-                });
-            }
-            if !self.buffer.trim_ascii().is_empty() {
-                break;
-            }
+        let rows = &mut self.0;
+        if !rows.read_next()? {
+            return Ok(None);
         }
-        let job = serde_json::from_slice(&self.buffer).map_err(|e| {
+        let job = serde_json::from_slice(rows.current()).map_err(|e| {
             // Its own line number is that within this line.
             let text = e.to_string();
             let what = match text.rfind(" at line ") {
                 Some(end) => format!("column {}: {}", e.column(), &text[..end]),
                 None => text,
             };
-            WorkloadError::line(&self.path, self.line, one_line(&what))
+            WorkloadError::line(rows.path(), rows.line(), one_line(&what))
         })?;
-        sensible(&self.path, self.line, job, notices).map(Some)
+        sensible(rows.path(), rows.line(), job, notices).map(Some)
     }
 
     fn line(&self) -> u64 {
-        self.line
+        self.0.line()
     }
 }
 

@@ -23,6 +23,7 @@ pub mod generate;
 pub mod helios;
 pub mod itp;
 pub mod jsonl;
+pub(crate) mod line_rows;
 pub mod map;
 mod mapped;
 pub(crate) mod moment;

@@ -3,7 +3,7 @@
 use super::super::{Case, Compared, VerifyError};
 use super::{failed, option, unreadable, words};
 use crate::compat::lucid as compat;
-use blox_core::{ClusterSpec, Part, ServiceClass};
+use blox_core::{ClusterSpec, ServiceClass};
 use blox_sim::Simulation;
 use blox_sim::compat::lucid as files;
 use blox_sim::workload::Jobs;
@@ -64,8 +64,7 @@ pub(super) fn compare(
         .visiting_every_round(every_round)
         .run_by(&mut scheduler, &mut Jobs::new(jobs.clone()), None)
         .map_err(|e| failed(case, e))?;
-    let saved = scheduler.save().unwrap_or_default();
-    let records = compat::chronus_records(&saved["scheduling"]).unwrap_or_default();
+    let records = compat::chronus_records(&scheduler);
     let by_job: BTreeMap<u32, &compat::ChronusRecord> =
         records.iter().map(|r| (r.job, r)).collect();
     let by_name: BTreeMap<&str, usize> = jobs

@@ -244,7 +244,7 @@ impl<P: Program> AdmissionPolicy for Original<P> {
     }
 }
 
-impl<P: Program> SchedulingPolicy for Original<P> {
+impl<P: Program + 'static> SchedulingPolicy for Original<P> {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         self.catch_up(view);
         if self.decision == Some(view.decision()) {

@@ -157,7 +157,7 @@ impl<D: Dialect> Part for Released<D> {
     }
 }
 
-impl<D: Dialect> SchedulingPolicy for Released<D> {
+impl<D: Dialect + 'static> SchedulingPolicy for Released<D> {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         for id in self.seen..view.state().next_job_id().0 {
             if let Some(job) = view.job(JobId(id)) {

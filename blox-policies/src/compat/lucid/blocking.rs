@@ -66,16 +66,18 @@ impl Blocking {
         }
     }
 
-    pub(super) fn take_records(&mut self) -> Vec<Record> {
-        std::mem::take(&mut self.records)
-    }
-
     pub(super) fn visit_again(&mut self, at: i64) {
         self.again = Some(self.again.map_or(at, |a| a.min(at)));
     }
 }
 
 impl Program for Blocking {
+    type Record = Record;
+
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+
     fn due(&self) -> Option<i64> {
         let ends = self.running.iter().map(|r| r.end);
         ends.chain(self.again).min()

@@ -670,6 +670,12 @@ enum Fit {
 }
 
 impl Program for Leases {
+    type Record = ChronusRecord;
+
+    fn records(&self) -> &[ChronusRecord] {
+        &self.records
+    }
+
     fn due(&self) -> Option<i64> {
         self.next
     }

@@ -90,7 +90,13 @@ mod sealed {
     use serde::{Deserialize, Serialize};
 
     /// One of the original's loops, run in the seconds that matter.
-    pub trait Program: Clone + Send + Serialize + for<'a> Deserialize<'a> {
+    pub trait Program: Clone + Send + Serialize + for<'a> Deserialize<'a> + 'static {
+        /// What it writes down about a job that ended.
+        type Record;
+
+        /// What it wrote down, in order of ends.
+        fn records(&self) -> &[Self::Record];
+
         /// The next second in which it does something even if no job comes in.
         fn due(&self) -> Option<i64>;
 
@@ -201,22 +207,12 @@ pub fn chronus(gpus: u32, lease_min: u32) -> Original<Leases> {
     }
 }
 
-/// The records of a [`chronus`] policy, from what it saved.
-pub fn chronus_records(saved: &Value) -> Option<Vec<ChronusRecord>> {
-    serde_json::from_value(saved.get(0)?.get("records")?.clone()).ok()
-}
-
-/// The records of all jobs that ended, in that order, from what a policy saved.
-pub fn records(saved: &Value) -> Option<Vec<Record>> {
-    serde_json::from_value(saved.get(0)?.get("records")?.clone()).ok()
-}
-
-/// What a [`profiler`] added and gave back, from what it saved.
-pub fn scalings(saved: &Value) -> Option<Vec<Scaling>> {
-    serde_json::from_value(saved.get(0)?.get("log")?.clone()).ok()
-}
-
 impl<P: Program> Original<P> {
+    /// What became of the jobs that ended, in that order.
+    pub fn records(&self) -> &[P::Record] {
+        self.program.records()
+    }
+
     fn of(program: P) -> Self {
         Original {
             program,
@@ -236,6 +232,13 @@ impl<P: Program> Original<P> {
             self.arrivals.clear();
             self.last = Some(now);
         }
+    }
+}
+
+impl Original<LeastGpusFirst> {
+    /// Nodes that the profiler added and gave back.
+    pub fn scalings(&self) -> &[Scaling] {
+        self.program.scalings()
     }
 }
 

@@ -284,6 +284,12 @@ impl Packed {
 }
 
 impl Program for Packed {
+    type Record = Record;
+
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+
     fn due(&self) -> Option<i64> {
         let ends = self.running.iter().map(|l| l.end);
         let replay = self.settings.scaling.get(self.replayed).map(|s| s.at);

@@ -177,6 +177,12 @@ impl Preemptive {
 }
 
 impl Program for Preemptive {
+    type Record = Record;
+
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+
     fn due(&self) -> Option<i64> {
         let end = self.running.iter().map(Live::end).min();
         if self.queue.is_empty() {

@@ -1,7 +1,7 @@
 //! The profiler: its own small cluster, which grows by a node when its queue does.
 
 use super::blocking::{Blocking, Order};
-use super::job::Job;
+use super::job::{Job, Record};
 use super::nodes::{Nodes, TEMPORARY};
 use super::sealed::Program;
 use super::{Forecast, Step};
@@ -28,8 +28,6 @@ pub struct LeastGpusFirst {
     /// Whether a forecast was asked for after its end.
     asked_beyond: bool,
     log: Vec<Scaling>,
-    /// Copied from `base` for who reads what was saved.
-    records: Vec<super::Record>,
 }
 
 impl LeastGpusFirst {
@@ -40,8 +38,11 @@ impl LeastGpusFirst {
             forecast,
             asked_beyond: false,
             log: Vec::new(),
-            records: Vec::new(),
         }
+    }
+
+    pub(super) fn scalings(&self) -> &[Scaling] {
+        &self.log
     }
 
     fn has_grown(&self) -> bool {
@@ -86,6 +87,12 @@ impl LeastGpusFirst {
 }
 
 impl Program for LeastGpusFirst {
+    type Record = Record;
+
+    fn records(&self) -> &[Record] {
+        self.base.records()
+    }
+
     fn due(&self) -> Option<i64> {
         self.base.due()
     }
@@ -93,6 +100,5 @@ impl Program for LeastGpusFirst {
     fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
         self.base.step(now, arrivals, out);
         self.scale(now);
-        self.records.append(&mut self.base.take_records());
     }
 }

@@ -2,11 +2,11 @@
 
 use super::Oracle;
 use crate::workload::file::{FileWorkload, Rows, sensible};
-use crate::workload::source::{LONGEST_ROW, Source, Text};
+use crate::workload::line_rows::LineRows;
+use crate::workload::source::Source;
 use crate::workload::{Notices, WorkloadError};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
 use std::borrow::Borrow;
-use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -78,25 +78,21 @@ pub(crate) fn open_rows_with(
 }
 
 struct TraceRows<O> {
-    path: PathBuf,
-    text: Text,
-    line: u64,
+    rows: LineRows,
     oracle: O,
 }
 
 impl<O: Borrow<Oracle>> TraceRows<O> {
     fn open(source: &Source, oracle: O) -> Result<Self, WorkloadError> {
         Ok(TraceRows {
-            path: source.path().to_owned(),
-            text: source.text()?,
-            line: 0,
+            rows: LineRows::open(source)?,
             oracle,
         })
     }
 
     fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
         let what = format!("{field} is `{found}`, expected {expected}");
-        WorkloadError::line(&self.path, self.line, what)
+        WorkloadError::line(self.rows.path(), self.rows.line(), what)
     }
 
     fn job(&self, text: &str) -> Result<JobSpec, WorkloadError> {
@@ -113,7 +109,11 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
                     "has {} tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)",
                     fields.len()
                 );
-                return Err(WorkloadError::line(&self.path, self.line, what));
+                return Err(WorkloadError::line(
+                    self.rows.path(),
+                    self.rows.line(),
+                    what,
+                ));
             }
         };
         let number = |field: &str, text: &str, expected: &str, fits: fn(f64) -> bool| {
@@ -171,33 +171,15 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
 
 impl<O: Borrow<Oracle> + Send> Rows for TraceRows<O> {
     fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        loop {
-            let mut bytes = Vec::new();
-            let n = (&mut self.text)
-                .take(LONGEST_ROW as u64 + 1)
-                .read_until(b'\n', &mut bytes)
-                .map_err(|e| WorkloadError::reading(&self.path, e))?;
-            if n == 0 {
-                return Ok(None);
-            }
-            self.line += 1;
-            if n > LONGEST_ROW {
-                return Err(WorkloadError::RowTooLong {
-                    path: self.path.clone(),
-                    line: self.line,
-                });
-            }
-            let text = String::from_utf8_lossy(&bytes);
-            let text = text.trim_end_matches(['\n', '\r']);
-            if !text.trim().is_empty() {
-                let job = self.job(text)?;
-                return sensible(&self.path, self.line, job, notices).map(Some);
-            }
+        if !self.rows.read_next()? {
+            return Ok(None);
         }
+        let job = self.job(&String::from_utf8_lossy(self.rows.current()))?;
+        sensible(self.rows.path(), self.rows.line(), job, notices).map(Some)
     }
 
     fn line(&self) -> u64 {
-        self.line
+        self.rows.line()
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::profiles::{Model, Profiles};
 use crate::workload::file::{FileWorkload, Rows, sensible};
-use crate::workload::source::{LONGEST_ROW, Source, Text};
+use crate::workload::line_rows::LineRows;
+use crate::workload::source::Source;
 use crate::workload::{Notices, WorkloadError};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 /// Reads jobs, plain or gzip: lines of `job_id,model,arrival_s,total_iterations,gpus`.
@@ -52,18 +52,14 @@ fn read(source: &Source, profiles: &Profiles) -> Result<FileWorkload, WorkloadEr
 }
 
 struct TraceRows<P> {
-    path: PathBuf,
-    text: Text,
-    line: u64,
+    rows: LineRows,
     profiles: P,
 }
 
 impl<P: Borrow<Profiles>> TraceRows<P> {
     fn open(source: &Source, profiles: P) -> Result<Self, WorkloadError> {
         Ok(TraceRows {
-            path: source.path().to_owned(),
-            text: source.text()?,
-            line: 0,
+            rows: LineRows::open(source)?,
             profiles,
         })
     }
@@ -71,36 +67,20 @@ impl<P: Borrow<Profiles>> TraceRows<P> {
 
 impl<P: Borrow<Profiles> + Send> Rows for TraceRows<P> {
     fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        loop {
-            let mut bytes = Vec::new();
-            let n = (&mut self.text)
-                .take(LONGEST_ROW as u64 + 1)
-                .read_until(b'\n', &mut bytes)
-                .map_err(|e| WorkloadError::reading(&self.path, e))?;
-            if n == 0 {
-                return Ok(None);
-            }
-            self.line += 1;
-            let line = Line {
-                path: &self.path,
-                line: self.line,
-            };
-            if n > LONGEST_ROW {
-                return Err(WorkloadError::RowTooLong {
-                    path: self.path.clone(),
-                    line: self.line,
-                });
-            }
-            let text = String::from_utf8_lossy(&bytes);
-            if !text.trim().is_empty() {
-                let job = line.job(text.trim_end(), self.profiles.borrow())?;
-                return sensible(line.path, line.line, job, notices).map(Some);
-            }
+        if !self.rows.read_next()? {
+            return Ok(None);
         }
+        let line = Line {
+            path: self.rows.path(),
+            line: self.rows.line(),
+        };
+        let text = String::from_utf8_lossy(self.rows.current());
+        let job = line.job(&text, self.profiles.borrow())?;
+        sensible(line.path, line.line, job, notices).map(Some)
     }
 
     fn line(&self) -> u64 {
-        self.line
+        self.rows.line()
     }
 }
 

@@ -4,10 +4,16 @@ use crate::assignment::{Assignment, GpuList};
 use crate::cluster::{Node, NodeStatus};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, JobId, NodeId};
-use crate::job::Phase;
+use crate::job::{JobRef, Phase};
 use crate::reason::Reason;
 use crate::view::View;
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
+
+mod ledger;
+mod memory;
+
+pub(crate) use memory::DraftMemory;
+use memory::{Now, Op};
 
 /// A placement policy asked for something impossible: an error in the policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,65 +60,14 @@ pub struct Draft<'a> {
     m: &'a mut DraftMemory,
 }
 
-/// What a draft needs, kept from decision to decision so that a decision costs
-/// what changed.
-#[derive(Clone, Default)]
-pub(crate) struct DraftMemory {
-    decision: Option<u64>,
-    free: Vec<u64>,
-    /// Nodes by their number of free GPUs.
-    by_count: Vec<NodeSet>,
-    with_free: NodeSet,
-    free_total: u32,
-    /// Whether this draft has made a pair.
-    paired: bool,
-    changed_nodes: Vec<NodeId>,
-    entries: Vec<Entry>,
-    /// Index into `entries` plus one, by job.
-    entry_of: Vec<u32>,
-    log: Vec<Op>,
-    finishes: Vec<(JobId, Reason)>,
-    waits: Vec<(JobId, Reason)>,
-    otherwise: Reason,
-    placed: Vec<u32>,
-    /// CPUs and memory that the draft gives back to nodes (taken: negative).
-    given_back: BTreeMap<NodeId, [f64; 2]>,
-}
-
-#[derive(Clone)]
-struct Entry {
-    job: JobId,
-    now: Now,
-    /// Why it was released, if it was: it then stops even if it is placed again.
-    released: Option<Reason>,
-    /// Its stop is in the plan.
-    stops: bool,
-}
-
-/// What a job has in the draft.
-#[derive(Clone)]
-enum Now {
-    /// What it had before the draft, if anything.
-    AsBefore,
-    Nothing,
-    Given(Assignment),
-}
-
-#[derive(Clone)]
-enum Op {
-    Assigned(u32),
-    Released { entry: u32, was: Now, first: bool },
-    Spared { entry: u32, why: Option<Reason> },
-    Reassigned { entry: u32, was: Now },
-}
-
 impl<'a> Draft<'a> {
     pub(crate) fn begin(view: View<'a>, m: &'a mut DraftMemory, so_far: &Plan) -> Self {
         m.sync(view);
-        let mut draft = Draft { view, m };
+        let draft = Draft { view, m };
         for action in &so_far.actions {
             if let Action::Place { assignment, .. } = action {
-                draft.take(assignment);
+                let cluster = view.cluster();
+                draft.m.ledger.set_free(cluster, assignment, false);
             }
         }
         draft
@@ -128,7 +83,7 @@ impl<'a> Draft<'a> {
     #[inline]
     pub fn free_gpus(&self) -> u32 {
         if self.view.virtual_cluster().is_none() {
-            return self.m.free_total;
+            return self.m.ledger.total();
         }
         self.view.nodes().map(|n| self.free_on(n.id())).sum()
     }
@@ -155,26 +110,22 @@ impl<'a> Draft<'a> {
     /// Nodes in view with a free GPU, in order of registration.
     pub fn nodes_with_free(&self) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
-        self.m.with_free.iter().filter_map(move |id| view.node(id))
+        self.m
+            .ledger
+            .with_free()
+            .filter_map(move |id| view.node(id))
     }
 
     /// Nodes in view with exactly `count` free GPUs, in order of registration.
     pub fn nodes_with_exactly(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
-        self.m
-            .by_count
-            .get(count as usize)
-            .into_iter()
-            .flat_map(NodeSet::iter)
-            .filter_map(move |id| view.node(id))
+        let nodes = self.m.ledger.with_exactly(count);
+        nodes.filter_map(move |id| view.node(id))
     }
 
     /// The most free GPUs that any node has, whether in view or not.
     pub fn most_free(&self) -> u32 {
-        (1..self.m.by_count.len())
-            .rev()
-            .find(|&c| self.m.by_count[c].len > 0)
-            .unwrap_or(0) as u32
+        self.m.ledger.most_free()
     }
 
     /// What a job has in the draft.
@@ -190,12 +141,7 @@ impl<'a> Draft<'a> {
     /// placed, or is stopping.
     #[inline]
     pub fn may_place(&self, job: JobId) -> bool {
-        self.view.job(job).is_some_and(|j| {
-            matches!(
-                j.phase(),
-                Phase::Waiting | Phase::Starting | Phase::Running | Phase::Stopping
-            )
-        })
+        self.view.job(job).is_some_and(|j| can_be_placed(&j))
     }
 
     /// Gives a job GPUs. If the assignment names a partner, the GPUs are that job's.
@@ -203,23 +149,23 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has GPUs already, or a GPU is not free.
     pub fn assign(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
-        if !self.may_place(job) {
+        let Some(its) = self.view.job(job).filter(can_be_placed) else {
             return Err(DraftError::NotPlaceable(job));
-        }
-        let known = self.m.entry(job);
-        let current = match known {
-            Some(e) => self.has_now(e),
-            None => self.original(job),
         };
-        if current.is_some() {
+        let known = self.m.entry(job);
+        let has_some = match known {
+            Some(e) => self.has_now(e).is_some(),
+            None => its.is_placed(),
+        };
+        if has_some {
             return Err(DraftError::AlreadyPlaced(job));
         }
         self.check(job, &assignment, None)?;
         let e = known.unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
         self.take(&assignment);
-        self.count_resources(&assignment, -1.0);
-        self.m.entries[e].now = Now::Given(assignment);
+        let given = self.m.give(assignment);
+        self.m.entries[e].now = given;
         self.m.log.push(Op::Assigned(e as u32));
         Ok(())
     }
@@ -230,14 +176,13 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has no GPUs.
     pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
-        let original = self.original(job);
+        let had = self.original(job).is_some();
         let e = match self.m.entry(job) {
             Some(e) if self.has_now(e).is_some() => e,
-            None if original.is_some() => self.m.add(job),
+            None if had => self.m.add(job),
             _ => return Err(DraftError::NotPlaced(job)),
         };
         let was = self.take_away(e);
-        let had = original.is_some();
         let entry = &mut self.m.entries[e];
         let first = had && entry.released.is_none();
         if first {
@@ -287,17 +232,19 @@ impl<'a> Draft<'a> {
         let Some(was) = self.current(job).cloned() else {
             return Err(DraftError::NotPlaced(job));
         };
-        self.give_back(job, &was);
+        self.free(job, &was);
         if let Err(e) = self.check(job, &assignment, Some(&was)) {
-            self.take(&was);
+            self.m.ledger.set_free(self.view.cluster(), &was, false);
             return Err(e);
         }
         let e = self.m.entry(job).unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
-        self.take(&assignment);
-        self.count_resources(&was, 1.0);
-        self.count_resources(&assignment, -1.0);
-        let was = std::mem::replace(&mut self.m.entries[e].now, Now::Given(assignment));
+        let cluster = self.view.cluster();
+        self.m.ledger.set_free(cluster, &assignment, false);
+        self.m.ledger.count_resources(cluster, &was, 1.0);
+        self.m.ledger.count_resources(cluster, &assignment, -1.0);
+        let given = self.m.give(assignment);
+        let was = std::mem::replace(&mut self.m.entries[e].now, given);
         self.m.log.push(Op::Reassigned {
             entry: e as u32,
             was,
@@ -357,67 +304,69 @@ impl<'a> Draft<'a> {
         let entry = &mut self.m.entries[e];
         let job = entry.job;
         let was = std::mem::replace(&mut entry.now, Now::Nothing);
-        if let Some(a) = self.meant(job, &was) {
-            self.count_resources(a, 1.0);
-            self.give_back(job, a);
+        let cluster = self.view.cluster();
+        if let Some(a) = self.meant(job, was) {
+            let alone = self.beside(job, a).is_none();
+            // Looked up once more: the ledger lies beside what the draft gave.
+            let m = &mut *self.m;
+            let a = match was {
+                Now::Given(g) => Some(&m.given[g as usize]),
+                _ => self.view.job(job).and_then(|j| j.assignment()),
+            };
+            if let Some(a) = a {
+                m.ledger.count_resources(cluster, a, 1.0);
+                if alone {
+                    m.ledger.set_free(cluster, a, true);
+                }
+            }
         }
         was
     }
 
     /// Gives a job that has nothing what it had.
     fn put_back(&mut self, e: usize, was: Now) {
-        if let Some(a) = self.meant(self.m.entries[e].job, &was) {
-            self.take(a);
-            self.count_resources(a, -1.0);
+        let job = self.m.entries[e].job;
+        let cluster = self.view.cluster();
+        let m = &mut *self.m;
+        let a = match was {
+            Now::AsBefore => self.view.job(job).and_then(|j| j.assignment()),
+            Now::Nothing => None,
+            Now::Given(g) => Some(&m.given[g as usize]),
+        };
+        if let Some(a) = a {
+            m.ledger.set_free(cluster, a, false);
+            m.ledger.count_resources(cluster, a, -1.0);
         }
-        self.m.entries[e].now = was;
+        m.entries[e].now = was;
     }
 
-    fn meant<'b>(&self, job: JobId, now: &'b Now) -> Option<&'b Assignment>
-    where
-        'a: 'b,
-    {
+    #[inline]
+    fn meant(&self, job: JobId, now: Now) -> Option<&Assignment> {
         match now {
             Now::AsBefore => self.original(job),
             Now::Nothing => None,
-            Now::Given(a) => Some(a),
+            Now::Given(g) => self.m.given.get(g as usize),
         }
     }
 
     #[inline]
     fn has_now(&self, e: usize) -> Option<&Assignment> {
         let entry = &self.m.entries[e];
-        self.meant(entry.job, &entry.now)
+        self.meant(entry.job, entry.now)
     }
 
     /// CPU cores of a node that nothing in the draft counts on; below 0 while a
     /// draft has given out more than there are.
     pub fn free_cpus_on(&self, node: NodeId) -> f64 {
         let free = self.view.node(node).map_or(0.0, Node::free_cpus);
-        free + self.m.given_back.get(&node).map_or(0.0, |r| r[0])
+        free + self.m.ledger.given_back(node)[0]
     }
 
     /// Memory in GiB of a node that nothing in the draft counts on; below 0
     /// while a draft has given out more than there is.
     pub fn free_memory_gib_on(&self, node: NodeId) -> f64 {
         let free = self.view.node(node).map_or(0.0, Node::free_memory_gib);
-        free + self.m.given_back.get(&node).map_or(0.0, |r| r[1])
-    }
-
-    #[inline]
-    fn count_resources(&mut self, a: &Assignment, sign: f64) {
-        if a.cpus == 0.0 && a.memory_gib == 0.0 {
-            return;
-        }
-        let share = sign / a.gpus.len() as f64;
-        for &gpu in &a.gpus {
-            let Some(node) = self.view.cluster().node_of(gpu) else {
-                continue;
-            };
-            let given = self.m.given_back.entry(node).or_default();
-            given[0] += a.cpus * share;
-            given[1] += a.memory_gib * share;
-        }
+        free + self.m.ledger.given_back(node)[1]
     }
 
     /// `count` free GPUs of a node, lowest first; `None` if it has fewer.
@@ -460,8 +409,11 @@ impl<'a> Draft<'a> {
             let (Op::Assigned(e) | Op::Reassigned { entry: e, .. }) = op else {
                 continue;
             };
-            let entry = &mut m.entries[*e as usize];
-            let Now::Given(a) = &entry.now else { continue };
+            let entry = &m.entries[*e as usize];
+            let Now::Given(given) = entry.now else {
+                continue;
+            };
+            let a = &m.given[given as usize];
             let as_before = || view.job(entry.job).and_then(|j| j.assignment()) == Some(a);
             if !entry.stops && as_before() {
                 continue;
@@ -474,11 +426,11 @@ impl<'a> Draft<'a> {
             }
         }
         for &e in m.placed.iter().rev() {
-            let entry = &mut m.entries[e as usize];
-            if let Now::Given(assignment) = std::mem::replace(&mut entry.now, Now::Nothing) {
+            let entry = &m.entries[e as usize];
+            if let Now::Given(given) = entry.now {
                 plan.actions.push(Action::Place {
                     job: entry.job,
-                    assignment,
+                    assignment: std::mem::take(&mut m.given[given as usize]),
                 });
             }
         }
@@ -487,37 +439,31 @@ impl<'a> Draft<'a> {
         }
         plan.waits.append(&mut m.waits);
         plan.otherwise = std::mem::replace(&mut m.otherwise, Reason::NotChosen);
-        for e in m.entries.drain(..) {
-            m.entry_of[e.job.index()] = 0;
-        }
-        m.log.clear();
+        m.clear();
     }
 
     /// A partner may have gone elsewhere after the pair was made.
     fn settle_pairs(&mut self) {
         for e in 0..self.m.entries.len() {
             let entry = &self.m.entries[e];
-            let Now::Given(a) = &entry.now else { continue };
+            let Now::Given(given) = entry.now else {
+                continue;
+            };
+            let a = &self.m.given[given as usize];
             let as_before = || self.original(entry.job) == Some(a);
             if a.partner.is_none() || (entry.released.is_none() && as_before()) {
                 continue;
             }
             let partner = self.beside(entry.job, a);
-            if let Now::Given(a) = &mut self.m.entries[e].now {
-                a.partner = partner;
-            }
+            self.m.given[given as usize].partner = partner;
         }
     }
 
     #[inline]
     fn mask(&self, node: NodeId) -> u64 {
         match self.view.virtual_cluster() {
-            None => self.m.free.get(node.index()).copied().unwrap_or(0),
-            Some(_) => self
-                .view
-                .node(node)
-                .and_then(|_| self.m.free.get(node.index()).copied())
-                .unwrap_or(0),
+            None => self.m.ledger.mask(node),
+            Some(_) => self.view.node(node).map_or(0, |_| self.m.ledger.mask(node)),
         }
     }
 
@@ -564,6 +510,9 @@ impl<'a> Draft<'a> {
         a: &Assignment,
         was: Option<&Assignment>,
     ) -> Result<(), DraftError> {
+        if self.all_free(a) {
+            return Ok(());
+        }
         for (i, &gpu) in a.gpus.iter().enumerate() {
             let node = self
                 .view
@@ -582,6 +531,26 @@ impl<'a> Draft<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the GPUs are free, node by node; `false` if they are not or if some
+    /// node's lie apart in the list.
+    fn all_free(&self, a: &Assignment) -> bool {
+        let cluster = self.view.cluster();
+        let mut seen: SmallVec<[NodeId; 8]> = SmallVec::new();
+        let mut rest = &a.gpus[..];
+        while let Some((node, bits, count)) = cluster.first_node(rest) {
+            let id = node.id();
+            let free = bits & self.mask(id) == bits && bits.count_ones() as usize == count;
+            if !free || seen.contains(&id) {
+                return false;
+            }
+            rest = &rest[count..];
+            if !rest.is_empty() {
+                seen.push(id);
+            }
+        }
+        rest.is_empty()
     }
 
     /// Whether a job that has `was` may keep a GPU in `a`. From a node that is
@@ -625,177 +594,23 @@ impl<'a> Draft<'a> {
     }
 
     fn take(&mut self, a: &Assignment) {
-        self.set_free(a, false);
+        let cluster = self.view.cluster();
+        self.m.ledger.set_free(cluster, a, false);
+        self.m.ledger.count_resources(cluster, a, -1.0);
     }
 
     /// Frees the GPUs of an assignment, unless another job is on them in the draft.
-    fn give_back(&mut self, job: JobId, a: &Assignment) {
+    fn free(&mut self, job: JobId, a: &Assignment) {
         if self.beside(job, a).is_none() {
-            self.set_free(a, true);
-        }
-    }
-
-    fn set_free(&mut self, a: &Assignment, free: bool) {
-        let cluster = self.view.cluster();
-        let mut rest = &a.gpus[..];
-        while let Some((node, bits, count)) = cluster.first_node(rest) {
-            rest = &rest[count..];
-            let old = self.m.free[node.id().index()];
-            // A node that takes nothing new does not get its GPUs back.
-            let new = if !free {
-                old & !bits
-            } else {
-                old | (bits & node.usable)
-            };
-            if new != old {
-                self.m.set(node.id(), new);
-                if self.m.changed_nodes.last() != Some(&node.id()) {
-                    self.m.changed_nodes.push(node.id());
-                }
-            }
+            self.m.ledger.set_free(self.view.cluster(), a, true);
         }
     }
 }
 
-impl DraftMemory {
-    #[inline]
-    fn entry(&self, job: JobId) -> Option<usize> {
-        match self.entry_of.get(job.index()) {
-            Some(&e) if e != 0 => Some(e as usize - 1),
-            _ => None,
-        }
-    }
-
-    /// A job that the draft has not touched before.
-    fn add(&mut self, job: JobId) -> usize {
-        let e = self.entries.len();
-        self.entries.push(Entry {
-            job,
-            now: Now::AsBefore,
-            released: None,
-            stops: false,
-        });
-        if self.entry_of.len() <= job.index() {
-            let room = (job.index() + 1).next_power_of_two();
-            self.entry_of.resize(room, 0);
-        }
-        self.entry_of[job.index()] = e as u32 + 1;
-        e
-    }
-
-    fn sync(&mut self, view: View<'_>) {
-        let cluster = view.cluster();
-        let next = self.decision.is_some_and(|d| d + 1 == view.decision());
-        if next && self.free.len() == cluster.nodes().len() {
-            let mut changed = std::mem::take(&mut self.changed_nodes);
-            for id in changed.drain(..) {
-                self.refresh(view, id);
-            }
-            self.changed_nodes = changed;
-            for &id in cluster.dirty() {
-                self.refresh(view, id);
-            }
-        } else {
-            self.rebuild(view);
-        }
-        self.decision = Some(view.decision());
-        // A draft that was given up (its policy panicked) leaves these behind.
-        for e in self.entries.drain(..) {
-            self.entry_of[e.job.index()] = 0;
-        }
-        self.log.clear();
-        self.paired = false;
-        self.given_back.clear();
-        self.finishes.clear();
-        self.waits.clear();
-        self.otherwise = Reason::NotChosen;
-    }
-
-    fn refresh(&mut self, view: View<'_>, id: NodeId) {
-        if let Some(node) = view.cluster().node(id) {
-            self.set(id, node.free);
-        }
-    }
-
-    fn rebuild(&mut self, view: View<'_>) {
-        let nodes = view.cluster().nodes();
-        let most = nodes.iter().map(Node::gpu_count).max().unwrap_or(0) as usize;
-        self.free = nodes.iter().map(|n| n.free).collect();
-        self.by_count = vec![NodeSet::for_nodes(nodes.len()); most + 1];
-        self.with_free = NodeSet::for_nodes(nodes.len());
-        self.free_total = 0;
-        self.changed_nodes.clear();
-        for n in nodes {
-            if n.free != 0 {
-                self.with_free.insert(n.id());
-            }
-            self.by_count[n.free.count_ones() as usize].insert(n.id());
-            self.free_total += n.free.count_ones();
-        }
-    }
-
-    #[inline]
-    fn set(&mut self, id: NodeId, new: u64) {
-        let i = id.index();
-        let old = std::mem::replace(&mut self.free[i], new);
-        if old == new {
-            return;
-        }
-        let (a, b) = (old.count_ones(), new.count_ones());
-        if a != b {
-            self.by_count[a as usize].remove(id);
-            self.by_count[b as usize].insert(id);
-            if a == 0 {
-                self.with_free.insert(id);
-            } else if b == 0 {
-                self.with_free.remove(id);
-            }
-            self.free_total = self.free_total + b - a;
-        }
-    }
-}
-
-/// Nodes of a cluster, in order of registration.
-#[derive(Clone, Default)]
-struct NodeSet {
-    words: Vec<u64>,
-    len: u32,
-}
-
-impl NodeSet {
-    fn for_nodes(count: usize) -> Self {
-        NodeSet {
-            words: vec![0; count.div_ceil(64)],
-            len: 0,
-        }
-    }
-
-    /// Adds a node that is not in it.
-    #[inline]
-    fn insert(&mut self, id: NodeId) {
-        self.words[id.index() / 64] |= 1 << (id.index() % 64);
-        self.len += 1;
-    }
-
-    /// Removes a node that is in it.
-    #[inline]
-    fn remove(&mut self, id: NodeId) {
-        self.words[id.index() / 64] &= !(1 << (id.index() % 64));
-        self.len -= 1;
-    }
-
-    #[inline]
-    fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let mut words = self.words.iter();
-        let (mut word, mut first) = (0u64, 0u32.wrapping_sub(64));
-        std::iter::from_fn(move || {
-            while word == 0 {
-                word = *words.next()?;
-                first = first.wrapping_add(64);
-            }
-            let bit = word.trailing_zeros();
-            word &= word - 1;
-            Some(NodeId(first + bit))
-        })
-    }
+/// Whether a job waits, or is placed or stopping.
+fn can_be_placed(job: &JobRef<'_>) -> bool {
+    matches!(
+        job.phase(),
+        Phase::Waiting | Phase::Starting | Phase::Running | Phase::Stopping
+    )
 }

@@ -1,0 +1,111 @@
+//! What a draft keeps from decision to decision.
+
+use super::ledger::Ledger;
+use crate::assignment::Assignment;
+use crate::ids::JobId;
+use crate::reason::Reason;
+use crate::view::View;
+
+/// What a draft needs, kept from decision to decision so that a decision costs
+/// what changed.
+#[derive(Clone, Default)]
+pub(crate) struct DraftMemory {
+    decision: Option<u64>,
+    pub(super) ledger: Ledger,
+    /// Whether this draft has made a pair.
+    pub(super) paired: bool,
+    pub(super) entries: Vec<Entry>,
+    /// Index into `entries` plus one, by job.
+    pub(super) entry_of: Vec<u32>,
+    /// The assignments that the draft gave, also those that it took back.
+    pub(super) given: Vec<Assignment>,
+    pub(super) log: Vec<Op>,
+    pub(super) finishes: Vec<(JobId, Reason)>,
+    pub(super) waits: Vec<(JobId, Reason)>,
+    pub(super) otherwise: Reason,
+    pub(super) placed: Vec<u32>,
+}
+
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub job: JobId,
+    pub now: Now,
+    /// Why it was released, if it was: it then stops even if it is placed again.
+    pub released: Option<Reason>,
+    /// Its stop is in the plan.
+    pub stops: bool,
+}
+
+/// What a job has in the draft.
+#[derive(Clone, Copy)]
+pub(super) enum Now {
+    /// What it had before the draft, if anything.
+    AsBefore,
+    Nothing,
+    /// An index into the assignments that the draft gave.
+    Given(u32),
+}
+
+#[derive(Clone)]
+pub(super) enum Op {
+    Assigned(u32),
+    Released { entry: u32, was: Now, first: bool },
+    Spared { entry: u32, why: Option<Reason> },
+    Reassigned { entry: u32, was: Now },
+}
+
+impl DraftMemory {
+    #[inline]
+    pub(super) fn entry(&self, job: JobId) -> Option<usize> {
+        match self.entry_of.get(job.index()) {
+            Some(&e) if e != 0 => Some(e as usize - 1),
+            _ => None,
+        }
+    }
+
+    /// A job that the draft has not touched before.
+    #[inline]
+    pub(super) fn add(&mut self, job: JobId) -> usize {
+        let e = self.entries.len();
+        self.entries.push(Entry {
+            job,
+            now: Now::AsBefore,
+            released: None,
+            stops: false,
+        });
+        if self.entry_of.len() <= job.index() {
+            let room = (job.index() + 1).next_power_of_two();
+            self.entry_of.resize(room, 0);
+        }
+        self.entry_of[job.index()] = e as u32 + 1;
+        e
+    }
+
+    #[inline]
+    pub(super) fn give(&mut self, assignment: Assignment) -> Now {
+        self.given.push(assignment);
+        Now::Given(self.given.len() as u32 - 1)
+    }
+
+    /// Begins a draft of the view's decision.
+    pub(super) fn sync(&mut self, view: View<'_>) {
+        let next = self.decision.is_some_and(|d| d + 1 == view.decision());
+        self.ledger.sync(view, next);
+        self.decision = Some(view.decision());
+        // A draft that was given up (its policy panicked) leaves these behind.
+        self.clear();
+        self.paired = false;
+        self.finishes.clear();
+        self.waits.clear();
+        self.otherwise = Reason::NotChosen;
+    }
+
+    /// Forgets who was touched.
+    pub(super) fn clear(&mut self) {
+        for e in self.entries.drain(..) {
+            self.entry_of[e.job.index()] = 0;
+        }
+        self.given.clear();
+        self.log.clear();
+    }
+}

@@ -1,0 +1,275 @@
+//! Applying plans that were found right.
+
+use super::State;
+use super::check::{Released, Trial};
+use crate::decision::{Action, Command, Plan};
+use crate::job::Phase;
+use crate::reason::Reason;
+
+impl State {
+    pub(super) fn commit_plan(&mut self, plan: &Plan, trial: &Trial) {
+        for released in &trial.released {
+            self.commit_release(released);
+        }
+        for (i, action) in plan.actions.iter().enumerate() {
+            let Some(s) = self.slot(action.job()) else {
+                continue;
+            };
+            if trial.is_left_out(i) {
+                // Whoever planned it takes it for done.
+                self.touch_slot(s);
+                continue;
+            }
+            match action {
+                Action::Stop { why, .. } => self.commit_stop(s, why),
+                Action::Finish { job, why } => {
+                    self.records[s].reason = why.clone();
+                    self.commands.push(Command::Finish { job: *job });
+                }
+                Action::Promote { .. } => {
+                    self.records[s].promoted = true;
+                    self.touch_slot(s);
+                }
+                Action::Place { .. } => {}
+            }
+        }
+        if trial.paired {
+            self.pair_up_all(trial);
+        }
+        for &s in &trial.placed {
+            self.commit_place(s as usize, trial);
+        }
+        // What launches wait for changes where jobs were placed or taken away;
+        // there, only those placed and their partners have promises.
+        let mut in_place = false;
+        if trial.paired {
+            self.recount_all(trial);
+        } else {
+            for &s in &trial.placed {
+                self.recount(s as usize);
+                self.dispatch_if_clear(s as usize);
+                in_place |= self.waits_in_place(s as usize);
+            }
+        }
+        if trial.paired || in_place {
+            for &s in &trial.placed {
+                // Jobs that change places would wait for one another for ever.
+                if self.waits_in_a_circle(s as usize) {
+                    self.commit_stop(s as usize, &Reason::WaitingForGpus);
+                }
+            }
+        }
+        for released in &trial.released {
+            self.records[released.slot as usize].mark = 0;
+        }
+    }
+
+    /// Names partners anew wherever the plan made or broke a pair.
+    fn pair_up_all(&mut self, trial: &Trial) {
+        for released in &trial.released {
+            if let Some(p) = released.old.partner {
+                self.pair_up(p);
+            }
+        }
+        for &s in &trial.placed {
+            self.pair_up(self.records[s as usize].id);
+            if let Some(p) = self.partner_of(s as usize) {
+                self.pair_up(self.records[p].id);
+            }
+        }
+    }
+
+    /// Counts anew what launches wait for, with partners, and starts those that wait for nothing.
+    fn recount_all(&mut self, trial: &Trial) {
+        for &s in &trial.placed {
+            self.recount(s as usize);
+            if let Some(p) = self.partner_of(s as usize) {
+                self.recount(p);
+            }
+        }
+        for released in &trial.released {
+            if let Some(p) = released.old.partner.and_then(|p| self.slot(p)) {
+                self.recount(p);
+            }
+        }
+        for &s in &trial.placed {
+            self.dispatch_if_clear(s as usize);
+            if let Some(p) = self.partner_of(s as usize) {
+                self.dispatch_if_clear(p);
+            }
+        }
+    }
+
+    /// A change in place that came too late leaves the job where it is, or
+    /// stops it if what it has is given away.
+    fn commit_release(&mut self, released: &Released) {
+        let s = released.slot as usize;
+        if self.records[s].promised.is_some() || released.stopped {
+            return;
+        }
+        let (id, old) = (self.records[s].id, &released.old);
+        let partner = old.partner.and_then(|p| self.record(p));
+        let free = old.gpus.iter().all(|&g| {
+            self.cluster.promised_owners(g).iter().all(|o| {
+                partner.is_some_and(|p| {
+                    p.id == o && p.promised.as_ref().is_some_and(|pa| pa.same_gpus(old))
+                })
+            })
+        });
+        if free && self.check_resources(id, old).is_ok() {
+            self.cluster.promise(id, old);
+            self.records[s].promised = Some(old.clone());
+            self.pair_up(id);
+        } else {
+            self.commit_stop(s, &Reason::NotChosen);
+        }
+    }
+
+    fn commit_stop(&mut self, s: usize, why: &Reason) {
+        let now = self.now;
+        let rec = &mut self.records[s];
+        rec.settle(now);
+        rec.reason = why.clone();
+        if rec.promised.is_none() {
+            rec.pending = false;
+        }
+        let (job, attempt) = (rec.id, rec.attempt);
+        if rec.held.is_none() {
+            // Never started: there is nothing to stop.
+            if rec.promised.is_none() {
+                self.let_wait(s);
+            }
+        } else if rec.phase == Phase::Stopping {
+            self.touch_slot(s);
+        } else {
+            rec.preemptions += 1;
+            self.set_phase(s, Phase::Stopping);
+            self.commands.push(Command::Stop {
+                job,
+                attempt,
+                why: why.clone(),
+            });
+        }
+    }
+
+    fn commit_place(&mut self, s: usize, trial: &Trial) {
+        let now = self.now;
+        let rec = &mut self.records[s];
+        let Some(new) = &rec.promised else { return };
+        let goes_on = matches!(rec.phase, Phase::Running | Phase::Starting);
+        if goes_on && trial.before(rec).is_some_and(|b| b.same_grant(new)) {
+            return;
+        }
+        if goes_on && rec.held.as_ref().is_some_and(|h| h.same_grant(new)) {
+            // Back to what it has before the change was carried out.
+            rec.pending = false;
+            self.touch_slot(s);
+            return;
+        }
+        rec.settle(now);
+        rec.pending = true;
+        if rec.phase == Phase::Waiting {
+            self.set_phase(s, Phase::Starting);
+        } else {
+            self.touch_slot(s);
+        }
+    }
+
+    /// Counts what a pending launch waits for: holds, by others, of its GPUs
+    /// that are not promised to them any more.
+    fn recount(&mut self, s: usize) {
+        let rec = &self.records[s];
+        if !rec.pending {
+            return;
+        }
+        let mut blockers = 0;
+        for &gpu in rec.promised.iter().flat_map(|a| &a.gpus) {
+            let promised = self.cluster.promised_owners(gpu);
+            let holders = self.cluster.held_owners(gpu).iter();
+            blockers += holders
+                .filter(|&h| h != rec.id && !promised.contains(h))
+                .count() as u32;
+        }
+        let rec = &mut self.records[s];
+        rec.blockers = blockers;
+        if blockers > 0 && rec.phase != Phase::Stopping {
+            rec.reason = Reason::WaitingForGpus;
+        }
+    }
+
+    /// Whether a change in place waits for GPUs.
+    fn waits_in_place(&self, s: usize) -> bool {
+        let rec = &self.records[s];
+        rec.pending && rec.held.is_some() && rec.phase != Phase::Stopping
+    }
+
+    /// Whether a change in place waits for GPUs that come free only after it.
+    fn waits_in_a_circle(&self, start: usize) -> bool {
+        let waits = |s: usize| self.waits_in_place(s);
+        if !waits(start) {
+            return false;
+        }
+        let mut seen = vec![start];
+        let mut next = 0;
+        while let Some(&s) = seen.get(next) {
+            next += 1;
+            for &gpu in self.records[s].promised.iter().flat_map(|a| &a.gpus) {
+                let promised = self.cluster.promised_owners(gpu);
+                for holder in self.cluster.held_owners(gpu).iter() {
+                    let Some(h) = self.slot(holder) else { continue };
+                    if h == s || promised.contains(holder) || !waits(h) {
+                        continue;
+                    }
+                    if h == start {
+                        return true;
+                    }
+                    if !seen.contains(&h) {
+                        seen.push(h);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    pub(super) fn dispatch_if_clear(&mut self, s: usize) {
+        let now = self.now;
+        let rec = &mut self.records[s];
+        if !rec.pending || rec.blockers > 0 || rec.phase == Phase::Stopping {
+            return;
+        }
+        let Some(new) = rec.promised.clone() else {
+            return;
+        };
+        // Until now it had what it held.
+        rec.settle(now);
+        rec.pending = false;
+        rec.attempt += 1;
+        if new.config.is_some() {
+            rec.config = new.config;
+        }
+        let (job, attempt) = (rec.id, rec.attempt);
+        for &gpu in &new.gpus {
+            if !self.cluster.held_owners(gpu).contains(job) {
+                self.cluster.hold(job, gpu);
+            }
+        }
+        match rec.held.replace(new) {
+            Some(old) => {
+                // It has left these only when it says that the change is done.
+                for gpu in &old.gpus {
+                    if !rec.leaving.contains(gpu) {
+                        rec.leaving.push(*gpu);
+                    }
+                }
+                let new = rec.held.iter().flat_map(|new| &new.gpus);
+                for gpu in new {
+                    rec.leaving.retain(|g| g != gpu);
+                }
+                self.set_phase(s, Phase::Starting);
+                self.commands.push(Command::Change { job, attempt, old });
+            }
+            None => self.commands.push(Command::Start { job, attempt }),
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! Applying events.
+
+use super::{EventError, State};
+use crate::assignment::GpuList;
+use crate::cluster::NodeStatus;
+use crate::cluster::spec::ClusterSpec;
+use crate::decision::{Command, NodeAction, Plan, Verdict};
+use crate::event::{Event, Outcome};
+use crate::ids::{GpuId, JobId, NodeId};
+use crate::job::spec::JobSpec;
+use crate::job::{Phase, Record};
+use crate::reason::Reason;
+use std::sync::Arc;
+
+impl State {
+    pub(super) fn apply_now(&mut self, event: &Event) -> Result<(), EventError> {
+        match event {
+            Event::Submitted { job, spec } => self.submitted(*job, spec),
+            Event::Started { job, attempt, rate } => {
+                let s = self.current("a start", *job, *attempt, &[Phase::Starting])?;
+                number("a start", *job, *rate)?;
+                let now = self.now;
+                let rec = &mut self.records[s];
+                rec.rate = *rate;
+                rec.since = now;
+                rec.first_start.get_or_insert(now);
+                rec.last_start = Some(now);
+                self.set_phase(s, Phase::Running);
+                // A change is done: what it had before is left now.
+                let (id, left) = (
+                    self.records[s].id,
+                    std::mem::take(&mut self.records[s].leaving),
+                );
+                self.unhold(id, &left);
+                Ok(())
+            }
+            Event::LaunchFailed { job, attempt, why } => {
+                // A stop may have been ordered while the failure was on its way.
+                let starting = [Phase::Starting, Phase::Stopping];
+                let s = self.current("a failed launch", *job, *attempt, &starting)?;
+                self.records[s].failed_launches += 1;
+                self.fall_back(s, Reason::LaunchFailed(why.clone()));
+                Ok(())
+            }
+            Event::Stopped { job, attempt, work } => {
+                let s = self.current("a stop", *job, *attempt, &[Phase::Stopping])?;
+                if let Some(work) = work {
+                    number("a stop", *job, *work)?;
+                    self.records[s].work = *work;
+                }
+                self.leave(s);
+                if self.records[s].promised.is_some() {
+                    self.set_phase(s, Phase::Starting);
+                    self.dispatch_if_clear(s);
+                } else {
+                    self.let_wait(s);
+                }
+                Ok(())
+            }
+            Event::Crashed {
+                job,
+                attempt,
+                work,
+                why,
+            } => {
+                let running = [Phase::Starting, Phase::Running, Phase::Stopping];
+                let s = self.current("a crash", *job, *attempt, &running)?;
+                number("a crash", *job, *work)?;
+                let now = self.now;
+                let rec = &mut self.records[s];
+                rec.settle(now);
+                rec.work = *work;
+                rec.crashes += 1;
+                self.fall_back(s, why.clone());
+                Ok(())
+            }
+            Event::Ended { job, outcome } => {
+                let s = self.known("an end", *job)?;
+                self.ended(s, *outcome);
+                Ok(())
+            }
+            Event::Progress {
+                job,
+                attempt,
+                work,
+                rate,
+            } => {
+                let s = self.current("progress", *job, *attempt, &[Phase::Running])?;
+                number("progress", *job, *work)?;
+                number("progress", *job, *rate)?;
+                let now = self.now;
+                let rec = &mut self.records[s];
+                rec.settle(now);
+                rec.work = *work;
+                rec.rate = *rate;
+                self.touch_slot(s);
+                Ok(())
+            }
+            Event::BatchChanged { job, config } => {
+                let s = self.known("a batch change", *job)?;
+                self.records[s].config = Some(*config);
+                self.touch_slot(s);
+                Ok(())
+            }
+            Event::Metric { job, name, value } => {
+                let s = self.known("a metric", *job)?;
+                // Losses do become NaN; JSON, and so the journal, cannot hold it.
+                if !value.is_finite() {
+                    return Err(EventError::NotFinite {
+                        job: *job,
+                        name: name.clone(),
+                        value: *value,
+                    });
+                }
+                let now = self.now;
+                self.records[s]
+                    .metrics
+                    .get_or_insert_default()
+                    .entry(name.clone())
+                    .or_default()
+                    .push((now, *value));
+                self.touch_slot(s);
+                Ok(())
+            }
+            Event::Reported { job, report } => {
+                let s = self.known("a report", *job)?;
+                self.records[s].report = Some(Arc::clone(report));
+                self.touch_slot(s);
+                Ok(())
+            }
+            Event::Hold { job } => {
+                let s = self.known("a hold", *job)?;
+                let rec = &mut self.records[s];
+                if !matches!(
+                    rec.phase,
+                    Phase::Submitted | Phase::Deferred | Phase::Waiting
+                ) {
+                    return Err(stale("a hold", rec, rec.attempt));
+                }
+                rec.held_by_user = true;
+                rec.reason = Reason::HeldByUser;
+                self.set_phase(s, Phase::Deferred);
+                Ok(())
+            }
+            Event::Release { job } => {
+                let s = self.known("a release", *job)?;
+                let rec = &mut self.records[s];
+                if !rec.held_by_user {
+                    return Err(stale("a release", rec, rec.attempt));
+                }
+                rec.held_by_user = false;
+                if rec.accepted_at.is_some() {
+                    self.let_wait(s);
+                } else {
+                    self.set_phase(s, Phase::Submitted);
+                }
+                Ok(())
+            }
+            Event::NodeJoined { spec } => {
+                ClusterSpec {
+                    nodes: vec![(**spec).clone()],
+                }
+                .check()
+                .map_err(|e| EventError::BadSpec(e.to_string()))?;
+                let partition = spec.partition.as_ref().map(|p| self.names.intern(p));
+                self.cluster.join((**spec).clone(), partition, self.version);
+                Ok(())
+            }
+            Event::NodeLost { node } => {
+                self.node_status("a lost node", *node, &[NodeStatus::Up], NodeStatus::Lost)
+            }
+            Event::NodeReturned { node } => self.node_status(
+                "a returning node",
+                *node,
+                &[NodeStatus::Lost, NodeStatus::Off],
+                NodeStatus::Up,
+            ),
+            Event::NodeLeft { node } => self.node_status(
+                "a leaving node",
+                *node,
+                &[NodeStatus::Up, NodeStatus::Lost, NodeStatus::Off],
+                NodeStatus::Left,
+            ),
+            Event::GpuFailed { gpu } => self.gpu_health("a failed GPU", *gpu, false),
+            Event::GpuRepaired { gpu } => self.gpu_health("a repaired GPU", *gpu, true),
+            Event::Judged { job, verdict } => self.judged(*job, verdict),
+            Event::NodeManaged { action } => self.managed(action),
+            Event::Planned { plan } => self
+                .check_and_commit(
+                    &Plan {
+                        // In a journal the plan was checked against this very version.
+                        version: self.version,
+                        ..(**plan).clone()
+                    },
+                    self.version,
+                )
+                .map(|_| ())
+                .map_err(|e| EventError::BadSpec(e.to_string())),
+        }
+    }
+
+    fn submitted(&mut self, job: JobId, spec: &Arc<JobSpec>) -> Result<(), EventError> {
+        if job != self.next_job_id() {
+            return Err(EventError::JobNumber {
+                found: job,
+                expected: self.next_job_id(),
+            });
+        }
+        spec.check()
+            .map_err(|e| EventError::BadSpec(format!("job {job}: {e}")))?;
+        let user = spec.user.as_ref().map(|n| self.names.intern(n));
+        let virtual_cluster = spec.virtual_cluster.as_ref().map(|n| self.names.intern(n));
+        let extras = spec.extras.as_deref();
+        let record = Record {
+            id: job,
+            phase: Phase::Submitted,
+            promoted: false,
+            held_by_user: false,
+            pending: false,
+            touched: false,
+            mark: 0,
+            gpus: spec.gpus.get(),
+            blockers: 0,
+            attempt: 0,
+            leaving: GpuList::new(),
+            since: self.now,
+            work: 0.0,
+            rate: 0.0,
+            service: 0.0,
+            gpu_service: 0.0,
+            eligible_since: self.now,
+            first_start: None,
+            last_start: None,
+            promised: None,
+            held: None,
+            spec: Arc::clone(spec),
+            preemptions: 0,
+            crashes: 0,
+            failed_launches: 0,
+            user,
+            virtual_cluster,
+            class: extras.map_or_else(Default::default, |e| e.class),
+            deadline: extras.and_then(|e| e.deadlines.first()).map(|d| d.at),
+            accepted_at: None,
+            config: None,
+            reason: Reason::NotYetDecided,
+            metrics: None,
+            report: None,
+            changed: self.version,
+        };
+        self.counts[Phase::Submitted as usize] += 1;
+        let slot = match self.vacant.pop() {
+            Some(s) => {
+                self.records[s as usize] = record;
+                s
+            }
+            None => {
+                self.records.push(record);
+                (self.records.len() - 1) as u32
+            }
+        };
+        self.slot_of.push(slot);
+        let room = self.slot_of.len();
+        if self.waiting.len() < room {
+            // Grown in steps: a bit set reallocates at every growth otherwise.
+            let room = room.next_power_of_two().max(1024);
+            self.deferred.grow(room);
+            self.waiting.grow(room);
+            self.placed.grow(room);
+        }
+        self.touch_slot(slot as usize);
+        Ok(())
+    }
+
+    fn judged(&mut self, job: JobId, verdict: &Verdict) -> Result<(), EventError> {
+        let s = self.known("a verdict", job)?;
+        let rec = &mut self.records[s];
+        if !matches!(rec.phase, Phase::Submitted | Phase::Deferred) || rec.held_by_user {
+            return Err(stale("a verdict", rec, rec.attempt));
+        }
+        match verdict {
+            Verdict::Accept { class, deadline } => {
+                if let Some(class) = class {
+                    rec.class = *class;
+                }
+                if deadline.is_some() {
+                    rec.deadline = *deadline;
+                }
+                rec.accepted_at = Some(self.now);
+                self.let_wait(s);
+            }
+            Verdict::Defer(why) => {
+                rec.reason = why.clone();
+                self.set_phase(s, Phase::Deferred);
+            }
+            Verdict::Reject(why) => {
+                rec.reason = why.clone();
+                self.ended(s, Outcome::Rejected);
+            }
+        }
+        Ok(())
+    }
+
+    fn managed(&mut self, action: &NodeAction) -> Result<(), EventError> {
+        let version = self.version;
+        let unknown = |what: NodeId| EventError::UnknownNode {
+            event: "a cluster manager's action",
+            what: format!("node {what}"),
+        };
+        let known =
+            |state: &State, node: NodeId| state.cluster.node(node).map(|_| ()).ok_or(unknown(node));
+        match action {
+            NodeAction::Cordon { node, why } => {
+                known(self, *node)?;
+                self.cluster
+                    .change_node(*node, version, |n| n.cordon = Some(why.clone()));
+            }
+            NodeAction::Uncordon { node } => {
+                known(self, *node)?;
+                self.cluster
+                    .change_node(*node, version, |n| n.cordon = None);
+            }
+            NodeAction::Move { node, partition } => {
+                known(self, *node)?;
+                let partition = partition.as_ref().map(|p| self.names.intern(p));
+                self.cluster
+                    .change_node(*node, version, |n| n.partition = partition);
+            }
+            NodeAction::Power { node, on } => {
+                let n = self.cluster.node(*node).ok_or(unknown(*node))?;
+                let idle = n.gpus().all(|g| self.cluster.held_by(g).next().is_none());
+                if !on {
+                    if n.status() != NodeStatus::Up || !idle || n.promised != 0 {
+                        return Err(unknown(*node));
+                    }
+                    self.cluster
+                        .change_node(*node, version, |n| n.status = NodeStatus::Off);
+                }
+                self.commands.push(Command::Node(action.clone()));
+            }
+            NodeAction::Grow { like: node, .. } | NodeAction::Shrink { node } => {
+                known(self, *node)?;
+                self.commands.push(Command::Node(action.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn node_status(
+        &mut self,
+        event: &'static str,
+        node: NodeId,
+        from: &[NodeStatus],
+        to: NodeStatus,
+    ) -> Result<(), EventError> {
+        match self.cluster.node(node) {
+            Some(n) if from.contains(&n.status()) => {
+                self.cluster
+                    .change_node(node, self.version, |n| n.status = to);
+                Ok(())
+            }
+            _ => Err(EventError::UnknownNode {
+                event,
+                what: format!("node {node}"),
+            }),
+        }
+    }
+
+    fn gpu_health(
+        &mut self,
+        event: &'static str,
+        gpu: GpuId,
+        healthy: bool,
+    ) -> Result<(), EventError> {
+        let Some(node) = self.cluster.node_of(gpu) else {
+            return Err(EventError::UnknownNode {
+                event,
+                what: format!("GPU {gpu}"),
+            });
+        };
+        self.cluster.change_node(node, self.version, |n| {
+            let bit = 1u64 << (gpu.0 - n.first_gpu);
+            if healthy {
+                n.failed &= !bit;
+            } else {
+                n.failed |= bit;
+            }
+        });
+        Ok(())
+    }
+
+    /// A job that lost its launch waits again.
+    fn fall_back(&mut self, s: usize, why: Reason) {
+        self.leave(s);
+        self.unpromise(s);
+        self.records[s].reason = why;
+        self.let_wait(s);
+    }
+
+    fn ended(&mut self, s: usize, outcome: Outcome) {
+        let now = self.now;
+        self.records[s].settle(now);
+        if outcome == Outcome::Completed {
+            // What the rate says may miss the end by a rounding error.
+            let rec = &mut self.records[s];
+            rec.work = rec.spec.work.iterations.max(rec.work);
+        }
+        self.leave(s);
+        self.unpromise(s);
+        self.set_phase(s, Phase::Ended);
+    }
+
+    /// Gives up what the job holds. Launches that waited for it go on.
+    fn leave(&mut self, s: usize) {
+        let rec = &mut self.records[s];
+        let id = rec.id;
+        let leaving = std::mem::take(&mut rec.leaving);
+        let held = rec.held.take();
+        self.unhold(id, &leaving);
+        if let Some(held) = held {
+            self.unhold(id, &held.gpus);
+        }
+    }
+
+    fn unhold(&mut self, id: JobId, gpus: &[GpuId]) {
+        for &gpu in gpus {
+            self.cluster.unhold(id, gpu);
+            let promised = self.cluster.promised_owners(gpu);
+            if promised.contains(id) {
+                // Nobody waited for it here: see `recount`.
+                continue;
+            }
+            for owner in promised.iter() {
+                let Some(o) = self.slot(owner) else { continue };
+                if self.records[o].pending {
+                    self.records[o].blockers = self.records[o].blockers.saturating_sub(1);
+                    self.dispatch_if_clear(o);
+                }
+            }
+        }
+    }
+
+    fn unpromise(&mut self, s: usize) {
+        self.records[s].pending = false;
+        if let Some(a) = self.records[s].promised.take() {
+            self.cluster.unpromise(self.records[s].id, &a);
+            if let Some(p) = a.partner {
+                self.pair_up(p);
+            }
+        }
+    }
+
+    fn known(&self, event: &'static str, job: JobId) -> Result<usize, EventError> {
+        self.slot(job)
+            .filter(|&s| self.records[s].phase != Phase::Ended)
+            .ok_or(EventError::UnknownJob { event, job })
+    }
+
+    fn current(
+        &self,
+        event: &'static str,
+        job: JobId,
+        attempt: u32,
+        phases: &[Phase],
+    ) -> Result<usize, EventError> {
+        let s = self.known(event, job)?;
+        let rec = &self.records[s];
+        // A pending launch has no attempt of its own yet: nothing can be reported of it.
+        let silent = rec.held.is_none();
+        if rec.attempt != attempt || !phases.contains(&rec.phase) || silent {
+            return Err(stale(event, rec, attempt));
+        }
+        Ok(s)
+    }
+}
+
+fn number(event: &'static str, job: JobId, value: f64) -> Result<(), EventError> {
+    if value.is_finite() && value >= 0.0 {
+        Ok(())
+    } else {
+        Err(EventError::BadNumber { event, job, value })
+    }
+}
+
+fn stale(event: &'static str, rec: &Record, attempt: u32) -> EventError {
+    EventError::Stale {
+        event,
+        job: rec.id,
+        attempt,
+        phase: rec.phase,
+        current: rec.attempt,
+    }
+}
