@@ -92,12 +92,13 @@ impl FinishTimeShares {
 }
 
 impl FinishTimeShares {
+    /// The greatest rho as the solver has it, and its shares.
     fn solve(
         &self,
         instance: &Instance,
         ties: &Ties,
         units: Units,
-    ) -> Result<Allocation, SolveError> {
+    ) -> Result<(f64, Allocation), SolveError> {
         let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)
         });
@@ -118,7 +119,8 @@ impl FinishTimeShares {
             lp.program
                 .at_most(&[(rho, -1.0), (slowness, left)], -job.age / isolated);
         }
-        Ok(lp.read(&lp.solve(ties)?))
+        let solution = lp.solve(ties)?;
+        Ok((solution[rho], lp.read(&solution)))
     }
 }
 
