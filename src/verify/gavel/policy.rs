@@ -6,6 +6,7 @@ use crate::compat::gavel::{
 use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
+    WaterFilling,
 };
 
 /// How far a policy's results are determined.
@@ -84,7 +85,10 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
     let shuffles = knows == Knows::Nothing;
     let (shares, determined) = match base {
         "max_min_fairness" => (OnEveryType::new(MaxMinFairness::new(knows)), Most),
-        "max_min_fairness_water_filling" => (OnEveryType::new(ReleasedFilling::new(knows)), Most),
+        "max_min_fairness_water_filling" => match knows {
+            Knows::Nothing => (OnEveryType::new(WaterFilling::new(knows)), Most),
+            _ => (OnEveryType::new(ReleasedFilling::new(knows)), Most),
+        },
         "finish_time_fairness" => (OnEveryType::new(FinishTimeShares::new(knows)), Least),
         "min_total_duration" => {
             let shares = OnEveryType::new(BisectedDuration::new(knows));

@@ -161,7 +161,7 @@ impl<'a> ShareProgram<'a> {
                         SolveError::Unsuited { .. }
                         | SolveError::Failed { .. }
                         | SolveError::Limit { .. },
-                    ) => Auto::default().solve(&self.program),
+                    ) => self.solve_generally(),
                     other => other,
                 }
             }
@@ -173,6 +173,11 @@ impl<'a> ShareProgram<'a> {
                 solve_nearest(&Auto::default(), &self.program, &targets, 1e-8)
             }
         }
+    }
+
+    /// Solves it by the general solver.
+    pub fn solve_generally(&self) -> Result<Solution, SolveError> {
+        Auto::default().solve(&self.program)
     }
 
     /// The fractions of a solution.

@@ -146,15 +146,16 @@ impl SharePolicy for FinishTimeShares {
         let ties = self.memory.ties(instance);
         let mut best: Option<(f64, Allocation)> = None;
         for units in [Units::Own, Units::Isolated] {
-            let Ok(answer) = self.solve(instance, &ties, units) else {
+            let Ok((least, answer)) = self.solve(instance, &ties, units) else {
                 continue;
             };
             let rho = self.objective(instance, &answer).unwrap_or(f64::INFINITY);
-            if best
-                .as_ref()
-                .is_none_or(|(b, _)| rho < b * (1.0 - ROUNDING))
-            {
+            let better = |(b, _): &(f64, Allocation)| rho < b * (1.0 - ROUNDING);
+            if best.as_ref().is_none_or(better) {
                 best = Some((rho, answer));
+            }
+            if rho <= least * (1.0 + ROUNDING) {
+                break;
             }
         }
         match best {
