@@ -862,3 +862,53 @@ fn missed_deadlines_say_why() {
     assert!(seen.err.contains(message), "{}", seen.err);
     assert_eq!(seen.code, Some(2));
 }
+
+/// Two kinds of jobs, how fast they are on two types of GPUs, and a job a kind.
+#[test]
+fn speeds_by_type_come_from_a_file_of_gavels() {
+    let dir = tempfile::tempdir().unwrap();
+    let oracle = r#"{
+        "k80": {"('LM', 1)": {"null": 1.0}, "('A3C', 1)": {"null": 1.0}},
+        "v100": {"('LM', 1)": {"null": 4.0}, "('A3C', 1)": {"null": 2.0}}}"#;
+    fs::write(dir.path().join("speeds.json"), oracle).unwrap();
+    let trace =
+        "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\nA3C\tcmd\t.\t--steps\t0\t1000\t1\t1\t-1\t0\n";
+    fs::write(dir.path().join("jobs.trace"), trace).unwrap();
+    let world = "--throughputs speeds.json --cluster 1x1:k80,1x1:v100 --json -q";
+    let takes = |line: &str, seconds: f64| {
+        let line = format!("simulate {line} {world}");
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        let json: serde_json::Value = serde_json::from_str(&seen.out).unwrap();
+        let average = json["avg_jct_s"].as_f64().unwrap();
+        assert!((average - seconds).abs() < 1e-6, "{line}: {average}");
+    };
+    // The LM job runs on the V100 for 1000 s, the other one on the K80 for 1000 s.
+    let throughput = "--scheduler gavel{policy=max-sum-throughput}";
+    takes(
+        &format!("{throughput} --trace jobs.trace --format gavel"),
+        1000.0,
+    );
+    // Cheap GPUs alone: with a price of 9 a V100 is worth less than a K80 for both.
+    let one = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\n";
+    fs::write(dir.path().join("one.trace"), one).unwrap();
+    for (prices, seconds) in [("", 1000.0), (",prices=v100:9+k80:1", 4000.0)] {
+        let cost = format!("--scheduler gavel{{policy=max-throughput-per-cost{prices}}}");
+        takes(&format!("{cost} --trace one.trace --format gavel"), seconds);
+    }
+    // Jobs of another format keep the duration that they have on the fastest type.
+    let table = "submit_s,gpus,duration_s,model\n0,1,720,LM\n";
+    fs::write(dir.path().join("jobs.csv"), table).unwrap();
+    takes(&format!("{throughput} --trace jobs.csv"), 720.0);
+    for (line, found) in [
+        (
+            "simulate --scheduler gavel --trace jobs.trace --format gavel --throughputs no.json",
+            "no.json",
+        ),
+        ("compare gavel{prices=v100:0} --jobs 5", "TYPE:PRICE"),
+    ] {
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(2), "{}", seen.err);
+        assert!(seen.err.contains(found), "{}", seen.err);
+    }
+}

@@ -67,31 +67,20 @@ fn every_case_of_lucid_is_equal_but_for_those_of_a_solver() {
     assert!(equal >= 20, "{equal}");
 }
 
-/// Rounds and jobs are equal wherever shares are recorded or determined; averages of shares of
-/// another optimum may lie apart in a case or two.
+/// Rounds and jobs are equal wherever shares are recorded or determined; averages are near where
+/// an optimum was chosen.
 #[test]
 fn every_case_of_gavel_and_shockwave_is_equal_or_near() {
     let Some(golden) = golden() else { return };
-    for (system, cases, apart) in [("gavel", 80, 4), ("shockwave", 15, 1)] {
-        let (mut near, mut off) = (0, Vec::new());
+    for (system, cases) in [("gavel", 80), ("shockwave", 15)] {
+        let mut near = 0;
         for case in find_cases(&golden.join(system)).unwrap() {
-            let shown = case.display();
             let compared = compare(&case, None).unwrap();
-            assert!(compared.values > 0, "{shown}");
-            for d in &compared.differences {
-                let average = d.what == "summary" && d.column.starts_with("avg_jct");
-                assert!(average || d.column == "makespan", "{shown}: {d:?}");
-                let number = |text: &str| text.parse::<f64>().unwrap();
-                let part = number(&d.found) / number(&d.expected) - 1.0;
-                assert!(part.abs() < 0.15, "{shown}: {d:?}");
-            }
-            match compared.differences.is_empty() {
-                true => near += 1,
-                false => off.push(shown.to_string()),
-            }
+            assert!(compared.values > 0, "{}", case.display());
+            assert_eq!(compared.differences, [], "{}", case.display());
+            near += 1;
         }
-        assert!(near + off.len() >= cases, "{system}: {near}");
-        assert!(off.len() <= apart, "{system}: {off:?}");
+        assert!(near >= cases, "{system}: {near}");
     }
 }
 

@@ -40,6 +40,7 @@ mod concave;
 #[cfg(feature = "clarabel")]
 mod interior_point;
 mod program;
+mod self_dual;
 
 #[cfg(feature = "microlp")]
 pub use branch_and_bound::BranchAndBound;
@@ -48,6 +49,7 @@ pub use concave::{Concave, Units, User};
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
 pub use program::{Column, Program, Relation, Row, Var};
+pub use self_dual::{Parts, SelfDual};
 
 use std::ops::Index;
 

@@ -319,8 +319,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "MAP", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
-    /// Folder of throughput tables, MODEL.csv each: jobs that name model and batch become elastic
-    #[arg(long, value_name = "DIR", help_heading = "Workload")]
+    /// Folder of throughput tables, MODEL.csv each: jobs that name model and batch become elastic;
+    /// or a JSON file of Gavel's: jobs that name their model get its speeds by type of GPU
+    #[arg(long, value_name = "PATH", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughputs: Option<PathBuf>,
     /// Folder of published tables of applications, a folder each with step times and validation

@@ -6,9 +6,9 @@
 //! [`ByScheduler`], on nodes in the order of its workers ([`cluster`]).
 
 pub use blox_policies::compat::gavel::{
-    AsGavel, AsMarket, AsShockwave, BatchJob, BisectedDuration, EqualTime, FifoMode, Mode, Pool,
-    Released, ReleasedEnd, ReleasedFifo, RoundRow, Settings, released_ends, released_rounds,
-    summed_gain,
+    AsGavel, AsMarket, AsShockwave, BatchJob, BisectedDuration, EqualTime, FifoMode, Mode,
+    OnEveryType, Pool, Released, ReleasedEnd, ReleasedFifo, ReleasedFilling, RoundRow, Settings,
+    released_ends, released_rounds, summed_gain,
 };
 pub use blox_sim::completion::ByScheduler;
 

@@ -1,9 +1,9 @@
 //! Gavel's family.
 
-use super::params::{bad, param};
+use super::params::{bad, param, wrong};
 use crate::schedulers::{self, GavelParams, GavelPolicy};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Rounds, Seconds};
+use blox_core::{Name, Rounds, Seconds};
 use blox_policies::scheduling::gavel::shares::Knows;
 use blox_policies::scheduling::shockwave::Market;
 
@@ -41,6 +41,11 @@ const GAP: ParamDoc = param(
     "0",
     "least seconds between two allocations; 0 if every change counts",
 );
+const PRICES: ParamDoc = param(
+    "prices",
+    "1",
+    "what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; 1 for types not named",
+);
 const ALPHA: ParamDoc = param(
     "alpha",
     "1",
@@ -69,7 +74,7 @@ pub(super) fn add(r: &mut Registry) {
     s.add(
         "gavel",
         "shares of time over types of GPUs by optimisation, realised in rounds",
-        &[POLICY, SPEEDS, ROUND, GAP, ALPHA],
+        &[POLICY, SPEEDS, ROUND, GAP, PRICES, ALPHA],
         |p, seed| {
             let policy = match p.choice("policy", POLICIES[0], &POLICIES)? {
                 "water-filling" => GavelPolicy::WaterFilling,
@@ -100,6 +105,7 @@ pub(super) fn add(r: &mut Registry) {
                 round: Rounds::every(round)
                     .ok_or_else(|| bad("round_s", round.secs(), "a number of seconds above 0"))?,
                 gap: Seconds::new(p.f64("gap_s", 0.0)?.max(0.0)),
+                prices: prices(p)?,
                 seed,
             }))
         },
@@ -122,6 +128,28 @@ pub(super) fn add(r: &mut Registry) {
         &MARKET,
         |p, _| Ok(schedulers::shockwave_with(market(p)?)),
     );
+}
+
+/// `v100:2.48+k80:0.45`.
+fn prices(p: &Params) -> Result<Vec<(Name, f64)>, RegistryError> {
+    let text = p.text("prices", "1")?;
+    if text == "1" {
+        return Ok(Vec::new());
+    }
+    let one = |part: &str| {
+        let (gpu_type, price) = part.split_once(':')?;
+        let price: f64 = price.trim().parse().ok()?;
+        let sound = price.is_finite() && price > 0.0 && !gpu_type.trim().is_empty();
+        sound.then(|| (Name::from(gpu_type.trim()), price))
+    };
+    let all: Option<Vec<(Name, f64)>> = text.split('+').map(one).collect();
+    all.ok_or_else(|| {
+        wrong(
+            "prices",
+            text.clone(),
+            "TYPE:PRICE+TYPE:PRICE with prices above 0",
+        )
+    })
 }
 
 fn market(p: &Params) -> Result<Market, RegistryError> {

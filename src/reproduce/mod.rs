@@ -20,6 +20,7 @@ mod bursty;
 mod elasticflow;
 mod gavel_fig8;
 mod gavel_physical;
+mod gavel_scale;
 mod lucid;
 mod pollux_osdi21;
 mod sia;
@@ -252,6 +253,7 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
         Box::new(gavel_fig8::GavelFig8),
         Box::new(gavel_physical::LAS),
         Box::new(gavel_physical::MAKESPAN),
+        Box::new(gavel_scale::GavelScale),
         Box::new(lucid::HeliosCes),
         Box::new(lucid::Lucid::Fig8),
         Box::new(lucid::Lucid::Fig9),

@@ -1,4 +1,4 @@
-use blox_core::{Composition, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Name, Pipeline, Rounds, Seconds};
 use blox_policies::placement::{Consolidated, Leases};
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
@@ -41,7 +41,7 @@ pub enum GavelPolicy {
 }
 
 /// What can be chosen about [`gavel`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GavelParams {
     /// What decides the shares.
     pub policy: GavelPolicy,
@@ -51,6 +51,8 @@ pub struct GavelParams {
     pub round: Rounds,
     /// The least time between two allocations; 0 if every change counts.
     pub gap: Seconds,
+    /// What an hour on a GPU of a type costs; 1 for a type that is not named.
+    pub prices: Vec<(Name, f64)>,
     /// For policies that draw.
     pub seed: u64,
 }
@@ -62,6 +64,7 @@ impl Default for GavelParams {
             knows: Knows::Types,
             round: Rounds::every(Seconds::new(360.0)).unwrap_or_default(),
             gap: Seconds::ZERO,
+            prices: Vec::new(),
             seed: 0,
         }
     }
@@ -87,8 +90,9 @@ impl Default for GavelParams {
 /// that could gain, gain. It is the same on every machine.
 ///
 /// **Parameters** (command line): `policy`, `speeds` (`types`, `pairs` or `nothing`),
-/// `round_s` (default 360), `gap_s` (default 0: every change counts), and `alpha` of
-/// `policy=allox`.
+/// `round_s` (default 360), `gap_s` (default 0: every change counts), `prices` of an hour on each
+/// type for the policies that count cost (such as `v100:2.48+k80:0.45`; 1 for a type that is not
+/// named), and `alpha` of `policy=allox`.
 ///
 /// **Verified.** The rounds, against recorded allocations of the released program: equal
 /// per job and round. The policies: per job where nothing is to be chosen, else the
@@ -161,13 +165,15 @@ pub fn finish_time_fairness() -> Pipeline {
 fn gavel_by(name: &str, shares: Box<dyn SharePolicy>, params: GavelParams) -> Pipeline {
     use blox_core::Cadence;
     let round = params.round.period().unwrap_or(Seconds::new(360.0));
+    let mut policy = Gavel::boxed(shares)
+        .at_most_every(params.gap)
+        .in_rounds_of(round);
+    for (gpu_type, price) in params.prices {
+        policy = policy.price(gpu_type, price);
+    }
     Composition::new(name)
         .cadence(params.round)
-        .scheduling(
-            Gavel::boxed(shares)
-                .at_most_every(params.gap)
-                .in_rounds_of(round),
-        )
+        .scheduling(policy)
         .placement(Leases::new(Consolidated::default()))
         .build()
 }

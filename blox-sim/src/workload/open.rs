@@ -173,6 +173,8 @@ pub struct FormatError {
 pub(crate) enum Reader {
     Known(Format),
     Mapped(Arc<ColumnMap>),
+    /// Gavel's, with the speeds of another file than the one beside it.
+    Gavel(Arc<gavel::Oracle>),
 }
 
 impl Reader {
@@ -210,6 +212,7 @@ impl Reader {
             Reader::Known(Format::Gavel) => gavel::open_rows(source),
             Reader::Known(Format::Sia) => sia::open_rows(source, notices),
             Reader::Mapped(columns) => mapped::open_rows(columns, source),
+            Reader::Gavel(oracle) => gavel::open_rows_with(source, Arc::clone(oracle)),
         }
     }
 
@@ -225,7 +228,8 @@ impl Reader {
                 | Format::Synergy
                 | Format::Gavel
                 | Format::Sia,
-            ) => Clock::Kept,
+            )
+            | Reader::Gavel(_) => Clock::Kept,
             Reader::Known(Format::Philly | Format::PhillyLog | Format::Helios | Format::Slurm) => {
                 Clock::Wall(0.0)
             }
@@ -243,7 +247,7 @@ impl Reader {
             Reader::Known(Format::Pai) => Some("job_name"),
             // Slurm counts from 1 again one day.
             Reader::Known(Format::Slurm) => None,
-            Reader::Known(_) => Some("job_id"),
+            Reader::Known(_) | Reader::Gavel(_) => Some("job_id"),
             Reader::Mapped(columns) => columns.name_column(),
         }
     }
@@ -254,6 +258,7 @@ impl fmt::Display for Reader {
         match self {
             Reader::Known(format) => format.fmt(f),
             Reader::Mapped(_) => f.write_str("map"),
+            Reader::Gavel(_) => Format::Gavel.fmt(f),
         }
     }
 }

@@ -5,10 +5,12 @@ use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
 use super::open::{Format, Reader};
 use super::source::Source;
 use super::{ColumnMap, NoticeKind, Notices, WorkloadError};
+use crate::compat::gavel::Oracle;
 use blox_core::{JobSpec, Seconds, Time};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::Arc;
 
 /// How a file is to be read.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +62,15 @@ impl Trace {
         options: &ReadOptions,
     ) -> Result<Self, WorkloadError> {
         Self::of(Source::of(name, bytes)?, options)
+    }
+
+    /// Looks through a file of Gavel's format, with the speeds of an oracle instead of those
+    /// of the file that lies beside it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the oracle does not know a job's kind.
+    pub fn with_oracle(path: impl AsRef<Path>, oracle: Arc<Oracle>) -> Result<Self, WorkloadError> {
+        Self::read(Source::at(path.as_ref())?, Reader::Gavel(oracle), false)
     }
 
     fn of(source: Source, options: &ReadOptions) -> Result<Self, WorkloadError> {

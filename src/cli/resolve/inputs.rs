@@ -17,13 +17,22 @@ pub(in crate::cli) struct Input {
     pub sha256: String,
 }
 
+/// What says how a trace is read.
+type TraceKey = (PathBuf, Option<String>, Option<String>, Option<PathBuf>);
+
 /// What was found out about files, so that the experiments of a sweep need not
 /// find it out again.
 #[derive(Default)]
 pub(in crate::cli) struct Known {
     pub(super) hashes: BTreeMap<PathBuf, String>,
-    /// By path, format and map.
-    pub(super) traces: BTreeMap<(PathBuf, Option<String>, Option<String>), Trace>,
+    /// By path, format, map and throughputs.
+    pub(super) traces: BTreeMap<TraceKey, Trace>,
+}
+
+/// Whether throughputs are those of one JSON file, and not tables in a folder.
+pub(super) fn is_oracle(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    path.is_file() || name.ends_with(".json") || name.ends_with(".json.gz")
 }
 
 /// The hashes of the files that the results depend on, but for the trace.
@@ -41,8 +50,10 @@ pub(super) fn other_inputs(
     if let Source::Generated(..) = source {
         paths.extend(generated::files(given));
     }
-    if let Some(dir) = &given.options.throughputs {
-        paths.extend(ScalingTable::files(dir).map_err(Failure::new)?);
+    match &given.options.throughputs {
+        Some(file) if is_oracle(file) => paths.push(file.clone()),
+        Some(dir) => paths.extend(ScalingTable::files(dir).map_err(Failure::new)?),
+        None => {}
     }
     if let Some(dir) = &given.options.data {
         paths.extend(training::files(dir).map_err(Failure::new)?);

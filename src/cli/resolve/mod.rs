@@ -20,15 +20,17 @@ use crate::virtual_clusters;
 use blox_core::registry::Registry;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::compat::blox_workload::BloxWorkload;
+use blox_sim::compat::gavel::{Oracle, WithOracle};
 use blox_sim::completion::Exact;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{self, Applications, WithApplications};
 use blox_sim::workload::generate::{Generator, WithLoss};
 use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
-use blox_sim::workload::{Limited, Trace, Workload};
+use blox_sim::workload::{Format, Limited, ReadOptions, Trace, Workload, WorkloadError};
 use blox_sim::{Measure, Simulation, cluster_file};
 use contestant::Overrides;
 use jobs::Source;
+use std::path::Path;
 use std::sync::Arc;
 use world::{Tempo, World};
 
@@ -55,14 +57,34 @@ pub(in crate::cli) struct Experiment<'r> {
     source: Source,
     /// The file of [`Source::Trace`], looked through.
     trace: Option<Trace>,
-    /// Throughput tables, if any.
-    scaling: Option<Arc<ScalingTable>>,
+    /// Throughputs, if any.
+    throughputs: Option<Throughputs>,
     /// Published applications, if any.
     applications: Option<Applications>,
     world: World,
     cadence: Option<Tempo>,
     optimus: Option<OptimusSpeed>,
     overrides: Overrides,
+}
+
+/// What says how fast jobs are.
+enum Throughputs {
+    /// By number of GPUs.
+    Tables(Arc<ScalingTable>),
+    /// By type of GPU.
+    Oracle(Arc<Oracle>),
+}
+
+impl Throughputs {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        Ok(match inputs::is_oracle(path) {
+            true => Throughputs::Oracle(Arc::new(Oracle::read(path).map_err(Failure::new)?)),
+            false => {
+                let tables = ScalingTable::read_dir(path).map_err(Failure::new)?;
+                Throughputs::Tables(Arc::new(tables))
+            }
+        })
+    }
 }
 
 impl<'r> Experiment<'r> {
@@ -114,8 +136,8 @@ impl<'r> Experiment<'r> {
         let cadence = world::cadence(&given)?;
         let overrides = Overrides::of(&given)?;
         let inputs = inputs::other_inputs(&given, &source, &cluster_text, known)?;
-        let scaling = o.throughputs.as_ref().map(ScalingTable::read_dir);
-        let scaling = scaling.transpose().map_err(Failure::new)?.map(Arc::new);
+        let throughputs = o.throughputs.as_deref().map(Throughputs::read);
+        let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(training::read_dir);
         let applications = applications.transpose().map_err(Failure::new)?;
         let world = world::world(&given, cadence, seed)?;
@@ -135,7 +157,7 @@ impl<'r> Experiment<'r> {
             seed,
             source,
             trace: None,
-            scaling,
+            throughputs,
             applications,
             world,
             cadence,
@@ -194,7 +216,7 @@ impl<'r> Experiment<'r> {
             Source::Trace(path, options) => {
                 let trace = match &self.trace {
                     Some(trace) => trace.jobs(),
-                    None => Trace::open(path, options).and_then(|trace| trace.jobs()),
+                    None => self.open(path, options).and_then(|trace| trace.jobs()),
                 };
                 Box::new(trace.map_err(Failure::new)?)
             }
@@ -211,8 +233,13 @@ impl<'r> Experiment<'r> {
             Some(name) => Box::new(virtual_clusters::Only::new(jobs, name.as_str())),
             None => jobs,
         };
-        let jobs: Box<dyn Workload> = match &self.scaling {
-            Some(table) => Box::new(WithThroughputs::new(jobs, Arc::clone(table))),
+        let jobs: Box<dyn Workload> = match &self.throughputs {
+            Some(Throughputs::Tables(table)) => {
+                Box::new(WithThroughputs::new(jobs, Arc::clone(table)))
+            }
+            Some(Throughputs::Oracle(oracle)) => {
+                Box::new(WithOracle::new(jobs, Arc::clone(oracle)))
+            }
             None => jobs,
         };
         let jobs: Box<dyn Workload> = match &self.applications {
@@ -229,17 +256,32 @@ impl<'r> Experiment<'r> {
         })
     }
 
+    /// A trace; Gavel's with the speeds that were named, if any were.
+    fn open(&self, path: &Path, options: &ReadOptions) -> Result<Trace, WorkloadError> {
+        match (&self.throughputs, options.format) {
+            (Some(Throughputs::Oracle(oracle)), Some(Format::Gavel)) => {
+                Trace::with_oracle(path, Arc::clone(oracle))
+            }
+            _ => Trace::open(path, options),
+        }
+    }
+
     /// Looks at the workload once, so that a bad line is found before anything
     /// runs; how many jobs a file has.
     fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
         let Source::Trace(path, options) = &self.source else {
             return self.workload().map(|_| None);
         };
-        let (format, map) = (&self.options.format, &self.options.map);
-        let key = (path.clone(), format.clone(), map.clone());
+        let o = &self.options;
+        let key = (
+            path.clone(),
+            o.format.clone(),
+            o.map.clone(),
+            o.throughputs.clone(),
+        );
         let trace = match known.traces.get(&key) {
             Some(trace) => trace.clone(),
-            None => Trace::open(path, options).map_err(Failure::new)?,
+            None => self.open(path, options).map_err(Failure::new)?,
         };
         if self.options.output_dir.is_some() {
             let sha256 = match known.hashes.get(path) {

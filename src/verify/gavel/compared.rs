@@ -6,11 +6,46 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How far averages may lie apart where optima are not unique: completion times, makespan.
 const LOOSE: (f64, f64) = (0.02, 0.05);
-/// The same where the original's shares are a vertex of all optimal ones: solvers that
-/// end there lie so far apart from each other; ours ends in the middle.
-const VERTICES: (f64, f64) = (0.03, 0.12);
+/// The same where the original's shares are a vertex of all optimal ones: ours are in their middle.
+/// On one trace and policy the original's averages with seven solvers lie 3.4 % apart,
+/// its makespans 14 %.
+const VERTICES: (f64, f64) = (0.04, 0.12);
 /// Solvers that end at a vertex.
 const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
+
+/// The tables of a program's cases.
+pub(super) trait Tables {
+    /// Compares ends and times of every job.
+    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
+
+    /// Compares who ran where in every round.
+    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
+
+    /// The jobs that averages are over, if not all.
+    fn window(&self) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// Seconds of a round.
+    fn round_s(&self) -> f64;
+}
+
+/// Compares jobs and rounds where a result is determined, else averages.
+pub(super) fn outcome(
+    tables: &impl Tables,
+    case: &Case,
+    found: &Outcome,
+    determined: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    match determined {
+        true => {
+            tables.jobs(case, found, out)?;
+            tables.rounds(case, found, out)
+        }
+        false => averages(case, found, tables.window(), tables.round_s(), out),
+    }
+}
 
 /// Compares who ran where in each round, by keys of both.
 pub(super) fn rounds<K: Ord>(
@@ -40,7 +75,7 @@ pub(super) fn listed(workers: &[u32]) -> String {
 
 /// Compares the averages over the jobs that the original finished, those of a window if there
 /// is one, and the makespan. Differences of less than a `round` do not count.
-pub(super) fn averages(
+fn averages(
     case: &Case,
     found: &Outcome,
     window: Option<(u32, u32)>,

@@ -48,19 +48,13 @@ impl System for Gavel {
             let calls = matrices.len();
             let recorded = recorded::Recorded::new(matrices, policy.shares, policy.determined);
             let outcome = run.simulate(case, recorded)?;
-            run.compare_jobs(case, &outcome, &mut out)?;
-            run.compare_rounds(case, &outcome, &mut out)?;
+            compared::outcome(&run, case, &outcome, true, &mut out)?;
             compare_measures(&outcome, calls, &mut out);
         }
         let policy = run.policy(case)?;
-        let determined = policy.determined;
+        let determined = policy.determined == Determined::Fully;
         let outcome = run.simulate(case, Boxed(policy.shares))?;
-        if determined == Determined::Fully {
-            run.compare_jobs(case, &outcome, &mut out)?;
-            run.compare_rounds(case, &outcome, &mut out)?;
-        } else {
-            compared::averages(case, &outcome, run.window, run.settings.round, &mut out)?;
-        }
+        compared::outcome(&run, case, &outcome, determined, &mut out)?;
         Ok(out)
     }
 }
@@ -228,13 +222,18 @@ impl Run {
             })?;
         Ok(outcome(&pipeline.save().unwrap_or_default(), &report))
     }
+}
 
-    fn compare_jobs(
-        &self,
-        case: &Case,
-        found: &Outcome,
-        out: &mut Compared,
-    ) -> Result<(), VerifyError> {
+impl compared::Tables for Run {
+    fn window(&self) -> Option<(u32, u32)> {
+        self.window
+    }
+
+    fn round_s(&self) -> f64 {
+        self.settings.round
+    }
+
+    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
         let e = &case.expected;
         let id = e.column("job_id")?;
         let mut ran: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
@@ -266,12 +265,7 @@ impl Run {
         Ok(())
     }
 
-    fn compare_rounds(
-        &self,
-        case: &Case,
-        found: &Outcome,
-        out: &mut Compared,
-    ) -> Result<(), VerifyError> {
+    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
         let Some(table) = case.table("rounds.csv")? else {
             return Ok(());
         };
@@ -322,21 +316,23 @@ fn compare_measures(found: &Outcome, calls: usize, out: &mut Compared) {
         let (expected, ours) = (calls.to_string(), measured.len().to_string());
         out.differ("allocations", "calls", &expected, &ours);
     }
-    let mut worst: f64 = 0.0;
+    let (mut worst, mut apart): (f64, Vec<f64>) = (0.0, Vec::new());
     for (call, measured) in measured.iter().enumerate() {
         let Some(m) = measured else { continue };
         out.values += 1;
         worst = worst.max((m.ours - m.theirs).abs() / m.theirs.abs().max(f64::MIN_POSITIVE));
+        apart.push(m.apart);
         if !m.sound {
             let what = format!("allocation {}", call + 1);
             let (theirs, ours) = (m.theirs.to_string(), m.ours.to_string());
             out.differ(&what, "objective", &theirs, &ours);
         }
     }
-    if measured.iter().any(Option::is_some) {
+    apart.sort_by(f64::total_cmp);
+    if let (Some(most), Some(median)) = (apart.last(), apart.get(apart.len() / 2)) {
         out.notes.push(format!(
-            "objectives of {} allocations: ours is as good; they differ by at most {worst:.1e}",
-            measured.len()
+            "{} allocations: objectives differ by at most {worst:.1e}, fractions by at most {most:.1e} (median {median:.1e})",
+            apart.len()
         ));
     }
 }

@@ -1,6 +1,8 @@
 //! The released program's policies by the names of its command line.
 
-use crate::compat::gavel::{BisectedDuration, EqualTime, FifoMode, ReleasedFifo, summed_gain};
+use crate::compat::gavel::{
+    BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling, summed_gain,
+};
 use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
@@ -55,14 +57,6 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
             let shares = GandivaPacking::judging(seed, summed_gain);
             return policy(Box::new(shares), false, Fully);
         }
-        "max_sum_throughput_perf" => {
-            let shares = MaxSumThroughput::new(Knows::Types);
-            return policy(Box::new(shares), false, Most);
-        }
-        "max_sum_throughput_normalized_by_cost_perf" => {
-            let shares = MaxSumThroughput::new(Knows::Types).by_cost();
-            return policy(Box::new(shares), false, Most);
-        }
         _ => {}
     }
     if let Some(rest) = name.strip_prefix("allox") {
@@ -73,23 +67,34 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
         };
         return policy(Box::new(AlloX::new(alpha)), false, Fully);
     }
+    let optimal =
+        |shares: OnEveryType, shuffles, determined| policy(Box::new(shares), shuffles, determined);
+    let sum = MaxSumThroughput::new(Knows::Types);
+    match name {
+        "max_sum_throughput_perf" => return optimal(OnEveryType::new(sum), false, Most),
+        "max_sum_throughput_normalized_by_cost_perf" => {
+            return optimal(OnEveryType::new(sum.by_cost()), false, Most);
+        }
+        _ => {}
+    }
     let (base, knows) = match (name.strip_suffix("_perf"), name.strip_suffix("_packed")) {
         (Some(base), _) => (base, Knows::Types),
         (_, Some(base)) => (base, Knows::Pairs),
         _ => (name, Knows::Nothing),
     };
     let shuffles = knows == Knows::Nothing;
-    match base {
-        "max_min_fairness" => policy(Box::new(MaxMinFairness::new(knows)), shuffles, Most),
-        "max_min_fairness_water_filling" => {
-            policy(Box::new(WaterFilling::new(knows)), shuffles, Most)
+    let (shares, determined) = match base {
+        "max_min_fairness" => (OnEveryType::new(MaxMinFairness::new(knows)), Most),
+        "max_min_fairness_water_filling" => match knows {
+            Knows::Nothing => (OnEveryType::new(WaterFilling::new(knows)), Most),
+            _ => (OnEveryType::new(ReleasedFilling::new(knows)), Most),
+        },
+        "finish_time_fairness" => (OnEveryType::new(FinishTimeShares::new(knows)), Least),
+        "min_total_duration" => {
+            let shares = OnEveryType::new(BisectedDuration::new(knows));
+            (shares, Bisected(knows))
         }
-        "finish_time_fairness" => policy(Box::new(FinishTimeShares::new(knows)), shuffles, Least),
-        "min_total_duration" => policy(
-            Box::new(BisectedDuration::new(knows)),
-            shuffles,
-            Bisected(knows),
-        ),
-        _ => None,
-    }
+        _ => return None,
+    };
+    optimal(shares, shuffles, determined)
 }

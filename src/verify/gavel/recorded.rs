@@ -58,6 +58,8 @@ pub(super) struct Measured {
     pub ours: f64,
     /// Whether ours is as good, and theirs no better than it can be.
     pub sound: bool,
+    /// The largest difference of a fraction.
+    pub apart: f64,
 }
 
 /// How far the measure of an allocation may lie from that of the recorded one.
@@ -86,7 +88,7 @@ impl Recorded {
         ours: &Allocation,
     ) -> Option<Measured> {
         let theirs = self.policy.objective(instance, recorded)?;
-        let ours = self.policy.objective(instance, ours)?;
+        let measure = self.policy.objective(instance, ours)?;
         // Other solvers leave their optimum sooner, or give out more than there is.
         let tolerance = MEASURE + recorded.excess(instance);
         let sound = match self.determined {
@@ -94,15 +96,28 @@ impl Recorded {
                 let (shortest, last) = BisectedDuration::new(knows).durations(instance).ok()?;
                 theirs >= shortest * (1.0 - tolerance) && theirs <= last * (1.0 + MEASURE)
             }
-            Determined::Least => ours <= theirs * (1.0 + tolerance),
-            _ => ours >= theirs * (1.0 - tolerance),
+            Determined::Least => measure <= theirs * (1.0 + tolerance),
+            _ => measure >= theirs * (1.0 - tolerance),
         };
         Some(Measured {
             theirs,
-            ours,
+            ours: measure,
             sound,
+            apart: apart(recorded, ours),
         })
     }
+}
+
+/// The largest difference of a fraction between two allocations of the same rows.
+fn apart(recorded: &Allocation, ours: &Allocation) -> f64 {
+    let mut most: f64 = 0.0;
+    for (who, x) in ours.rows() {
+        if let Some(theirs) = recorded.get(*who) {
+            let off = x.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+            most = off.fold(most, f64::max);
+        }
+    }
+    most
 }
 
 /// `0`, or `(0, 3)`.

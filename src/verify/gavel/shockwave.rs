@@ -57,12 +57,10 @@ impl System for Shockwave {
             .is_some_and(|p| p.determined == Determined::Fully)
             && !(shipped && name.starts_with("allox"));
         let found = simulate(case, policy, seed, every_round)?;
-        if exact {
-            compare_jobs(case, &found, &mut out)?;
-            compare_rounds(case, &found, &mut out)?;
-        } else {
-            compared::averages(case, &found, None, round_s(case), &mut out)?;
-        }
+        let tables = Tables {
+            round_s: round_s(case),
+        };
+        compared::outcome(&tables, case, &found, exact, &mut out)?;
         Ok(out)
     }
 }
@@ -195,45 +193,56 @@ fn batches_of(
     }
 }
 
-fn compare_jobs(case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
-    let e = &case.expected;
-    let [id, finish, jct] = ["job_id", "finish", "jct"].map(|c| e.column(c));
-    let (id, finish, jct) = (id?, finish?, jct?);
-    for (r, row) in e.rows.iter().enumerate() {
-        let job = e.number(r, id)? as u32;
-        out.jobs += 1;
-        let end = found.ends.get(&job).map(|e| e.at);
-        let time = end.zip(found.submits.get(&job)).map(|(end, at)| end - at);
-        for (column, at, found) in [("finish", finish, end), ("jct", jct, time)] {
-            out.values += 1;
-            let expected = e.number(r, at)?;
-            if found.is_none_or(|f| (f - expected).abs() > NEAR) {
-                let found = found.map_or("nothing".to_owned(), |f| f.to_string());
-                out.differ(&format!("job {job}"), column, &row[at], &found);
-            }
-        }
-    }
-    Ok(())
+/// The tables of its cases.
+struct Tables {
+    round_s: f64,
 }
 
-fn compare_rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
-    let Some(table) = case.table("per_round_schedule.csv")? else {
-        return Ok(());
-    };
-    let [round, job, workers] = ["round", "job", "worker_ids"].map(|c| table.column(c));
-    let (round, job, workers) = (round?, job?, workers?);
-    let mut expected = BTreeMap::new();
-    for (r, row) in table.rows.iter().enumerate() {
-        let key = (table.number(r, round)? as u64, table.number(r, job)? as u32);
-        expected.insert(key, row[workers].clone());
+impl compared::Tables for Tables {
+    fn round_s(&self) -> f64 {
+        self.round_s
     }
-    let ours = found.rows.iter().map(|row| {
-        let key = (row.round - 1, row.who.job.0);
-        (key, compared::listed(&row.workers))
-    });
-    let what = |(round, job): &(u64, u32)| format!("job {job} in round {round}");
-    compared::rounds(expected, ours, what, out);
-    Ok(())
+
+    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+        let e = &case.expected;
+        let [id, finish, jct] = ["job_id", "finish", "jct"].map(|c| e.column(c));
+        let (id, finish, jct) = (id?, finish?, jct?);
+        for (r, row) in e.rows.iter().enumerate() {
+            let job = e.number(r, id)? as u32;
+            out.jobs += 1;
+            let end = found.ends.get(&job).map(|e| e.at);
+            let time = end.zip(found.submits.get(&job)).map(|(end, at)| end - at);
+            for (column, at, found) in [("finish", finish, end), ("jct", jct, time)] {
+                out.values += 1;
+                let expected = e.number(r, at)?;
+                if found.is_none_or(|f| (f - expected).abs() > NEAR) {
+                    let found = found.map_or("nothing".to_owned(), |f| f.to_string());
+                    out.differ(&format!("job {job}"), column, &row[at], &found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+        let Some(table) = case.table("per_round_schedule.csv")? else {
+            return Ok(());
+        };
+        let [round, job, workers] = ["round", "job", "worker_ids"].map(|c| table.column(c));
+        let (round, job, workers) = (round?, job?, workers?);
+        let mut expected = BTreeMap::new();
+        for (r, row) in table.rows.iter().enumerate() {
+            let key = (table.number(r, round)? as u64, table.number(r, job)? as u32);
+            expected.insert(key, row[workers].clone());
+        }
+        let ours = found.rows.iter().map(|row| {
+            let key = (row.round - 1, row.who.job.0);
+            (key, compared::listed(&row.workers))
+        });
+        let what = |(round, job): &(u64, u32)| format!("job {job} in round {round}");
+        compared::rounds(expected, ours, what, out);
+        Ok(())
+    }
 }
 
 /// Seconds of a round.

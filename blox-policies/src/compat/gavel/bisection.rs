@@ -4,7 +4,7 @@ use crate::scheduling::gavel::program::ShareProgram;
 use crate::scheduling::gavel::shares::{Knows, MinTotalDuration};
 use crate::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
 use blox_core::Part;
-use blox_solve::{Program, SolveError, Solver};
+use blox_solve::{Program, SolveError};
 
 /// [`MinTotalDuration`] by bisection: the duration is one of those at which the
 /// released program tries, at most 5 % above the shortest one, and the allocation is
@@ -31,7 +31,7 @@ impl BisectedDuration {
     pub fn durations(&self, instance: &Instance) -> Result<(f64, f64), SolveError> {
         let unit = self.exact.unit(instance);
         let (lp, speed) = self.exact.program(instance, unit);
-        let speed = blox_solve::Auto::default().solve(&lp.program)?[speed];
+        let speed = lp.solve(&Ties::Central)?[speed];
         let shortest = unit / speed;
         if !shortest.is_finite() {
             return Err(SolveError::Infeasible);
@@ -71,8 +71,8 @@ impl SharePolicy for BisectedDuration {
             .enumerate()
             .filter(|(_, j)| j.left > 0.0)
         {
-            let row = lp.throughput(i, duration / job.left);
-            lp.program.at_least(&row, 1.0);
+            let row = lp.throughput(i, 1.0);
+            lp.program.at_least(&row, job.left / duration);
         }
         let solution = lp.solve(&Ties::Central)?;
         Ok(lp.read(&solution))

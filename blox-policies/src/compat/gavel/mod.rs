@@ -12,7 +12,9 @@
 mod assign;
 mod bisection;
 mod dialect;
+mod everywhere;
 mod fifo;
+mod filling;
 mod job;
 mod market;
 mod program;
@@ -20,7 +22,9 @@ mod shockwave;
 
 pub use bisection::BisectedDuration;
 pub use dialect::{AsGavel, Dialect};
+pub use everywhere::OnEveryType;
 pub use fifo::{FifoMode, ReleasedFifo};
+pub use filling::ReleasedFilling;
 pub use job::{Job, summed_gain};
 pub use market::AsMarket;
 pub use shockwave::{AsShockwave, BatchJob, EqualTime, Mode};

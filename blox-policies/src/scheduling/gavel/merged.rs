@@ -1,13 +1,14 @@
 //! Jobs that are alike, as one.
 
-use super::instance::{Allocation, Combination, Instance};
+use super::instance::{Allocation, Combination, Entrant, Instance, Pair};
 use std::collections::BTreeMap;
 
 /// An instance in which jobs that a policy cannot tell apart stand as one: they get
 /// equal shares in the middle of all optima, and the program is as large as there are
-/// kinds of jobs, however many jobs there are.
+/// kinds of jobs, however many jobs there are. Pairs of jobs are merged with them: one stands
+/// for all pairs of two kinds, or within a kind.
 pub(crate) struct Merged {
-    /// A job for each kind, the first of it.
+    /// A job for each kind, the first of it. Both jobs of a pair may be of one kind.
     pub instance: Instance,
     /// How many jobs are of each kind.
     pub copies: Vec<f64>,
@@ -15,29 +16,58 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    /// Jobs of equal size and weight, and equal rates by what `rate` says.
+    /// Jobs of equal size and weight, equal rates by what `rate` says, and, if there are
+    /// pairs, equal rates beside all others.
     pub fn alike(instance: &Instance, rate: impl Fn(usize, usize) -> f64) -> Self {
-        let mut kinds: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
+        let own = |(i, job): (usize, &Entrant)| {
+            let rates = (0..instance.types.len()).map(|k| rate(i, k).to_bits());
+            let own = [u64::from(job.gpus), job.weight.to_bits()];
+            own.into_iter().chain(rates).collect()
+        };
+        let kind_of = numbered(instance.jobs.iter().enumerate().map(own).collect());
+        if instance.pairs.is_empty() {
+            return Merged::of(instance, kind_of, Vec::new());
+        }
+        // Jobs of a kind see the same kinds beside them, at the same rates.
+        let mut beside: Vec<Vec<Vec<u64>>> = vec![Vec::new(); instance.jobs.len()];
+        for pair in &instance.pairs {
+            for own in 0..2 {
+                let [job, other] = [pair.jobs[own], pair.jobs[1 - own]];
+                let rates = pair.rates.iter();
+                let rates = rates.flat_map(|r| [r[own].to_bits(), r[1 - own].to_bits()]);
+                let seen = std::iter::once(kind_of[other] as u64).chain(rates);
+                beside[job].push(seen.collect());
+            }
+        }
+        let seen = beside.into_iter().zip(&kind_of).map(|(mut seen, kind)| {
+            seen.sort_unstable();
+            seen.dedup();
+            let own = std::iter::once(vec![*kind as u64]);
+            own.chain(seen).flatten().collect()
+        });
+        let kind_of = numbered(seen.collect());
+        match pairs(instance, &kind_of) {
+            Some(pairs) => Merged::of(instance, kind_of, pairs),
+            None => Merged::apart(instance),
+        }
+    }
+
+    fn of(instance: &Instance, kind_of: Vec<usize>, pairs: Vec<Pair>) -> Self {
         let mut merged = Merged {
             instance: Instance {
                 types: instance.types.clone(),
-                ..Instance::default()
+                jobs: Vec::new(),
+                pairs,
             },
             copies: Vec::new(),
-            kind_of: Vec::new(),
+            kind_of,
         };
-        for (i, job) in instance.jobs.iter().enumerate() {
-            let rates = (0..instance.types.len()).map(|k| rate(i, k).to_bits());
-            let own = [u64::from(job.gpus), job.weight.to_bits()];
-            let key = own.into_iter().chain(rates).collect();
-            let next = merged.copies.len();
-            let kind = *kinds.entry(key).or_insert(next);
-            if kind == next {
+        for (job, kind) in instance.jobs.iter().zip(&merged.kind_of) {
+            if *kind == merged.copies.len() {
                 merged.instance.jobs.push(job.clone());
                 merged.copies.push(0.0);
             }
-            merged.copies[kind] += 1.0;
-            merged.kind_of.push(kind);
+            merged.copies[*kind] += 1.0;
         }
         merged
     }
@@ -56,11 +86,69 @@ impl Merged {
         if self.copies.len() == instance.jobs.len() {
             return allocation;
         }
-        let of = |kind: usize| allocation.get(Combination::single(self.instance.jobs[kind].id));
-        let rows = instance.jobs.iter().zip(&self.kind_of);
-        let row = |(job, kind): (&super::instance::Entrant, &usize)| {
-            Some((Combination::single(job.id), of(*kind)?.clone()))
+        let id = |job: usize| self.instance.jobs[self.kind_of[job]].id;
+        let singles = instance.jobs.iter().enumerate();
+        let single = |(i, job): (usize, &Entrant)| {
+            let x = allocation.get(Combination::single(id(i)))?;
+            Some((Combination::single(job.id), x.clone()))
         };
-        Allocation::of(rows.filter_map(row).collect())
+        let pair = |pair: &Pair| {
+            let [a, b] = pair.jobs;
+            let x = allocation.get(Combination::pair(id(a), id(b)))?;
+            Some((instance.combination(pair), x.clone()))
+        };
+        let pairs = instance.pairs.iter().filter_map(pair);
+        Allocation::of(singles.filter_map(single).chain(pairs).collect())
     }
+}
+
+/// Equal keys as equal numbers, in order of their first places.
+fn numbered(keys: Vec<Vec<u64>>) -> Vec<usize> {
+    let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
+    let number = |key| {
+        let next = known.len();
+        *known.entry(key).or_insert(next)
+    };
+    keys.into_iter().map(number).collect()
+}
+
+/// A pair for each two kinds, of which all pairs are alike; `None` if some are not, or if
+/// jobs of them may share GPUs and others may not.
+fn pairs(instance: &Instance, kind_of: &[usize]) -> Option<Vec<Pair>> {
+    let kinds = kind_of.iter().max().map_or(0, |k| k + 1);
+    let mut copies = vec![0_usize; kinds];
+    kind_of.iter().for_each(|k| copies[*k] += 1);
+    let mut known: BTreeMap<[usize; 2], (Pair, usize)> = BTreeMap::new();
+    for pair in &instance.pairs {
+        let [a, b] = pair.jobs.map(|j| kind_of[j]);
+        let (jobs, rates) = match a <= b {
+            true => ([a, b], pair.rates.clone()),
+            false => ([b, a], pair.rates.iter().map(|[x, y]| [*y, *x]).collect()),
+        };
+        if a == b && rates.iter().any(|[x, y]| x != y) {
+            return None;
+        }
+        let found = known.entry(jobs);
+        let (first, count) = found.or_insert_with(|| {
+            (
+                Pair {
+                    jobs,
+                    rates: rates.clone(),
+                },
+                0,
+            )
+        });
+        if first.rates != rates {
+            return None;
+        }
+        *count += 1;
+    }
+    let whole = |([a, b], (_, count)): (&[usize; 2], &(Pair, usize))| match a == b {
+        true => *count == copies[*a] * (copies[*a] - 1) / 2,
+        false => *count == copies[*a] * copies[*b],
+    };
+    known
+        .iter()
+        .all(whole)
+        .then(|| known.into_values().map(|(pair, _)| pair).collect())
 }

@@ -6,6 +6,7 @@
 //! changed. [`Gavel`] asks it and has a [`RoundMechanism`] choose who runs each round;
 //! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
 
+mod colocation;
 mod instance;
 pub(crate) mod merged;
 mod policy;
@@ -13,6 +14,7 @@ pub(crate) mod program;
 mod rounds;
 pub mod shares;
 
+pub use colocation::Colocation;
 pub use instance::{
     Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
 };

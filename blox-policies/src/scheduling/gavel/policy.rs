@@ -1,3 +1,4 @@
+use super::colocation::Colocation;
 use super::instance::{Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
@@ -30,6 +31,8 @@ pub struct Gavel {
     gap: Seconds,
     round: Seconds,
     prices: BTreeMap<Name, f64>,
+    /// What a job is believed to keep of its speed beside one of which nothing is known.
+    believed: Option<f64>,
     memory: Memory,
 }
 
@@ -43,8 +46,18 @@ struct Memory {
     changed: bool,
     /// Rounds so far.
     turn: u64,
-    /// Who was chosen last, and for how long its first job had run then.
-    running: Vec<(Combination, usize, f64)>,
+    /// Who was chosen last, and what its jobs had run and done then.
+    running: Vec<Running>,
+    /// What jobs keep of their speed beside others, if that is learned.
+    known: Colocation,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Running {
+    who: Combination,
+    kind: usize,
+    /// Seconds that each of its jobs had run, and iterations done.
+    before: SmallVec<[(f64, f64); 2]>,
 }
 
 impl Gavel {
@@ -60,6 +73,7 @@ impl Gavel {
             gap: Seconds::ZERO,
             round: Seconds::new(360.0),
             prices: BTreeMap::new(),
+            believed: None,
             memory: Memory::default(),
         }
     }
@@ -86,15 +100,66 @@ impl Gavel {
         self
     }
 
+    /// Learns what jobs keep of their speed beside others from how they progress there, and
+    /// estimates it for pairs that never ran ([`Colocation`]; Gavel, section 6). Before
+    /// anything is known of a pair each is believed to keep this part, from 0 to 1. Speeds that a
+    /// job brings itself count as they are.
+    #[must_use]
+    pub fn learning_pairs(mut self, believed: f64) -> Self {
+        self.believed = Some(believed.clamp(0.0, 1.0));
+        self
+    }
+
     /// What jobs and pairs received since the last decision.
     fn credit(&mut self, view: View<'_>) {
-        for (who, kind, before) in std::mem::take(&mut self.memory.running) {
-            let ran = who.jobs().filter_map(|j| view.job(j));
-            let ran = ran.map(|j| j.attained_time().secs()).next();
-            if let Some(seconds) = ran.map(|now| now - before).filter(|s| *s > 0.0) {
+        for Running { who, kind, before } in std::mem::take(&mut self.memory.running) {
+            let jobs = who.jobs().zip(&before);
+            let since = |(id, before): (JobId, &(f64, f64))| {
+                let job = view.job(id)?;
+                let seconds = job.attained_time().secs() - before.0;
+                Some((job, seconds, job.work_done() - before.1))
+            };
+            let since: SmallVec<[_; 2]> = jobs.map(since).collect();
+            let ran = since.iter().flatten().map(|(_, seconds, _)| *seconds);
+            if let Some(seconds) = ran.into_iter().next().filter(|s| *s > 0.0) {
                 self.memory.rounds.ran(who, kind, seconds);
             }
+            let Some(pool) = self.memory.types.get(kind) else {
+                continue;
+            };
+            if let ([Some(a), Some(b)], true) = (&since[..], self.believed.is_some()) {
+                for ((job, seconds, done), (other, ..)) in [(a, b), (b, a)] {
+                    let alone = rate(pool, job);
+                    let models = job.spec().extras().model.as_ref();
+                    let models = models.zip(other.spec().extras().model.as_ref());
+                    if let Some((model, beside)) = models.filter(|_| *seconds > 0.0 && alone > 0.0)
+                    {
+                        let kept = done / seconds / alone;
+                        self.memory.known.measured(&pool.name, model, beside, kept);
+                    }
+                }
+            }
         }
+    }
+
+    /// Iterations a second of two jobs on the same GPUs, by type, that of the smaller number
+    /// first, as far as they are known or believed; `None` if they may not share.
+    fn beside(
+        &self,
+        known: &mut Colocation,
+        a: &JobRef<'_>,
+        b: &JobRef<'_>,
+    ) -> Option<SmallVec<[[f64; 2]; 4]>> {
+        beside(&self.memory.types, a, b, |pool, a, b| {
+            let believed = self.believed?;
+            let (model, other) = (
+                a.spec().extras().model.as_ref()?,
+                b.spec().extras().model.as_ref()?,
+            );
+            let mut kept = |model, other| known.kept(&pool.name, model, other).unwrap_or(believed);
+            let (first, second) = (kept(model, other), kept(other, model));
+            Some([rate(pool, a) * first, rate(pool, b) * second])
+        })
     }
 
     /// Takes in the cluster and the set of jobs; says whether anything changed.
@@ -121,31 +186,36 @@ impl Gavel {
         }
         let before = std::mem::replace(&mut m.jobs, active);
         let pairs = self.shares.wants_pairs();
-        for at in 0..m.jobs.len() {
-            let id = m.jobs[at];
+        let mut known_pairs = std::mem::take(&mut self.memory.known);
+        for at in 0..self.memory.jobs.len() {
+            let id = self.memory.jobs[at];
             let Some(job) = view.job(id).filter(|_| before.binary_search(&id).is_err()) else {
                 continue;
             };
-            let rates = rates(&m.types, &job);
+            let rates = rates(&self.memory.types, &job);
             let runs = rates.iter().map(|r| *r > 0.0).collect();
             let gpus = job.gpus().get();
+            let m = &mut self.memory;
             m.rounds.add(Combination::single(id), gpus, runs);
             // With all that were there, and with new ones that came before it.
-            for other in m.jobs.iter().copied().filter(|_| pairs) {
+            let others = if pairs { m.jobs.clone() } else { Vec::new() };
+            for other in others {
                 let known = other < id || before.binary_search(&other).is_ok();
                 let Some(other) = view.job(other).filter(|o| known && o.id() != id) else {
                     continue;
                 };
-                if let Some(rates) = beside(&m.types, &job, &other) {
+                if let Some(rates) = self.beside(&mut known_pairs, &job, &other) {
                     let runs = rates.iter().map(|r| r.iter().all(|r| *r > 0.0));
-                    m.rounds
-                        .add(Combination::pair(id, other.id()), gpus, runs.collect());
+                    let who = Combination::pair(id, other.id());
+                    self.memory.rounds.add(who, gpus, runs.collect());
                 }
             }
         }
+        self.memory.known = known_pairs;
     }
 
-    fn instance(&self, view: View<'_>) -> Instance {
+    fn instance(&mut self, view: View<'_>) -> Instance {
+        let mut known = std::mem::take(&mut self.memory.known);
         let m = &self.memory;
         let jobs: Vec<JobRef<'_>> = m.jobs.iter().filter_map(|id| view.job(*id)).collect();
         let entrant = |job: &JobRef<'_>| {
@@ -164,7 +234,7 @@ impl Gavel {
         if self.shares.wants_pairs() {
             for (i, a) in jobs.iter().enumerate() {
                 for (k, b) in jobs.iter().enumerate().skip(i + 1) {
-                    if let Some(rates) = beside(&m.types, a, b) {
+                    if let Some(rates) = self.beside(&mut known, a, b) {
                         pairs.push(Pair {
                             jobs: [i, k],
                             rates,
@@ -173,11 +243,13 @@ impl Gavel {
                 }
             }
         }
-        Instance {
+        let instance = Instance {
             types: m.types.clone(),
             jobs: jobs.iter().map(entrant).collect(),
             pairs,
-        }
+        };
+        self.memory.known = known;
+        instance
     }
 
     fn allocate(&mut self, view: View<'_>) {
@@ -240,7 +312,7 @@ impl SchedulingPolicy for Gavel {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let (types, ids) = pools(view, &self.prices);
         let before = self.memory.running.iter();
-        let before: Vec<_> = before.map(|(who, kind, _)| (*who, *kind)).collect();
+        let before: Vec<_> = before.map(|r| (r.who, r.kind)).collect();
         self.credit(view);
         self.sync(view, types);
         self.allocate(view);
@@ -265,7 +337,10 @@ impl SchedulingPolicy for Gavel {
             let Some(job) = view.job(who.job) else {
                 continue;
             };
-            running.push((who, kind, job.attained_time().secs()));
+            let now = who.jobs().filter_map(|j| view.job(j));
+            let before = now.map(|j| (j.attained_time().secs(), j.work_done()));
+            let before = before.collect();
+            running.push(Running { who, kind, before });
             let mut shape = Shape {
                 gpu_type: Some(ids[kind]),
                 ..Shape::gpus(GpuCount(gpus))
@@ -305,39 +380,50 @@ fn pools(view: View<'_>, prices: &BTreeMap<Name, f64>) -> (Vec<TypePool>, Vec<Gp
 
 /// Iterations a second of a job alone, by type; 0 where it may not run.
 fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
+    types.iter().map(|pool| rate(pool, job)).collect()
+}
+
+/// The same on one type.
+fn rate(pool: &TypePool, job: &JobRef<'_>) -> f64 {
     let spec = job.spec();
     let Some(extras) = &spec.extras else {
-        return PerType::from_elem(spec.work.rate, types.len());
+        return spec.work.rate;
     };
-    let of = |pool: &TypePool| {
-        let allowed = extras.gpu_types.is_empty() || extras.gpu_types.contains(&pool.name);
-        match &extras.speeds {
-            _ if !allowed => 0.0,
-            Some(speeds) => speeds.alone(&pool.name).unwrap_or(0.0),
-            None => spec.work.rate,
-        }
-    };
-    types.iter().map(of).collect()
+    match &extras.speeds {
+        _ if !may_use(pool, job) => 0.0,
+        Some(speeds) => speeds.alone(&pool.name).unwrap_or(0.0),
+        None => spec.work.rate,
+    }
+}
+
+fn may_use(pool: &TypePool, job: &JobRef<'_>) -> bool {
+    let types = &job.spec().extras().gpu_types;
+    types.is_empty() || types.contains(&pool.name)
 }
 
 /// Iterations a second of two jobs on the same GPUs, by type, that of the smaller
-/// number first; `None` if they may not share.
-fn beside(types: &[TypePool], a: &JobRef<'_>, b: &JobRef<'_>) -> Option<SmallVec<[[f64; 2]; 4]>> {
+/// number first; `None` if they may not share. What nobody measured is `estimated`.
+fn beside(
+    types: &[TypePool],
+    a: &JobRef<'_>,
+    b: &JobRef<'_>,
+    mut estimated: impl FnMut(&TypePool, &JobRef<'_>, &JobRef<'_>) -> Option<[f64; 2]>,
+) -> Option<SmallVec<[[f64; 2]; 4]>> {
     if a.gpus() != b.gpus() {
         return None;
     }
     let (first, second) = if a.id() < b.id() { (a, b) } else { (b, a) };
-    let speeds = first.spec().extras.as_ref()?.speeds.as_ref()?;
-    let allowed = |job: &JobRef<'_>, name: &Name| {
-        let types = &job.spec().extras().gpu_types;
-        types.is_empty() || types.contains(name)
+    let speeds = first.spec().extras().speeds.as_ref();
+    let other = second.spec().extras().model.as_ref();
+    let mut of = |pool: &TypePool| {
+        if !(may_use(pool, a) && may_use(pool, b)) {
+            return [0.0, 0.0];
+        }
+        let brought = speeds.zip(other).and_then(|(s, o)| s.beside(&pool.name, o));
+        let rates = brought.or_else(|| estimated(pool, first, second));
+        rates.unwrap_or([0.0, 0.0])
     };
-    let other = second.spec().extras.as_ref()?.model.as_ref()?;
-    let of = |pool: &TypePool| match speeds.beside(&pool.name, other) {
-        Some(rates) if allowed(a, &pool.name) && allowed(b, &pool.name) => rates,
-        _ => [0.0, 0.0],
-    };
-    let rates: SmallVec<[[f64; 2]; 4]> = types.iter().map(of).collect();
+    let rates: SmallVec<[[f64; 2]; 4]> = types.iter().map(&mut of).collect();
     rates
         .iter()
         .any(|r| r.iter().all(|r| *r > 0.0))

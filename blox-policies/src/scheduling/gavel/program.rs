@@ -2,7 +2,9 @@
 
 use super::instance::{Allocation, Combination, Instance, PerType};
 use super::merged::Merged;
-use blox_solve::{Auto, Program, Solution, SolveError, Solver, Var, solve_nearest};
+use blox_solve::{
+    Auto, Parts, Program, SelfDual, Solution, SolveError, Solver, Var, solve_nearest,
+};
 use serde::{Deserialize, Serialize};
 
 /// Fractions of time as variables: none negative, no job more than all of its time,
@@ -13,8 +15,12 @@ pub(crate) struct ShareProgram<'a> {
     pub program: Program,
     /// The variables: row, type.
     vars: Vec<(Combination, usize, Var)>,
-    /// Variables of each job with its rates there.
-    terms: Vec<Vec<(Var, f64)>>,
+    /// Variables of each job, how many of them it meets, and its rate there.
+    terms: Vec<Vec<(Var, f64, f64)>>,
+    /// How many jobs each job stands for.
+    copies: Vec<f64>,
+    /// Which variables are of which job; with pairs each stands for itself.
+    parts: Parts,
 }
 
 impl<'a> ShareProgram<'a> {
@@ -49,51 +55,93 @@ impl<'a> ShareProgram<'a> {
             program,
             vars: Vec::new(),
             terms: vec![Vec::new(); instance.jobs.len()],
+            copies: copies.map_or_else(|| vec![1.0; instance.jobs.len()], <[f64]>::to_vec),
+            parts: Parts {
+                shared_rows: n,
+                ..Parts::default()
+            },
         };
         let mut on_type: Vec<Vec<(Var, f64)>> = vec![Vec::new(); n];
         for (i, job) in instance.jobs.iter().enumerate() {
             for (kind, on_type) in on_type.iter_mut().enumerate() {
                 let rate = rate(i, kind);
                 if rate > 0.0 {
-                    let var = this.var(Combination::single(job.id), kind);
-                    this.terms[i].push((var, rate));
-                    let copies = copies.map_or(1.0, |c| c[i]);
+                    let copies = this.copies[i];
+                    let var = this.var(Combination::single(job.id), kind, i, copies);
+                    this.terms[i].push((var, 1.0, rate));
                     on_type.push((var, f64::from(job.gpus) * copies));
                 }
             }
         }
         for pair in &instance.pairs {
-            for (kind, [a, b]) in pair.rates.iter().copied().enumerate() {
-                if a > 0.0 && b > 0.0 {
-                    let var = this.var(instance.combination(pair), kind);
-                    let gpus = f64::from(instance.jobs[pair.jobs[0]].gpus);
-                    this.terms[pair.jobs[0]].push((var, a));
-                    this.terms[pair.jobs[1]].push((var, b));
-                    on_type[kind].push((var, gpus));
+            let [a, b] = pair.jobs;
+            // Two jobs, or as many as are of both kinds, or within one kind.
+            let [of_a, of_b] = [this.copies[a], this.copies[b]];
+            let (copies, with_a, with_b) = match a == b {
+                true => (of_a * (of_a - 1.0) / 2.0, of_a - 1.0, 0.0),
+                false => (of_a * of_b, of_b, of_a),
+            };
+            for (kind, [rate_a, rate_b]) in pair.rates.iter().copied().enumerate() {
+                if rate_a > 0.0 && rate_b > 0.0 {
+                    let var = this.var(instance.combination(pair), kind, a, copies);
+                    let gpus = f64::from(instance.jobs[a].gpus);
+                    this.terms[a].push((var, with_a, rate_a));
+                    if a != b {
+                        this.terms[b].push((var, with_b, rate_b));
+                    }
+                    on_type[kind].push((var, gpus * copies));
                 }
             }
         }
         for (pool, terms) in instance.types.iter().zip(&on_type) {
             this.program.at_most(terms, f64::from(pool.gpus));
         }
-        for terms in &this.terms {
-            let time: Vec<_> = terms.iter().map(|(v, _)| (*v, 1.0)).collect();
+        for job in 0..this.terms.len() {
+            let time = this.terms[job].iter();
+            let time: Vec<_> = time.map(|(v, times, _)| (*v, *times)).collect();
             this.program.at_most(&time, 1.0);
+            this.own_row(job);
         }
         this
     }
 
-    fn var(&mut self, who: Combination, kind: usize) -> Var {
+    fn var(&mut self, who: Combination, kind: usize, job: usize, copies: f64) -> Var {
         let var = self.program.real(0.0, 0.0, f64::INFINITY);
         self.vars.push((who, kind, var));
+        self.own(var, job);
+        let part = self.parts.part.last().copied().flatten().unwrap_or(0);
+        let known = &mut self.parts.copies;
+        known.resize(known.len().max(part + 1), 1.0);
+        known[part] = copies;
         var
+    }
+
+    /// Says that the last row is that of a job, as often as the job stands for others.
+    pub fn own_row(&mut self, job: usize) {
+        let rows = self.program.rows().len();
+        self.parts.row_copies.resize(rows, 1.0);
+        self.parts.row_copies[rows - 1] = self.copies[job];
+    }
+
+    /// Says that a variable is a job's own.
+    pub fn own(&mut self, var: Var, job: usize) {
+        let alone = self.instance.pairs.is_empty();
+        self.parts.part.resize(var.index(), None);
+        self.parts
+            .part
+            .push(Some(if alone { job } else { var.index() }));
+    }
+
+    /// How many jobs a job of the instance stands for.
+    pub fn copies(&self, job: usize) -> f64 {
+        self.copies[job]
     }
 
     /// A job's throughput, times a factor.
     pub fn throughput(&self, job: usize, factor: f64) -> Vec<(Var, f64)> {
         self.terms[job]
             .iter()
-            .map(|(v, r)| (*v, r * factor))
+            .map(|(v, times, r)| (*v, times * r * factor))
             .collect()
     }
 
@@ -105,7 +153,18 @@ impl<'a> ShareProgram<'a> {
     /// Solves it; of several optima the one that `ties` says.
     pub fn solve(&self, ties: &Ties) -> Result<Solution, SolveError> {
         match ties {
-            Ties::Central => Auto::default().solve(&self.program),
+            Ties::Central => {
+                let mut parts = self.parts.clone();
+                parts.part.resize(self.program.variables(), None);
+                match SelfDual.solve_in_parts(&self.program, &parts) {
+                    Err(
+                        SolveError::Unsuited { .. }
+                        | SolveError::Failed { .. }
+                        | SolveError::Limit { .. },
+                    ) => self.solve_generally(),
+                    other => other,
+                }
+            }
             Ties::Nearest(last) => {
                 let target = |(who, kind, var): &(Combination, usize, Var)| {
                     (*var, last.get(*who).map_or(0.0, |x| x[*kind]))
@@ -114,6 +173,11 @@ impl<'a> ShareProgram<'a> {
                 solve_nearest(&Auto::default(), &self.program, &targets, 1e-8)
             }
         }
+    }
+
+    /// Solves it by the general solver.
+    pub fn solve_generally(&self) -> Result<Solution, SolveError> {
+        Auto::default().solve(&self.program)
     }
 
     /// The fractions of a solution.

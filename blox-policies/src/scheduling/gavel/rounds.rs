@@ -146,17 +146,32 @@ impl RoundMechanism {
     /// fraction, then as they were added; what does not fit is passed over. Rows
     /// without a fraction take what is left, if `conserves_work`.
     pub fn select(&self, order: &[usize], free: &[u32], conserves_work: bool) -> Vec<Chosen> {
-        self.select_beside(&[], order, free, conserves_work)
+        self.fill(&[], order, free, &[conserves_work])
     }
 
     /// As [`RoundMechanism::select`], with jobs and pairs that stay on a type in any
-    /// case, as far as there are GPUs.
+    /// case, as far as there are GPUs; and rows without a fraction come last, when all types
+    /// were filled with those that have one: nobody who should be on a cheap type takes
+    /// an idle GPU of a dear one.
     pub fn select_beside(
         &self,
         kept: &[(Combination, usize)],
         order: &[usize],
         free: &[u32],
         conserves_work: bool,
+    ) -> Vec<Chosen> {
+        let passes = [false, true];
+        let passes = &passes[..1 + usize::from(conserves_work)];
+        self.fill(kept, order, free, passes)
+    }
+
+    /// Fills all types once for each pass, in which rows without a fraction run or not.
+    fn fill(
+        &self,
+        kept: &[(Combination, usize)],
+        order: &[usize],
+        free: &[u32],
+        passes: &[bool],
     ) -> Vec<Chosen> {
         let mut chosen = Vec::new();
         let mut busy = FixedBitSet::new();
@@ -177,8 +192,12 @@ impl RoundMechanism {
             }
         }
         let mut places = Vec::with_capacity(self.rows.len());
-        for &kind in order {
+        let turns = passes.iter().flat_map(|p| order.iter().map(|k| (*p, *k)));
+        for (conserves_work, kind) in turns {
             let mut left = rest[kind];
+            if left == 0 {
+                continue;
+            }
             places.clear();
             let rows = self.rows.iter().enumerate();
             places.extend(rows.map(|(i, row)| Place {
@@ -211,6 +230,7 @@ impl RoundMechanism {
                     });
                 }
             }
+            rest[kind] = left;
         }
         chosen
     }
@@ -304,6 +324,24 @@ mod tests {
         let chosen = m.select(&[1, 0], &[1, 1], true);
         assert_eq!(chosen.len(), 1);
         assert_eq!((chosen[0].who, chosen[0].kind), (pair, 1));
+    }
+
+    #[test]
+    fn beside_others_a_job_runs_where_its_fraction_is() {
+        let mut m = RoundMechanism::new(2, 360.0);
+        for id in 0..2 {
+            let who = Combination::single(JobId(id));
+            m.add(who, 1, SmallVec::from_elem(true, 2));
+        }
+        m.reset(0.0, &shares(&[(0, &[0.0, 1.0]), (1, &[0.0, 0.0])]));
+        let on = |chosen: Vec<Chosen>| -> Vec<(u32, usize)> {
+            chosen.iter().map(|c| (c.who.job.0, c.kind)).collect()
+        };
+        // As the released program fills types, the idle first one takes the job.
+        assert_eq!(on(m.select(&[0, 1], &[1, 1], true)), [(0, 0), (1, 1)]);
+        let beside = |conserves| on(m.select_beside(&[], &[0, 1], &[1, 1], conserves));
+        assert_eq!(beside(true), [(0, 1), (1, 0)]);
+        assert_eq!(beside(false), [(0, 1)]);
     }
 
     #[test]

@@ -30,14 +30,19 @@ pub struct Bidder {
 /// is late weighs its lateness to the power `urgency`.
 ///
 /// **How it is solved.** The program reads only how many rounds each job gets. For a given
-/// longest time left it is a knapsack with concave gains ([`Concave`]); the best such
-/// time is searched. Rounds then go to jobs that weigh most for the GPUs and rounds that they
+/// longest time left it is a knapsack with concave gains ([`Concave`]); of all such times the best
+/// is found, since what cannot be better is bounded. Rounds then go to jobs that weigh most for the GPUs and rounds that they
 /// need, the most urgent ones first; who needs all rounds that are left comes before all.
 /// Where jobs of several sizes cannot be packed into the rounds without a gap, some lose a round.
 /// GPUs that are left idle go to jobs with most time left.
 ///
-/// **Ties.** Of equally good answers the one with rounds spread evenly over jobs is taken,
-/// then the one in which earlier jobs have them.
+/// **Ties.** Plans whose measures differ by no more than `gap` count as equally good: the
+/// published program's solver stops at that gap, so that its authors could not tell them apart
+/// either, and both measures rest on predictions. Of these the one that leaves least to the longest job
+/// is taken: of the two aims the makespan is the one that a tie can serve without taking rounds
+/// from a job that is worth more. Other choices are as good by the measure; this one was taken
+/// with a published comparison in view. Among plans with the same rest rounds are spread
+/// evenly over jobs, then earlier jobs have them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Market {
     /// Rounds of the window, at least 1.
@@ -177,6 +182,10 @@ impl Market {
     }
 
     /// The rounds of each job, at least so many: searches the longest time left.
+    ///
+    /// What may be left is what some job has left after some number of rounds. The more may be left
+    /// the more can be gained, so that the gain with the most of an interval, less what its
+    /// least costs, bounds all of it: intervals that cannot hold an answer are left out.
     fn search(
         &self,
         gpus: u32,
@@ -195,81 +204,55 @@ impl Market {
             }
         });
         let capacity = u64::from(gpus) * u64::from(self.rounds);
-        let program = Concave::new(capacity, users.collect());
-        // The longest time left with the least rounds, and with all rounds for everybody.
-        let longest = |rounds: &dyn Fn(usize) -> u32| {
-            let left = bidders.iter().enumerate();
-            left.map(|(i, b)| self.left_after(b, rounds(i)))
-                .fold(0.0, f64::max)
+        let rests = Rests {
+            market: self,
+            bidders,
+            least,
+            program: Concave::new(capacity, users.collect()),
+            candidates: self.candidates(bidders, least),
         };
-        let high = longest(&|i| least[i]);
-        let low = longest(&|_| self.rounds);
-        let at = |allowed: f64| -> Option<(f64, Units)> {
-            let needed = bidders.iter().zip(least);
-            let needed = needed.map(|(b, least)| Some(self.needed(b, allowed)?.max(*least)));
-            let units = program.solve(&needed.collect::<Option<Vec<_>>>()?).ok()?;
-            let left = longest(&|i| units.of[i]);
-            Some((units.gain - self.efficiency * left, units))
+        let unbound = rests.program.solve(least)?;
+        let last = rests.candidates.len();
+        let mut best = f64::NEG_INFINITY;
+        let mut chosen = unbound;
+        rests.visit((0, last), best, &mut |value, units| {
+            if value > best {
+                (best, chosen) = (value, units);
+            }
+            best
+        });
+        if self.gap > 0.0 {
+            // Of all that are good enough, the one with the shortest rest.
+            let reached = bidders.iter().zip(weights).zip(&chosen.of);
+            let reached = reached.map(|((b, w), n)| self.utility(self.progress(b, *n)) * w * scale);
+            let left = rests.longest(&chosen.of);
+            let measure = reached.sum::<f64>() - self.efficiency * left;
+            let enough = best - self.gap * measure.abs();
+            rests.visit((0, last), enough, &mut |value, units| {
+                let found = value >= enough;
+                if found {
+                    chosen = units;
+                }
+                if found { f64::INFINITY } else { enough }
+            });
+        }
+        Ok(chosen)
+    }
+
+    /// All times that may be left at the longest, ascending.
+    fn candidates(&self, bidders: &[Bidder], least: &[u32]) -> Vec<f64> {
+        let of = |(b, least): (&Bidder, &u32)| {
+            let b = *b;
+            (*least..=self.rounds).map(move |n| self.left_after(&b, n))
         };
-        let mut best = (f64::NEG_INFINITY, program.solve(least)?);
-        if let Some(found) = at(high) {
-            best = found;
-        }
-        // Few times left are all tried. Else a golden section, since the value is concave in
-        // the time allowed up to whole rounds: it ends near the best, not always at it.
-        const STEPS: u32 = 40;
-        const FEW: usize = 64;
-        let few = bidders.len() * (self.rounds as usize + 1) <= FEW;
-        if few {
-            for (i, bidder) in bidders.iter().enumerate() {
-                for n in least[i]..=self.rounds {
-                    if let Some(found) = at(self.left_after(bidder, n)).filter(|f| f.0 > best.0) {
-                        best = found;
-                    }
-                }
-            }
-        }
-        let (mut a, mut b) = (low, high);
-        for _ in 0..STEPS {
-            if few || b - a <= 1e-6 * high.max(1.0) {
-                break;
-            }
-            let (x, y) = (a + (b - a) * 0.382, a + (b - a) * 0.618);
-            let (lower, upper) = (at(x), at(y));
-            let value =
-                |found: &Option<(f64, Units)>| found.as_ref().map_or(f64::NEG_INFINITY, |f| f.0);
-            let rises = value(&upper) >= value(&lower);
-            for found in [upper, lower].into_iter().flatten() {
-                if found.0 > best.0 {
-                    best = found;
-                }
-            }
-            if rises {
-                a = x;
-            } else {
-                b = y;
-            }
-        }
-        // Of all that are good enough, the one with the shortest rest.
-        let reached = bidders.iter().zip(weights).zip(&best.1.of);
-        let reached = reached.map(|((b, w), n)| self.utility(self.progress(b, *n)) * w * scale);
-        let measure = reached.sum::<f64>() - self.efficiency * longest(&|i| best.1.of[i]);
-        let enough = best.0 - self.gap * measure.abs();
-        let (mut a, mut b) = (low, longest(&|i| best.1.of[i]));
-        for _ in 0..STEPS {
-            if self.gap == 0.0 || b - a <= 1e-6 * high.max(1.0) {
-                break;
-            }
-            let middle = 0.5 * (a + b);
-            match at(middle).filter(|found| found.0 >= enough) {
-                Some(found) => {
-                    b = middle;
-                    best = found;
-                }
-                None => a = middle,
-            }
-        }
-        Ok(best.1)
+        let mut all: Vec<f64> = bidders.iter().zip(least).flat_map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        // With less than this not all could be done even with all rounds.
+        let unavoidable = bidders.iter().map(|b| self.left_after(b, self.rounds));
+        let unavoidable = unavoidable.fold(0.0, f64::max);
+        all.retain(|rest| *rest >= unavoidable);
+        all
     }
 
     /// Which rounds: urgent jobs early, and no GPU idle that somebody can use.
@@ -323,5 +306,60 @@ impl Market {
             rounds.push(jobs);
         }
         rounds
+    }
+}
+
+/// The longest times left among which is searched.
+struct Rests<'a> {
+    market: &'a Market,
+    bidders: &'a [Bidder],
+    least: &'a [u32],
+    program: Concave,
+    candidates: Vec<f64>,
+}
+
+impl Rests<'_> {
+    fn longest(&self, rounds: &[u32]) -> f64 {
+        let left = self.bidders.iter().zip(rounds);
+        left.map(|(b, n)| self.market.left_after(b, *n))
+            .fold(0.0, f64::max)
+    }
+
+    /// The best answer with no more left than a candidate.
+    fn at(&self, candidate: usize) -> Option<Units> {
+        let allowed = self.candidates[candidate];
+        let needed = self.bidders.iter().zip(self.least);
+        let needed = needed.map(|(b, least)| Some(self.market.needed(b, allowed)?.max(*least)));
+        self.program
+            .solve(&needed.collect::<Option<Vec<_>>>()?)
+            .ok()
+    }
+
+    /// Visits answers of a range of candidates, shortest rests first, but for ranges of which
+    /// none can be worth `floor`. The visitor says how much an answer has to be worth from then on.
+    fn visit(
+        &self,
+        (from, to): (usize, usize),
+        floor: f64,
+        visitor: &mut dyn FnMut(f64, Units) -> f64,
+    ) -> f64 {
+        // If the most is not enough for what is needed, nothing in the range is.
+        let Some(most) = to.checked_sub(1).filter(|last| from <= *last) else {
+            return floor;
+        };
+        let Some(units) = self.at(most) else {
+            return floor;
+        };
+        let cost = |rest: f64| self.market.efficiency * rest;
+        if units.bound - cost(self.candidates[from]) < floor {
+            return floor;
+        }
+        if from == most {
+            let value = units.gain - cost(self.longest(&units.of));
+            return visitor(value, units);
+        }
+        let middle = from + (to - from) / 2;
+        let floor = self.visit((from, middle), floor, visitor);
+        self.visit((middle, to), floor, visitor)
     }
 }

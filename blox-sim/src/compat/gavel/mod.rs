@@ -4,10 +4,12 @@
 mod batches;
 mod generate;
 mod oracle;
+mod speeds;
 mod trace;
 
 pub use batches::{model_and_batch, samples};
 pub use generate::GavelWorkload;
 pub use oracle::Oracle;
-pub(crate) use trace::open_rows;
+pub use speeds::WithOracle;
+pub(crate) use trace::{open_rows, open_rows_with};
 pub use trace::{read_jobs, read_trace};

@@ -8,6 +8,7 @@ use crate::workload::{Notices, WorkloadError};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The names that an oracle's file has, the first that is there counts.
 const ORACLES: [&str; 4] = [
@@ -66,6 +67,14 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
         return Err(failed(what.to_owned()));
     };
     Ok(Box::new(TraceRows::open(source, Oracle::read(found)?)?))
+}
+
+/// With the speeds of an oracle.
+pub(crate) fn open_rows_with(
+    source: &Source,
+    oracle: Arc<Oracle>,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    Ok(Box::new(TraceRows::open(source, oracle)?))
 }
 
 struct TraceRows<O> {

@@ -1,5 +1,5 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
-use super::super::program::ShareProgram;
+use super::super::program::{ShareProgram, Ties};
 use super::isolated::isolated_throughput;
 use super::{Isolated, Knows, Memory};
 use blox_core::{JobId, Part, RestoreError};
@@ -20,6 +20,18 @@ pub struct FinishTimeShares {
     memory: Memory,
     past: BTreeMap<JobId, Past>,
 }
+
+/// What speeds are counted in. The middle of all optima depends on it, and so does rounding.
+#[derive(Clone, Copy)]
+enum Units {
+    /// Iterations a second, as in the program of Gavel's authors: this answer counts ...
+    Own,
+    /// ... unless rounding left it short of this one, in which all is near 1.
+    Isolated,
+}
+
+/// By what part rho may be greater before it counts as left short.
+const ROUNDING: f64 = 2e-7;
 
 /// A job's isolated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -79,6 +91,39 @@ impl FinishTimeShares {
     }
 }
 
+impl FinishTimeShares {
+    /// The greatest rho as the solver has it, and its shares.
+    fn solve(
+        &self,
+        instance: &Instance,
+        ties: &Ties,
+        units: Units,
+    ) -> Result<(f64, Allocation), SolveError> {
+        let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
+            self.knows.rate_as_reference(instance, i, k)
+        });
+        let rho = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
+        for (i, job) in instance.jobs.iter().enumerate() {
+            let Some(isolated) = self.isolated(job.id).filter(|t| *t > 0.0 && t.is_finite()) else {
+                continue;
+            };
+            let unit = match units {
+                Units::Own => 1.0,
+                Units::Isolated => self.past[&job.id].rate,
+            };
+            let slowness = lp.program.real(0.0, f64::NEG_INFINITY, f64::INFINITY);
+            lp.own(slowness, i);
+            let speed = lp.throughput(i, 1.0 / unit);
+            lp.program.product_at_least(&speed, &[(slowness, 1.0)], 1.0);
+            let left = job.left / unit / isolated;
+            lp.program
+                .at_most(&[(rho, -1.0), (slowness, left)], -job.age / isolated);
+        }
+        let solution = lp.solve(ties)?;
+        Ok((solution[rho], lp.read(&solution)))
+    }
+}
+
 impl Part for FinishTimeShares {
     fn save(&self) -> Option<Value> {
         let past: Vec<_> = self.past.iter().collect();
@@ -98,26 +143,24 @@ impl SharePolicy for FinishTimeShares {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
-            self.knows.rate_as_reference(instance, i, k)
-        });
-        let rho = lp.program.real(1.0, 0.0, f64::INFINITY);
-        for (i, job) in instance.jobs.iter().enumerate() {
-            let Some(isolated) = self.isolated(job.id).filter(|t| *t > 0.0 && t.is_finite()) else {
+        let ties = self.memory.ties(instance);
+        let mut best: Option<(f64, Allocation)> = None;
+        for units in [Units::Own, Units::Isolated] {
+            let Ok((least, answer)) = self.solve(instance, &ties, units) else {
                 continue;
             };
-            // In units of what it has in isolation, so that all is near 1.
-            let rate = self.past[&job.id].rate;
-            let slowness = lp.program.real(0.0, 0.0, f64::INFINITY);
-            let speed = lp.throughput(i, 1.0 / rate);
-            lp.program.product_at_least(&speed, &[(slowness, 1.0)], 1.0);
-            let left = job.left / rate / isolated;
-            lp.program
-                .at_most(&[(slowness, left), (rho, -1.0)], -job.age / isolated);
+            let rho = self.objective(instance, &answer).unwrap_or(f64::INFINITY);
+            let better = |(b, _): &(f64, Allocation)| rho < b * (1.0 - ROUNDING);
+            if best.as_ref().is_none_or(better) {
+                best = Some((rho, answer));
+            }
+            if rho <= least * (1.0 + ROUNDING) {
+                break;
+            }
         }
-        match lp.solve(&self.memory.ties(instance)) {
-            Ok(solution) => Ok(self.memory.keep(lp.read(&solution))),
-            Err(_) => Isolated.allocate(instance),
+        match best {
+            Some((_, answer)) => Ok(self.memory.keep(answer)),
+            None => Isolated.allocate(instance),
         }
     }
 

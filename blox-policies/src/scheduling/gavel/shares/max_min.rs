@@ -56,6 +56,7 @@ impl SharePolicy for MaxMinFairness {
             let mut row = lp.throughput(i, *scale);
             row.push((least, -1.0));
             lp.program.at_least(&row, 0.0);
+            lp.own_row(i);
         }
         let solution = lp.solve(&self.memory.ties(instance))?;
         let answer = kinds.spread(instance, lp.read(&solution));
@@ -77,13 +78,11 @@ impl SharePolicy for MaxMinFairness {
     }
 }
 
-/// The jobs by what a policy can tell apart; each for itself where they may differ, and
-/// where types are unknown: optima are many then, and their middle is that of the jobs.
-pub(super) fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
-    match knows {
-        Knows::Pairs | Knows::Nothing => Merged::apart(instance),
-        _ if !alike => Merged::apart(instance),
-        _ => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
+/// The jobs by what a policy can tell apart; each for itself where they may differ.
+pub(crate) fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
+    match alike {
+        true => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
+        false => Merged::apart(instance),
     }
 }
 
@@ -92,12 +91,12 @@ pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
     let mut lp = ShareProgram::of_kinds(Program::maximise(), kinds, |i, kind| {
         knows.rate(&kinds.instance, i, kind)
     });
-    let least = lp.program.real(1.0, 0.0, f64::INFINITY);
+    let least = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
     (lp, least)
 }
 
 /// What a job's throughput is multiplied with.
-pub(super) fn scales(instance: &Instance, knows: Knows) -> Vec<f64> {
+pub(crate) fn scales(instance: &Instance, knows: Knows) -> Vec<f64> {
     let x = proportional(instance);
     let of = |(i, job): (usize, &super::super::instance::Entrant)| {
         let rates: PerType = (0..x.len()).map(|k| knows.rate(instance, i, k)).collect();

@@ -27,6 +27,7 @@ pub use water_filling::WaterFilling;
 
 pub(crate) use fifo::gain;
 pub(crate) use isolated::equal_part;
+pub(crate) use max_min::{kinds, scales};
 
 use super::instance::{Allocation, Combination, Instance};
 use super::program::Ties;
@@ -48,7 +49,7 @@ pub enum Knows {
 
 impl Knows {
     /// A job's rate alone on a type as the policy believes it.
-    fn rate(self, instance: &Instance, job: usize, kind: usize) -> f64 {
+    pub(crate) fn rate(self, instance: &Instance, job: usize, kind: usize) -> f64 {
         match self {
             Knows::Nothing => 1.0,
             _ => instance.jobs[job].rates[kind],

@@ -1,5 +1,7 @@
 use super::super::instance::{Allocation, Instance, SharePolicy};
+use super::super::merged::Merged;
 use super::super::program::ShareProgram;
+use super::max_min::kinds;
 use super::{Knows, Memory};
 use blox_core::{Part, RestoreError};
 use blox_solve::{Program, SolveError};
@@ -48,15 +50,15 @@ impl MaxSumThroughput {
         self
     }
 
-    fn program<'a>(&self, instance: &'a Instance) -> ShareProgram<'a> {
-        let mut program = ShareProgram::new(Program::maximise(), instance, |i, k| {
-            instance.jobs[i].rates[k]
-        });
-        let kinds: Vec<(blox_solve::Var, usize)> =
+    fn program<'a>(&self, kinds: &'a Merged) -> ShareProgram<'a> {
+        let instance = &kinds.instance;
+        let mut program =
+            ShareProgram::of_kinds(Program::maximise(), kinds, |i, k| instance.jobs[i].rates[k]);
+        let on: Vec<(blox_solve::Var, usize)> =
             program.vars().iter().map(|(_, k, v)| (*v, *k)).collect();
         for i in 0..instance.jobs.len() {
-            for (var, rate) in program.throughput(i, 1.0) {
-                let kind = kinds[var.index()].1;
+            for (var, rate) in program.throughput(i, program.copies(i)) {
+                let kind = on[var.index()].1;
                 let price = if self.costs {
                     instance.types[kind].price
                 } else {
@@ -85,7 +87,12 @@ impl SharePolicy for MaxSumThroughput {
             return Ok(Allocation::default());
         }
         let ties = self.memory.ties(instance);
-        let mut lp = self.program(instance);
+        // Deadlines make jobs different.
+        let kinds = match self.deadlines {
+            true => Merged::apart(instance),
+            false => kinds(instance, Knows::Types, self.memory.is_central()),
+        };
+        let mut lp = self.program(&kinds);
         let free = lp.program.clone();
         if self.deadlines {
             for (i, job) in instance.jobs.iter().enumerate() {
@@ -104,7 +111,8 @@ impl SharePolicy for MaxSumThroughput {
             }
             other => other?,
         };
-        Ok(self.memory.keep(lp.read(&solution)))
+        let answer = kinds.spread(instance, lp.read(&solution));
+        Ok(self.memory.keep(answer))
     }
 
     fn wants_pairs(&self) -> bool {

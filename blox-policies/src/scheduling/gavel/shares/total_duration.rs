@@ -35,7 +35,7 @@ impl MinTotalDuration {
         let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)
         });
-        let speed = lp.program.real(1.0, 0.0, f64::INFINITY);
+        let speed = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
         for (i, job) in instance.jobs.iter().enumerate() {
             if job.left > 0.0 {
                 let mut row = lp.throughput(i, unit / job.left);

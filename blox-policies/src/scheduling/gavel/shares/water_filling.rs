@@ -30,7 +30,8 @@ impl Part for WaterFilling {}
 
 impl SharePolicy for WaterFilling {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
-        let kinds = kinds(instance, self.knows, true);
+        let blind = self.knows == Knows::Nothing;
+        let kinds = kinds(instance, self.knows, !blind);
         let scale = scales(&kinds.instance, self.knows);
         let mut fixed: Vec<Option<f64>> = vec![None; scale.len()];
         let mut answer = Allocation::default();
@@ -46,8 +47,16 @@ impl SharePolicy for WaterFilling {
                         lp.program.at_least(&row, 0.0);
                     }
                 }
+                lp.own_row(i);
             }
-            let solution = match lp.solve(&Ties::Central) {
+            // Where all GPUs count alike, whoever has all of its time leaves the program no
+            // interior, and the middle would be a matter of rounding: the general solver is
+            // steadier there.
+            let solved = match blind {
+                true => lp.solve_generally(),
+                false => lp.solve(&Ties::Central),
+            };
+            let solution = match solved {
                 Ok(solution) => solution,
                 // The levels so far stand.
                 Err(_) if !answer.rows().is_empty() => break,

@@ -1,0 +1,105 @@
+//! Shares on types where a job does not run.
+
+use crate::scheduling::gavel::{Allocation, Instance, SharePolicy};
+use blox_core::{Part, RestoreError};
+use blox_solve::SolveError;
+use serde_json::Value;
+
+/// A policy whose program also has shares on types where a job does not run, as the released
+/// program's has: they take time and GPUs and give nothing, so that no measure gains by
+/// them, but they move the middle of all solutions. The rounds pass them over.
+#[derive(Clone)]
+pub struct OnEveryType {
+    policy: Box<dyn SharePolicy>,
+}
+
+impl OnEveryType {
+    /// Asks a policy so.
+    pub fn new(policy: impl SharePolicy + 'static) -> Self {
+        OnEveryType {
+            policy: Box::new(policy),
+        }
+    }
+}
+
+impl Part for OnEveryType {
+    fn save(&self) -> Option<Value> {
+        self.policy.save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.policy.restore(memory)
+    }
+}
+
+impl SharePolicy for OnEveryType {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let runs = |rate: &f64| *rate > 0.0;
+        if instance.jobs.iter().all(|j| j.rates.iter().all(runs)) {
+            return self.policy.allocate(instance);
+        }
+        let mut everywhere = instance.clone();
+        for rate in everywhere.jobs.iter_mut().flat_map(|j| &mut j.rates) {
+            *rate = rate.max(f64::MIN_POSITIVE);
+        }
+        self.policy.allocate(&everywhere)
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.policy.wants_pairs()
+    }
+
+    fn conserves_work(&self) -> bool {
+        self.policy.conserves_work()
+    }
+
+    fn is_blind(&self) -> bool {
+        self.policy.is_blind()
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        self.policy.objective(instance, allocation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduling::gavel::shares::MaxMinFairness;
+    use crate::scheduling::gavel::{Combination, Entrant, PerType, TypePool};
+    use blox_core::JobId;
+
+    #[test]
+    fn the_measure_is_the_same_and_useless_shares_are_there() {
+        let job = |id, rates: [f64; 2]| Entrant {
+            id: JobId(id),
+            gpus: 1,
+            weight: 1.0,
+            age: 0.0,
+            left: 1.0,
+            due: None,
+            rates: PerType::from_slice(&rates),
+        };
+        let pool = |name: &str| TypePool {
+            name: name.into(),
+            gpus: 2,
+            price: 1.0,
+        };
+        let instance = Instance {
+            types: vec![pool("k80"), pool("v100")],
+            jobs: vec![job(0, [0.0, 1.0]), job(1, [1.0, 1.0])],
+            pairs: Vec::new(),
+        };
+        let mut plain = MaxMinFairness::default();
+        let mut everywhere = OnEveryType::new(MaxMinFairness::default());
+        let [a, b] = [&mut plain as &mut dyn SharePolicy, &mut everywhere].map(|policy| {
+            let allocation = policy.allocate(&instance).unwrap();
+            let measure = policy.objective(&instance, &allocation).unwrap();
+            let x = allocation.get(Combination::single(JobId(0))).unwrap();
+            (measure, x[0])
+        });
+        assert!((a.0 - b.0).abs() < 1e-7, "{a:?} {b:?}");
+        assert_eq!(a.1, 0.0);
+        assert!(b.1 >= 0.0);
+    }
+}

@@ -1,0 +1,106 @@
+//! Prices of capacities, and the bound that follows from them.
+
+use super::{OpenGroup, RESOURCES, Search};
+
+/// Rounds of the search for prices, one by one; halvings of an interval in it; rounds along subgradients.
+const SWEEPS: u32 = 8;
+const HALVINGS: u32 = 20;
+const ROUNDS: u32 = 40;
+/// A gain of the bound in a sweep, as a share of it, that is worth another.
+const ENOUGH: f64 = 1e-5;
+
+impl Search {
+    /// The bound at some prices, and by how much each capacity is exceeded there.
+    fn bound_at(&self, price: &[f64]) -> (f64, [f64; RESOURCES]) {
+        let mut over = [0.0; RESOURCES];
+        for (over, c) in over.iter_mut().zip(&self.left) {
+            *over = -f64::from(*c);
+        }
+        let mut bound = 0.0;
+        for group in &self.groups {
+            let (cost, item) = group.priced(price);
+            bound += cost;
+            if let Some(a) = item {
+                over[a.resource] += f64::from(a.amount);
+            }
+        }
+        for (p, c) in price.iter().zip(&self.left) {
+            bound -= p * f64::from(*c);
+        }
+        (bound, over)
+    }
+
+    /// Maximises the Lagrangian bound: price by price, each where its capacity just suffices, and
+    /// then along subgradients.
+    pub(super) fn find_prices(&mut self) {
+        let mut price = self.price.clone();
+        let items = || self.groups.iter().flat_map(|g| &g.items);
+        let dearest = items().map(|(_, a)| -a.cost / f64::from(a.amount.max(1)));
+        let dearest = dearest.fold(0.0, f64::max);
+        let mut best = (self.bound_at(&price).0, price.clone());
+        for _ in 0..SWEEPS {
+            let before = best.0;
+            for r in 0..price.len() {
+                let (mut low, mut high) = (0.0, dearest);
+                price[r] = 0.0;
+                if self.bound_at(&price).1[r] > 0.0 {
+                    for _ in 0..HALVINGS {
+                        price[r] = 0.5 * (low + high);
+                        if self.bound_at(&price).1[r] > 0.0 {
+                            low = price[r];
+                        } else {
+                            high = price[r];
+                        }
+                    }
+                    price[r] = high;
+                }
+                let bound = self.bound_at(&price).0;
+                if bound > best.0 {
+                    best = (bound, price.clone());
+                }
+            }
+            if best.0 - before <= ENOUGH * best.0.abs() {
+                break;
+            }
+        }
+        let mut price = best.1.clone();
+        let mut step = 0.1 * dearest;
+        for _ in 0..ROUNDS {
+            let (bound, over) = self.bound_at(&price);
+            if bound > best.0 {
+                best = (bound, price.clone());
+            } else {
+                step *= 0.9;
+            }
+            let idle = |(p, o): (&f64, &f64)| *o <= 0.0 && (*p == 0.0 || *o == 0.0);
+            if price.iter().zip(&over).all(idle) {
+                break;
+            }
+            price.clone_from(&best.1);
+            for ((p, over), c) in price.iter_mut().zip(&over).zip(&self.left) {
+                *p = (*p + step * over / f64::from(*c).max(1.0)).max(0.0);
+            }
+        }
+        (self.bound, self.price) = best;
+        for g in &mut self.groups {
+            g.least = g.priced(&self.price).0;
+        }
+        // Those with a plain choice first: they open no states.
+        let price = &self.price;
+        let choice = |g: &OpenGroup| {
+            let priced = g
+                .items
+                .iter()
+                .map(|(_, a)| a.cost + price[a.resource] * f64::from(a.amount));
+            let mut all: Vec<f64> = priced.chain([0.0]).collect();
+            all.sort_by(f64::total_cmp);
+            all[0] - all[1]
+        };
+        let mut keyed: Vec<(f64, OpenGroup)> = std::mem::take(&mut self.groups)
+            .into_iter()
+            .map(|g| (choice(&g), g))
+            .collect();
+        keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.groups = keyed.into_iter().map(|(_, g)| g).collect();
+    }
+}

@@ -1,0 +1,481 @@
+//! Interior point in the self-dual embedding, with linear algebra by parts.
+
+mod cone;
+mod parted;
+mod system;
+
+use crate::program::Product;
+use crate::{Column, Program, Solution, SolveError, Solver, Var};
+use cone::{Cones, Scaling};
+use parted::Parted;
+use system::System;
+
+const NAME: &str = "the self-dual method";
+/// Iterations after which it gives up.
+const LIMIT: usize = 100;
+/// Relative error of rows, of prices, and of the objective at which it is done.
+const DONE: f64 = 1e-8;
+/// The same where it is content if rounding lets it get no further.
+const CONTENT: f64 = 2e-7;
+/// The part of the way to the border of the cone that is gone.
+const STEP: f64 = 0.99;
+/// The longest and the shortest way.
+const LONGEST: f64 = 0.999;
+const SHORTEST: f64 = 1e-6;
+/// The least and the greatest part of centring in a step.
+const CENTRED: (f64, f64) = (1e-4, 1.0);
+
+/// Which variables of a program belong together, for [`SelfDual`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// The part of each variable; `None` for one that all parts share.
+    pub part: Vec<Option<usize>>,
+    /// How often each part stands in the program that is meant, above 0; 1 where the list ends.
+    pub copies: Vec<f64>,
+    /// The first so many rows reach over all parts, even if they name variables of one alone.
+    pub shared_rows: usize,
+    /// How often each of the program's rows stands, above 0, where it reaches over parts; 1
+    /// where the list ends.
+    pub row_copies: Vec<f64>,
+}
+
+/// Interior point for programs of many small parts that share a few rows and variables.
+///
+/// A primal-dual method in the homogeneous self-dual embedding, with Mehrotra's predictor and
+/// corrector, after Domahidi, Chu and Boyd, "ECOS: An SOCP solver for embedded systems" (ECC
+/// 2013), with the constants published there. Where the optimum is not unique it ends, as
+/// that solver does, near the middle of all optimal solutions.
+///
+/// Rows within a part are eliminated with it, so that an iteration costs as much as there are
+/// parts, plus the cube of the number of rows and variables that parts share. Parts that are
+/// alike may stand as one with a number of [copies](Parts::copies): each copy then goes the very
+/// way that it would go for itself. A row over several parts, or a weight, that reads `a x` in
+/// such a program means the sum over all copies that it meets. Rows may have
+/// [copies](Parts::row_copies) as well.
+///
+/// It takes rows with `<=` and `>=`, and products of two sums within a part; neither whole
+/// numbers, nor equations, nor squared distances.
+///
+/// ```
+/// use blox_solve::{Parts, Program, SelfDual};
+/// // Four users of 1 unit; all get the same. One stands for three that are alike.
+/// let mut p = Program::maximise();
+/// let (x, y) = (p.real(0.0, 0.0, f64::INFINITY), p.real(0.0, 0.0, f64::INFINITY));
+/// let least = p.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
+/// p.at_most(&[(x, 3.0), (y, 1.0)], 1.0);
+/// p.at_least(&[(x, 1.0), (least, -1.0)], 0.0);
+/// p.at_least(&[(y, 1.0), (least, -1.0)], 0.0);
+/// let parts = Parts { part: vec![Some(0), Some(1), None], copies: vec![3.0, 1.0], shared_rows: 1, ..Parts::default() };
+/// let best = SelfDual.solve_in_parts(&p, &parts)?;
+/// assert!((best[least] - 0.25).abs() < 1e-7);
+/// # Ok::<(), blox_solve::SolveError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelfDual;
+
+impl Solver for SelfDual {
+    fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
+        // Every variable for itself; those of a product have to stay together, and those
+        // without bounds are shared by the rows that bound them.
+        let bounded = |(i, c): (usize, &Column)| {
+            let of = |v: &Var| v.0 == i;
+            let in_product = |p: &Product| p.factors.iter().flatten().any(|(v, _)| of(v));
+            let bounded = c.low.is_finite() || c.high.is_finite();
+            (bounded || program.products.iter().any(in_product)).then_some(i)
+        };
+        let mut part: Vec<_> = program.columns.iter().enumerate().map(bounded).collect();
+        for product in &program.products {
+            let terms = product.factors.iter().chain([&product.root]).flatten();
+            let least = terms.clone().filter_map(|(v, _)| part[v.0]).min();
+            let joined: Vec<_> = terms.map(|(v, _)| part[v.0]).collect();
+            let joins = |p: &&mut Option<usize>| joined.contains(p);
+            part.iter_mut().filter(joins).for_each(|p| *p = least);
+        }
+        let parts = Parts {
+            part,
+            ..Parts::default()
+        };
+        self.solve_in_parts(program, &parts)
+    }
+}
+
+impl SelfDual {
+    /// As [`Solver::solve`], of a program in parts.
+    ///
+    /// # Errors
+    /// As the solver's; [`SolveError::Unsuited`] if a product reaches over several parts.
+    pub fn solve_in_parts(&self, program: &Program, parts: &Parts) -> Result<Solution, SolveError> {
+        let mut parted = Parted::of(program, parts)?;
+        parted.equilibrate();
+        let values = Iteration::new(&parted).run()?;
+        let values: Vec<f64> = values
+            .iter()
+            .zip(&parted.column_scale)
+            .map(|(x, scale)| x / scale)
+            .collect();
+        Ok(Solution {
+            objective: program.objective_at(&values),
+            values,
+            proven: true,
+        })
+    }
+}
+
+/// Where the method stands: variables, slacks of the rows, their prices, and the two numbers
+/// of the embedding.
+struct Iteration<'a> {
+    program: &'a Parted,
+    cones: Cones,
+    x: Vec<f64>,
+    s: Vec<f64>,
+    z: Vec<f64>,
+    tau: f64,
+    kappa: f64,
+}
+
+/// How far it is from a solution.
+struct Residuals {
+    x: Vec<f64>,
+    z: Vec<f64>,
+    tau: f64,
+    mu: f64,
+    /// The largest of the relative errors.
+    error: f64,
+    outcome: Option<Result<(), SolveError>>,
+}
+
+/// A way to go: of the prices and slacks as scaled, and of the embedding's numbers.
+struct Way {
+    slacks: Vec<f64>,
+    prices: Vec<f64>,
+    tau: f64,
+    kappa: f64,
+}
+
+impl<'a> Iteration<'a> {
+    fn new(program: &'a Parted) -> Self {
+        Iteration {
+            program,
+            cones: Cones::of(program),
+            x: Vec::new(),
+            s: Vec::new(),
+            z: Vec::new(),
+            tau: 1.0,
+            kappa: 1.0,
+        }
+    }
+
+    /// The variables of a solution.
+    fn run(mut self) -> Result<Vec<f64>, SolveError> {
+        let p = self.program;
+        let mut system = System::of(p);
+        let minus_cost: Vec<f64> = p.cost.iter().map(|c| -c).collect();
+        let (no_x, no_z) = (vec![0.0; p.cost.len()], vec![0.0; p.bound.len()]);
+        system.factor(Scaling::unit(&self.cones))?;
+        let (x, z) = system.solve(&no_x, &p.bound);
+        let slack: Vec<f64> = z.iter().map(|z| -z).collect();
+        (self.x, self.s) = (x, self.cones.brought_inside(&slack, STEP));
+        let (_, z) = system.solve(&minus_cost, &no_z);
+        self.z = self.cones.brought_inside(&z, STEP);
+        let mut best = (f64::INFINITY, Vec::new());
+        let mut why = Err(SolveError::Limit {
+            limit: LIMIT as u64,
+            unit: "iterations",
+        });
+        for _ in 0..LIMIT {
+            let residuals = self.residuals();
+            if let Some(outcome) = residuals.outcome {
+                outcome?;
+                return Ok(self.solution());
+            }
+            if residuals.error < best.0 {
+                best = (residuals.error, self.solution());
+            }
+            match self.step(&mut system, &minus_cost, &residuals) {
+                Ok(step) if step > SHORTEST * STEP && self.tau.is_finite() => {}
+                Ok(_) => {
+                    why = Err(failed("it gets no further"));
+                    break;
+                }
+                Err(error) => {
+                    why = Err(error);
+                    break;
+                }
+            }
+        }
+        if best.0 < CONTENT { Ok(best.1) } else { why }
+    }
+
+    fn solution(&self) -> Vec<f64> {
+        self.x.iter().map(|x| x / self.tau).collect()
+    }
+
+    fn residuals(&self) -> Residuals {
+        let p = self.program;
+        let mut x = p.transposed(&self.z);
+        x.iter_mut().for_each(|x| *x = -*x);
+        let reached_x = p.norm_x(&x);
+        x.iter_mut()
+            .zip(&p.cost)
+            .for_each(|(x, c)| *x -= c * self.tau);
+        let mut z = p.times(&self.x);
+        z.iter_mut().zip(&self.s).for_each(|(z, s)| *z += s);
+        let reached_z = p.norm_z(&z);
+        z.iter_mut()
+            .zip(&p.bound)
+            .for_each(|(z, h)| *z -= h * self.tau);
+        let (cx, hz) = (p.dot_x(&p.cost, &self.x), p.dot_z(&p.bound, &self.z));
+        let gap = p.dot_z(&self.s, &self.z);
+        let [nx, ns, nz] = [p.norm_x(&self.x), p.norm_z(&self.s), p.norm_z(&self.z)];
+        let of_rows = p.norm_z(&z) / (p.bound_norm.max(1.0) + nx + ns) / self.tau;
+        let of_prices = p.norm_x(&x) / (p.cost_norm.max(1.0) + nz) / self.tau;
+        let relative = match (cx, -hz) {
+            (cost, _) if cost < 0.0 => gap / (-cost / self.tau),
+            (_, price) if price > 0.0 => gap / (price / self.tau),
+            _ => f64::INFINITY,
+        };
+        let bounded = cx < 0.0 || -hz >= -DONE;
+        let error = match bounded {
+            true => of_rows.max(of_prices).max(gap.min(relative)),
+            false => f64::INFINITY,
+        };
+        let outcome = if error < DONE {
+            Some(Ok(()))
+        } else if cx / nx.max(1.0) < -DONE
+            && reached_z / (nx + ns).max(1.0) < DONE
+            && self.tau < self.kappa
+        {
+            Some(Err(SolveError::Unbounded))
+        } else if hz / nz.max(1.0) < -DONE
+            && reached_x / nz.max(1.0) < DONE
+            && self.tau < self.kappa
+        {
+            Some(Err(SolveError::Infeasible))
+        } else {
+            None
+        };
+        Residuals {
+            x,
+            z,
+            tau: self.kappa + cx + hz,
+            mu: (gap + self.kappa * self.tau) / (self.cones.degree(p) + 1.0),
+            error,
+            outcome,
+        }
+    }
+
+    /// Goes one step; says how long it is.
+    fn step(
+        &mut self,
+        system: &mut System<'_>,
+        minus_cost: &[f64],
+        off: &Residuals,
+    ) -> Result<f64, SolveError> {
+        let p = self.program;
+        let scaling = Scaling::of(&self.cones, &self.s, &self.z);
+        let scaling = scaling.ok_or_else(|| failed("a slack or a price left its cone"))?;
+        let at = scaling.times(&self.z);
+        system.factor(scaling.clone())?;
+        let (x1, z1) = system.solve(minus_cost, &p.bound);
+        // What is left of the cost and the bound along this way, without cancellation.
+        let length = p.norm_z(&scaling.times(&z1));
+        let divisor = self.kappa / self.tau + length * length;
+
+        // Straight to the solution.
+        let wanted: Vec<f64> = self.s.iter().zip(&off.z).map(|(s, r)| s - r).collect();
+        let (x2, mut z2) = system.solve(&off.x, &wanted);
+        let sums = p.dot_x(&p.cost, &x2) + p.dot_z(&p.bound, &z2);
+        let tau = (off.tau - self.kappa + sums) / divisor;
+        add(&mut z2, tau, &z1);
+        let prices = scaling.times(&z2);
+        let slacks = prices.iter().zip(&at).map(|(p, a)| -p - a).collect();
+        let straight = Way {
+            slacks,
+            prices,
+            tau,
+            kappa: -self.kappa - self.kappa / self.tau * tau,
+        };
+        let centred = (1.0 - self.reach(&at, &straight)).powi(3);
+        let centred = centred.clamp(CENTRED.0, CENTRED.1);
+
+        // Along the middle, with what the straight way's bend was.
+        let pull = centred * off.mu;
+        let mut bent = self.cones.product(&at, &at);
+        let bend = self.cones.product(&straight.slacks, &straight.prices);
+        add(&mut bent, 1.0, &bend);
+        self.cones.add_unit(&mut bent, -pull);
+        let bent = self.cones.quotient(&at, &bent);
+        let mut wanted = scaling.times(&bent);
+        add(&mut wanted, centred - 1.0, &off.z);
+        let wanted_x: Vec<f64> = off.x.iter().map(|x| x * (1.0 - centred)).collect();
+        let (mut x2, mut z2) = system.solve(&wanted_x, &wanted);
+        let of_kappa = self.kappa * self.tau + straight.kappa * straight.tau - pull;
+        let sums = p.dot_x(&p.cost, &x2) + p.dot_z(&p.bound, &z2);
+        let tau = ((1.0 - centred) * off.tau - of_kappa / self.tau + sums) / divisor;
+        add(&mut x2, tau, &x1);
+        add(&mut z2, tau, &z1);
+        let prices = scaling.times(&z2);
+        let slacks = prices.iter().zip(&bent).map(|(p, b)| -p - b).collect();
+        let way = Way {
+            slacks,
+            prices,
+            tau,
+            kappa: -(of_kappa + self.kappa * tau) / self.tau,
+        };
+        let step = self.reach(&at, &way) * STEP;
+        add(&mut self.x, step, &x2);
+        add(&mut self.z, step, &z2);
+        add(&mut self.s, step, &scaling.times(&way.slacks));
+        self.tau += step * way.tau;
+        self.kappa += step * way.kappa;
+        Ok(step)
+    }
+
+    /// How far one can go from the scaled point before anything leaves its cone.
+    fn reach(&self, at: &[f64], way: &Way) -> f64 {
+        let mut reach = self.cones.reach(at, &way.slacks, &way.prices);
+        for (value, change) in [(self.tau, way.tau), (self.kappa, way.kappa)] {
+            if change < 0.0 {
+                reach = reach.min(-value / change);
+            }
+        }
+        reach.clamp(SHORTEST, LONGEST)
+    }
+}
+
+fn failed(why: &str) -> SolveError {
+    SolveError::Failed {
+        solver: NAME,
+        why: why.to_owned(),
+    }
+}
+
+/// Adds a multiple.
+fn add(to: &mut [f64], factor: f64, what: &[f64]) {
+    to.iter_mut().zip(what).for_each(|(t, w)| *t += factor * w);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
+
+    /// Users of three resources, the worst off as well off as can be: numbers of users of each
+    /// kind, and their rates.
+    fn users(kinds: &[(u32, [f64; 3])], apart: bool) -> (Program, Parts, Vec<[Var; 3]>, Var) {
+        let all: Vec<(f64, [f64; 3])> = match apart {
+            false => kinds.iter().map(|(n, r)| (f64::from(*n), *r)).collect(),
+            true => kinds
+                .iter()
+                .flat_map(|(n, r)| (0..*n).map(|_| (1.0, *r)))
+                .collect(),
+        };
+        let mut p = Program::maximise();
+        let vars: Vec<[Var; 3]> = all
+            .iter()
+            .map(|_| [0; 3].map(|_| p.real(0.0, 0.0, f64::INFINITY)))
+            .collect();
+        let least = p.real(1.0, FREE.0, FREE.1);
+        for k in 0..3 {
+            let row = vars.iter().zip(&all).map(|(v, (n, _))| (v[k], *n));
+            p.at_most(&row.collect::<Vec<_>>(), [1.0, 2.0, 3.0][k]);
+        }
+        for (v, (_, rates)) in vars.iter().zip(&all) {
+            p.at_most(&v.map(|v| (v, 1.0)), 1.0);
+            let mut row: Vec<_> = v.iter().copied().zip(*rates).collect();
+            row.push((least, -1.0));
+            p.at_least(&row, 0.0);
+        }
+        let part = (0..all.len()).flat_map(|i| [Some(i); 3]).chain([None]);
+        let parts = Parts {
+            part: part.collect(),
+            copies: all.iter().map(|(n, _)| *n).collect(),
+            shared_rows: 3,
+            ..Parts::default()
+        };
+        (p, parts, vars, least)
+    }
+
+    const KINDS: [(u32, [f64; 3]); 4] = [
+        (5, [1.0, 3.0, 9.0]),
+        (1, [2.0, 2.5, 3.0]),
+        (3, [1.0, 4.0, 4.5]),
+        (2, [0.5, 0.6, 0.7]),
+    ];
+
+    #[test]
+    fn copies_go_the_way_of_those_they_stand_for() {
+        let (p, parts, vars, least) = users(&KINDS, false);
+        let together = SelfDual.solve_in_parts(&p, &parts).unwrap();
+        let (p, parts, each, all_least) = users(&KINDS, true);
+        let apart = SelfDual.solve_in_parts(&p, &parts).unwrap();
+        assert!((together[least] - apart[all_least]).abs() < 1e-10);
+        let mut at = 0;
+        for (vars, (n, _)) in vars.iter().zip(&KINDS) {
+            for each in &each[at..at + *n as usize] {
+                for (one, other) in vars.iter().zip(each) {
+                    let off = together[*one] - apart[*other];
+                    assert!(off.abs() < 1e-6, "{off}");
+                }
+            }
+            at += *n as usize;
+        }
+    }
+
+    #[test]
+    fn parts_make_no_difference() {
+        let (p, parts, ..) = users(&KINDS, true);
+        let in_parts = SelfDual.solve_in_parts(&p, &parts).unwrap();
+        let alone = SelfDual.solve(&p).unwrap();
+        for (a, b) in in_parts.values.iter().zip(&alone.values) {
+            assert!((a - b).abs() < 1e-6, "{a} {b}");
+        }
+    }
+
+    #[cfg(feature = "clarabel")]
+    #[test]
+    fn the_optimum_is_that_of_another_solver() {
+        let (p, parts, ..) = users(&KINDS, true);
+        let ours = SelfDual.solve_in_parts(&p, &parts).unwrap().objective;
+        let other = crate::InteriorPoint::default().solve(&p).unwrap().objective;
+        assert!((ours - other).abs() < 1e-7, "{ours} {other}");
+    }
+
+    #[test]
+    fn products_are_taken_within_a_part() {
+        // The least x + 4 y with x y >= 9: x = 6, y = 1.5.
+        let mut p = Program::minimise();
+        let (x, y) = (p.real(1.0, FREE.0, FREE.1), p.real(4.0, FREE.0, FREE.1));
+        p.product_at_least(&[(x, 1.0)], &[(y, 1.0)], 9.0);
+        let s = SelfDual.solve(&p).unwrap();
+        assert!(
+            (s[x] - 6.0).abs() < 1e-5 && (s[y] - 1.5).abs() < 1e-5,
+            "{s:?}"
+        );
+        let parts = Parts {
+            part: vec![Some(0), Some(1)],
+            ..Parts::default()
+        };
+        let refused = SelfDual.solve_in_parts(&p, &parts);
+        assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
+    }
+
+    #[test]
+    fn what_has_no_solution_is_said() {
+        let mut p = Program::minimise();
+        let x = p.real(1.0, 0.0, 9.0);
+        p.at_least(&[(x, 1.0)], 10.0);
+        assert_eq!(SelfDual.solve(&p), Err(SolveError::Infeasible));
+        let mut p = Program::maximise();
+        p.real(1.0, 0.0, f64::INFINITY);
+        assert_eq!(SelfDual.solve(&p), Err(SolveError::Unbounded));
+        let mut p = Program::maximise();
+        let x = p.integer(1.0, 0, 5);
+        p.equal(&[(x, 1.0)], 3.0);
+        assert!(matches!(
+            SelfDual.solve(&p),
+            Err(SolveError::Unsuited { .. })
+        ));
+    }
+}

@@ -1,0 +1,248 @@
+//! A program as the method sees it: rows `a x + s = h` over variables of parts.
+
+use super::{NAME, Parts};
+use crate::{Program, Relation, SolveError, Var};
+use std::ops::Range;
+
+/// Rounds of equilibration.
+const ROUNDS: usize = 3;
+
+/// Least `c x` with `G x + s = h`, `s` in the cone: slacks alone first, then in triples.
+/// Numbers are those of one copy of a part.
+#[derive(Default)]
+pub(super) struct Parted {
+    /// Weights of the variables, which are minimised.
+    pub cost: Vec<f64>,
+    /// Right-hand sides of the rows.
+    pub bound: Vec<f64>,
+    /// Rows whose slacks are alone; those of triples come after them.
+    pub single: usize,
+    /// Where the terms of each row begin and end.
+    starts: Vec<usize>,
+    /// Variables and factors of all rows.
+    terms: Vec<(usize, f64)>,
+    /// The part of each variable, if it has one.
+    pub part: Vec<Option<usize>>,
+    /// The part of each row; `None` for one that reaches over several, or over none.
+    pub row_part: Vec<Option<usize>>,
+    /// How many copies there are of each row.
+    pub row_copies: Vec<f64>,
+    /// The same of each variable.
+    pub copies: Vec<f64>,
+    /// How many parts there are.
+    pub parts: usize,
+    /// By what variables were multiplied.
+    pub column_scale: Vec<f64>,
+    pub bound_norm: f64,
+    pub cost_norm: f64,
+}
+
+impl Parted {
+    pub fn of(program: &Program, parts: &Parts) -> Result<Self, SolveError> {
+        let unsuited = |why: &str| {
+            Err(SolveError::Unsuited {
+                solver: NAME,
+                why: why.to_owned(),
+            })
+        };
+        if program.has_integers() || !program.near.is_empty() {
+            return unsuited("it has whole numbers or squared distances");
+        }
+        if parts.part.len() != program.variables() {
+            return unsuited("not every variable is said to be of a part or of none");
+        }
+        let of_part = |p: usize| parts.copies.get(p).copied().unwrap_or(1.0);
+        let copies: Vec<f64> = parts.part.iter().map(|p| p.map_or(1.0, of_part)).collect();
+        let sign = if program.maximises { -1.0 } else { 1.0 };
+        let cost = program.columns.iter().zip(&copies);
+        let mut this = Parted {
+            cost: cost.map(|(c, copies)| sign * c.cost / copies).collect(),
+            starts: vec![0],
+            part: parts.part.clone(),
+            copies,
+            parts: parts
+                .part
+                .iter()
+                .flatten()
+                .map(|p| p + 1)
+                .max()
+                .unwrap_or(0),
+            column_scale: vec![1.0; program.variables()],
+            ..Parted::default()
+        };
+        for (at, row) in program.rows.iter().enumerate() {
+            let sign = match row.relation {
+                Relation::AtMost => 1.0,
+                Relation::AtLeast => -1.0,
+                Relation::Equal => return unsuited("it has equations"),
+            };
+            let terms = row.terms.iter().map(|(v, f)| (*v, sign * f));
+            let copies = parts.row_copies.get(at).copied().unwrap_or(1.0);
+            this.push(terms, sign * row.bound, copies, at < parts.shared_rows);
+        }
+        for (i, column) in program.columns.iter().enumerate() {
+            if column.low.is_finite() {
+                this.push([(Var(i), -1.0)].into_iter(), -column.low, 1.0, false);
+            }
+            if column.high.is_finite() {
+                this.push([(Var(i), 1.0)].into_iter(), column.high, 1.0, false);
+            }
+        }
+        this.single = this.bound.len();
+        for product in &program.products {
+            // a b >= c^2 is (a + b)^2 >= (a - b)^2 + (2 c)^2.
+            let [a, b] = &product.factors;
+            let terms = |second: f64| {
+                let first = a.iter().map(|(v, f)| (*v, -f));
+                first.chain(b.iter().map(move |(v, f)| (*v, -second * f)))
+            };
+            this.push(terms(1.0), 0.0, 1.0, false);
+            this.push(terms(-1.0), 0.0, 1.0, false);
+            let root = product.root.iter().map(|(v, f)| (*v, -2.0 * f));
+            this.push(root, 2.0 * product.constant, 1.0, false);
+            let rows = this.row_part.len() - 3..this.row_part.len();
+            let all = rows.clone().flat_map(|r| this.terms_of(r));
+            let mut of: Vec<_> = all.map(|(v, _)| this.part[*v]).collect();
+            of.dedup();
+            let (&[Some(part)], ..) = (&of[..], ()) else {
+                return unsuited("a product reaches over several parts");
+            };
+            for row in rows {
+                this.row_part[row] = Some(part);
+                this.row_copies[row] = of_part(part);
+            }
+        }
+        Ok(this)
+    }
+
+    /// Adds a row of the program: if it is not that of a part, there are so many copies of it,
+    /// and its factors are those of all copies of a variable that one of them meets.
+    fn push(
+        &mut self,
+        terms: impl Iterator<Item = (Var, f64)>,
+        bound: f64,
+        copies: f64,
+        shared: bool,
+    ) {
+        let start = self.terms.len();
+        self.terms.extend(terms.map(|(v, f)| (v.0, f)));
+        let terms = &mut self.terms[start..];
+        let mut parts = terms.iter().filter_map(|(v, _)| self.part[*v]);
+        let first = parts.next();
+        let part = first.filter(|p| !shared && parts.all(|other| other == *p));
+        match part {
+            Some(_) => {
+                let own = terms.iter().find(|(v, _)| self.part[*v].is_some());
+                self.row_copies
+                    .push(own.map_or(1.0, |(v, _)| self.copies[*v]));
+            }
+            None => {
+                let of = |v: usize| copies / self.copies[v];
+                terms.iter_mut().for_each(|(v, f)| *f *= of(*v));
+                self.row_copies.push(copies);
+            }
+        }
+        self.row_part.push(part);
+        self.bound.push(bound);
+        self.starts.push(self.terms.len());
+    }
+
+    fn range(&self, row: usize) -> Range<usize> {
+        self.starts[row]..self.starts[row + 1]
+    }
+
+    /// The terms of a row.
+    pub fn terms_of(&self, row: usize) -> &[(usize, f64)] {
+        &self.terms[self.range(row)]
+    }
+
+    /// Multiplies rows and variables so that the largest factors come near 1 (Ruiz).
+    pub fn equilibrate(&mut self) {
+        let rows = self.bound.len();
+        let root = |most: f64| if most < 1e-6 { 1.0 } else { most.sqrt() };
+        let mut row_scale = vec![1.0; rows];
+        for _ in 0..ROUNDS {
+            let mut columns = vec![0.0_f64; self.cost.len()];
+            let mut most = vec![0.0_f64; rows];
+            for (row, most) in most.iter_mut().enumerate() {
+                for (v, f) in self.terms_of(row) {
+                    columns[*v] = columns[*v].max(f.abs());
+                    *most = most.max(f.abs());
+                }
+            }
+            for triple in most[self.single..].chunks_exact_mut(3) {
+                let sum = triple.iter().sum();
+                triple.fill(sum);
+            }
+            columns.iter_mut().for_each(|c| *c = root(*c));
+            most.iter_mut().for_each(|r| *r = root(*r));
+            for (row, by) in most.iter().enumerate() {
+                for (v, f) in &mut self.terms[self.starts[row]..self.starts[row + 1]] {
+                    *f /= by * columns[*v];
+                }
+                row_scale[row] *= by;
+            }
+            self.column_scale
+                .iter_mut()
+                .zip(&columns)
+                .for_each(|(s, c)| *s *= c);
+        }
+        let scaled = self.bound.iter_mut().zip(&row_scale);
+        scaled.for_each(|(h, by)| *h /= by);
+        let scaled = self.cost.iter_mut().zip(&self.column_scale);
+        scaled.for_each(|(c, by)| *c /= by);
+        self.bound_norm = self.norm_z(&self.bound);
+        self.cost_norm = self.norm_x(&self.cost);
+    }
+
+    /// `G x`.
+    pub fn times(&self, x: &[f64]) -> Vec<f64> {
+        let row = |row: usize| -> f64 {
+            let terms = self.terms_of(row).iter();
+            match self.row_part[row] {
+                Some(_) => terms.map(|(v, f)| f * x[*v]).sum(),
+                None => {
+                    let sum: f64 = terms.map(|(v, f)| f * x[*v] * self.copies[*v]).sum();
+                    sum / self.row_copies[row]
+                }
+            }
+        };
+        (0..self.bound.len()).map(row).collect()
+    }
+
+    /// `G' z`.
+    pub fn transposed(&self, z: &[f64]) -> Vec<f64> {
+        let mut x = vec![0.0; self.cost.len()];
+        for (row, z) in z.iter().enumerate() {
+            for (v, f) in self.terms_of(row) {
+                let copies = match (self.part[*v], self.row_part[row]) {
+                    (None, Some(_)) => self.row_copies[row],
+                    _ => 1.0,
+                };
+                x[*v] += copies * f * z;
+            }
+        }
+        x
+    }
+
+    pub fn dot_x(&self, a: &[f64], b: &[f64]) -> f64 {
+        weighted(&self.copies, a, b)
+    }
+
+    pub fn dot_z(&self, a: &[f64], b: &[f64]) -> f64 {
+        weighted(&self.row_copies, a, b)
+    }
+
+    pub fn norm_x(&self, a: &[f64]) -> f64 {
+        self.dot_x(a, a).sqrt()
+    }
+
+    pub fn norm_z(&self, a: &[f64]) -> f64 {
+        self.dot_z(a, a).sqrt()
+    }
+}
+
+fn weighted(copies: &[f64], a: &[f64], b: &[f64]) -> f64 {
+    let each = copies.iter().zip(a).zip(b);
+    each.map(|((c, a), b)| c * a * b).sum()
+}

@@ -1,0 +1,425 @@
+//! The linear system of a step: parts are eliminated, then what they share.
+
+use super::cone::{Cones, Scaling};
+use super::failed;
+use super::parted::Parted;
+use crate::SolveError;
+use std::ops::Range;
+
+/// How often a solution is refined, at most.
+const REFINED: usize = 3;
+/// Relative error at which it is not refined further: of linear programs, and of those with
+/// products, whose scalings lie further apart.
+const EXACT: (f64, f64) = (1e-11, 1e-13);
+/// Pivots nearer to 0 than this part of the largest number in their column count as this much.
+const TINY: f64 = 1e-14;
+
+/// `G' dz = bx`, `G dx - W^2 dz = bz` with a scaling `W`.
+///
+/// The unknowns are all variables, and the prices of rows that reach over parts; other prices
+/// follow from them. A part's own variables are eliminated by a small matrix, its front, over
+/// them and the shared unknowns that they meet; what is left of it is added to the border, the
+/// matrix of the shared unknowns.
+pub(super) struct System<'a> {
+    program: &'a Parted,
+    fronts: Vec<Front>,
+    /// The variables of all fronts, one after the other.
+    vars: Vec<usize>,
+    /// The shared unknowns that fronts meet.
+    met: Vec<usize>,
+    /// The rows of fronts (first rows of triples), by ranges of terms.
+    rows: Vec<(usize, Range<usize>)>,
+    /// Places in the front, and factors.
+    terms: Vec<(usize, f64)>,
+    /// Terms of rows that reach over parts: place of the variable, that of the row, factor.
+    across: Vec<(usize, usize, f64)>,
+    /// All fronts' matrices.
+    pool: Vec<f64>,
+    border: Border,
+    /// The shared unknown of a row that reaches over parts.
+    long: Vec<(usize, usize)>,
+    /// The shared unknown of each variable that is shared.
+    shared: Vec<(usize, usize)>,
+    scaling: Scaling,
+}
+
+/// A part.
+struct Front {
+    copies: f64,
+    vars: Range<usize>,
+    met: Range<usize>,
+    rows: Range<usize>,
+    triples: Range<usize>,
+    across: Range<usize>,
+    /// Where its matrix begins.
+    at: usize,
+}
+
+impl Front {
+    fn size(&self) -> usize {
+        self.vars.len() + self.met.len()
+    }
+}
+
+impl<'a> System<'a> {
+    pub fn of(program: &'a Parted) -> Self {
+        let (variables, rows) = (program.cost.len(), program.bound.len());
+        let long: Vec<usize> = (0..rows)
+            .filter(|r| program.row_part[*r].is_none())
+            .collect();
+        let long: Vec<(usize, usize)> = long.into_iter().enumerate().map(|(u, r)| (r, u)).collect();
+        let shared = (0..variables).filter(|v| program.part[*v].is_none());
+        let shared = shared.enumerate().map(|(u, v)| (v, long.len() + u));
+        let shared: Vec<(usize, usize)> = shared.collect();
+        let border = long.len() + shared.len();
+        let mut unknown = vec![usize::MAX; variables];
+        shared.iter().for_each(|(v, u)| unknown[*v] = *u);
+
+        let mut vars_of = vec![Vec::new(); program.parts];
+        for (v, part) in program.part.iter().enumerate() {
+            if let Some(part) = part {
+                vars_of[*part].push(v);
+            }
+        }
+        let mut rows_of = vec![Vec::new(); program.parts];
+        for (row, part) in program.row_part.iter().enumerate() {
+            if let Some(part) = part {
+                rows_of[*part].push(row);
+            }
+        }
+        let mut across_of = vec![Vec::new(); program.parts];
+        for (row, u) in &long {
+            for (v, f) in program.terms_of(*row) {
+                if let Some(part) = program.part[*v] {
+                    across_of[part].push((*v, *u, *f));
+                }
+            }
+        }
+        let mut this = System {
+            program,
+            fronts: Vec::with_capacity(program.parts),
+            vars: Vec::with_capacity(variables),
+            met: Vec::new(),
+            rows: Vec::with_capacity(rows),
+            terms: Vec::new(),
+            across: Vec::new(),
+            pool: Vec::new(),
+            border: Border::of(border),
+            long,
+            shared,
+            scaling: Scaling::unit(&Cones { single: 0, all: 0 }),
+        };
+        // The place of a variable, or of a shared unknown, in the front at hand.
+        let (mut of_var, mut of_met) = (vec![0; variables], vec![usize::MAX; border]);
+        for ((vars, rows), across) in vars_of.into_iter().zip(rows_of).zip(across_of) {
+            let Some(first) = vars.first() else { continue };
+            let copies = program.copies[*first];
+            vars.iter().enumerate().for_each(|(i, v)| of_var[*v] = i);
+            let n = vars.len();
+            let (start, from) = (this.met.len(), this.vars.len());
+            this.vars.extend(&vars);
+            let mut place = |met: &mut Vec<usize>, u: usize| {
+                if of_met[u] == usize::MAX {
+                    of_met[u] = n + met.len() - start;
+                    met.push(u);
+                }
+                of_met[u]
+            };
+            let first_across = this.across.len();
+            for (v, u, f) in across {
+                let at = place(&mut this.met, u);
+                this.across.push((of_var[v], at, f));
+            }
+            let first_row = this.rows.len();
+            let mut singles = first_row;
+            for row in rows {
+                let begin = this.terms.len();
+                for (v, f) in program.terms_of(row) {
+                    let at = match program.part[*v] {
+                        Some(_) => of_var[*v],
+                        None => place(&mut this.met, unknown[*v]),
+                    };
+                    this.terms.push((at, *f));
+                }
+                this.rows.push((row, begin..this.terms.len()));
+                singles += usize::from(row < program.single);
+            }
+            for u in &this.met[start..] {
+                of_met[*u] = usize::MAX;
+            }
+            let front = Front {
+                copies,
+                vars: from..this.vars.len(),
+                met: start..this.met.len(),
+                rows: first_row..singles,
+                triples: singles..this.rows.len(),
+                across: first_across..this.across.len(),
+                at: this.pool.len(),
+            };
+            this.pool
+                .resize(front.at + front.size() * front.size(), 0.0);
+            this.fronts.push(front);
+        }
+        this
+    }
+
+    /// Prepares for another scaling.
+    pub fn factor(&mut self, scaling: Scaling) -> Result<(), SolveError> {
+        self.scaling = scaling;
+        let single = &self.scaling.single;
+        self.border.clear();
+        for (row, u) in &self.long {
+            let copies = self.program.row_copies[*row];
+            self.border
+                .add(*u, *u, -copies * single[*row] * single[*row]);
+            for (v, f) in self.program.terms_of(*row) {
+                if self.program.part[*v].is_none() {
+                    let at = self.shared.binary_search_by_key(v, |(v, _)| *v);
+                    let (_, of_var) = self.shared[at.unwrap_or(0)];
+                    self.border.add(of_var, *u, *f);
+                }
+            }
+        }
+        for front in &self.fronts {
+            let (n, size) = (front.vars.len(), front.size());
+            let matrix = &mut self.pool[front.at..front.at + size * size];
+            matrix.fill(0.0);
+            // Only what is below the diagonal is kept.
+            let mut add = |a: usize, b: usize, x: f64| {
+                if a >= b {
+                    matrix[a * size + b] += x;
+                }
+            };
+            for (row, terms) in &self.rows[front.rows.clone()] {
+                let weight = 1.0 / (single[*row] * single[*row]);
+                let terms = &self.terms[terms.clone()];
+                for (a, f) in terms {
+                    terms.iter().for_each(|(b, g)| add(*a, *b, weight * f * g));
+                }
+            }
+            for triple in self.rows[front.triples.clone()].chunks_exact(3) {
+                let of = (triple[0].0 - self.program.single) / 3;
+                let weights = &self.scaling.inverse_square[of];
+                for ((_, one), weights) in triple.iter().zip(weights) {
+                    for ((_, other), weight) in triple.iter().zip(weights) {
+                        for (a, f) in &self.terms[one.clone()] {
+                            let others = self.terms[other.clone()].iter();
+                            others.for_each(|(b, g)| add(*a, *b, weight * f * g));
+                        }
+                    }
+                }
+            }
+            for (v, u, f) in &self.across[front.across.clone()] {
+                matrix[u * size + v] += f;
+            }
+            eliminate(matrix, size, n);
+            let met = &self.met[front.met.clone()];
+            for (i, a) in met.iter().enumerate() {
+                for (k, b) in met.iter().enumerate().take(i + 1) {
+                    let x = front.copies * matrix[(n + i) * size + n + k];
+                    self.border.add(*a.max(b), *a.min(b), x);
+                }
+            }
+        }
+        self.border.factor();
+        if self.border.is_finite() {
+            Ok(())
+        } else {
+            Err(failed("a matrix is singular"))
+        }
+    }
+
+    /// Variables and prices.
+    pub fn solve(&self, bx: &[f64], bz: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let (mut dx, mut dz) = self.solve_once(bx, bz);
+        let size = |x: &[f64], z: &[f64]| self.program.norm_x(x) + self.program.norm_z(z);
+        let linear = self.program.single == self.program.bound.len();
+        let exact = if linear { EXACT.0 } else { EXACT.1 };
+        let enough = exact * (1.0 + size(bx, bz));
+        let mut before = f64::INFINITY;
+        for _ in 0..REFINED {
+            let mut x = self.program.transposed(&dz);
+            x.iter_mut().zip(bx).for_each(|(x, b)| *x = b - *x);
+            let mut z = self.program.times(&dx);
+            let scaled = self.scaling.times(&self.scaling.times(&dz));
+            let rest = z.iter_mut().zip(bz).zip(scaled);
+            rest.for_each(|((z, b), w)| *z = b - *z + w);
+            let off = size(&x, &z);
+            if off <= enough || off > 0.5 * before || !off.is_finite() {
+                break;
+            }
+            before = off;
+            let (x, z) = self.solve_once(&x, &z);
+            super::add(&mut dx, 1.0, &x);
+            super::add(&mut dz, 1.0, &z);
+        }
+        (dx, dz)
+    }
+
+    fn solve_once(&self, bx: &[f64], bz: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let p = self.program;
+        // The prices of rows within parts, where their variables are 0.
+        let mut dz = self.scaling.inverse_square_times(bz);
+        for (row, _) in &self.long {
+            dz[*row] = 0.0;
+        }
+        let mut dx = p.transposed(&dz);
+        super::add(&mut dx, 1.0, bx);
+        let mut right = vec![0.0; self.border.size];
+        let copies = &p.row_copies;
+        self.long
+            .iter()
+            .for_each(|(row, u)| right[*u] = copies[*row] * bz[*row]);
+        self.shared.iter().for_each(|(v, u)| right[*u] = dx[*v]);
+        for front in &self.fronts {
+            let (n, size) = (front.vars.len(), front.size());
+            let matrix = &self.pool[front.at..front.at + size * size];
+            let vars = &self.vars[front.vars.clone()];
+            let met = &self.met[front.met.clone()];
+            for (i, v) in vars.iter().enumerate() {
+                let y = dx[*v];
+                for k in i + 1..n {
+                    dx[vars[k]] -= matrix[k * size + i] * y;
+                }
+                for (k, u) in met.iter().enumerate() {
+                    right[*u] -= front.copies * matrix[(n + k) * size + i] * y;
+                }
+            }
+        }
+        self.border.solve(&mut right);
+        for front in &self.fronts {
+            let (n, size) = (front.vars.len(), front.size());
+            let matrix = &self.pool[front.at..front.at + size * size];
+            let vars = &self.vars[front.vars.clone()];
+            let met = &self.met[front.met.clone()];
+            for i in (0..n).rev() {
+                let mut y = dx[vars[i]] / matrix[i * size + i];
+                for k in i + 1..n {
+                    y -= matrix[k * size + i] * dx[vars[k]];
+                }
+                for (k, u) in met.iter().enumerate() {
+                    y -= matrix[(n + k) * size + i] * right[*u];
+                }
+                dx[vars[i]] = y;
+            }
+        }
+        self.shared.iter().for_each(|(v, u)| dx[*v] = right[*u]);
+        let mut within = p.times(&dx);
+        super::add(&mut within, -1.0, bz);
+        let mut dz = self.scaling.inverse_square_times(&within);
+        self.long.iter().for_each(|(row, u)| dz[*row] = right[*u]);
+        (dx, dz)
+    }
+}
+
+/// Eliminates the first `n` unknowns of a symmetric matrix of which what is below the diagonal
+/// is given: their pivots stay on it, their factors below, and what is left of the others.
+fn eliminate(matrix: &mut [f64], size: usize, n: usize) {
+    for i in 0..n {
+        let column: f64 = (i..size).fold(0.0, |m, k| f64::max(m, matrix[k * size + i].abs()));
+        let pivot = &mut matrix[i * size + i];
+        if pivot.abs() <= TINY * column {
+            *pivot = TINY.max(column * TINY).copysign(*pivot);
+        }
+        let pivot = *pivot;
+        for j in i + 1..size {
+            let factor = matrix[j * size + i] / pivot;
+            if factor != 0.0 {
+                let (above, row) = matrix.split_at_mut(j * size);
+                // Rows above are done with but for their own factor.
+                for k in i + 1..j {
+                    row[k] -= factor * above[k * size + i] * pivot;
+                }
+                row[j] -= factor * row[i];
+                row[i] = factor;
+            }
+        }
+    }
+}
+
+/// The matrix of the shared unknowns.
+struct Border {
+    size: usize,
+    /// Row by row, below the diagonal.
+    matrix: Vec<f64>,
+}
+
+impl Border {
+    fn of(size: usize) -> Self {
+        Border {
+            size,
+            matrix: vec![0.0; size * size],
+        }
+    }
+
+    fn clear(&mut self) {
+        self.matrix.fill(0.0);
+    }
+
+    /// `row` is at least `column`.
+    fn add(&mut self, row: usize, column: usize, x: f64) {
+        self.matrix[row * self.size + column] += x;
+    }
+
+    fn is_finite(&self) -> bool {
+        self.matrix.iter().all(|x| x.is_finite())
+    }
+
+    /// Row by row: the products are of rows, which lie one after the other.
+    fn factor(&mut self) {
+        let n = self.size;
+        let mut pivots: Vec<f64> = Vec::with_capacity(n);
+        for j in 0..n {
+            let (above, row) = self.matrix.split_at_mut(j * n);
+            let row = &mut row[..=j];
+            for k in 0..j {
+                let other = &above[k * n..k * n + k];
+                row[k] -= dot(&row[..k], other);
+            }
+            let mut pivot = row[j];
+            let mut most = pivot.abs();
+            for k in 0..j {
+                let scaled = row[k] / pivots[k];
+                most = most.max((scaled * row[k]).abs());
+                pivot -= scaled * row[k];
+                row[k] = scaled;
+            }
+            if pivot.abs() <= TINY * most {
+                pivot = (TINY * most).max(TINY).copysign(pivot);
+            }
+            row[j] = pivot;
+            pivots.push(pivot);
+        }
+    }
+
+    fn solve(&self, right: &mut [f64]) {
+        let n = self.size;
+        for j in 0..n {
+            right[j] -= dot(&self.matrix[j * n..j * n + j], &right[..j]);
+        }
+        for (j, x) in right.iter_mut().enumerate() {
+            *x /= self.matrix[j * n + j];
+        }
+        for j in (0..n).rev() {
+            let x = right[j];
+            let row = &self.matrix[j * n..j * n + j];
+            row.iter()
+                .zip(right.iter_mut())
+                .for_each(|(l, r)| *r -= l * x);
+        }
+    }
+}
+
+/// The sum of products; four at a time.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let (fours, others) = (a.chunks_exact(4), b.chunks_exact(4));
+    let rest = fours.remainder().iter().zip(others.remainder());
+    let rest: f64 = rest.map(|(a, b)| a * b).sum();
+    let mut sums = [0.0; 4];
+    for (a, b) in fours.zip(others) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    rest + sums.iter().sum::<f64>()
+}

@@ -1,0 +1,205 @@
+use super::{Claim, Figure, Findings, ReproduceError, Row, Run};
+use blox_core::JobId;
+use blox_policies::scheduling::gavel::shares::{
+    FinishTimeShares, Knows, MaxMinFairness, MaxSumThroughput, MinTotalDuration, WaterFilling,
+};
+use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
+use blox_sim::Report;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::path::Path;
+
+/// How long Gavel's policies take to say who should have what.
+pub(super) struct GavelScale;
+
+const RELEASED: &str = "stanford-futuredata/gavel c4fa400 with cvxpy 1.6.5 and ECOS 2.0.14, CPU time of one call of the policy";
+/// Kinds of jobs, as many as the released program draws from.
+const KINDS: usize = 26;
+/// The shortest of so many calls counts.
+const CALLS: usize = 5;
+
+type Policy = fn() -> Box<dyn SharePolicy>;
+
+/// A policy, whether jobs share GPUs, and for each number of jobs the milliseconds of the
+/// released program, where they are known.
+struct Timed {
+    name: &'static str,
+    pairs: bool,
+    policy: Policy,
+    sizes: &'static [(usize, Option<f64>)],
+}
+
+const TIMED: [Timed; 6] = [
+    Timed {
+        name: "max-min fairness",
+        pairs: false,
+        policy: || Box::new(MaxMinFairness::default()),
+        sizes: &[(256, Some(9.7)), (1024, Some(21.5)), (2048, Some(48.9))],
+    },
+    Timed {
+        name: "finish-time fairness",
+        pairs: false,
+        policy: || Box::new(FinishTimeShares::default()),
+        sizes: &[
+            (128, Some(248.9)),
+            (256, Some(474.7)),
+            (1024, None),
+            (2048, None),
+        ],
+    },
+    Timed {
+        name: "water filling",
+        pairs: false,
+        policy: || Box::new(WaterFilling::default()),
+        sizes: &[(128, Some(90.8)), (256, None), (1024, None), (2048, None)],
+    },
+    Timed {
+        name: "least duration",
+        pairs: false,
+        policy: || Box::new(MinTotalDuration::default()),
+        sizes: &[(256, None), (512, Some(57.6)), (1024, None), (2048, None)],
+    },
+    Timed {
+        name: "most throughput",
+        pairs: false,
+        policy: || Box::new(MaxSumThroughput::default()),
+        sizes: &[(256, None), (1024, None), (2048, None)],
+    },
+    Timed {
+        name: "max-min fairness in pairs",
+        pairs: true,
+        policy: || Box::new(MaxMinFairness::new(Knows::Pairs)),
+        sizes: &[(64, Some(92.9)), (128, Some(442.5)), (256, None)],
+    },
+];
+
+/// So many jobs on three types of GPUs, a GPU for every other job.
+fn instance(jobs: usize, pairs: bool) -> Instance {
+    let mut draw = ChaCha8Rng::seed_from_u64(jobs as u64);
+    let kinds: Vec<[f64; 3]> = (0..KINDS)
+        .map(|_| {
+            let base = draw.random_range(0.1..50.0);
+            let gains = [draw.random_range(1.0..4.0), draw.random_range(1.0..10.0)];
+            [base, base * gains[0], base * gains[1]]
+        })
+        .collect();
+    // What is left of a kind's speed beside another one.
+    let beside: Vec<Vec<f64>> = (0..KINDS)
+        .map(|_| (0..KINDS).map(|_| draw.random_range(0.3..1.0)).collect())
+        .collect();
+    let types = ["k80", "p100", "v100"].map(|name| TypePool {
+        name: name.into(),
+        gpus: (jobs / 6) as u32,
+        price: 1.0,
+    });
+    let kind_of: Vec<usize> = (0..jobs).map(|_| draw.random_range(0..KINDS)).collect();
+    let entrant = |(i, kind): (usize, &usize)| Entrant {
+        id: JobId(i as u32),
+        gpus: 1,
+        weight: 1.0,
+        age: draw.random_range(0.0..9000.0),
+        left: draw.random_range(100.0..90_000.0),
+        due: None,
+        rates: PerType::from_slice(&kinds[*kind]),
+    };
+    let entrants = kind_of.iter().enumerate().map(entrant).collect();
+    let mut all = Vec::new();
+    for (i, a) in kind_of.iter().enumerate() {
+        for (k, b) in kind_of.iter().enumerate().skip(i + 1).filter(|_| pairs) {
+            let both = |t: usize| [kinds[*a][t] * beside[*a][*b], kinds[*b][t] * beside[*b][*a]];
+            all.push(Pair {
+                jobs: [i, k],
+                rates: (0..3).map(both).collect(),
+            });
+        }
+    }
+    Instance {
+        types: types.into(),
+        jobs: entrants,
+        pairs: all,
+    }
+}
+
+/// Milliseconds of the shortest of some calls.
+fn milliseconds(timed: &Timed, instance: &Instance) -> Option<f64> {
+    let call = |_| {
+        let mut policy = (timed.policy)();
+        let start = now();
+        policy.allocate(instance).ok()?;
+        Some(now() - start)
+    };
+    let all: Option<Vec<f64>> = (0..CALLS).map(call).collect();
+    all?.into_iter().reduce(f64::min)
+}
+
+/// Milliseconds that this thread has run, where the system says; else those of the clock.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it measures, and decides nothing"
+)]
+fn now() -> f64 {
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ran = text
+        .split_whitespace()
+        .next()
+        .and_then(|ns| ns.parse::<f64>().ok());
+    match ran {
+        Some(ns) => ns / 1e6,
+        None => 1000.0 * START.elapsed().as_secs_f64(),
+    }
+}
+
+fn scale() -> Findings {
+    let mut findings = Findings {
+        notes: vec![
+            format!(
+                "the shortest of {CALLS} calls on this machine, CPU time where the system tells it"
+            ),
+            format!(
+                "made-up jobs of one GPU and {KINDS} kinds, a GPU of one of three types for every other job"
+            ),
+        ],
+        ..Findings::default()
+    };
+    let mut tenth = true;
+    for timed in &TIMED {
+        for (jobs, released) in timed.sizes {
+            let Some(ms) = milliseconds(timed, &instance(*jobs, timed.pairs)) else {
+                continue;
+            };
+            let row = Row::new(format!("ms a call, {}, {jobs} jobs", timed.name), ms, 2);
+            findings.rows.push(match released {
+                Some(released) => row.artifact(*released, RELEASED),
+                None => row,
+            });
+            tenth &= released.is_none_or(|released| ms <= released / 10.0);
+        }
+    }
+    let text = "a call takes at most a tenth of the released program's";
+    findings.claims.push(Claim::new(text, tenth));
+    findings
+}
+
+impl Figure for GavelScale {
+    fn name(&self) -> &'static str {
+        "gavel-scale"
+    }
+
+    fn title(&self) -> &'static str {
+        "Gavel (OSDI 2020), figure 12: how long its policies take for up to 2,048 jobs on three types of GPUs"
+    }
+
+    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+        Ok(Vec::new())
+    }
+
+    fn findings(&self, _: &[Report]) -> Findings {
+        Findings::default()
+    }
+
+    fn whole(&self, _: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
+        Some(Ok(scale()))
+    }
+}
