@@ -883,16 +883,17 @@ fn speeds_by_type_come_from_a_file_of_gavels() {
         let average = json["avg_jct_s"].as_f64().unwrap();
         assert!((average - seconds).abs() < 1e-6, "{line}: {average}");
     };
-    // The LM job runs on the V100 for 1000 s, the other one on the K80 for 1000 s.
+    // The LM job runs on the V100 for 1000 s, the other one on the K80 for 1000 s; ends are seen
+    // when a round of 360 s ends.
     let throughput = "--scheduler gavel{policy=max-sum-throughput}";
     takes(
         &format!("{throughput} --trace jobs.trace --format gavel"),
-        1000.0,
+        1080.0,
     );
     // Cheap GPUs alone: with a price of 9 a V100 is worth less than a K80 for both.
     let one = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\n";
     fs::write(dir.path().join("one.trace"), one).unwrap();
-    for (prices, seconds) in [("", 1000.0), (",prices=v100:9+k80:1", 4000.0)] {
+    for (prices, seconds) in [("", 1080.0), (",prices=v100:9+k80:1", 4320.0)] {
         let cost = format!("--scheduler gavel{{policy=max-throughput-per-cost{prices}}}");
         takes(&format!("{cost} --trace one.trace --format gavel"), seconds);
     }

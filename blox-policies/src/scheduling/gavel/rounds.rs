@@ -56,6 +56,9 @@ pub struct Chosen {
     pub known: bool,
 }
 
+/// A fraction that counts as none beside others.
+const NEGLIGIBLE: f64 = 1e-6;
+
 /// A row's place in the order of a type.
 struct Place {
     priority: f64,
@@ -192,6 +195,8 @@ impl RoundMechanism {
             }
         }
         let mut places = Vec::with_capacity(self.rows.len());
+        // Solvers leave a hair on types that a row is not meant to run on.
+        let least = if passes.len() > 1 { NEGLIGIBLE } else { 0.0 };
         let turns = passes.iter().flat_map(|p| order.iter().map(|k| (*p, *k)));
         for (conserves_work, kind) in turns {
             let mut left = rest[kind];
@@ -218,7 +223,8 @@ impl RoundMechanism {
                 }
                 let row = &self.rows[place.row];
                 let idle = |job: JobId| !busy.contains(job.index());
-                let waits = row.runs[kind] && (conserves_work || place.priority > 0.0);
+                let meant = place.priority > 0.0 && place.share > least;
+                let waits = row.runs[kind] && (conserves_work || meant);
                 if waits && row.gpus <= left && row.who.jobs().all(idle) {
                     left -= row.gpus;
                     row.who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
