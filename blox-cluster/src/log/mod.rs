@@ -12,6 +12,7 @@ use frame::{HEAD, Kind};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The version of the files.
 const VERSION: u32 = 1;
@@ -270,6 +271,11 @@ fn damaged(path: &Path, position: usize, what: impl Into<String>) -> LogError {
     }
 }
 
+/// A lock that was let go may be held a moment longer by a process that its holder is just
+/// starting, until that begins to run its own program.
+const LOCK_TRIES: u32 = 50;
+const LOCK_WAIT: Duration = Duration::from_millis(10);
+
 fn lock(dir: &Path) -> Result<File, LogError> {
     let path = dir.join("lock");
     let file = OpenOptions::new()
@@ -278,13 +284,16 @@ fn lock(dir: &Path) -> Result<File, LogError> {
         .write(true)
         .open(&path)
         .map_err(at(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(LogError::InUse {
-            path: dir.to_owned(),
-        }),
-        Err(TryLockError::Error(error)) => Err(LogError::Io { path, error }),
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_WAIT),
+            Err(TryLockError::Error(error)) => return Err(LogError::Io { path, error }),
+        }
     }
+    Err(LogError::InUse {
+        path: dir.to_owned(),
+    })
 }
 
 fn sync_dir(dir: &Path) -> Result<(), LogError> {
