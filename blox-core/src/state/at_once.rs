@@ -229,6 +229,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{Random, check};
     use super::*;
     use crate::cluster::spec::ClusterSpec;
     use crate::decision::{Command, Verdict};
@@ -238,20 +239,6 @@ mod tests {
     use crate::units::{GpuCount, Seconds, Time};
     use std::collections::VecDeque;
     use std::sync::Arc;
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, n: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            ((self.0 >> 20) % n.max(1) as u64) as usize
-        }
-        fn chance(&mut self, percent: usize) -> bool {
-            self.below(100) < percent
-        }
-    }
 
     fn rate(job: JobId) -> f64 {
         1.0 + f64::from(job.0) / 8.0
@@ -414,7 +401,7 @@ mod tests {
                 long.close_decision(long.version);
                 let same = text(&state) == text(&long);
                 assert!(same, "seed {seed}, round {round}: {state:?}\n{long:?}");
-                super::super::tests::check(&state);
+                check(&state);
                 carried_out += u32::from(done.is_some_and(|a| a.stops + a.placements > 0));
                 left_alone += u32::from(done.is_none());
                 if done.is_none() {

@@ -12,16 +12,17 @@ use crate::job::spec::Extras;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds};
 
-struct Random(u64);
+/// Random numbers that are the same in every run.
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         ((self.0 >> 20) % n.max(1) as u64) as usize
     }
-    fn chance(&mut self, percent: usize) -> bool {
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
     fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
