@@ -1,5 +1,6 @@
 //! Gavel's family in simulations.
 
+use blox::core::perf::TypeSpeeds;
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox::policies::scheduling::gavel::Gavel;
 use blox::policies::scheduling::gavel::shares::Knows;
@@ -58,4 +59,28 @@ fn what_pairs_keep_of_their_speed_is_learned_from_how_they_run() {
         assert!((found - right).abs() < 1e-9, "{model} {beside}: {found}");
     }
     assert!(learning < 0.8 * apart, "{learning} {apart}");
+}
+
+#[test]
+fn jobs_are_as_fast_beside_each_other_as_they_say() {
+    let mut speeds = TypeSpeeds::default();
+    speeds.set("v100", 2.0);
+    speeds.set_beside("v100", "bert", 1.5, 1.5);
+    let extras = Extras {
+        model: Some("bert".into()),
+        speeds: Some(speeds.into()),
+        ..Extras::default()
+    };
+    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(3600.0)).with_extras(extras);
+    let mut pipeline = gavel_with(GavelParams {
+        knows: Knows::Pairs,
+        ..GavelParams::default()
+    });
+    let cluster: ClusterSpec = "1x1:v100".parse().unwrap();
+    let report = Simulation::new(cluster)
+        .run_by(&mut pipeline, &mut Jobs::new(vec![job.clone(), job]), None)
+        .unwrap();
+    // Together from the first moment to the last, at 1.5 iterations a second.
+    let ends = report.jobs.iter().map(|j| j.jct().unwrap().secs());
+    assert_eq!(ends.collect::<Vec<_>>(), [2400.0, 2400.0]);
 }

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 /// What another model says, less where two jobs share GPUs: both are as fast
 /// as alone if what they keep busy alone ([`gpu_utilisation`]) is at most one together;
-/// otherwise each is slower by what it is more than one.
+/// otherwise each is slower by what it is more than one. A job that says [how fast it is on each
+/// type](blox_core::Extras::speeds) says it beside others as well: it is as fast as the other
+/// model ([`ByType`](super::ByType)) makes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shared<M> {
     inner: M,
@@ -44,6 +46,7 @@ impl<M: ExecutionModel + Clone> ExecutionModel for Shared<M> {
         let rate = self.inner.rate(view, job, assignment);
         match beside(view, job, assignment) {
             None => rate,
+            Some(_) if job.spec().extras().speeds.is_some() => rate,
             Some(other) => {
                 let both = gpu_utilisation(job.spec()) + gpu_utilisation(other.spec());
                 rate / both.max(1.0)
