@@ -1,6 +1,8 @@
 //! The cases of original programs, where `BLOX_GOLDEN` names their folder.
 
 use blox::sim::compat::elasticflow::{Recipe, read_trace};
+use blox::sim::compat::gavel::{self, Oracle};
+use blox::sim::workload::Workload;
 use blox::sim::workload::scaling::ScalingTable;
 use blox::verify::{compare, compare_visiting_every_round, find_cases};
 use std::path::PathBuf;
@@ -134,6 +136,46 @@ fn elasticflows_figures_say_what_its_program_does() {
             blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &watches, &ended).unwrap();
         for claim in &done.findings.unwrap().claims {
             assert!(claim.holds, "{name}: {}", claim.text);
+        }
+    }
+}
+
+#[test]
+fn jobs_of_shockwaves_traces_change_their_batch_as_its_profiles_say() {
+    let Some(golden) = golden() else { return };
+    let inputs = golden.join("shockwave").join("inputs");
+    let oracle = Oracle::read(inputs.join("tacc_throughputs.json")).unwrap();
+    let text = std::fs::read_to_string(inputs.join("profiles_20.json")).unwrap();
+    let profiles: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let mut jobs = gavel::read_trace(inputs.join("first20.trace"), &oracle).unwrap();
+    for profile in &profiles {
+        let job = jobs.next_job().unwrap().unwrap();
+        let list = |name: &str| -> Vec<f64> {
+            let values = profile[name].as_array().unwrap().iter();
+            values.map(|v| v.as_f64().unwrap()).collect()
+        };
+        let (mut batches, seconds) = (list("bs_every_epoch"), list("duration_every_epoch"));
+        let Some(told) = job.extras().attributes.get("regimes") else {
+            let same = |b: &f64| *b == batches[0];
+            assert!(batches.iter().all(same), "{job:?} {batches:?}");
+            continue;
+        };
+        let told: Vec<(f64, usize, f64)> = serde_json::from_value(told.clone()).unwrap();
+        let each = told.iter().flat_map(|(b, n, s)| vec![(*b, *s); *n]);
+        let (own, own_s): (Vec<f64>, Vec<f64>) = each.unzip();
+        assert_eq!(own.len(), batches.len());
+        // The program's table has a `gns` job end with its first batch.
+        if job.extras().attributes["mode"] == "gns" {
+            let last = own.len() - 1;
+            batches[last] = own[last];
+        }
+        assert_eq!(own, batches);
+        // The program's table counts parts of steps.
+        let samples = profile["num_samples_per_epoch"].as_f64().unwrap();
+        for epoch in 0..own.len() - 1 {
+            let steps = samples / batches[epoch];
+            let theirs = seconds[epoch] * steps.ceil() / steps;
+            assert!((own_s[epoch] - theirs).abs() < 1e-9 * theirs);
         }
     }
 }

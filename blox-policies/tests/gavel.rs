@@ -561,3 +561,52 @@ fn pairs_of_jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
     let best = merged.objective(&other, &each).unwrap();
     assert!((least / best - 1.0).abs() < 1e-6, "{least} {best}");
 }
+
+#[test]
+fn pairs_that_gain_nothing_are_needed_by_no_optimum() {
+    let mut dropped = 0;
+    for seed in 0..30 {
+        let all = instance(seed, 2, true);
+        let gains = |pair: &Pair| {
+            let alone = |which: usize| all.jobs[pair.jobs[which]].rates[0];
+            pair.rates[0][0] / alone(0) + pair.rates[0][1] / alone(1)
+        };
+        let mut fewer = all.clone();
+        let policies: [Box<dyn SharePolicy>; 4] = [
+            Box::new(MaxMinFairness::new(Knows::Pairs)),
+            Box::new(MaxSumThroughput::new(Knows::Pairs)),
+            Box::new(MinTotalDuration::new(Knows::Pairs)),
+            Box::new(FinishTimeShares::new(Knows::Pairs)),
+        ];
+        for mut policy in policies {
+            assert_eq!(policy.least_gain(), 1.0);
+            fewer.pairs = all.pairs.clone();
+            fewer.pairs.retain(|p| gains(p) > policy.least_gain());
+            let [a, b] = [&all, &fewer].map(|instance| {
+                let allocation = policy.allocate(instance).unwrap();
+                policy.objective(instance, &allocation).unwrap()
+            });
+            assert!((a - b).abs() < 1e-6 * a.abs(), "{seed}: {a} {b}");
+        }
+        dropped += all.pairs.len() - fewer.pairs.len();
+    }
+    assert!(dropped > 50, "{dropped}");
+}
+
+#[test]
+fn within_what_there_is_nobody_gets_more_and_all_get_some() {
+    let mut over = 0;
+    for seed in 0..30 {
+        let instance = instance(seed, 4, false);
+        let too_much = Proportional.allocate(&instance).unwrap();
+        over += u32::from(too_much.excess(&instance) > 0.0);
+        let within = too_much.within(&instance);
+        is_possible(&instance, &within);
+        assert!(within.excess(&instance) < 1e-12);
+        for ((_, more), (_, less)) in too_much.rows().iter().zip(within.rows()) {
+            let mut both = more.iter().zip(less);
+            assert!(both.all(|(more, less)| *less > 0.0 && less <= more));
+        }
+    }
+    assert!(over > 10, "{over}");
+}

@@ -386,18 +386,18 @@ impl<'w> Simulator<'w> {
         });
     }
 
-    /// The partner's rate may have changed with this job's coming or going.
-    fn refresh_partner(&mut self, view: View<'_>, partner: Option<JobId>) {
-        let Some(p) = partner.and_then(|p| view.job(p)) else {
+    /// A job's rate may have changed with another one's coming or going.
+    fn refresh(&mut self, view: View<'_>, job: Option<JobId>) {
+        let Some(job) = job.and_then(|job| view.job(job)) else {
             return;
         };
-        if let (Phase::Running, Some(held)) = (p.phase(), p.assignment()) {
-            let rate = self.execution.rate(view, &p, held);
-            if rate != p.rate() {
+        if let (Phase::Running, Some(held)) = (job.phase(), job.assignment()) {
+            let rate = self.execution.rate(view, &job, held);
+            if rate != job.rate() {
                 self.now_events.push_back(Event::Progress {
-                    job: p.id(),
-                    attempt: p.attempt(),
-                    work: p.work_done(),
+                    job: job.id(),
+                    attempt: job.attempt(),
+                    work: job.work_done(),
                     rate,
                 });
             }
@@ -549,7 +549,9 @@ impl<'w> Simulator<'w> {
                 self.expect_all(view, &job, attempt);
                 let partner = job.assignment().and_then(|a| a.partner);
                 if partner.is_some() {
-                    self.refresh_partner(view, partner);
+                    // Of two that start at once neither ran when their rates were asked for.
+                    self.refresh(view, Some(id));
+                    self.refresh(view, partner);
                 }
             }
             After::NewRate(job) => {
@@ -564,7 +566,7 @@ impl<'w> Simulator<'w> {
                     self.expect_report(&job, view.now());
                 }
             }
-            After::Left(partner) => self.refresh_partner(view, partner),
+            After::Left(partner) => self.refresh(view, partner),
             After::NodeLost(node) => {
                 let mut hit: Vec<JobId> = view
                     .cluster()

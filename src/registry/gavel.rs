@@ -46,6 +46,12 @@ const PRICES: ParamDoc = param(
     "1",
     "what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; 1 for types not named",
 );
+const BESIDE: ParamDoc = param(
+    "beside",
+    "apart",
+    "with speeds=pairs: part of its speed that a job is believed to keep beside one of which nobody \
+     says anything, learned from then on; apart: such jobs share no GPU",
+);
 const ALPHA: ParamDoc = param(
     "alpha",
     "1",
@@ -74,7 +80,7 @@ pub(super) fn add(r: &mut Registry) {
     s.add(
         "gavel",
         "shares of time over types of GPUs by optimisation, realised in rounds",
-        &[POLICY, SPEEDS, ROUND, GAP, PRICES, ALPHA],
+        &[POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA],
         |p, seed| {
             let policy = match p.choice("policy", POLICIES[0], &POLICIES)? {
                 "water-filling" => GavelPolicy::WaterFilling,
@@ -106,6 +112,7 @@ pub(super) fn add(r: &mut Registry) {
                     .ok_or_else(|| bad("round_s", round.secs(), "a number of seconds above 0"))?,
                 gap: Seconds::new(p.f64("gap_s", 0.0)?.max(0.0)),
                 prices: prices(p)?,
+                beside: beside(p, knows)?,
                 seed,
             }))
         },
@@ -128,6 +135,27 @@ pub(super) fn add(r: &mut Registry) {
         &MARKET,
         |p, _| Ok(schedulers::shockwave_with(market(p)?)),
     );
+}
+
+/// A part of a speed, or `apart`.
+fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
+    let text = p.text("beside", "apart")?;
+    if text == "apart" {
+        return Ok(None);
+    }
+    if knows != Knows::Pairs {
+        return Err(wrong("beside", text, "apart, or speeds=pairs with it"));
+    }
+    let part = text.parse().ok().filter(|x| (0.0..=1.0).contains(x));
+    let part: Option<f64> = part.filter(|x| *x > 0.0);
+    let wrong = || {
+        wrong(
+            "beside",
+            text.clone(),
+            "apart, or a number above 0 and at most 1",
+        )
+    };
+    part.map(Some).ok_or_else(wrong)
 }
 
 /// `v100:2.48+k80:0.45`.

@@ -69,7 +69,14 @@ const TIMED: [Timed; 6] = [
         name: "max-min fairness in pairs",
         pairs: true,
         policy: || Box::new(MaxMinFairness::new(Knows::Pairs)),
-        sizes: &[(64, Some(92.9)), (128, Some(442.5)), (256, None)],
+        sizes: &[
+            (64, Some(92.9)),
+            (128, Some(442.5)),
+            (256, None),
+            (512, None),
+            (1024, None),
+            (2048, None),
+        ],
     },
 ];
 

@@ -53,6 +53,10 @@ pub struct GavelParams {
     pub gap: Seconds,
     /// What an hour on a GPU of a type costs; 1 for a type that is not named.
     pub prices: Vec<(Name, f64)>,
+    /// With [`Knows::Pairs`], what jobs are believed to keep of their speed beside one of which
+    /// nobody says anything, from 0 to 1; it is then learned from how they run
+    /// ([`Gavel::learning_pairs`]). `None` keeps them apart.
+    pub beside: Option<f64>,
     /// For policies that draw.
     pub seed: u64,
 }
@@ -65,6 +69,7 @@ impl Default for GavelParams {
             round: Rounds::every(Seconds::new(360.0)).unwrap_or_default(),
             gap: Seconds::ZERO,
             prices: Vec::new(),
+            beside: None,
             seed: 0,
         }
     }
@@ -92,7 +97,9 @@ impl Default for GavelParams {
 /// **Parameters** (command line): `policy`, `speeds` (`types`, `pairs` or `nothing`),
 /// `round_s` (default 360), `gap_s` (default 0: every change counts), `prices` of an hour on each
 /// type for the policies that count cost (such as `v100:2.48+k80:0.45`; 1 for a type that is not
-/// named), and `alpha` of `policy=allox`.
+/// named), `beside` (with `speeds=pairs`: what jobs are believed to keep of their speed beside one of
+/// which nobody says anything, and learned from then on; by default those stay apart), and `alpha` of
+/// `policy=allox`.
 ///
 /// **Verified.** The rounds, against recorded allocations of the released program: equal
 /// per job and round. The policies: per job where nothing is to be chosen, else the
@@ -170,6 +177,9 @@ fn gavel_by(name: &str, shares: Box<dyn SharePolicy>, params: GavelParams) -> Pi
         .in_rounds_of(round);
     for (gpu_type, price) in params.prices {
         policy = policy.price(gpu_type, price);
+    }
+    if let Some(believed) = params.beside {
+        policy = policy.learning_pairs(believed);
     }
     Composition::new(name)
         .cadence(params.round)

@@ -18,6 +18,7 @@ use blox_policies::scheduling::shockwave::Market;
 /// any number such as the batch. Which regimes there are and how long their epochs take is taken
 /// to be known, as in the paper; when they come is not. The job's work counts as time
 /// alone: a trace's `duration_s` is the sum of its epochs. A job without the attribute is as long as it says.
+/// Jobs of Shockwave's traces (`--format gavel`, twelve columns) have it by their mode.
 ///
 /// **Parameters** (command line): `round_s` (default 120), `rounds`, the window (default 20), `k`, what
 /// a second of the longest time left costs (default 0.001), `lambda`, the power of lateness (default 12),

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How far averages may lie apart where optima are not unique: completion times, makespan.
 const LOOSE: (f64, f64) = (0.02, 0.05);
-/// The same where the original's shares are a vertex of all optimal ones: ours are in their middle.
-/// On one trace and policy the original's averages with seven solvers lie 3.4 % apart,
-/// its makespans 14 %.
-const VERTICES: (f64, f64) = (0.04, 0.12);
+/// The same where the policy counts all GPUs alike and the original's shares are a vertex of all
+/// optimal ones. The vertex puts every job on one type, and which one, its measure does not see;
+/// ours, in the middle, puts it on all. No rule comes nearer: with GLPK and HiGHS the original's own
+/// makespans lie 14 % apart on one trace, and the vertex where a simplex method of ours ends is
+/// further off (5.4 to 6.4 % in completion times, the middle 2.6 to 3.6 %).
+const BLIND_VERTICES: (f64, f64) = (0.04, 0.12);
 /// Solvers that end at a vertex.
 const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
 
@@ -28,6 +30,12 @@ pub(super) trait Tables {
 
     /// Seconds of a round.
     fn round_s(&self) -> f64;
+
+    /// Whether the policy of a case counts all GPUs alike.
+    fn is_blind(&self, case: &Case) -> bool {
+        let _ = case;
+        false
+    }
 }
 
 /// Compares jobs and rounds where a result is determined, else averages.
@@ -43,7 +51,7 @@ pub(super) fn outcome(
             tables.jobs(case, found, out)?;
             tables.rounds(case, found, out)
         }
-        false => averages(case, found, tables.window(), tables.round_s(), out),
+        false => averages(tables, case, found, out),
     }
 }
 
@@ -74,14 +82,14 @@ pub(super) fn listed(workers: &[u32]) -> String {
 }
 
 /// Compares the averages over the jobs that the original finished, those of a window if there
-/// is one, and the makespan. Differences of less than a `round` do not count.
+/// is one, and the makespan. Differences of less than a round do not count.
 fn averages(
+    tables: &impl Tables,
     case: &Case,
     found: &Outcome,
-    window: Option<(u32, u32)>,
-    round: f64,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
+    let (window, round) = (tables.window(), tables.round_s());
     let e = &case.expected;
     let (id, jct) = (e.column("job_id")?, e.column("jct")?);
     let mut finished = BTreeSet::new();
@@ -99,7 +107,10 @@ fn averages(
     let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
     let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
     let at_vertex = case.text("solver").is_ok_and(|s| AT_VERTICES.contains(&s));
-    let loose = if at_vertex { VERTICES } else { LOOSE };
+    let loose = match at_vertex && tables.is_blind(case) {
+        true => BLIND_VERTICES,
+        false => LOOSE,
+    };
     let column = match window {
         Some(_) => "avg_jct_reported",
         None => "avg_jct",

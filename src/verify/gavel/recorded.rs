@@ -42,6 +42,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<Matrix>, VerifyError> {
 }
 
 /// Says what was recorded, and asks a policy beside it.
+///
+/// Solvers leave their optimum where they are content: a recorded allocation may give out a
+/// little more GPUs or time than there are, and its measure is then better than any can be. So ours
+/// has to be as good, to one part in a million, as the recorded one is [within] what there
+/// is, and must itself give out no more. Of a bisection, any duration is right that is no shorter
+/// than can be and no longer than the last that was tried.
+///
+/// [within]: Allocation::within
 #[derive(Clone)]
 pub(super) struct Recorded {
     matrices: Arc<Vec<Matrix>>,
@@ -56,8 +64,10 @@ pub(super) struct Recorded {
 pub(super) struct Measured {
     pub theirs: f64,
     pub ours: f64,
-    /// Whether ours is as good, and theirs no better than it can be.
+    /// Whether ours holds what it promises; see [`Recorded`].
     pub sound: bool,
+    /// The largest part by which theirs gives out more than there is.
+    pub excess: f64,
     /// The largest difference of a fraction.
     pub apart: f64,
 }
@@ -89,20 +99,23 @@ impl Recorded {
     ) -> Option<Measured> {
         let theirs = self.policy.objective(instance, recorded)?;
         let measure = self.policy.objective(instance, ours)?;
-        // Other solvers leave their optimum sooner, or give out more than there is.
-        let tolerance = MEASURE + recorded.excess(instance);
+        let reached = self
+            .policy
+            .objective(instance, &recorded.within(instance))?;
         let sound = match self.determined {
             Determined::Bisected(knows) => {
                 let (shortest, last) = BisectedDuration::new(knows).durations(instance).ok()?;
-                theirs >= shortest * (1.0 - tolerance) && theirs <= last * (1.0 + MEASURE)
+                reached >= shortest * (1.0 - MEASURE) && theirs <= last * (1.0 + MEASURE)
             }
-            Determined::Least => measure <= theirs * (1.0 + tolerance),
-            _ => measure >= theirs * (1.0 - tolerance),
+            Determined::Least => measure <= reached * (1.0 + MEASURE),
+            _ => measure >= reached * (1.0 - MEASURE),
         };
+        let sound = sound && ours.excess(instance) <= MEASURE;
         Some(Measured {
             theirs,
             ours: measure,
             sound,
+            excess: recorded.excess(instance),
             apart: apart(recorded, ours),
         })
     }

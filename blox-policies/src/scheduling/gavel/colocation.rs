@@ -44,20 +44,21 @@ const NEW: f64 = 0.5;
 
 impl Colocation {
     /// A model kept this part of its speed on a type of GPU beside another one, from 0 to 1.
-    /// Counts half, all before it the other half.
-    pub fn measured(&mut self, gpu_type: &str, model: &str, beside: &str, kept: f64) {
-        let kept = if kept.is_finite() {
-            kept.clamp(0.0, 1.0)
-        } else {
-            return;
-        };
+    /// Counts half, all before it the other half. Says whether it is the first of its kind.
+    pub fn measured(&mut self, gpu_type: &str, model: &str, beside: &str, kept: f64) -> bool {
+        if !kept.is_finite() {
+            return false;
+        }
+        let kept = kept.clamp(0.0, 1.0);
         let row = place(&mut self.models, |m| **m == *model, || model.into());
         let same = |(t, m): &(Name, Name)| **t == *gpu_type && **m == *beside;
         let column = place(&mut self.columns, same, || (gpu_type.into(), beside.into()));
         let cells = self.cells.entry(row).or_default();
+        let known = cells.len();
         let cell = cells.entry(column).or_insert(kept);
         *cell += NEW * (kept - *cell);
         self.complete.clear();
+        cells.len() > known
     }
 
     /// What a model keeps of its speed; `None` if nothing is known of it, or of anything beside

@@ -138,7 +138,33 @@ impl Allocation {
     /// The largest part by which it gives out more than there is: GPUs of a type, or
     /// a job's time. 0 if it does not.
     pub fn excess(&self, instance: &Instance) -> f64 {
-        let mut used = PerType::from_elem(0.0, instance.types.len());
+        let (pools, time) = self.given(instance);
+        let over = pools.into_iter().chain(time).map(|part| part - 1.0);
+        over.fold(0.0, f64::max)
+    }
+
+    /// The same without what it gives out more than there is: fractions are divided by the parts
+    /// by which it does so on their type and to their jobs.
+    #[must_use]
+    pub fn within(&self, instance: &Instance) -> Allocation {
+        let (pools, time) = self.given(instance);
+        let row = |(who, x): &(Combination, PerType)| {
+            let jobs = who.jobs().filter_map(|j| instance.position(j));
+            let most = jobs.map(|j| time[j]).fold(1.0, f64::max);
+            let less = x
+                .iter()
+                .zip(&pools)
+                .map(|(x, pool)| x / pool.max(1.0) / most);
+            (*who, less.collect())
+        };
+        Allocation {
+            rows: self.rows.iter().map(row).collect(),
+        }
+    }
+
+    /// Which part of the GPUs of each type is given out, and of each job's time.
+    fn given(&self, instance: &Instance) -> (PerType, Vec<f64>) {
+        let mut pools = PerType::from_elem(0.0, instance.types.len());
         let mut time = vec![0.0; instance.jobs.len()];
         for (who, x) in &self.rows {
             let jobs = who.jobs().filter_map(|j| instance.position(j));
@@ -146,15 +172,13 @@ impl Allocation {
                 time[job] += x.iter().sum::<f64>();
                 if nth == 0 {
                     let gpus = f64::from(instance.jobs[job].gpus);
-                    used.iter_mut().zip(x).for_each(|(u, x)| *u += x * gpus);
+                    pools.iter_mut().zip(x).for_each(|(p, x)| *p += x * gpus);
                 }
             }
         }
-        let pools = used.iter().zip(&instance.types);
-        let pools = pools.map(|(u, t)| u / f64::from(t.gpus.max(1)) - 1.0);
-        pools
-            .chain(time.iter().map(|t| t - 1.0))
-            .fold(0.0, f64::max)
+        let types = pools.iter_mut().zip(&instance.types);
+        types.for_each(|(p, t)| *p /= f64::from(t.gpus.max(1)));
+        (pools, time)
     }
 
     /// The fractions of a row; `None` if it is not named.
@@ -197,6 +221,13 @@ pub trait SharePolicy: Part {
     /// Whether it places two jobs on the same GPUs.
     fn wants_pairs(&self) -> bool {
         false
+    }
+
+    /// What two jobs must do more than together on the same GPUs, in parts of what each does alone,
+    /// to be of any use to it. Two that do no more than 1 do as well in turns, with less of their
+    /// time: no optimum needs them.
+    fn least_gain(&self) -> f64 {
+        0.0
     }
 
     /// Whether jobs run that it gives nothing, where GPUs would be idle without them.

@@ -25,8 +25,8 @@ impl Merged {
             own.into_iter().chain(rates).collect()
         };
         let kind_of = numbered(instance.jobs.iter().enumerate().map(own).collect());
-        if instance.pairs.is_empty() {
-            return Merged::of(instance, kind_of, Vec::new());
+        if let Some(pairs) = pairs(instance, &kind_of) {
+            return Merged::of(instance, kind_of, pairs);
         }
         // Jobs of a kind see the same kinds beside them, at the same rates.
         let mut beside: Vec<Vec<Vec<u64>>> = vec![Vec::new(); instance.jobs.len()];
@@ -121,27 +121,26 @@ fn pairs(instance: &Instance, kind_of: &[usize]) -> Option<Vec<Pair>> {
     let mut known: BTreeMap<[usize; 2], (Pair, usize)> = BTreeMap::new();
     for pair in &instance.pairs {
         let [a, b] = pair.jobs.map(|j| kind_of[j]);
-        let (jobs, rates) = match a <= b {
-            true => ([a, b], pair.rates.clone()),
-            false => ([b, a], pair.rates.iter().map(|[x, y]| [*y, *x]).collect()),
+        let (jobs, turned) = if a <= b {
+            ([a, b], false)
+        } else {
+            ([b, a], true)
         };
-        if a == b && rates.iter().any(|[x, y]| x != y) {
-            return None;
+        let turn = |[x, y]: &[f64; 2]| if turned { [*y, *x] } else { [*x, *y] };
+        let rates = pair.rates.iter().map(turn);
+        if let Some((first, count)) = known.get_mut(&jobs) {
+            if !rates.eq(first.rates.iter().copied()) {
+                return None;
+            }
+            *count += 1;
+            continue;
         }
-        let found = known.entry(jobs);
-        let (first, count) = found.or_insert_with(|| {
-            (
-                Pair {
-                    jobs,
-                    rates: rates.clone(),
-                },
-                0,
-            )
-        });
-        if first.rates != rates {
-            return None;
-        }
-        *count += 1;
+        let rates = rates.collect();
+        known.insert(jobs, (Pair { jobs, rates }, 1));
+    }
+    let even = |p: &Pair| p.jobs[0] != p.jobs[1] || p.rates.iter().all(|[x, y]| x == y);
+    if !known.values().all(|(pair, _)| even(pair)) {
+        return None;
     }
     let whole = |([a, b], (_, count)): (&[usize; 2], &(Pair, usize))| match a == b {
         true => *count == copies[*a] * (copies[*a] - 1) / 2,

@@ -6,6 +6,7 @@
 //! changed. [`Gavel`] asks it and has a [`RoundMechanism`] choose who runs each round;
 //! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
 
+mod beside;
 mod colocation;
 mod instance;
 pub(crate) mod merged;

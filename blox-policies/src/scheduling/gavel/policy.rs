@@ -1,5 +1,6 @@
+use super::beside::{Beside, rate, rates};
 use super::colocation::Colocation;
-use super::instance::{Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
+use super::instance::{Combination, Entrant, Instance, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use blox_core::{
@@ -52,6 +53,12 @@ struct Memory {
     known: Colocation,
 }
 
+/// A job, and the seconds and iterations that it ran since the last decision.
+type Ran<'v> = (JobRef<'v>, f64, f64);
+
+/// The part by which the times of two jobs may differ that ran beside each other.
+const TOGETHER: f64 = 1e-9;
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Running {
     who: Combination,
@@ -103,15 +110,21 @@ impl Gavel {
     /// Learns what jobs keep of their speed beside others from how they progress there, and
     /// estimates it for pairs that never ran ([`Colocation`]; Gavel, section 6). Before
     /// anything is known of a pair each is believed to keep this part, from 0 to 1. Speeds that a
-    /// job brings itself count as they are.
+    /// job brings itself count as they are. It takes a share policy that lets jobs share GPUs.
     #[must_use]
     pub fn learning_pairs(mut self, believed: f64) -> Self {
         self.believed = Some(believed.clamp(0.0, 1.0));
         self
     }
 
+    /// What it learned of models beside each other.
+    pub fn learned(&self) -> &Colocation {
+        &self.memory.known
+    }
+
     /// What jobs and pairs received since the last decision.
     fn credit(&mut self, view: View<'_>) {
+        let mut ran = Vec::new();
         for Running { who, kind, before } in std::mem::take(&mut self.memory.running) {
             let jobs = who.jobs().zip(&before);
             let since = |(id, before): (JobId, &(f64, f64))| {
@@ -120,46 +133,48 @@ impl Gavel {
                 Some((job, seconds, job.work_done() - before.1))
             };
             let since: SmallVec<[_; 2]> = jobs.map(since).collect();
-            let ran = since.iter().flatten().map(|(_, seconds, _)| *seconds);
-            if let Some(seconds) = ran.into_iter().next().filter(|s| *s > 0.0) {
-                self.memory.rounds.ran(who, kind, seconds);
+            let seconds = since.iter().flatten().map(|(_, seconds, _)| *seconds);
+            if let Some(seconds) = seconds.into_iter().next().filter(|s| *s > 0.0) {
+                ran.push((who, kind, seconds));
             }
-            let Some(pool) = self.memory.types.get(kind) else {
-                continue;
-            };
             if let ([Some(a), Some(b)], true) = (&since[..], self.believed.is_some()) {
-                for ((job, seconds, done), (other, ..)) in [(a, b), (b, a)] {
-                    let alone = rate(pool, job);
-                    let models = job.spec().extras().model.as_ref();
-                    let models = models.zip(other.spec().extras().model.as_ref());
-                    if let Some((model, beside)) = models.filter(|_| *seconds > 0.0 && alone > 0.0)
-                    {
-                        let kept = done / seconds / alone;
-                        self.memory.known.measured(&pool.name, model, beside, kept);
-                    }
-                }
+                self.learn(kind, a, b);
+            }
+        }
+        self.memory.rounds.all_ran(ran);
+    }
+
+    /// Learns from what two jobs did beside each other: the job, its seconds and its iterations.
+    fn learn(&mut self, kind: usize, a: &Ran<'_>, b: &Ran<'_>) {
+        let Some(pool) = self.memory.types.get(kind) else {
+            return;
+        };
+        // Who ran longer was alone for a part of it.
+        let together = (a.1 - b.1).abs() <= TOGETHER * a.1;
+        for ((job, seconds, done), (other, ..)) in [(a, b), (b, a)] {
+            let alone = rate(pool, job.spec());
+            let models = job.spec().extras().model.as_ref();
+            let models = models.zip(other.spec().extras().model.as_ref());
+            if let Some((model, beside)) = models
+                && together
+                && *seconds > 0.0
+                && alone > 0.0
+            {
+                let kept = done / seconds / alone;
+                let known = &mut self.memory.known;
+                self.memory.changed |= known.measured(&pool.name, model, beside, kept);
             }
         }
     }
 
-    /// Iterations a second of two jobs on the same GPUs, by type, that of the smaller number
-    /// first, as far as they are known or believed; `None` if they may not share.
-    fn beside(
-        &self,
-        known: &mut Colocation,
-        a: &JobRef<'_>,
-        b: &JobRef<'_>,
-    ) -> Option<SmallVec<[[f64; 2]; 4]>> {
-        beside(&self.memory.types, a, b, |pool, a, b| {
-            let believed = self.believed?;
-            let (model, other) = (
-                a.spec().extras().model.as_ref()?,
-                b.spec().extras().model.as_ref()?,
-            );
-            let mut kept = |model, other| known.kept(&pool.name, model, other).unwrap_or(believed);
-            let (first, second) = (kept(model, other), kept(other, model));
-            Some([rate(pool, a) * first, rate(pool, b) * second])
-        })
+    /// What is known of jobs beside each other.
+    fn beside(&mut self) -> Beside<'_> {
+        Beside {
+            types: &self.memory.types,
+            known: &mut self.memory.known,
+            believed: self.believed,
+            least_gain: self.shares.least_gain(),
+        }
     }
 
     /// Takes in the cluster and the set of jobs; says whether anything changed.
@@ -186,7 +201,6 @@ impl Gavel {
         }
         let before = std::mem::replace(&mut m.jobs, active);
         let pairs = self.shares.wants_pairs();
-        let mut known_pairs = std::mem::take(&mut self.memory.known);
         for at in 0..self.memory.jobs.len() {
             let id = self.memory.jobs[at];
             let Some(job) = view.job(id).filter(|_| before.binary_search(&id).is_err()) else {
@@ -204,20 +218,23 @@ impl Gavel {
                 let Some(other) = view.job(other).filter(|o| known && o.id() != id) else {
                     continue;
                 };
-                if let Some(rates) = self.beside(&mut known_pairs, &job, &other) {
+                if let Some(rates) = self.beside().rates(&job, &other) {
                     let runs = rates.iter().map(|r| r.iter().all(|r| *r > 0.0));
                     let who = Combination::pair(id, other.id());
                     self.memory.rounds.add(who, gpus, runs.collect());
                 }
             }
         }
-        self.memory.known = known_pairs;
     }
 
     fn instance(&mut self, view: View<'_>) -> Instance {
-        let mut known = std::mem::take(&mut self.memory.known);
+        let jobs = self.memory.jobs.iter();
+        let jobs: Vec<JobRef<'_>> = jobs.filter_map(|id| view.job(*id)).collect();
+        let pairs = match self.shares.wants_pairs() {
+            true => self.beside().pairs(&jobs),
+            false => Vec::new(),
+        };
         let m = &self.memory;
-        let jobs: Vec<JobRef<'_>> = m.jobs.iter().filter_map(|id| view.job(*id)).collect();
         let entrant = |job: &JobRef<'_>| {
             let weight = job.spec().extras().weight;
             Entrant {
@@ -230,26 +247,11 @@ impl Gavel {
                 rates: rates(&m.types, job),
             }
         };
-        let mut pairs = Vec::new();
-        if self.shares.wants_pairs() {
-            for (i, a) in jobs.iter().enumerate() {
-                for (k, b) in jobs.iter().enumerate().skip(i + 1) {
-                    if let Some(rates) = self.beside(&mut known, a, b) {
-                        pairs.push(Pair {
-                            jobs: [i, k],
-                            rates,
-                        });
-                    }
-                }
-            }
-        }
-        let instance = Instance {
+        Instance {
             types: m.types.clone(),
             jobs: jobs.iter().map(entrant).collect(),
             pairs,
-        };
-        self.memory.known = known;
-        instance
+        }
     }
 
     fn allocate(&mut self, view: View<'_>) {
@@ -376,56 +378,4 @@ fn pools(view: View<'_>, prices: &BTreeMap<Name, f64>) -> (Vec<TypePool>, Vec<Gp
         (TypePool { name, gpus, price }, id)
     };
     by_name.into_iter().map(pool).unzip()
-}
-
-/// Iterations a second of a job alone, by type; 0 where it may not run.
-fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
-    types.iter().map(|pool| rate(pool, job)).collect()
-}
-
-/// The same on one type.
-fn rate(pool: &TypePool, job: &JobRef<'_>) -> f64 {
-    let spec = job.spec();
-    let Some(extras) = &spec.extras else {
-        return spec.work.rate;
-    };
-    match &extras.speeds {
-        _ if !may_use(pool, job) => 0.0,
-        Some(speeds) => speeds.alone(&pool.name).unwrap_or(0.0),
-        None => spec.work.rate,
-    }
-}
-
-fn may_use(pool: &TypePool, job: &JobRef<'_>) -> bool {
-    let types = &job.spec().extras().gpu_types;
-    types.is_empty() || types.contains(&pool.name)
-}
-
-/// Iterations a second of two jobs on the same GPUs, by type, that of the smaller
-/// number first; `None` if they may not share. What nobody measured is `estimated`.
-fn beside(
-    types: &[TypePool],
-    a: &JobRef<'_>,
-    b: &JobRef<'_>,
-    mut estimated: impl FnMut(&TypePool, &JobRef<'_>, &JobRef<'_>) -> Option<[f64; 2]>,
-) -> Option<SmallVec<[[f64; 2]; 4]>> {
-    if a.gpus() != b.gpus() {
-        return None;
-    }
-    let (first, second) = if a.id() < b.id() { (a, b) } else { (b, a) };
-    let speeds = first.spec().extras().speeds.as_ref();
-    let other = second.spec().extras().model.as_ref();
-    let mut of = |pool: &TypePool| {
-        if !(may_use(pool, a) && may_use(pool, b)) {
-            return [0.0, 0.0];
-        }
-        let brought = speeds.zip(other).and_then(|(s, o)| s.beside(&pool.name, o));
-        let rates = brought.or_else(|| estimated(pool, first, second));
-        rates.unwrap_or([0.0, 0.0])
-    };
-    let rates: SmallVec<[[f64; 2]; 4]> = types.iter().map(&mut of).collect();
-    rates
-        .iter()
-        .any(|r| r.iter().all(|r| *r > 0.0))
-        .then_some(rates)
 }

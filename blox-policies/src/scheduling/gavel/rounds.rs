@@ -144,6 +144,19 @@ impl RoundMechanism {
         }
     }
 
+    /// The same of many, all at once.
+    pub fn all_ran(&mut self, mut all: Vec<(Combination, usize, f64)>) {
+        all.sort_by_key(|(who, ..)| *who);
+        for row in &mut self.rows {
+            let first = all.partition_point(|(who, ..)| *who < row.who);
+            let own = all[first..].iter().take_while(|(who, ..)| *who == row.who);
+            for (_, kind, seconds) in own {
+                row.received[*kind] += seconds;
+                self.given[*kind] += seconds;
+            }
+        }
+    }
+
     /// Who runs next on `free` GPUs of each type. The types are filled in `order`;
     /// within one, rows go by priority, then by what they are owed, then by their
     /// fraction, then as they were added; what does not fit is passed over. Rows
@@ -203,14 +216,25 @@ impl RoundMechanism {
             if left == 0 {
                 continue;
             }
+            let idle = |busy: &FixedBitSet, row: &Row| {
+                let mut jobs = row.who.jobs();
+                jobs.all(|job| !busy.contains(job.index()))
+            };
             places.clear();
-            let rows = self.rows.iter().enumerate();
-            places.extend(rows.map(|(i, row)| Place {
-                priority: self.priority(row, kind),
-                owed: row.owed[kind],
-                share: row.share_of(kind),
-                row: i,
-            }));
+            for (i, row) in self.rows.iter().enumerate() {
+                if !row.runs[kind] || row.gpus > left || !idle(&busy, row) {
+                    continue;
+                }
+                let (priority, share) = (self.priority(row, kind), row.share_of(kind));
+                if conserves_work || (priority > 0.0 && share > least) {
+                    places.push(Place {
+                        priority,
+                        owed: row.owed[kind],
+                        share,
+                        row: i,
+                    });
+                }
+            }
             places.sort_by(|a, b| {
                 let by = |a: f64, b: f64| b.partial_cmp(&a).unwrap_or(std::cmp::Ordering::Equal);
                 by(a.priority, b.priority)
@@ -222,10 +246,7 @@ impl RoundMechanism {
                     break;
                 }
                 let row = &self.rows[place.row];
-                let idle = |job: JobId| !busy.contains(job.index());
-                let meant = place.priority > 0.0 && place.share > least;
-                let waits = row.runs[kind] && (conserves_work || meant);
-                if waits && row.gpus <= left && row.who.jobs().all(idle) {
+                if row.gpus <= left && idle(&busy, row) {
                     left -= row.gpus;
                     row.who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
                     chosen.push(Chosen {
@@ -275,9 +296,7 @@ mod tests {
         let mut all = Vec::new();
         for _ in 0..rounds {
             let chosen = m.select(&order, free, true);
-            for c in &chosen {
-                m.ran(c.who, c.kind, 360.0);
-            }
+            m.all_ran(chosen.iter().map(|c| (c.who, c.kind, 360.0)).collect());
             all.push(chosen.iter().map(|c| c.who.job.0).collect());
         }
         all

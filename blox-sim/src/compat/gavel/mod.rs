@@ -1,6 +1,7 @@
 //! What Gavel's and Shockwave's simulators read: traces, the throughput oracle, and
 //! the jobs that Gavel's makes up.
 
+mod adapting;
 mod batches;
 mod generate;
 mod oracle;

@@ -1,6 +1,7 @@
 //! Traces of Gavel and Shockwave: tab-separated, no header.
 
 use super::Oracle;
+use super::adapting::adapt;
 use crate::workload::file::{FileWorkload, Rows, sensible};
 use crate::workload::line_rows::LineRows;
 use crate::workload::source::Source;
@@ -24,13 +25,15 @@ const ORACLES: [&str; 4] = [
 /// `mode` after the scale factor and `duration` before the arrival.
 ///
 /// A job's [model](Extras::model) is its type, such as `ResNet-18 (batch size 32)`; its
-/// work is its steps. The attribute `mode` says how it changes its batch.
+/// work is its steps. The attribute `mode` says how it changes its batch: `accordion` and `gns` jobs
+/// get the attribute `regimes`, a list of `[batch, epochs, seconds of an epoch]`, and the work that
+/// is left of theirs when larger batches make them faster.
 ///
 /// # Errors
 /// If the file cannot be read, a line is no job, or the oracle does not know a job's kind.
 pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkload, WorkloadError> {
     let source = Source::at(path.as_ref())?;
-    let jobs = read_jobs(path, oracle)?;
+    let jobs = all(TraceRows::open(&source, oracle, true)?)?;
     Ok(FileWorkload::sorted(
         &source,
         "gavel",
@@ -39,13 +42,16 @@ pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkloa
     ))
 }
 
-/// As [`read_trace`], as a list in order of the file.
+/// As [`read_trace`], as a list in order of the file and as it stands there: all steps with the first
+/// batch.
 ///
 /// # Errors
 /// As there.
 pub fn read_jobs(path: impl AsRef<Path>, oracle: &Oracle) -> Result<Vec<JobSpec>, WorkloadError> {
-    let source = Source::at(path.as_ref())?;
-    let mut rows = TraceRows::open(&source, oracle)?;
+    all(TraceRows::open(&Source::at(path.as_ref())?, oracle, false)?)
+}
+
+fn all(mut rows: impl Rows) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut jobs = Vec::new();
     let mut notices = Notices::default();
     while let Some(job) = rows.next_row(&mut notices)? {
@@ -66,7 +72,11 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
         let what = "a Gavel trace, expected a `throughputs.json` in its folder or one above";
         return Err(failed(what.to_owned()));
     };
-    Ok(Box::new(TraceRows::open(source, Oracle::read(found)?)?))
+    Ok(Box::new(TraceRows::open(
+        source,
+        Oracle::read(found)?,
+        true,
+    )?))
 }
 
 /// With the speeds of an oracle.
@@ -74,19 +84,22 @@ pub(crate) fn open_rows_with(
     source: &Source,
     oracle: Arc<Oracle>,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
-    Ok(Box::new(TraceRows::open(source, oracle)?))
+    Ok(Box::new(TraceRows::open(source, oracle, true)?))
 }
 
 struct TraceRows<O> {
     rows: LineRows,
     oracle: O,
+    /// Whether jobs have what is left of their work when they change their batch.
+    adapts: bool,
 }
 
 impl<O: Borrow<Oracle>> TraceRows<O> {
-    fn open(source: &Source, oracle: O) -> Result<Self, WorkloadError> {
+    fn open(source: &Source, oracle: O, adapts: bool) -> Result<Self, WorkloadError> {
         Ok(TraceRows {
             rows: LineRows::open(source)?,
             oracle,
+            adapts,
         })
     }
 
@@ -155,6 +168,9 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
         if !self.oracle.borrow().profile(&mut job) {
             let kind = format!("('{kind}', {count})");
             return Err(self.wrong("job_type", &kind, "a kind that the throughput file has"));
+        }
+        if self.adapts {
+            adapt(&mut job, self.oracle.borrow());
         }
         // A multiple of the job's own duration.
         if slo > 0.0 {

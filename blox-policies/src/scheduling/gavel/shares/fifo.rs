@@ -115,6 +115,13 @@ impl SharePolicy for FifoShares {
         matches!(self.queue, Queue::Packed(_))
     }
 
+    fn least_gain(&self) -> f64 {
+        match self.queue {
+            Queue::Packed(factor) => factor,
+            _ => 0.0,
+        }
+    }
+
     fn conserves_work(&self) -> bool {
         false
     }

@@ -21,12 +21,14 @@ pub struct FinishTimeShares {
     past: BTreeMap<JobId, Past>,
 }
 
-/// What speeds are counted in. The middle of all optima depends on it, and so does rounding.
+/// What speeds are counted in: how near a solver comes to the optimum depends on it.
 #[derive(Clone, Copy)]
 enum Units {
     /// Iterations a second, as in the program of Gavel's authors: this answer counts ...
     Own,
-    /// ... unless rounding left it short of this one, in which all is near 1.
+    /// ... unless its rho, computed from its shares, is greater than the solver says, and than
+    /// that of this one, in which all is near 1. Where speeds of jobs lie far apart rounding leaves
+    /// the first short of the optimum, by one part in 80,000 on a recorded instance.
     Isolated,
 }
 
@@ -170,6 +172,10 @@ impl SharePolicy for FinishTimeShares {
 
     fn wants_pairs(&self) -> bool {
         self.knows == Knows::Pairs
+    }
+
+    fn least_gain(&self) -> f64 {
+        1.0
     }
 
     fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {

@@ -71,6 +71,10 @@ impl SharePolicy for MaxMinFairness {
         self.knows == Knows::Pairs
     }
 
+    fn least_gain(&self) -> f64 {
+        1.0
+    }
+
     fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let scale = scales(instance, self.knows);
         let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);

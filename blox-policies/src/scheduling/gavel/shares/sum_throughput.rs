@@ -119,6 +119,10 @@ impl SharePolicy for MaxSumThroughput {
         self.knows == Knows::Pairs
     }
 
+    fn least_gain(&self) -> f64 {
+        1.0
+    }
+
     fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let mut sum = 0.0;
         for job in &instance.jobs {

@@ -87,6 +87,10 @@ impl SharePolicy for MinTotalDuration {
         self.knows == Knows::Pairs
     }
 
+    fn least_gain(&self) -> f64 {
+        1.0
+    }
+
     fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let duration = |i: usize| {
             let job = &instance.jobs[i];

@@ -1,0 +1,130 @@
+//! How fast jobs are alone and beside each other, as far as anybody knows.
+
+use super::colocation::Colocation;
+use super::instance::{Pair, PerType, TypePool};
+use blox_core::{JobRef, JobSpec};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Iterations a second of each of two jobs, by type.
+pub(super) type PairRates = SmallVec<[[f64; 2]; 4]>;
+
+/// Iterations a second of a job alone, by type; 0 where it may not run.
+pub(super) fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
+    types.iter().map(|pool| rate(pool, job.spec())).collect()
+}
+
+/// The same on one type.
+pub(super) fn rate(pool: &TypePool, spec: &JobSpec) -> f64 {
+    let Some(extras) = &spec.extras else {
+        return spec.work.rate;
+    };
+    match &extras.speeds {
+        _ if !may_use(pool, spec) => 0.0,
+        Some(speeds) => speeds.alone(&pool.name).unwrap_or(0.0),
+        None => spec.work.rate,
+    }
+}
+
+fn may_use(pool: &TypePool, spec: &JobSpec) -> bool {
+    let types = &spec.extras().gpu_types;
+    types.is_empty() || types.contains(&pool.name)
+}
+
+/// Who may share GPUs, and how fast both are then.
+pub(super) struct Beside<'a> {
+    pub types: &'a [TypePool],
+    /// What was learned.
+    pub known: &'a mut Colocation,
+    /// What a job is believed to keep of its speed where nothing was learned; `None` if nothing
+    /// counts but what jobs bring.
+    pub believed: Option<f64>,
+    /// Pairs that do no more together, in parts of their speeds alone, are of no use.
+    pub least_gain: f64,
+}
+
+impl Beside<'_> {
+    /// Iterations a second of two jobs on the same GPUs, by type, that of the smaller number
+    /// first; 0 on types on which their sharing is of no use, `None` if it is on none.
+    pub fn rates(&mut self, a: &JobRef<'_>, b: &JobRef<'_>) -> Option<PairRates> {
+        if a.gpus() != b.gpus() {
+            return None;
+        }
+        let (first, second) = if a.id() < b.id() { (a, b) } else { (b, a) };
+        let types = self.types.iter();
+        let rates: PairRates = types
+            .map(|pool| self.on(pool, first.spec(), second.spec()))
+            .collect();
+        let any = rates.iter().any(|both| both[0] > 0.0);
+        any.then_some(rates)
+    }
+
+    fn on(&mut self, pool: &TypePool, first: &JobSpec, second: &JobSpec) -> [f64; 2] {
+        let alone = [first, second].map(|spec| rate(pool, spec));
+        if !alone.iter().all(|rate| *rate > 0.0) {
+            return [0.0; 2];
+        }
+        let models = [first, second].map(|spec| spec.extras().model.as_ref());
+        let speeds = first.extras().speeds.as_ref().zip(models[1]);
+        let brought = speeds.and_then(|(speeds, other)| speeds.beside(&pool.name, other));
+        let estimated = || {
+            let believed = self.believed?;
+            let (a, b) = models[0].zip(models[1])?;
+            let mut kept = |own, other| {
+                let learned = self.known.kept(&pool.name, own, other);
+                learned.unwrap_or(believed)
+            };
+            Some([alone[0] * kept(a, b), alone[1] * kept(b, a)])
+        };
+        let both = brought.or_else(estimated).unwrap_or([0.0; 2]);
+        let gain = both[0] / alone[0] + both[1] / alone[1];
+        let useful = both.iter().all(|rate| *rate > 0.0) && gain > self.least_gain;
+        if useful { both } else { [0.0; 2] }
+    }
+
+    /// All pairs of jobs, in their order.
+    pub fn pairs(&mut self, jobs: &[JobRef<'_>]) -> Vec<Pair> {
+        let kinds = kinds(jobs);
+        let mut known: BTreeMap<[usize; 2], Option<PairRates>> = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for (i, a) in jobs.iter().enumerate() {
+            for (k, b) in jobs.iter().enumerate().skip(i + 1) {
+                let of = known.entry([kinds[i], kinds[k]]);
+                if let Some(rates) = of.or_insert_with(|| self.rates(a, b)) {
+                    pairs.push(Pair {
+                        jobs: [i, k],
+                        rates: rates.clone(),
+                    });
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// The same number for jobs that are equally fast, whoever is beside them.
+fn kinds(jobs: &[JobRef<'_>]) -> Vec<usize> {
+    let mut firsts: Vec<&JobSpec> = Vec::new();
+    let alike = |a: &JobSpec, b: &JobSpec| {
+        let (x, y) = (a.extras(), b.extras());
+        let speeds = match (&x.speeds, &y.speeds) {
+            (Some(x), Some(y)) => Arc::ptr_eq(x, y) || x == y,
+            (x, y) => x.is_none() && y.is_none(),
+        };
+        a.gpus == b.gpus
+            && a.work.rate == b.work.rate
+            && x.model == y.model
+            && x.gpu_types == y.gpu_types
+            && speeds
+    };
+    let mut numbers = Vec::with_capacity(jobs.len());
+    for spec in jobs.iter().map(|job| job.spec()) {
+        let found = firsts.iter().position(|first| alike(first, spec));
+        numbers.push(found.unwrap_or(firsts.len()));
+        if found.is_none() {
+            firsts.push(spec);
+        }
+    }
+    numbers
+}
