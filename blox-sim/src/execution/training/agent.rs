@@ -3,7 +3,7 @@
 use super::application::{Application, OnType, StepTimes};
 use crate::execution::Stretch;
 use blox_core::perf::goodput::{
-    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, fit,
+    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, fit, split,
 };
 use blox_core::{BatchConfig, GpuCount, Name, Seconds, SpeedReport, Time, TrainingReport};
 use dyn_clone::DynClone;
@@ -57,9 +57,6 @@ impl Fitter for LeastSquares {
         fit(observed)
     }
 }
-
-/// What rounding may do to a quotient that is a whole number.
-const ROUNDING: f64 = 1e-8;
 
 /// An epoch that takes no whole second at all is over this long after a round's begin: the round's
 /// decision comes first.
@@ -181,8 +178,13 @@ impl Agent {
             }
             (batch, _) => {
                 let first = app.initial_batch.max(least * replicas);
-                let batch = batch.unwrap_or(first);
-                split(batch, replicas, app.initial_batch, most)
+                let batch = f64::from(batch.unwrap_or(first));
+                let limits = BatchLimits {
+                    max_batch: app.max_batch,
+                    per_gpu: (least, most),
+                    accumulate: true,
+                };
+                split(batch, replicas, app.initial_batch, &limits)
             }
         };
         if let (PassLimit::Placement, StepTimes::Measured(table)) = (limit, &on.steps)
@@ -312,36 +314,5 @@ impl Agent {
             noise: self.noise?,
             speed: speed.collect(),
         })
-    }
-}
-
-/// A batch over all GPUs as passes on each of them, none above `most`.
-fn split(batch: u32, gpus: u32, initial: u32, most: u32) -> BatchConfig {
-    let each = (f64::from(batch) / f64::from(gpus) - ROUNDING).ceil();
-    let mut accumulation = ((each / f64::from(most) - ROUNDING).ceil() - 1.0).max(0.0);
-    if gpus == 1 && batch > initial {
-        accumulation = accumulation.max(1.0);
-    }
-    BatchConfig {
-        per_gpu: (each / (accumulation + 1.0) - ROUNDING).ceil() as u32,
-        accumulation: accumulation as u32,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_batch_is_split_into_passes_that_fit() {
-        let config = |per_gpu, accumulation| BatchConfig {
-            per_gpu,
-            accumulation,
-        };
-        assert_eq!(split(128, 4, 128, 64), config(32, 0));
-        assert_eq!(split(130, 4, 128, 64), config(33, 0));
-        assert_eq!(split(1000, 4, 128, 64), config(63, 3));
-        assert_eq!(split(256, 1, 128, 512), config(128, 1));
-        assert_eq!(split(128, 1, 128, 512), config(128, 0));
     }
 }

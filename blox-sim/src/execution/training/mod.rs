@@ -4,7 +4,6 @@
 mod agent;
 mod application;
 mod curves;
-mod fairness;
 mod fitted;
 mod read;
 mod table;
@@ -13,7 +12,6 @@ mod triangulated;
 pub use agent::{Agent, EpochEnds, Fitter, LeastSquares, PassLimit, Profiles};
 pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
 pub use curves::{Curves, Epoch};
-pub use fairness::FairTimes;
 pub use fitted::built_in;
 pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
@@ -21,9 +19,7 @@ pub use triangulated::Between;
 
 use super::{ExecutionModel, Stretch, Turn, untrained};
 use blox_core::perf::goodput::KnownBatches;
-use blox_core::{
-    Adapts, Assignment, JobId, JobRef, JobSpec, Name, Part, RestoreError, Seconds, Time, View,
-};
+use blox_core::{Adapts, Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -187,11 +183,7 @@ impl ExecutionModel for Training {
 
 /// The batch that a job insists on, if it does not tune it.
 fn wish(job: &JobRef<'_>) -> Option<u32> {
-    wish_of(job.spec())
-}
-
-fn wish_of(job: &JobSpec) -> Option<u32> {
-    let extras = job.extras();
+    let extras = job.spec().extras();
     let training = extras.training.as_ref()?;
     match training.adapts {
         Adapts::All => None,
