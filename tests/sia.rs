@@ -250,7 +250,7 @@ fn tuned_jobs_run_on_one_type_under_schedulers_that_know_none() {
         "shockwave",
         "finish-time-fairness",
     ] {
-        let registry = blox::registry::registry();
+        let registry = blox::registry();
         let scheduler = registry
             .schedulers
             .build(&name.parse().unwrap(), 1)

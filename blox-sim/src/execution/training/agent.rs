@@ -1,12 +1,12 @@
 //! What runs beside a training job: it measures, fits and tunes.
 
 use super::application::{Application, OnType, StepTimes};
+use super::fits::KnownFits;
 use crate::execution::Stretch;
 use blox_core::perf::goodput::{
-    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, fit, split,
+    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, split,
 };
 use blox_core::{BatchConfig, GpuCount, Name, Seconds, SpeedReport, Time, TrainingReport};
-use dyn_clone::DynClone;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -39,23 +39,6 @@ pub enum Profiles {
     /// All types, told apart by nobody: what was measured once on any type is not
     /// measured again. It is kept under the nameless type.
     OfAll,
-}
-
-/// Finds the parameters of a job's speed.
-pub trait Fitter: DynClone + Send {
-    /// From the steps that it did on one type of GPU, in the order of their first measurement.
-    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams>;
-}
-dyn_clone::clone_trait_object!(Fitter);
-
-/// Fits by [`fit`](blox_core::perf::goodput::fit()).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LeastSquares;
-
-impl Fitter for LeastSquares {
-    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams> {
-        fit(observed)
-    }
 }
 
 /// An epoch that takes no whole second at all is over this long after a round's begin: the round's
@@ -274,7 +257,7 @@ impl Agent {
     }
 
     /// Takes in what the last stretch showed. The work at its end; `None` if it has not run.
-    pub(super) fn measure(&mut self, app: &Application, fitter: &dyn Fitter) -> Option<f64> {
+    pub(super) fn measure(&mut self, app: &Application, fits: &mut KnownFits) -> Option<f64> {
         let doing = self.now.take()?;
         let Some((_, noise, (step, sync))) = self.run(app, doing.epoch) else {
             return Some(doing.work);
@@ -295,7 +278,7 @@ impl Agent {
             |o: &StepTime| (o.nodes, o.gpus, o.per_gpu) == (seen.nodes, seen.gpus, seen.per_gpu);
         if !profile.observed.iter().any(same) {
             profile.observed.push(seen);
-            profile.params = fitter.fit(&profile.observed);
+            profile.params = fits.fit(&profile.observed);
         }
         Some(doing.work)
     }

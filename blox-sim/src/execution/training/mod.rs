@@ -4,18 +4,22 @@
 mod agent;
 mod application;
 mod curves;
+mod fits;
 mod fitted;
 mod read;
 mod table;
 mod triangulated;
 
-pub use agent::{Agent, EpochEnds, Fitter, LeastSquares, PassLimit, Profiles};
+pub use agent::{Agent, EpochEnds, PassLimit, Profiles};
 pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
 pub use curves::{Curves, Epoch};
+pub use fits::{Fitter, LeastSquares};
 pub use fitted::built_in;
 pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
 pub use triangulated::Between;
+
+use fits::KnownFits;
 
 use super::{ExecutionModel, Stretch, Turn, untrained};
 use blox_core::perf::goodput::KnownBatches;
@@ -39,7 +43,7 @@ pub struct Training {
     ends: EpochEnds,
     limit: PassLimit,
     profiles: Profiles,
-    fitter: Box<dyn Fitter>,
+    fits: KnownFits,
     agents: BTreeMap<JobId, Agent>,
     batches: KnownBatches,
 }
@@ -54,7 +58,7 @@ impl Training {
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,
             profiles: Profiles::ByType,
-            fitter: Box::new(LeastSquares),
+            fits: KnownFits::by(LeastSquares),
             agents: BTreeMap::new(),
             batches: KnownBatches::default(),
         }
@@ -93,7 +97,7 @@ impl Training {
     /// With other fits.
     #[must_use]
     pub fn fitter(mut self, fitter: impl Fitter + 'static) -> Self {
-        self.fitter = Box::new(fitter);
+        self.fits = KnownFits::by(fitter);
         self
     }
 
@@ -165,7 +169,7 @@ impl ExecutionModel for Training {
     fn turn(&mut self, _: View<'_>, job: &JobRef<'_>, _: Time) -> Option<Turn> {
         let app = self.application(job)?;
         let agent = self.agents.get_mut(&job.id())?;
-        let work = agent.measure(&app, &*self.fitter)?;
+        let work = agent.measure(&app, &mut self.fits)?;
         let given = job.assignment().and_then(|a| a.config);
         agent.tune(&app, wish(job), self.limit, given, &mut self.batches);
         Some(Turn {
