@@ -166,6 +166,8 @@ pub(crate) struct Simulator<'w> {
     watch: Arc<Watch>,
     history: BTreeMap<JobId, Assignment>,
     keeps_history: bool,
+    /// Whether there was a job whose launches or stops are not free.
+    charges: bool,
     /// When jobs end whose rate changed since their launch; other timers are void.
     moved_ends: BTreeMap<JobId, Time>,
     /// When jobs report their loss next; other timers are void.
@@ -233,6 +235,7 @@ impl<'w> Simulator<'w> {
             watch,
             history: BTreeMap::new(),
             keeps_history,
+            charges: false,
             moved_ends: BTreeMap::new(),
             reports: BTreeMap::new(),
             turns: BTreeMap::new(),
@@ -268,6 +271,8 @@ impl<'w> Simulator<'w> {
     pub(crate) fn resume(&mut self, view: View<'_>) {
         self.now = view.now();
         self.next_id = view.state().next_job_id().0;
+        let mut live = (0..self.next_id).filter_map(|id| view.job(JobId(id)));
+        self.charges = live.any(|job| !self.overheads.is_free_for(job.spec()));
         for job in view.placed() {
             match job.phase() {
                 Phase::Running => {
@@ -405,6 +410,7 @@ impl<'w> Simulator<'w> {
         self.watch
             .submitted
             .store(u64::from(self.next_id), Ordering::Relaxed);
+        self.charges |= !self.overheads.is_free_for(&spec);
         let last = spec.submit;
         match self.workload.next_job()? {
             Some(next) if next.submit < last => {
@@ -732,7 +738,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        let free = !self.keeps_history && self.faults.launch_failure <= 0.0;
+        let free = !self.keeps_history && !self.charges && self.faults.launch_failure <= 0.0;
         free.then_some(self)
     }
 

@@ -1,6 +1,6 @@
 //! What a change from one assignment to another costs.
 
-use blox_core::{Assignment, JobRef, Part, Seconds, View};
+use blox_core::{Assignment, JobRef, JobSpec, Part, Seconds, View};
 use std::collections::BTreeSet;
 
 /// Time lost in launching, stopping and changing jobs. GPUs are held meanwhile;
@@ -28,9 +28,16 @@ pub trait Overheads: Part {
         now: &Assignment,
     ) -> Seconds;
 
-    /// Whether everything is free: the simulator then keeps no history.
+    /// Whether nothing depends on what a job had before: the simulator then keeps no history.
     fn is_free(&self) -> bool {
         false
+    }
+
+    /// Whether launches, stops and changes of this job are free. A simulation without any
+    /// other job need not go through them step by step.
+    fn is_free_for(&self, job: &JobSpec) -> bool {
+        let _ = job;
+        self.is_free()
     }
 }
 dyn_clone::clone_trait_object!(Overheads);
@@ -142,6 +149,10 @@ impl Overheads for CheckpointRestart {
     fn is_free(&self) -> bool {
         // What was held before matters to the costs of the others alone.
         self.others.is_free()
+    }
+
+    fn is_free_for(&self, job: &JobSpec) -> bool {
+        job.extras().training.is_none() && self.others.is_free()
     }
 }
 

@@ -407,11 +407,12 @@ impl Simulation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overheads::CheckpointRestart;
     use crate::workload::Jobs;
     use blox_core::testing::FirstFit;
     use blox_core::{
-        Composition, GpuCount, JobSpec, NodeId, NodeSpec, Outcome, Seconds, order::SortKey,
-        policy::by_key,
+        Adapts, Composition, Extras, GpuCount, JobSpec, NodeId, NodeSpec, Outcome, Seconds,
+        TrainingSpec, order::SortKey, policy::by_key,
     };
 
     fn fifo() -> Pipeline {
@@ -500,6 +501,28 @@ mod tests {
         assert!(waits.contains(&("not yet decided", 2, 580.0)), "{waits:?}");
         assert!(waits.contains(&("launching", 3, 60.0)), "{waits:?}");
         assert_eq!(run(true).waits, report.waits);
+    }
+
+    #[test]
+    fn training_jobs_are_charged_their_restarts_beside_jobs_that_start_free() {
+        let mut trains = job(0.0, 600.0);
+        trains.extras = Some(Box::new(Extras {
+            training: Some(Arc::new(TrainingSpec {
+                initial_batch: 8,
+                max_batch: 8,
+                adapts: Adapts::Nothing,
+                restart: Seconds::new(40.0),
+                types: Default::default(),
+            })),
+            ..Extras::default()
+        }));
+        let mut jobs = Jobs::new(vec![trains, job(0.0, 600.0)]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 2))
+            .overheads(CheckpointRestart::default())
+            .completion(Exact)
+            .run(fifo(), &mut jobs)
+            .unwrap();
+        assert_eq!(finishes(&report), [Some(640.0), Some(600.0)]);
     }
 
     #[test]
