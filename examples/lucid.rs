@@ -8,7 +8,7 @@ use blox::core::{ClusterSpec, Composition, Extras, JobSpec, Rounds, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::Simulation;
 use blox::sim::compat::blox_workload::BloxWorkload;
-use blox::sim::execution::{Paired, Profiled};
+use blox::sim::execution::{Profiled, Shared};
 use blox::sim::workload::{Jobs, Limited, collect};
 use std::collections::BTreeMap;
 
@@ -53,8 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut pairs = PairTable::default();
     pairs.add("DCGAN/LSUN/64/0", "LSTM/LSUN/64/0", (0.93, 0.9))?;
     pairs.add("LSTM/LSUN/64/0", "LSTM/LSUN/64/0", (0.97, 0.97))?;
-    let simulation =
-        Simulation::new(ClusterSpec::uniform(10, 4)).execution(Paired::over(Profiled, pairs, 0.8));
+    let execution = Shared::over(Profiled).measured(pairs, 0.8);
+    let simulation = Simulation::new(ClusterSpec::uniform(10, 4)).execution(execution);
     let run = |scheduler| simulation.run(scheduler, &mut Jobs::new(jobs().unwrap_or_default()));
     let ours = run(by_hand)?;
     let shipped = run(blox::schedulers::lucid())?;

@@ -843,6 +843,36 @@ fn a_figure_that_is_interrupted_says_what_there_is() {
 }
 
 #[test]
+fn fairness_is_there_for_who_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "job_id,submit_s,gpus,duration_s\na,0,1,100\nb,0,1,100\n";
+    fs::write(dir.path().join("jobs.csv"), trace).unwrap();
+    let run = |more: &str| {
+        let line = format!("simulate fifo --trace jobs.csv --cluster 1x1 --on-event 0 {more}");
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        seen.out
+    };
+    // Half of a GPU until the first ends; the second then has it alone: 100 / 200 and 200 / 150.
+    let table = run("--fairness --output-dir out");
+    let row = table.lines().find(|l| l.starts_with("fifo")).unwrap();
+    let fields: Vec<&str> = row.split_whitespace().collect();
+    assert!(fields.ends_with(&["0.92", "1.33", "50.0", "%"]), "{table}");
+    let jobs = fs::read_to_string(dir.path().join("out/fifo/jobs.csv")).unwrap();
+    let last: Vec<&str> = jobs
+        .lines()
+        .map(|l| l.rsplit(',').next().unwrap())
+        .collect();
+    assert_eq!(last, ["rho", "0.5", "1.3333333333333333"]);
+    let csv = run("--fairness --output-format csv");
+    let (head, row) = csv.split_once('\n').unwrap();
+    let fields: Vec<(&str, &str)> = head.split(',').zip(row.trim().split(',')).collect();
+    assert!(fields.contains(&("fairness_jobs", "2")), "{csv}");
+    assert!(fields.contains(&("fairness_unfair", "0.5")), "{csv}");
+    assert!(!run("").contains("unfair"));
+}
+
+#[test]
 fn missed_deadlines_say_why() {
     let dir = folder();
     let jobs = "submit_s,gpus,duration_s,deadline_s\n0,1,100,200\n0,1,100,105\n0,1,100,250\n";

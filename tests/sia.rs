@@ -206,6 +206,70 @@ impl Journal for Widths {
     }
 }
 
+/// Whether any assignment mixed nodes of different types.
+#[derive(Clone, Default)]
+struct Mixed(Arc<Mutex<bool>>, Vec<u32>);
+
+impl Journal for Mixed {
+    fn record(&mut self, entry: &Entry) {
+        let Entry::Decision { plan, .. } = entry else {
+            return;
+        };
+        for action in &plan.actions {
+            if let Action::Place { assignment, .. } = action {
+                let types = assignment.gpus.iter().map(|g| self.1[g.index()]);
+                let types: std::collections::BTreeSet<u32> = types.collect();
+                *self.0.lock().unwrap() |= types.len() > 1;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn tuned_jobs_run_on_one_type_under_schedulers_that_know_none() {
+    // Six GPUs a type: jobs of four fill them up so that leftovers of several types are free.
+    let cluster: ClusterSpec = "1x4:aws,1x2:aws,1x4:rtx,1x2:rtx,1x4:dgx-ext,1x2:dgx-ext"
+        .parse()
+        .unwrap();
+    let of = |i: u32| vec![i; 6];
+    let types: Vec<u32> = [0, 1, 2].into_iter().flat_map(of).collect();
+    let mut jobs = training_jobs(Adapts::Nothing);
+    // Eight are not there of any type.
+    let mut large = jobs[0].clone();
+    large.gpus = GpuCount(8);
+    jobs.push(large);
+    for name in [
+        "fifo",
+        "las",
+        "tiresias",
+        "optimus",
+        "shockwave",
+        "finish-time-fairness",
+    ] {
+        let registry = blox::registry();
+        let scheduler = registry
+            .schedulers
+            .build(&name.parse().unwrap(), 1)
+            .unwrap();
+        let mixed = Mixed(Arc::default(), types.clone());
+        let report = Simulation::new(cluster.clone())
+            .overheads(CheckpointRestart::default())
+            .run_journaled(
+                scheduler,
+                &mut Jobs::new(jobs.clone()),
+                Some(Box::new(mixed.clone())),
+            )
+            .unwrap();
+        assert!(!*mixed.0.lock().unwrap(), "{name}");
+        let s = &report.summary;
+        assert_eq!((s.completed, s.rejected), (12, 1), "{name}");
+    }
+}
+
 /// A job of pipelines: 2 stages on `dgx-ext`, 8 on `rtx`.
 fn pipelined(adapts: Adapts) -> JobSpec {
     let mut job = JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(1.0)).with_extras(Extras {

@@ -4,7 +4,8 @@
 //! A [`Simulation`] runs any scheduler on any [`Workload`](workload::Workload).
 //! How fast jobs run, what changes cost, when an end is seen and what breaks
 //! are parts of their own: [`execution`], [`overheads`], [`completion`],
-//! [`faults`]. [`stepping`] walks through one instead.
+//! [`faults`]. [`stepping`] walks through one instead; [`fairness`] compares jobs with what they
+//! would have had to themselves.
 
 #![warn(missing_docs)]
 
@@ -13,6 +14,7 @@ pub mod cluster_file;
 pub mod compat;
 pub mod completion;
 pub mod execution;
+pub mod fairness;
 pub mod faults;
 pub mod forecast;
 pub mod overheads;

@@ -220,6 +220,21 @@ impl Simulation {
         self
     }
 
+    pub(crate) fn cluster(&self) -> &ClusterSpec {
+        &self.cluster
+    }
+
+    /// The same world on another cluster, where nothing breaks and nothing but results is kept.
+    pub(crate) fn alone_on(&self, cluster: ClusterSpec) -> Simulation {
+        Simulation {
+            execution: self.execution.clone(),
+            overheads: self.overheads.clone(),
+            completion: self.completion.clone(),
+            visit_every_round: self.visit_every_round,
+            ..Simulation::new(cluster)
+        }
+    }
+
     /// Runs a scheduler on a workload.
     ///
     /// # Errors

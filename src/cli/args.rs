@@ -512,6 +512,12 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub why: bool,
+    /// Compare each job with what it would have alone on its fair share of the cluster (finish-time fairness)
+    ///
+    /// Every measured job is simulated alone as well, which takes its time.
+    #[arg(long, help_heading = "Results")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fairness: bool,
     /// Tell the story of one job, by its number from 0 or its name in the trace
     #[arg(long, value_name = "JOB", help_heading = "Results")]
     #[serde(

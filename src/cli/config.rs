@@ -264,7 +264,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
             gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster virtual_cluster admission placement cluster_manager round on_event
             completion launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
-        flags: losses visit_every_round force rounds assignments plots report why json quiet);
+        flags: losses visit_every_round force rounds assignments plots report why fairness json quiet);
     options.vary = vary;
     Ok(Given {
         options,

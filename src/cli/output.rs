@@ -342,19 +342,35 @@ pub(super) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String, 
     head.extend(["ended".to_owned(), "end_s".to_owned()]);
     if experiment.compares {
         head.push("relative_avg_jct".to_owned());
-        // Flat: the columns of what is paired.
-        for row in &mut rows {
-            if let Some(Value::Object(paired)) = row.remove("paired") {
-                for (key, value) in paired {
-                    row.insert(format!("paired_{key}"), value);
-                }
-            }
-        }
         let paired = serde_json::to_value(Paired::default()).map_err(Failure::new)?;
-        let keys = paired.as_object().into_iter().flat_map(|p| p.keys());
-        head.extend(keys.map(|k| format!("paired_{k}")));
+        head.extend(flatten(&mut rows, "paired", &paired));
+    }
+    let summaries = || runs.iter().map(|r| &r.report.summary);
+    if let Some(training) = summaries().find_map(|s| s.training) {
+        let training = serde_json::to_value(training).map_err(Failure::new)?;
+        head.extend(flatten(&mut rows, "training", &training));
+    }
+    if let Some(fairness) = summaries().find_map(|s| s.fairness) {
+        let fairness = serde_json::to_value(fairness).map_err(Failure::new)?;
+        head.extend(flatten(&mut rows, "fairness", &fairness));
     }
     super::grid::csv(&head, &rows)
+}
+
+/// Makes columns of an object in each row that has one, all with the keys of an example; their names.
+fn flatten(
+    rows: &mut [serde_json::Map<String, Value>],
+    name: &str,
+    example: &Value,
+) -> Vec<String> {
+    let column = |key: &String| format!("{name}_{key}");
+    for row in rows {
+        if let Some(Value::Object(parts)) = row.remove(name) {
+            row.extend(parts.into_iter().map(|(key, value)| (column(&key), value)));
+        }
+    }
+    let keys = example.as_object().into_iter().flat_map(|e| e.keys());
+    keys.map(column).collect()
 }
 
 /// The figures of each run, with how it compares to the baseline.

@@ -10,11 +10,13 @@ use super::{Failure, INTERRUPTED, OK, Terminal, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::Registry;
-use blox_sim::results::SharedSink;
+use blox_sim::fairness::FairTimes;
+use blox_sim::results::{Fairness, SharedSink};
 use blox_sim::workload::{Limited, Workload};
-use blox_sim::{Ended, Report, Watch};
+use blox_sim::{Ended, Report, SimError, Watch};
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// One scheduler's run.
@@ -190,13 +192,26 @@ pub(super) fn run_one(
     let journal = journal
         .as_ref()
         .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
-    let report = experiment
+    let fair = experiment.options.fairness.then(|| {
+        let simulation = experiment.simulation(i);
+        FairTimes::of(&simulation, &scheduler).watched_by(Arc::clone(watch))
+    });
+    let failed = |e: SimError| Failure::new(format!("{}: {e}", experiment.contestants[i].label));
+    let mut report = experiment
         .simulation(i)
         .assignments_to(assignments)
         .explain(explained)
         .watched_by(Arc::clone(watch))
         .run_journaled(scheduler, &mut workload, journal)
-        .map_err(|e| Failure::new(format!("{}: {e}", experiment.contestants[i].label)))?;
+        .map_err(failed)?;
+    if let Some(mut fair) = fair {
+        let mut jobs = experiment.workload()?;
+        fair.judge(&mut *jobs, &mut report.jobs).map_err(failed)?;
+        report.summary.fairness = Fairness::of(&report.jobs);
+        if watch.stop.load(Ordering::Relaxed) {
+            report.ended = Ended::Interrupted;
+        }
+    }
     Ok(Run {
         report,
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),

@@ -69,6 +69,7 @@ pub(super) fn compare(
         ("output-dir", o.output_dir.is_some()),
         ("rounds", o.rounds),
         ("why", o.why),
+        ("fairness", o.fairness),
         ("plots", o.plots),
         ("report", o.report),
         ("assignments", o.assignments),

@@ -69,6 +69,10 @@ pub(super) fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
         "GPU\nutil.",
         "pre-\nempted",
     ]);
+    let with_fairness = runs.iter().any(|r| r.report.summary.fairness.is_some());
+    if with_fairness {
+        head.extend(["mean\nrho", "worst\nrho", "unfair"]);
+    }
     let base = base(experiment, runs).map_or(0.0, |r| r.report.summary.avg_jct_s);
     let mut rows = Vec::new();
     for run in runs {
@@ -85,6 +89,16 @@ pub(super) fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
             format!("{:.1} %", 100.0 * s.utilisation),
             whole(s.preemptions),
         ]);
+        if with_fairness {
+            row.extend(match s.fairness {
+                Some(f) => [
+                    decimal(f.mean, 2),
+                    decimal(f.worst, 2),
+                    format!("{:.1} %", 100.0 * f.unfair),
+                ],
+                None => ["-", "-", "-"].map(str::to_owned),
+            });
+        }
         rows.push(row);
     }
     Grid {
@@ -211,6 +225,12 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
             );
             say("training", format!("{}: {of}", summary.scheduler));
         }
+    }
+    if experiment.options.fairness {
+        say(
+            "rho",
+            "completion time over that alone on a fair share of the cluster; above 1 a job was treated unfairly".to_owned(),
+        );
     }
     for run in runs {
         if let Some(line) = leftovers(run) {

@@ -1,3 +1,4 @@
+use super::clock::now;
 use super::{Claim, Figure, Findings, ReproduceError, Row, Run};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::shares::{
@@ -138,25 +139,6 @@ fn milliseconds(timed: &Timed, instance: &Instance) -> Option<f64> {
         }
     }
     None
-}
-
-/// Milliseconds that this thread has run, where the system says; else those of the clock.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "it measures, and decides nothing"
-)]
-fn now() -> f64 {
-    static START: std::sync::LazyLock<std::time::Instant> =
-        std::sync::LazyLock::new(std::time::Instant::now);
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ran = text
-        .split_whitespace()
-        .next()
-        .and_then(|ns| ns.parse::<f64>().ok());
-    match ran {
-        Some(ns) => ns / 1e6,
-        None => 1000.0 * START.elapsed().as_secs_f64(),
-    }
 }
 
 fn scale() -> Findings {

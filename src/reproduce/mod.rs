@@ -17,6 +17,7 @@ mod blox_fig16;
 mod blox_fig6;
 mod blox_table4;
 mod bursty;
+mod clock;
 mod elasticflow;
 mod gavel_fig8;
 mod gavel_physical;

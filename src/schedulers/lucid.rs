@@ -25,7 +25,7 @@ pub struct LucidParams {
 ///
 /// Scores and memory are read from jobs (attributes `sharing_score` and `gmem`, which
 /// the reader of Helios logs and `blox estimate` set). A simulation slows packed jobs down
-/// by [`blox_sim::execution::Paired`].
+/// by [`blox_sim::execution::Shared`].
 ///
 /// **Parameters** (command line): `estimator` (see [`crate::schedulers::qssf`]),
 /// `profiler_nodes` (2), `limit_s` (200), `profiled_gpus` (8), `scores` (2; -1 for no packing),

@@ -1,11 +1,11 @@
 //! Placement in rounds: who stays on its type keeps its GPUs.
 
-use super::walk::{Rule, place_in_free, shortage, suits};
+use super::types::most_of_a_type;
+use super::walk::{Rule, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, GpuCount, GpuTypeId, JobRef, NameId, NodeStatus, Part, PlacementPolicy,
-    Reason, Request, Requests, Shape, View,
+    Draft, DraftError, GpuTypeId, JobRef, NameId, NodeStatus, Part, PlacementPolicy, Reason,
+    Request, Requests, View,
 };
-use std::collections::BTreeMap;
 
 /// Renews the lease of every listed job that has what its request asks for: as many
 /// GPUs of that type, beside the same partner or alone. All other listed jobs give
@@ -54,18 +54,12 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         super::walk::can_ever_place(&self.rule, view, job)?;
         // All of one type, and of one on which it runs.
-        let mut pools: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
-        let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-        for node in there.filter(|n| suits(n, job, &Shape::default(), view)) {
-            *pools.entry(node.gpu_type()).or_default() += node.gpu_count();
-        }
         let runs = |id: GpuTypeId| {
             let name = view.cluster().gpu_types().get(NameId(id.0));
             let speeds = job.spec().extras.as_ref().and_then(|e| e.speeds.as_ref());
             speeds.is_none_or(|s| name.and_then(|n| s.alone(n)).is_some_and(|r| r > 0.0))
         };
-        let usable = pools.iter().filter(|(id, _)| runs(**id));
-        let possible = GpuCount(usable.map(|(_, gpus)| *gpus).max().unwrap_or(0));
+        let possible = most_of_a_type(view, job, runs);
         if job.gpus() <= possible {
             return Ok(());
         }

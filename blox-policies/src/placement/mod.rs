@@ -21,6 +21,7 @@ mod random;
 mod resizing;
 mod share;
 mod synergy;
+mod types;
 mod walk;
 
 pub(crate) use anew::{release_all, settle};

@@ -1,5 +1,6 @@
 //! Placement for jobs whose number of GPUs changes while they run.
 
+use super::types::alike;
 use super::walk::{Rule, filled, place_in_free, shortage};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, NodeStatus, Part,
@@ -135,6 +136,7 @@ fn free_for(
 ) -> Option<GpuList> {
     let view = draft.view();
     let job = view.job(job)?;
+    let shape = &alike(draft, &job, now, shape);
     let here = parts(draft, now);
     let beside = here.iter().filter_map(|(id, _)| view.node(*id));
     let mut elsewhere: Vec<_> = draft

@@ -1,7 +1,8 @@
 //! The walk over jobs in order.
 
+use super::types::{find, most_of_a_type, trains};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, NodeStatus, Part, Place,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeStatus, Part, Place,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
 
@@ -118,7 +119,7 @@ pub(crate) fn place_in_free<R: Rule>(
             Place::ShareWith(other) => beside(draft, *other, shape),
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
             _ if free < shape.gpus.get() => None,
-            _ => rule.find(draft, &job, shape),
+            _ => find(rule, draft, &job, shape),
         };
         if let Some(assignment) = found {
             let beside = request.partner.map(|p| (p, assignment.gpus.clone()));
@@ -248,7 +249,7 @@ pub(crate) fn filled(gpus: blox_core::GpuList, shape: &Shape) -> Assignment {
     }
 }
 
-/// Whether a job may use a node in this shape: type, CPUs and memory.
+/// Whether a job may use a node in this shape: its type, and that the job runs on it.
 pub(crate) fn suits(
     node: &blox_core::Node,
     job: &JobRef<'_>,
@@ -258,14 +259,22 @@ pub(crate) fn suits(
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
         return false;
     }
-    match &job.spec().extras {
-        Some(extras) if !extras.gpu_types.is_empty() => {
-            let types = view.cluster().gpu_types();
-            types
-                .get(blox_core::NameId(node.gpu_type().0))
-                .is_some_and(|name| extras.gpu_types.contains(name))
-        }
-        _ => true,
+    let Some(extras) = &job.spec().extras else {
+        return true;
+    };
+    if extras.gpu_types.is_empty() && extras.training.is_none() {
+        return true;
+    }
+    let types = view.cluster().gpu_types();
+    let name = types.get(NameId(node.gpu_type().0));
+    let listed = |name: &Name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
+    let trains = |name: &Name| {
+        let training = extras.training.as_ref();
+        name.is_empty() || training.is_none_or(|t| t.on(name).is_some())
+    };
+    match name {
+        Some(name) => listed(name) && trains(name),
+        None => extras.gpu_types.is_empty(),
     }
 }
 
@@ -318,7 +327,10 @@ pub(crate) fn can_ever_place<R: Rule>(
     view: View<'_>,
     job: &JobRef<'_>,
 ) -> Result<(), Reason> {
-    let possible = rule.most_gpus(view, job);
+    let mut possible = rule.most_gpus(view, job);
+    if trains(job) {
+        possible = possible.min(most_of_a_type(view, job, |_| true));
+    }
     if job.gpus() <= possible {
         return Ok(());
     }

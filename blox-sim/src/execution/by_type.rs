@@ -1,7 +1,7 @@
 //! Speed that depends on the type of GPU, and on who shares it.
 
-use super::{ExecutionModel, FixedRate};
-use blox_core::{Assignment, JobRef, Name, NameId, Part, View};
+use super::{ExecutionModel, FixedRate, around};
+use blox_core::{Assignment, JobId, JobRef, Name, NameId, View};
 
 /// Over another model: a job that says [how fast it is on each GPU type](blox_core::Extras::speeds)
 /// is that fast there, alone or beside the job on the same GPUs; on GPUs of several
@@ -18,7 +18,7 @@ impl<M> ByType<M> {
     }
 }
 
-impl<M: Part + Clone> Part for ByType<M> {}
+around!(ByType);
 
 impl<M: ExecutionModel + Clone> ExecutionModel for ByType<M> {
     #[inline]
@@ -61,5 +61,9 @@ impl<M: ExecutionModel + Clone> ExecutionModel for ByType<M> {
             slowest = slowest.min(name.map_or(0.0, on));
         }
         if slowest.is_finite() { slowest } else { 0.0 }
+    }
+
+    fn ended(&mut self, job: JobId) {
+        self.inner.ended(job);
     }
 }

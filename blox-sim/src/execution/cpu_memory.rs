@@ -1,7 +1,7 @@
 //! Speed that depends on CPUs and memory.
 
-use super::{ExecutionModel, FixedRate};
-use blox_core::{Assignment, JobRef, Part, View};
+use super::{ExecutionModel, FixedRate, around};
+use blox_core::{Assignment, JobId, JobRef, View};
 
 /// Over another model: a job that says how its speed depends on CPUs and
 /// memory ([`Extras::sensitivity`](blox_core::Extras::sensitivity)) is as fast
@@ -19,7 +19,7 @@ impl<M> CpuMemory<M> {
     }
 }
 
-impl<M: Part + Clone> Part for CpuMemory<M> {}
+around!(CpuMemory);
 
 impl<M: ExecutionModel + Clone> ExecutionModel for CpuMemory<M> {
     #[inline]
@@ -44,5 +44,9 @@ impl<M: ExecutionModel + Clone> ExecutionModel for CpuMemory<M> {
         }
         let (cpus, memory_gib) = (assignment.cpus, assignment.memory_gib);
         rate * speed(cpus, memory_gib, assignment.count().get()) / asked
+    }
+
+    fn ended(&mut self, job: JobId) {
+        self.inner.ended(job);
     }
 }

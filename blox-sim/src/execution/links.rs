@@ -1,7 +1,7 @@
 //! Speed that depends on how the GPUs are linked.
 
-use super::{ExecutionModel, FixedRate};
-use blox_core::{Assignment, JobRef, NodeId, Part, View};
+use super::{ExecutionModel, FixedRate, around};
+use blox_core::{Assignment, JobId, JobRef, NodeId, View};
 
 /// Jobs that [exchange gradients](blox_core::Extras::communication) are slower on
 /// GPUs that are linked slower.
@@ -73,7 +73,7 @@ impl<M> LinkBound<M> {
     }
 }
 
-impl<M: Part + Clone> Part for LinkBound<M> {}
+around!(LinkBound);
 
 impl<M: ExecutionModel + Clone> ExecutionModel for LinkBound<M> {
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
@@ -89,6 +89,10 @@ impl<M: ExecutionModel + Clone> ExecutionModel for LinkBound<M> {
             }
             _ => rate,
         }
+    }
+
+    fn ended(&mut self, job: JobId) {
+        self.inner.ended(job);
     }
 }
 

@@ -3,7 +3,6 @@
 mod by_type;
 mod cpu_memory;
 mod links;
-mod paired;
 mod profiled;
 mod shared;
 pub mod training;
@@ -11,10 +10,28 @@ pub mod training;
 pub use by_type::ByType;
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
-pub use paired::Paired;
 pub use profiled::Profiled;
 pub use shared::Shared;
 pub use training::Training;
+
+/// A model around another remembers what that one does.
+macro_rules! around {
+    ($model:ident) => {
+        impl<M: $crate::execution::ExecutionModel + Clone> blox_core::Part for $model<M> {
+            fn save(&self) -> Option<serde_json::Value> {
+                self.inner.save()
+            }
+
+            fn restore(
+                &mut self,
+                memory: serde_json::Value,
+            ) -> Result<(), blox_core::RestoreError> {
+                self.inner.restore(memory)
+            }
+        }
+    };
+}
+use around;
 
 use blox_core::{Assignment, BatchConfig, JobId, JobRef, Part, Time, TrainingReport, View};
 use std::sync::Arc;
@@ -26,7 +43,8 @@ pub trait ExecutionModel: Part {
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
 
     /// What a running job does from now on, if it changes its rate by itself; `None` for one that
-    /// keeps it. Asked after each start and each change of its rate.
+    /// keeps it. Asked after each start and each change of its rate. A stretch follows from the rate of the model
+    /// that says it: such a model goes around others, none goes around it.
     fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
         let _ = (view, job);
         None

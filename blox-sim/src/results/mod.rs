@@ -1,6 +1,7 @@
 //! What came of a simulation: a row a job, a summary, files.
 
 mod assignments;
+mod fairness;
 mod recorder;
 pub mod statistics;
 mod summary;
@@ -11,6 +12,7 @@ mod write;
 
 pub(crate) use assignments::Occupancy;
 pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
+pub use fairness::Fairness;
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Summary};
 pub use timeline::TimelineRow;
@@ -65,6 +67,10 @@ pub struct JobResult {
     /// Of a job that trains: what it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given: Option<Given>,
+    /// Finish-time fairness, if asked for: its completion time over its
+    /// [fair time](crate::fairness::FairTimes).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rho: Option<f64>,
 }
 
 /// What became of a deadline.

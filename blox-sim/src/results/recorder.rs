@@ -119,6 +119,7 @@ impl Recorder {
                 Some(account) => Some(account.close(at)),
                 None => trains(job).then(Given::default),
             },
+            rho: None,
         });
         if outcome.is_some() {
             self.last_end = self.last_end.max(at);

@@ -1,6 +1,6 @@
 //! One row of figures a simulation.
 
-use super::{DeadlineFate, JobResult, MissCause, TrainingFigures, statistics};
+use super::{DeadlineFate, Fairness, JobResult, MissCause, TrainingFigures, statistics};
 use blox_core::Outcome;
 use blox_core::core::Counters;
 use serde::Serialize;
@@ -49,6 +49,9 @@ pub struct Summary {
     /// Of jobs that train; `None` where no measured job that did all its work does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingFigures>,
+    /// Finish-time fairness, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
 }
 
 /// What became of the measured jobs with a deadline that counts: those of the
@@ -248,6 +251,7 @@ impl Summary {
             decisions: counters.decisions,
             deadlines: Deadlines::of(measured()),
             training: TrainingFigures::of(jobs),
+            fairness: None,
         }
     }
 }

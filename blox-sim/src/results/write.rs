@@ -21,8 +21,8 @@ impl From<std::io::Error> for WriteError {
 /// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
 /// Where a job has a deadline, the columns `deadline_s`, `deadline` (`met`,
 /// `missed`, `declined`), `missed_by` (the words of [`MissCause`](super::MissCause)) and `overhead_s` follow; where a job trains,
-/// `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system while it was. What did not happen is empty. Numbers read back to
-/// the same bits.
+/// `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system while it was; where finish-time
+/// fairness was asked for, `rho`. What did not happen is empty. Numbers read back to the same bits.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -52,6 +52,10 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
     let with_training = jobs.iter().any(|j| j.given.is_some());
     if with_training {
         head.extend(["restarts", "given_gpu_s", "contention"]);
+    }
+    let with_fairness = jobs.iter().any(|j| j.rho.is_some());
+    if with_fairness {
+        head.push("rho");
     }
     let contention = Contention::of(if with_training { jobs } else { &[] });
     let mut rows = Rows::new(&head);
@@ -83,6 +87,9 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
             rows.number(j.given.map(|g| f64::from(g.restarts)));
             rows.number(j.given.map(|g| g.gpu.secs()));
             rows.number(ended.map(|(_, end)| contention.between(j.submit, end)));
+        }
+        if with_fairness {
+            rows.number(j.rho);
         }
         rows.end(&mut out)?;
     }

@@ -1,6 +1,7 @@
 //! Sia's simulations (SOSP 2023).
 
 mod arrivals;
+mod published;
 mod scale;
 mod tables;
 

@@ -1,4 +1,5 @@
 use super::drawn;
+use crate::reproduce::clock::now;
 use crate::reproduce::{Claim, Figure, Findings, ReproduceError, Row, Run};
 use blox_core::{
     Adapts, ClusterSpec, Composition, Event, JobSpec, Outlook, Part, PlacementPolicy, Requests,
@@ -14,7 +15,6 @@ use blox_sim::{Report, Simulation, Watch};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// How long a round's decision takes.
 pub(in crate::reproduce) struct SiaScale;
@@ -27,6 +27,7 @@ const RELEASED: &str =
 #[derive(Clone)]
 struct Timed {
     policy: Box<dyn SchedulingPolicy>,
+    /// Milliseconds.
     times: Arc<Mutex<Vec<f64>>>,
     /// Stopped once no more jobs come: an emptying cluster is of no interest.
     watch: Arc<Watch>,
@@ -47,15 +48,14 @@ impl Part for Timed {
 }
 
 impl SchedulingPolicy for Timed {
-    #[allow(clippy::disallowed_methods, reason = "no decision depends on it")]
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let start = Instant::now();
+        let start = now();
         let outlook = self.policy.schedule(view, out);
         if view.now() >= Time::new(BUSY_HOURS * 3600.0) {
             self.watch.stop.store(true, Ordering::Relaxed);
         }
         if let Ok(mut times) = self.times.lock() {
-            times.push(start.elapsed().as_secs_f64());
+            times.push(now() - start);
         }
         outlook
     }
@@ -164,7 +164,7 @@ fn decisions(
     all.sort_by(f64::total_cmp);
     let at = |share: f64| {
         let place = (share * all.len() as f64) as usize;
-        1000.0 * all.get(place).copied().unwrap_or(0.0)
+        all.get(place).copied().unwrap_or(0.0)
     };
     Ok([at(0.5), at(0.95)])
 }
@@ -202,7 +202,8 @@ fn scale() -> Result<Findings, ReproduceError> {
     let pool = plain_pool(&applications);
     let mut findings = Findings {
         notes: vec![
-            "of this machine, and of this run: times differ from run to run".to_owned(),
+            "of this machine, in CPU time where the system tells it: times differ from run to run"
+                .to_owned(),
             "built-in applications, 20 jobs an hour for every 64 GPUs, for two hours".to_owned(),
             "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides"
                 .to_owned(),

@@ -1,19 +1,25 @@
-use super::{FROM, PHILLY, THREE_TYPES, TRACES, workload};
+use super::published::{
+    FAIRNESS, FAMILIES, FIGURE_8, FIGURES, Family, HELIOS, NEW_TRACE, PHILLY_ON_ONE_TYPE,
+    Published, TABLE_3, TABLE_4,
+};
+use super::{PHILLY, THREE_TYPES, TRACES, workload};
 use crate::reproduce::{
     Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file,
 };
 use crate::schedulers::{
-    GavelParams, GavelPolicy, gavel_with, optimus, pollux, shockwave, sia, tiresias,
+    GavelParams, GavelPolicy, finish_time_fairness, gavel_with, optimus, pollux, shockwave, sia,
+    tiresias,
 };
 use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, FairTimes, read_dir};
+use blox_sim::execution::training::{Applications, read_dir};
+use blox_sim::fairness::FairTimes;
 use blox_sim::overheads::CheckpointRestart;
-use blox_sim::results::Contention;
+use blox_sim::results::{Contention, Fairness};
 use blox_sim::workload::Jobs;
-use blox_sim::{Report, Simulation};
-use std::collections::BTreeSet;
+use blox_sim::{Report, SimError, Simulation};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -29,145 +35,35 @@ pub(in crate::reproduce) struct SiaTable4(Inputs);
 #[derive(Default)]
 struct Inputs(Mutex<(Applications, Vec<Vec<JobSpec>>)>);
 
-const PAPER_3: &str = "Sia (SOSP 2023), table 3, of the submission";
-const PAPER_4: &str = "Sia (SOSP 2023), table 4, of the submission";
-const PAPER_8: &str = "Sia (SOSP 2023), section 5.5 and figure 8, of the submission";
 const HOMOGENEOUS: &str = "16x4:aws";
-
-/// What is found for a scheduler over some workloads, and the paper's figures in the same order; `NONE` where there
-/// is none.
-const FIGURES: [(&str, usize); 9] = [
-    ("avg JCT h", 2),
-    ("p99 JCT h", 1),
-    ("makespan h", 1),
-    ("GPU-h a job", 2),
-    ("restarts a job", 2),
-    ("mean contention", 1),
-    ("max contention", 0),
-    ("worst finish-time fairness", 2),
-    ("% of jobs treated unfairly", 1),
-];
-/// The place of the first figure that is from another part of the paper.
-const FAIRNESS: usize = 7;
-type Published = [f64; 9];
-const NONE: f64 = f64::NAN;
 
 type Build = fn() -> Pipeline;
 
-/// A scheduler, and what may be changed about its jobs.
-struct Contestant {
-    name: &'static str,
-    build: Build,
-    adapts: Adapts,
-}
-
-const fn adaptive(name: &'static str, build: Build) -> Contestant {
-    let adapts = Adapts::All;
-    Contestant {
-        name,
-        build,
-        adapts,
-    }
-}
-
-/// Of jobs as their owners would ask for.
-const fn tuned(name: &'static str, build: Build) -> Contestant {
-    let adapts = Adapts::Nothing;
-    Contestant {
-        name,
-        build,
-        adapts,
-    }
-}
-
-const ON_THREE_TYPES: [Contestant; 4] = [
-    adaptive("Sia", sia),
-    adaptive("Pollux", pollux),
-    tuned("Gavel+TJ", gavel),
-    tuned("Themis+TJ", themis),
-];
-const ON_ONE_TYPE: [Contestant; 7] = [
-    adaptive("Sia", sia),
-    adaptive("Pollux", pollux),
-    tuned("Gavel+TJ", gavel),
-    tuned("Themis+TJ", themis),
-    tuned("Shockwave+TJ", shockwave),
-    tuned("Optimus+TJ", optimus),
-    tuned("Tiresias+TJ", tiresias),
+/// Schedulers in the order of [`Family::published`], and what may be changed about their jobs. Those of tuned jobs
+/// (`+TJ`) get them as their owners would ask for them.
+const SCHEDULERS: [(&str, Build, Adapts); 7] = [
+    ("Sia", sia, Adapts::All),
+    ("Pollux", pollux, Adapts::All),
+    ("Gavel+TJ", gavel, Adapts::Nothing),
+    ("Shockwave+TJ", shockwave, Adapts::Nothing),
+    ("Themis+TJ", finish_time_fairness, Adapts::Nothing),
+    ("Optimus+TJ", optimus, Adapts::Nothing),
+    ("Tiresias+TJ", tiresias, Adapts::Nothing),
 ];
 
 /// Gavel as the paper compares with it: the sum of throughputs.
 fn gavel() -> Pipeline {
-    gavel_by(GavelPolicy::MaxSumThroughput)
-}
-
-/// Finish-time fairness, as Gavel's policy after Themis.
-fn themis() -> Pipeline {
-    gavel_by(GavelPolicy::FinishTimeFairness)
-}
-
-fn gavel_by(policy: GavelPolicy) -> Pipeline {
     gavel_with(GavelParams {
-        policy,
+        policy: GavelPolicy::MaxSumThroughput,
         ..GavelParams::default()
     })
 }
 
-/// A folder of workloads, how many, the paper's name for it, and its figures under each scheduler.
-struct Family {
-    folder: &'static str,
-    count: usize,
-    name: &'static str,
-    published: &'static [Published],
+fn world(cluster: &ClusterSpec, applications: &Applications) -> Simulation {
+    Simulation::new(cluster.clone())
+        .execution(Training::of(applications.clone()))
+        .overheads(CheckpointRestart::default())
 }
-
-#[rustfmt::skip]
-const FAMILIES: [Family; 3] = [
-    Family {
-        folder: PHILLY.path,
-        count: 8,
-        name: "Philly",
-        published: &[
-            [0.6, 9.5, 14.2, 4.0, NONE, 6.9, 31.0, NONE, NONE],
-            [1.0, 14.9, 24.5, 5.6, NONE, 7.2, 42.0, NONE, NONE],
-            [1.9, 30.0, 33.8, 9.0, NONE, 9.9, 56.0, NONE, NONE],
-        ],
-    },
-    Family {
-        folder: "workloads/saturn",
-        count: 10,
-        name: "Helios",
-        published: &[
-            [0.7, 10.9, 14.9, 4.8, NONE, 7.4, 32.0, 1.2, 0.3],
-            [1.0, 15.0, 25.5, 5.9, NONE, 6.9, 47.0, 4.6, 28.0],
-            [2.5, 38.7, 43.0, 12.1, NONE, 9.2, 48.0, 27.8, 15.0],
-        ],
-    },
-    Family {
-        folder: "workloads/newtrace",
-        count: 10,
-        name: "newTrace",
-        published: &[
-            [0.7, 4.6, 52.2, 3.0, NONE, 13.0, 69.0, NONE, NONE],
-            [1.5, 10.3, 62.3, 3.4, NONE, 22.0, 85.0, NONE, NONE],
-            [11.3, 98.1, 110.0, 6.4, NONE, 96.0, 243.0, NONE, NONE],
-        ],
-    },
-];
-
-#[rustfmt::skip]
-const PHILLY_ON_ONE_TYPE: Family = Family {
-    folder: PHILLY.path,
-    count: 8,
-    name: "Philly",
-    published: &[
-        [1.9, 18.1, 21.4, 8.4, 2.6, NONE, NONE, NONE, NONE],
-        [2.0, 19.3, 21.7, 8.6, 5.1, NONE, NONE, NONE, NONE],
-        [4.3, 37.1, 44.3, 15.3, NONE, NONE, NONE, NONE, NONE],
-        [5.4, 44.7, 49.7, 17.2, NONE, NONE, NONE, NONE, NONE],
-        [3.6, 32.8, 35.0, 12.5, NONE, NONE, NONE, NONE, NONE],
-    ],
-};
 
 impl Inputs {
     /// A run for each scheduler and workload.
@@ -176,7 +72,6 @@ impl Inputs {
         figure: &dyn Figure,
         data: Option<&Path>,
         cluster: &str,
-        contestants: &[Contestant],
         families: &[Family],
     ) -> Result<Vec<Run>, ReproduceError> {
         let cluster: ClusterSpec = cluster.parse()?;
@@ -184,19 +79,17 @@ impl Inputs {
         let mut runs = Vec::new();
         let mut all = Vec::new();
         for family in families {
-            for contestant in contestants {
+            for (name, build, adapts) in &SCHEDULERS[..family.schedulers] {
                 for number in 1..=family.count {
                     let mut jobs = workload(figure, data, family.folder, number)?;
                     for job in &mut jobs {
-                        applications.describe(job, contestant.adapts);
+                        applications.describe(job, *adapts);
                     }
                     all.push(jobs.clone());
                     runs.push(Run {
-                        label: format!("{}, {} {number}", contestant.name, family.name),
-                        simulation: Simulation::new(cluster.clone())
-                            .execution(Training::of(applications.clone()))
-                            .overheads(CheckpointRestart::default()),
-                        scheduler: (contestant.build)(),
+                        label: format!("{name}, {} {number}", family.name),
+                        simulation: world(&cluster, &applications),
+                        scheduler: build(),
                         workload: Box::new(Jobs::new(jobs)),
                     });
                 }
@@ -206,81 +99,124 @@ impl Inputs {
         Ok(runs)
     }
 
+    /// The figures of each scheduler over each family on which it runs.
+    fn figures(
+        &self,
+        cluster: &ClusterSpec,
+        families: &[Family],
+        reports: &[Report],
+    ) -> Vec<Vec<Result<Published, SimError>>> {
+        let inputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (applications, jobs) = &*inputs;
+        let runs: Vec<_> = reports.iter().zip(jobs).collect();
+        let numbers: Vec<usize> = (0..SCHEDULERS.len()).collect();
+        let of_scheduler = |number: &usize| {
+            let simulation = world(cluster, applications);
+            // What it finds of jobs that are alone serves all workloads.
+            let mut fair = FairTimes::of(&simulation, &SCHEDULERS[*number].1());
+            let mut first = 0;
+            let mut figures = Vec::new();
+            for family in families {
+                let from = first + number * family.count;
+                first += family.schedulers * family.count;
+                if *number < family.schedulers {
+                    let own = runs.get(from..from + family.count).unwrap_or_default();
+                    figures.push(figures_of(own, &mut fair));
+                }
+            }
+            figures
+        };
+        numbers.par_iter().map(of_scheduler).collect()
+    }
+
     fn findings(
         &self,
+        picture: &str,
         cluster: &str,
-        contestants: &[Contestant],
         families: &[Family],
         source: &'static str,
         reports: &[Report],
     ) -> Findings {
-        let inputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let training = Training::of(inputs.0.clone());
         let cluster: ClusterSpec = cluster.parse().unwrap_or_default();
-        let mut fair = FairTimes::on(&cluster, &training);
-        let types: BTreeSet<_> = cluster.nodes.iter().map(|n| &n.gpu_type).collect();
-        let kinds = types.len();
         let mut findings = Findings {
             notes: vec![
                 "times and figures a job are over all jobs of all workloads, makespan and mean contention means over workloads".to_owned(),
                 "+TJ: jobs keep the GPUs and the batch that the files ask for; on one type of GPU the paper tunes them anew, which was not published".to_owned(),
-                "finish-time fairness is a job's completion time over that alone on its share of the cluster; above 1 it was treated unfairly. The paper's is of jobs that the same scheduler decides about alone".to_owned(),
+                "finish-time fairness is a job's completion time over that under the same scheduler alone on its share of each type, averaged over types; above 1 it was treated unfairly".to_owned(),
             ],
             ..Findings::default()
         };
         let mut bars = BarChart::new("Average JCT", Axis::new("hours"));
-        let mut runs = reports.iter().zip(&inputs.1);
+        let of_schedulers = self.figures(&cluster, families, reports);
+        let mut of_schedulers: Vec<_> = of_schedulers.into_iter().map(Vec::into_iter).collect();
         for family in families {
             let mut averages = Vec::new();
-            for (i, contestant) in contestants.iter().enumerate() {
-                let own: Vec<_> = runs.by_ref().take(family.count).collect();
-                let ours = figures_of(&own, &mut fair);
+            let contestants = SCHEDULERS.iter().zip(&mut of_schedulers);
+            for (i, ((name, ..), figures)) in contestants.take(family.schedulers).enumerate() {
+                let ours = match figures.next() {
+                    Some(Ok(ours)) => ours,
+                    Some(Err(error)) => {
+                        findings
+                            .notes
+                            .push(format!("{name}, {}: {error}", family.name));
+                        continue;
+                    }
+                    None => continue,
+                };
                 let published = family.published.get(i);
                 for (k, ((what, decimals), ours)) in FIGURES.iter().zip(ours).enumerate() {
-                    let text = format!("{what}, {}, {}", family.name, contestant.name);
+                    let text = format!("{what}, {}, {name}", family.name);
                     let mut row = Row::new(text, ours, *decimals);
                     if let Some(value) = published.map(|p| p[k]).filter(|p| !p.is_nan()) {
-                        let from = if k < FAIRNESS { source } else { PAPER_8 };
-                        row = row.published(value, from);
+                        row = row.published(value, if k < FAIRNESS { source } else { FIGURE_8 });
                     }
                     findings.rows.push(row);
                 }
-                averages.push((contestant.name, ours[0]));
+                averages.push((*name, ours[0]));
             }
-            let text = format!(
-                "{}: the average JCT under Sia is below those of jobs that are tuned beforehand, under each scheduler",
-                family.name
-            );
-            let below = averages.iter().skip(2).all(|(_, jct)| averages[0].1 < *jct);
-            findings.claims.push(Claim::new(text, below));
-            findings.claims.push(match kinds {
-                1 => Claim::new(
-                    "on one type of GPU the average JCTs under Sia and Pollux lie within 10 % of each other",
-                    (averages[0].1 / averages[1].1 - 1.0).abs() <= 0.1,
-                ),
-                _ => Claim::new(
-                    format!(
-                        "{}: the average JCT under Sia is below that under Pollux",
-                        family.name
-                    ),
-                    averages[0].1 < averages[1].1,
-                ),
-            });
+            findings
+                .claims
+                .extend(claims(family.name, families.len(), &averages));
             bars = bars.with(family.name, averages);
         }
         findings.pictures.push(Picture {
-            name: match kinds {
-                1 => "sia-table4".to_owned(),
-                _ => "sia-table3".to_owned(),
-            },
+            name: picture.to_owned(),
             svg: bars.svg(),
         });
         findings
     }
 }
 
+/// What the paper says of average completion times over a family.
+fn claims(family: &str, families: usize, averages: &[(&str, f64)]) -> Vec<Claim> {
+    let [(_, sia), (_, pollux), tuned @ ..] = averages else {
+        return Vec::new();
+    };
+    vec![
+        Claim::new(
+            format!(
+                "{family}: the average JCT under Sia is below those of jobs that are tuned beforehand, under each scheduler"
+            ),
+            tuned.iter().all(|(_, jct)| sia < jct),
+        ),
+        match families {
+            1 => Claim::new(
+                "on one type of GPU the average JCTs under Sia and Pollux lie within 10 % of each other",
+                (sia / pollux - 1.0).abs() <= 0.1,
+            ),
+            _ => Claim::new(
+                format!("{family}: the average JCT under Sia is below that under Pollux"),
+                sia < pollux,
+            ),
+        },
+    ]
+}
+
 /// The figures, in the order of their names, over the workloads of a family.
-fn figures_of(runs: &[(&Report, &Vec<JobSpec>)], fair: &mut FairTimes<'_>) -> Published {
+fn figures_of(
+    runs: &[(&Report, &Vec<JobSpec>)],
+    fair: &mut FairTimes,
+) -> Result<Published, SimError> {
     let all = || runs.iter().flat_map(|(r, _)| &r.jobs);
     let mut jcts: Vec<f64> = all().filter_map(|j| Some(j.jct()?.hours())).collect();
     jcts.sort_by(f64::total_cmp);
@@ -288,11 +224,15 @@ fn figures_of(runs: &[(&Report, &Vec<JobSpec>)], fair: &mut FairTimes<'_>) -> Pu
     let workloads = runs.len().max(1) as f64;
     let given = || all().filter_map(|j| j.given);
     let contention: Vec<Contention> = runs.iter().map(|(r, _)| Contention::of(&r.jobs)).collect();
-    let ratios = runs.iter().flat_map(|(r, jobs)| fair.ratios(jobs, &r.jobs));
-    let ratios: Vec<f64> = ratios.flatten().collect();
-    let unfair = ratios.iter().filter(|rho| **rho > 1.0).count();
+    let mut judged = Vec::new();
+    for (report, jobs) in runs {
+        let mut results = report.jobs.clone();
+        fair.judge(&mut Jobs::new(jobs.to_vec()), &mut results)?;
+        judged.extend(results);
+    }
+    let fairness = Fairness::of(&judged).unwrap_or_default();
     let makespans = runs.iter().map(|(r, _)| r.summary.makespan_s / 3600.0);
-    [
+    Ok([
         jcts.iter().sum::<f64>() / jobs,
         jcts.get((0.99 * jobs) as usize).copied().unwrap_or(0.0),
         makespans.sum::<f64>() / workloads,
@@ -300,9 +240,9 @@ fn figures_of(runs: &[(&Report, &Vec<JobSpec>)], fair: &mut FairTimes<'_>) -> Pu
         given().map(|g| f64::from(g.restarts)).sum::<f64>() / jobs,
         contention.iter().map(Contention::mean).sum::<f64>() / workloads,
         contention.iter().map(Contention::most).max().unwrap_or(0) as f64,
-        ratios.iter().copied().fold(0.0, f64::max),
-        100.0 * unfair as f64 / ratios.len().max(1) as f64,
-    ]
+        fairness.worst,
+        100.0 * fairness.unfair,
+    ])
 }
 
 impl Figure for SiaTable3 {
@@ -311,32 +251,20 @@ impl Figure for SiaTable3 {
     }
 
     fn title(&self) -> &'static str {
-        "Sia (SOSP 2023), table 3: Sia, Pollux and Gavel on 64 GPUs of three types, 28 workloads"
+        "Sia (SOSP 2023), table 3 and figure 8: schedulers on 64 GPUs of three types, 28 workloads"
     }
 
     fn data(&self) -> &'static [DataFile] {
-        &[
-            TRACES,
-            PHILLY,
-            DataFile {
-                path: "workloads/saturn",
-                from: FROM,
-            },
-            DataFile {
-                path: "workloads/newtrace",
-                from: FROM,
-            },
-        ]
+        &[TRACES, PHILLY, HELIOS, NEW_TRACE]
     }
 
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        self.0
-            .runs(self, data, THREE_TYPES, &ON_THREE_TYPES, &FAMILIES)
+        self.0.runs(self, data, THREE_TYPES, &FAMILIES)
     }
 
     fn findings(&self, reports: &[Report]) -> Findings {
         self.0
-            .findings(THREE_TYPES, &ON_THREE_TYPES, &FAMILIES, PAPER_3, reports)
+            .findings(self.name(), THREE_TYPES, &FAMILIES, TABLE_3, reports)
     }
 }
 
@@ -355,13 +283,12 @@ impl Figure for SiaTable4 {
 
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
         let families = [PHILLY_ON_ONE_TYPE];
-        self.0
-            .runs(self, data, HOMOGENEOUS, &ON_ONE_TYPE, &families)
+        self.0.runs(self, data, HOMOGENEOUS, &families)
     }
 
     fn findings(&self, reports: &[Report]) -> Findings {
         let families = [PHILLY_ON_ONE_TYPE];
         self.0
-            .findings(HOMOGENEOUS, &ON_ONE_TYPE, &families, PAPER_4, reports)
+            .findings(self.name(), HOMOGENEOUS, &families, TABLE_4, reports)
     }
 }

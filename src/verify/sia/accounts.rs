@@ -4,7 +4,8 @@ use super::input::{Input, World};
 use crate::verify::{Case, Compared, VerifyError};
 use blox_core::decision::Action;
 use blox_core::journal::{Entry, Journal};
-use blox_core::{BatchConfig, ClusterSpec, Event, GpuId, JobId, Time};
+use blox_core::perf::goodput::ThroughputParams;
+use blox_core::{BatchConfig, ClusterSpec, Event, GpuId, JobId, Time, TrainingReport};
 use blox_sim::Report;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ pub(super) struct Decisions(Arc<Mutex<Log>>);
 struct Log {
     given: BTreeMap<JobId, Vec<(Time, Vec<GpuId>)>>,
     batches: BTreeMap<JobId, Vec<(Time, BatchConfig)>>,
+    reports: BTreeMap<JobId, Vec<(Time, Arc<TrainingReport>)>>,
 }
 
 impl Journal for Decisions {
@@ -40,6 +42,13 @@ impl Journal for Decisions {
                 at,
                 event: Event::BatchChanged { job, config },
             } => log.batches.entry(*job).or_default().push((*at, *config)),
+            Entry::Event {
+                at,
+                event: Event::Reported { job, report },
+            } => {
+                let list = log.reports.entry(*job).or_default();
+                list.push((*at, Arc::clone(report)));
+            }
             _ => {}
         }
     }
@@ -55,6 +64,14 @@ impl Decisions {
         let log = self.0.lock().ok()?;
         let all = log.batches.get(&job)?;
         all.iter().rev().find(|(t, _)| *t <= at).map(|(_, c)| *c)
+    }
+
+    /// The fit of a job's speed on a type that it chose its batch by at a moment; `None` before the first.
+    pub fn fit(&self, job: JobId, gpu_type: &str, at: Time) -> Option<ThroughputParams> {
+        let log = self.0.lock().ok()?;
+        let all = log.reports.get(&job)?;
+        let (_, report) = all.iter().rev().find(|(t, _)| *t <= at)?;
+        report.speed.get(gpu_type).map(|s| s.params)
     }
 }
 

@@ -44,9 +44,29 @@ impl System for Sia {
     }
 }
 
-/// How far averages may lie apart where the original's choice among equally good
-/// assignments is not known.
-const LOOSE: f64 = 0.10;
+/// How far averages may lie apart, as parts.
+struct Tolerance {
+    jct: f64,
+    others: f64,
+}
+
+/// Where fits of our own take the place of those that were not recorded.
+const OWN_FITS: Tolerance = Tolerance {
+    jct: 0.03,
+    others: 0.10,
+};
+/// Where the original's choice among equally good assignments is not known.
+const OTHER_CHOICES: Tolerance = Tolerance {
+    jct: 0.10,
+    others: 0.10,
+};
+/// The same with few jobs: restarts and GPU time follow from single choices. Between the original's own runs with
+/// three solvers they lie up to 30 % apart.
+const FEW_JOBS: usize = 100;
+const OTHER_CHOICES_FOR_FEW: Tolerance = Tolerance {
+    jct: 0.10,
+    others: 0.30,
+};
 
 /// Runs the policy itself.
 fn closed_loop(
@@ -83,47 +103,26 @@ fn closed_loop(
     let averages = Averages::of(&accounts);
     let moved = closed.differences.iter().filter(|d| d.column == "finish");
     let moved = moved.count();
-    let excuse = if input.policy != Policy::Sia {
-        None
-    } else if !input.canonical {
-        Some("the solver's choice among equally good assignments is not known".to_owned())
-    } else if input.fits_end {
-        Some("not all fits of speeds were recorded".to_owned())
-    } else {
-        None
-    };
-    let Some(why) = excuse else {
-        out.differences.extend(closed.differences);
-        return Ok(());
-    };
-    let mut worst: f64 = 0.0;
-    for (name, found) in averages.named() {
-        let Some(expected) = case.number(name) else {
-            continue;
-        };
-        out.values += 1;
-        let apart = (found - expected).abs() / expected.abs().max(1e-9);
-        // Restarts and GPU time follow from single choices; the paper's figures are times.
-        let limit = if name == "avg_jct_s" {
-            LOOSE
-        } else {
-            3.0 * LOOSE
-        };
-        worst = worst.max(if name == "avg_jct_s" { apart } else { 0.0 });
-        if apart > limit {
-            out.differ(
-                "closed loop",
-                name,
-                &expected.to_string(),
-                &found.to_string(),
-            );
+    let few = jobs.len() < FEW_JOBS;
+    let (tolerance, why) = match (input.policy, input.canonical, input.fits_end) {
+        (Policy::Sia, true, true) => (OWN_FITS, "not all fits of speeds were recorded"),
+        (Policy::Sia, false, _) => (
+            if few {
+                OTHER_CHOICES_FOR_FEW
+            } else {
+                OTHER_CHOICES
+            },
+            "the solver's choice among equally good assignments is not known",
+        ),
+        _ => {
+            out.differences.extend(closed.differences);
+            return Ok(());
         }
-    }
+    };
+    let apart = averages.compare(case, &tolerance, out);
     out.notes.push(format!(
-        "closed loop: {moved} of {} ends differ where {why}; average JCT {:.1} s, {:.1} % apart",
+        "closed loop: {moved} of {} ends differ where {why}; averages apart: {apart}",
         jobs.len(),
-        averages.jct,
-        100.0 * worst
     ));
     Ok(())
 }
@@ -182,12 +181,32 @@ impl Averages {
         }
     }
 
-    fn named(&self) -> [(&'static str, f64); 4] {
-        [
-            ("avg_jct_s", self.jct),
-            ("makespan_s", self.makespan),
-            ("avg_restarts", self.restarts),
-            ("gpu_hours_per_job_alloc", self.gpu_hours),
-        ]
+    /// Compares them with those of the case; how far each is apart, in words.
+    fn compare(&self, case: &Case, tolerance: &Tolerance, out: &mut Compared) -> String {
+        let named = [
+            ("JCT", "avg_jct_s", self.jct, tolerance.jct),
+            ("makespan", "makespan_s", self.makespan, tolerance.others),
+            ("restarts", "avg_restarts", self.restarts, tolerance.others),
+            (
+                "GPU-hours",
+                "gpu_hours_per_job_alloc",
+                self.gpu_hours,
+                tolerance.others,
+            ),
+        ];
+        let mut words = Vec::new();
+        for (word, name, found, limit) in named {
+            let Some(expected) = case.number(name) else {
+                continue;
+            };
+            out.values += 1;
+            let apart = (found - expected).abs() / expected.abs().max(1e-9);
+            if apart > limit {
+                let (expected, found) = (expected.to_string(), found.to_string());
+                out.differ("closed loop", name, &expected, &found);
+            }
+            words.push(format!("{word} {:.1} %", 100.0 * apart));
+        }
+        words.join(", ")
     }
 }

@@ -123,8 +123,9 @@ impl KnownBatches {
     }
 }
 
-/// A batch over all GPUs as passes on each of them.
-pub(super) fn split(batch: f64, gpus: u32, initial: u32, limits: &BatchLimits) -> BatchConfig {
+/// A batch over all GPUs as passes on each of them, as few and as equal as can be and none above the greatest.
+/// On one GPU a batch above the initial one takes at least two.
+pub fn split(batch: f64, gpus: u32, initial: u32, limits: &BatchLimits) -> BatchConfig {
     let each = batch / f64::from(gpus);
     let mut accumulation = 0.0;
     if limits.accumulate {
@@ -160,5 +161,23 @@ mod tests {
                 accumulation: 1
             }
         );
+    }
+
+    #[test]
+    fn a_batch_is_split_into_passes_that_fit() {
+        let of = |batch, gpus, most| {
+            let limits = BatchLimits {
+                max_batch: 1000,
+                per_gpu: (1, most),
+                accumulate: true,
+            };
+            let config = split(batch, gpus, 128, &limits);
+            (config.per_gpu, config.accumulation)
+        };
+        assert_eq!(of(128.0, 4, 64), (32, 0));
+        assert_eq!(of(130.0, 4, 64), (33, 0));
+        assert_eq!(of(1000.0, 4, 64), (63, 3));
+        assert_eq!(of(256.0, 1, 512), (128, 1));
+        assert_eq!(of(128.0, 1, 512), (128, 0));
     }
 }

@@ -27,12 +27,12 @@ mod fit;
 mod lbfgsb;
 mod rough;
 
-pub use batches::{BatchLimits, Batches, BestBatch, KnownBatches};
+pub use batches::{BatchLimits, Batches, BestBatch, KnownBatches, split};
 pub use fit::{Fit, StepTime, fit, fit_from, objective_of};
 pub use lbfgsb::{Bounds, Minimum, Settings, minimise};
 
 use crate::assignment::BatchConfig;
-use batches::{Tried, split};
+use batches::Tried;
 use rough::{exp2, log2};
 use serde::{Deserialize, Serialize};
 

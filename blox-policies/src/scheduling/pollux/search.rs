@@ -54,14 +54,13 @@ impl Problem {
     }
 
     fn speedup(&mut self, job: usize, row: &[u8]) -> f64 {
-        let (mut nodes, mut gpus, mut gpu_type) = (0, 0, 0);
-        for (count, worker) in row.iter().zip(&self.workers) {
-            if *count > 0 {
-                nodes += 1;
-                gpus += u32::from(*count);
-                gpu_type = worker.1;
-            }
-        }
+        let (mut nodes, mut gpus, mut last) = (0, 0, None);
+        each_used(row, |at| {
+            nodes += 1;
+            gpus += u32::from(row[at]);
+            last = Some(at);
+        });
+        let gpu_type = last.map_or(0, |at| self.workers[at].1);
         self.speedups[job].at(gpu_type, nodes, gpus)
     }
 
@@ -112,22 +111,24 @@ impl Problem {
         let width = self.width();
         let mut free: Vec<u8> = self.workers.iter().map(|w| w.2).collect();
         let mut shared = vec![false; width];
+        let mut used: Vec<usize> = Vec::new();
         for job in 0..self.jobs.len() {
             let row = &mut matrix[job * width..(job + 1) * width];
-            self.one_type(job, row);
-            for (count, free) in row.iter_mut().zip(&free) {
-                *count = (*count).min(*free);
+            used.clear();
+            each_used(row, |at| used.push(at));
+            self.one_type(job, row, &used);
+            for &at in &used {
+                row[at] = row[at].min(free[at]);
             }
             // A job over several nodes stays away from those of another such job.
-            if row.iter().filter(|c| **c > 0).count() > 1 {
-                for (count, shared) in row.iter_mut().zip(&shared) {
-                    if *shared {
-                        *count = 0;
-                    }
+            used.retain(|at| row[*at] > 0);
+            if used.len() > 1 {
+                for &at in used.iter().filter(|at| shared[**at]) {
+                    row[at] = 0;
                 }
             }
             let speedups = &self.speedups[job];
-            let mut sum: u32 = row.iter().map(|c| u32::from(*c)).sum();
+            let mut sum: u32 = used.iter().map(|at| u32::from(row[*at])).sum();
             while sum > speedups.most {
                 let at = draw.below(width);
                 let cut = u32::from(row[at]).min(sum - speedups.most);
@@ -136,39 +137,44 @@ impl Problem {
             }
             if sum > 0 && sum < speedups.least {
                 self.fill(job, row, &free, &shared);
-                sum = row.iter().map(|c| u32::from(*c)).sum();
+                used.clear();
+                each_used(row, |at| used.push(at));
+                sum = used.iter().map(|at| u32::from(row[*at])).sum();
             }
             if sum < speedups.least {
                 row.fill(0);
             }
-            let spans = row.iter().filter(|c| **c > 0).count() > 1;
-            for ((count, free), shared) in row.iter().zip(&mut free).zip(&mut shared) {
-                *free -= count;
-                *shared |= spans && *count > 0;
+            used.retain(|at| row[*at] > 0);
+            let spans = used.len() > 1;
+            for &at in &used {
+                free[at] -= row[at];
+                shared[at] |= spans;
             }
         }
     }
 
-    /// Leaves a row the GPUs of the type that it has most of.
-    fn one_type(&self, job: usize, row: &mut [u8]) {
-        let mut by_type: BTreeMap<u32, u32> = BTreeMap::new();
-        for (count, (_, gpu_type, _)) in row.iter_mut().zip(&self.workers) {
-            let allowed = self.speedups[job].types.get(*gpu_type as usize);
-            if allowed != Some(&true) {
-                *count = 0;
-            }
-            *by_type.entry(*gpu_type).or_default() += u32::from(*count);
-        }
-        if by_type.len() < 2 {
+    /// Leaves a row the GPUs of the type that it has most of; `used` are the places where it has any.
+    fn one_type(&self, job: usize, row: &mut [u8], used: &[usize]) {
+        let gpu_type = |at: usize| self.workers[at].1;
+        let allowed = |t: u32| self.speedups[job].types.get(t as usize) == Some(&true);
+        let Some(first) = used.first().map(|at| gpu_type(*at)) else {
             return;
-        }
-        let most = by_type
-            .iter()
-            .max_by_key(|(t, n)| (**n, std::cmp::Reverse(**t)));
-        let Some((kept, _)) = most else { return };
-        for (count, (_, gpu_type, _)) in row.iter_mut().zip(&self.workers) {
-            if gpu_type != kept {
-                *count = 0;
+        };
+        let kept = if used.iter().all(|at| gpu_type(*at) == first) {
+            first
+        } else {
+            let mut by_type: BTreeMap<u32, u32> = BTreeMap::new();
+            for &at in used.iter().filter(|at| allowed(gpu_type(**at))) {
+                *by_type.entry(gpu_type(at)).or_default() += u32::from(row[at]);
+            }
+            let most = by_type
+                .into_iter()
+                .max_by_key(|(t, n)| (*n, std::cmp::Reverse(*t)));
+            most.map_or(first, |(t, _)| t)
+        };
+        for &at in used {
+            if gpu_type(at) != kept || !allowed(kept) {
+                row[at] = 0;
             }
         }
     }
@@ -215,9 +221,7 @@ impl Problem {
                     }
                 }
             }
-            for (free, count) in free.iter_mut().zip(row.iter()) {
-                *free -= i32::from(*count);
-            }
+            each_used(row, |at| free[at] -= i32::from(row[at]));
         }
         // A few jobs get more of what is free, or of what others have.
         let changes = 1 + draw.below(3);
@@ -339,10 +343,29 @@ impl Population {
     }
 }
 
+/// The places of a row that are not 0, ascending. Most are.
+fn each_used(row: &[u8], mut found: impl FnMut(usize)) {
+    const WIDTH: usize = 8;
+    let mut some = |from: usize, part: &[u8]| {
+        for (i, count) in part.iter().enumerate() {
+            if *count > 0 {
+                found(from + i);
+            }
+        }
+    };
+    let (words, rest) = row.as_chunks::<WIDTH>();
+    for (i, word) in words.iter().enumerate() {
+        if u64::from_le_bytes(*word) != 0 {
+            some(i * WIDTH, word);
+        }
+    }
+    some(words.len() * WIDTH, rest);
+}
+
 /// The best first, each once, no more than `size`.
 fn rank(scored: &mut Vec<(f64, Matrix)>, size: usize) {
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    scored.dedup_by(|a, b| a.1 == b.1);
+    scored.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
     scored.truncate(size);
 }
 

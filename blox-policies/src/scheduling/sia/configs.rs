@@ -2,6 +2,7 @@
 
 use super::scores::Applicant;
 use blox_core::{Adapts, GpuTypeId, NameId, View};
+use std::collections::BTreeMap;
 
 /// So many GPUs of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct Kinds {
     pub configs: Vec<Config>,
     /// GPUs that may be used, by type.
     pub capacities: Vec<u32>,
-    /// GPUs of a node, by type.
+    /// GPUs of a node, by type: the most frequent number, of equally frequent ones the largest.
     pub node_gpus: Vec<u32>,
 }
 
@@ -41,15 +42,18 @@ pub fn configs_of(
         node_gpus: vec![0; types.len()],
     };
     let mut nodes = vec![0u32; types.len()];
+    let mut sizes: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); types.len()];
     for node in view.nodes().filter(|n| n.is_usable()) {
         let t = node.gpu_type().index();
-        let size = &mut kinds.node_gpus[t];
-        *size = match *size {
-            0 => node.gpu_count(),
-            other => other.min(node.gpu_count()),
-        };
+        *sizes[t].entry(node.gpu_count()).or_default() += 1;
         kinds.capacities[t] += node.usable_count();
         nodes[t] += 1;
+    }
+    for (size, sizes) in kinds.node_gpus.iter_mut().zip(sizes) {
+        let most = sizes
+            .into_iter()
+            .max_by_key(|(gpus, nodes)| (*nodes, *gpus));
+        *size = most.map_or(0, |(gpus, _)| gpus);
     }
     for (t, &count) in nodes.iter().enumerate() {
         let (size, capacity) = (kinds.node_gpus[t], kinds.capacities[t]);

@@ -19,6 +19,11 @@ impl RecordedFits {
         self.by_profile.insert(key(observed), params);
     }
 
+    /// Whether these are the parameters of a recorded one.
+    pub fn has(&self, params: &ThroughputParams) -> bool {
+        self.by_profile.values().any(|p| p == params)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_profile.len()

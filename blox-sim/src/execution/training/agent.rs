@@ -1,12 +1,12 @@
 //! What runs beside a training job: it measures, fits and tunes.
 
 use super::application::{Application, OnType, StepTimes};
+use super::fits::KnownFits;
 use crate::execution::Stretch;
 use blox_core::perf::goodput::{
-    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, fit,
+    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, split,
 };
 use blox_core::{BatchConfig, GpuCount, Name, Seconds, SpeedReport, Time, TrainingReport};
-use dyn_clone::DynClone;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -40,26 +40,6 @@ pub enum Profiles {
     /// measured again. It is kept under the nameless type.
     OfAll,
 }
-
-/// Finds the parameters of a job's speed.
-pub trait Fitter: DynClone + Send {
-    /// From the steps that it did on one type of GPU, in the order of their first measurement.
-    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams>;
-}
-dyn_clone::clone_trait_object!(Fitter);
-
-/// Fits by [`fit`](blox_core::perf::goodput::fit()).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LeastSquares;
-
-impl Fitter for LeastSquares {
-    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams> {
-        fit(observed)
-    }
-}
-
-/// What rounding may do to a quotient that is a whole number.
-const ROUNDING: f64 = 1e-8;
 
 /// An epoch that takes no whole second at all is over this long after a round's begin: the round's
 /// decision comes first.
@@ -181,8 +161,13 @@ impl Agent {
             }
             (batch, _) => {
                 let first = app.initial_batch.max(least * replicas);
-                let batch = batch.unwrap_or(first);
-                split(batch, replicas, app.initial_batch, most)
+                let batch = f64::from(batch.unwrap_or(first));
+                let limits = BatchLimits {
+                    max_batch: app.max_batch,
+                    per_gpu: (least, most),
+                    accumulate: true,
+                };
+                split(batch, replicas, app.initial_batch, &limits)
             }
         };
         if let (PassLimit::Placement, StepTimes::Measured(table)) = (limit, &on.steps)
@@ -272,7 +257,7 @@ impl Agent {
     }
 
     /// Takes in what the last stretch showed. The work at its end; `None` if it has not run.
-    pub(super) fn measure(&mut self, app: &Application, fitter: &dyn Fitter) -> Option<f64> {
+    pub(super) fn measure(&mut self, app: &Application, fits: &mut KnownFits) -> Option<f64> {
         let doing = self.now.take()?;
         let Some((_, noise, (step, sync))) = self.run(app, doing.epoch) else {
             return Some(doing.work);
@@ -293,7 +278,7 @@ impl Agent {
             |o: &StepTime| (o.nodes, o.gpus, o.per_gpu) == (seen.nodes, seen.gpus, seen.per_gpu);
         if !profile.observed.iter().any(same) {
             profile.observed.push(seen);
-            profile.params = fitter.fit(&profile.observed);
+            profile.params = fits.fit(&profile.observed);
         }
         Some(doing.work)
     }
@@ -312,36 +297,5 @@ impl Agent {
             noise: self.noise?,
             speed: speed.collect(),
         })
-    }
-}
-
-/// A batch over all GPUs as passes on each of them, none above `most`.
-fn split(batch: u32, gpus: u32, initial: u32, most: u32) -> BatchConfig {
-    let each = (f64::from(batch) / f64::from(gpus) - ROUNDING).ceil();
-    let mut accumulation = ((each / f64::from(most) - ROUNDING).ceil() - 1.0).max(0.0);
-    if gpus == 1 && batch > initial {
-        accumulation = accumulation.max(1.0);
-    }
-    BatchConfig {
-        per_gpu: (each / (accumulation + 1.0) - ROUNDING).ceil() as u32,
-        accumulation: accumulation as u32,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_batch_is_split_into_passes_that_fit() {
-        let config = |per_gpu, accumulation| BatchConfig {
-            per_gpu,
-            accumulation,
-        };
-        assert_eq!(split(128, 4, 128, 64), config(32, 0));
-        assert_eq!(split(130, 4, 128, 64), config(33, 0));
-        assert_eq!(split(1000, 4, 128, 64), config(63, 3));
-        assert_eq!(split(256, 1, 128, 512), config(128, 1));
-        assert_eq!(split(128, 1, 128, 512), config(128, 0));
     }
 }

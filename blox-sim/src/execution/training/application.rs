@@ -1,10 +1,11 @@
 //! What trains.
 
+use super::agent::{Agent, PassLimit, Profiles};
 use super::curves::Curves;
 use super::table::StepTable;
 use crate::workload::{NoticeKind, Notices, Workload, WorkloadError};
 use blox_core::perf::TypeSpeeds;
-use blox_core::perf::goodput::{GradientNoise, ThroughputParams};
+use blox_core::perf::goodput::{GradientNoise, KnownBatches, ThroughputParams};
 use blox_core::{Adapts, Extras, JobSpec, Name, Seconds, TrainingSpec, TypeLimits, Work};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -180,25 +181,20 @@ impl Applications {
         let Some(app) = named else { return false };
         let asked = job.extras().batch_size.unwrap_or(app.initial_batch);
         let gpus = job.gpus.get();
-        let on_each = |on: &OnType| {
-            let most = on.limits.per_gpu.1.max(1);
-            let each = asked.div_ceil(on.replicas(gpus).max(1));
-            let each = each.max(on.limits.per_gpu.0);
-            let config = blox_core::BatchConfig {
-                per_gpu: each.div_ceil(each.div_ceil(most)),
-                accumulation: each.div_ceil(most) - 1,
-            };
-            let rate = |size: u32| {
+        let mut batches = KnownBatches::default();
+        let mut on_each = |name: &Name| {
+            let mut rate = |size: u32| {
                 let mut placement = vec![size; (gpus / size) as usize];
                 placement.extend((!gpus.is_multiple_of(size)).then_some(gpus % size));
-                let steps = on.step(&placement, config.per_gpu)?;
-                let (rate, _) = app.rate(on.replicas(gpus), config, steps, 0);
-                Some(rate)
+                let mut agent = Agent::default();
+                agent.start(name.clone(), placement, Profiles::ByType);
+                agent.tune(app, Some(asked), PassLimit::Placement, None, &mut batches);
+                Some(agent.rate(app, 0)).filter(|r| *r > 0.0)
             };
             // On nodes of four GPUs, or of eight.
-            rate(4).or_else(|| rate(8)).filter(|r| *r > 0.0)
+            rate(4).or_else(|| rate(8))
         };
-        let rate = app.types.values().find_map(on_each);
+        let rate = app.types.keys().find_map(&mut on_each);
         job.work = Work {
             iterations: app.curves.total(),
             rate: rate.unwrap_or(1.0),
@@ -209,8 +205,8 @@ impl Applications {
         extras.training = Some(Arc::new(app.spec(adapts)));
         if adapts == Adapts::Nothing {
             let mut speeds = TypeSpeeds::default();
-            for (name, on) in &app.types {
-                if let Some(rate) = on_each(on) {
+            for name in app.types.keys() {
+                if let Some(rate) = on_each(name) {
                     speeds.set(name.clone(), rate);
                 }
             }

@@ -4,26 +4,26 @@
 mod agent;
 mod application;
 mod curves;
-mod fairness;
+mod fits;
 mod fitted;
 mod read;
 mod table;
 mod triangulated;
 
-pub use agent::{Agent, EpochEnds, Fitter, LeastSquares, PassLimit, Profiles};
+pub use agent::{Agent, EpochEnds, PassLimit, Profiles};
 pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
 pub use curves::{Curves, Epoch};
-pub use fairness::FairTimes;
+pub use fits::{Fitter, LeastSquares};
 pub use fitted::built_in;
 pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
 pub use triangulated::Between;
 
+use fits::KnownFits;
+
 use super::{ExecutionModel, Stretch, Turn, untrained};
 use blox_core::perf::goodput::KnownBatches;
-use blox_core::{
-    Adapts, Assignment, JobId, JobRef, JobSpec, Name, Part, RestoreError, Seconds, Time, View,
-};
+use blox_core::{Adapts, Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct Training {
     ends: EpochEnds,
     limit: PassLimit,
     profiles: Profiles,
-    fitter: Box<dyn Fitter>,
+    fits: KnownFits,
     agents: BTreeMap<JobId, Agent>,
     batches: KnownBatches,
 }
@@ -58,7 +58,7 @@ impl Training {
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,
             profiles: Profiles::ByType,
-            fitter: Box::new(LeastSquares),
+            fits: KnownFits::by(LeastSquares),
             agents: BTreeMap::new(),
             batches: KnownBatches::default(),
         }
@@ -97,7 +97,7 @@ impl Training {
     /// With other fits.
     #[must_use]
     pub fn fitter(mut self, fitter: impl Fitter + 'static) -> Self {
-        self.fitter = Box::new(fitter);
+        self.fits = KnownFits::by(fitter);
         self
     }
 
@@ -169,7 +169,7 @@ impl ExecutionModel for Training {
     fn turn(&mut self, _: View<'_>, job: &JobRef<'_>, _: Time) -> Option<Turn> {
         let app = self.application(job)?;
         let agent = self.agents.get_mut(&job.id())?;
-        let work = agent.measure(&app, &*self.fitter)?;
+        let work = agent.measure(&app, &mut self.fits)?;
         let given = job.assignment().and_then(|a| a.config);
         agent.tune(&app, wish(job), self.limit, given, &mut self.batches);
         Some(Turn {
@@ -187,11 +187,7 @@ impl ExecutionModel for Training {
 
 /// The batch that a job insists on, if it does not tune it.
 fn wish(job: &JobRef<'_>) -> Option<u32> {
-    wish_of(job.spec())
-}
-
-fn wish_of(job: &JobSpec) -> Option<u32> {
-    let extras = job.extras();
+    let extras = job.spec().extras();
     let training = extras.training.as_ref()?;
     match training.adapts {
         Adapts::All => None,

@@ -1,0 +1,78 @@
+//! Jobs that train run on GPUs of one type.
+
+use super::walk::{Rule, suits};
+use blox_core::{Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NodeStatus, Shape, View};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// By the rule. Where it would spread a job that trains over types of GPUs, the types are tried one after
+/// another, that with the most free GPUs first: replicas go in step, on GPUs that are alike.
+pub(super) fn find<R: Rule>(
+    rule: &R,
+    draft: &Draft<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+) -> Option<Assignment> {
+    let found = rule.find(draft, job, shape)?;
+    if !trains(job) || shape.gpu_type.is_some() || type_of(draft, &found).is_some() {
+        return Some(found);
+    }
+    let mut free: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
+    for node in draft.nodes_with_free() {
+        *free.entry(node.gpu_type()).or_default() += draft.free_on(node.id());
+    }
+    let mut types: Vec<(GpuTypeId, u32)> = free.into_iter().collect();
+    types.retain(|(_, free)| *free >= shape.gpus.get());
+    types.sort_by_key(|(_, free)| Reverse(*free));
+    types.into_iter().find_map(|(gpu_type, _)| {
+        let gpu_type = Some(gpu_type);
+        let shape = Shape {
+            gpu_type,
+            ..shape.clone()
+        };
+        rule.find(draft, job, &shape)
+    })
+}
+
+/// Whether it says how it trains.
+pub(super) fn trains(job: &JobRef<'_>) -> bool {
+    let extras = &job.spec().extras;
+    extras.as_ref().is_some_and(|e| e.training.is_some())
+}
+
+/// The type of all GPUs of an assignment; `None` where there are several.
+fn type_of(draft: &Draft<'_>, assignment: &Assignment) -> Option<GpuTypeId> {
+    let cluster = draft.view().cluster();
+    let of = |gpu: &GpuId| Some(cluster.node(cluster.node_of(*gpu)?)?.gpu_type());
+    let first = of(assignment.gpus.first()?)?;
+    let alike = assignment.gpus.iter().all(|gpu| of(gpu) == Some(first));
+    alike.then_some(first)
+}
+
+/// What a shape asks for of a job that has GPUs: more of the same type, if it trains.
+pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape: &Shape) -> Shape {
+    let own = if trains(job) {
+        type_of(draft, has)
+    } else {
+        None
+    };
+    Shape {
+        gpu_type: shape.gpu_type.or(own),
+        ..shape.clone()
+    }
+}
+
+/// The most GPUs of one type that the job may run on, of those types that `counts` names.
+pub(super) fn most_of_a_type(
+    view: View<'_>,
+    job: &JobRef<'_>,
+    counts: impl Fn(GpuTypeId) -> bool,
+) -> GpuCount {
+    let mut pools: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
+    let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+    for node in there.filter(|n| suits(n, job, &Shape::default(), view)) {
+        *pools.entry(node.gpu_type()).or_default() += node.gpu_count();
+    }
+    let usable = pools.iter().filter(|(id, _)| counts(**id));
+    GpuCount(usable.map(|(_, gpus)| *gpus).max().unwrap_or(0))
+}

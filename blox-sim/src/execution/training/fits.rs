@@ -1,0 +1,104 @@
+//! Finding the parameters of a job's speed.
+
+use blox_core::perf::goodput::{StepTime, ThroughputParams, fit};
+use dyn_clone::DynClone;
+use std::collections::BTreeMap;
+
+/// Finds the parameters of a job's speed.
+pub trait Fitter: DynClone + Send {
+    /// From the steps that it did on one type of GPU, in the order of their first measurement. Equal steps
+    /// have equal parameters.
+    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams>;
+}
+dyn_clone::clone_trait_object!(Fitter);
+
+/// Fits by [`fit`](blox_core::perf::goodput::fit()).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeastSquares;
+
+impl Fitter for LeastSquares {
+    fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams> {
+        fit(observed)
+    }
+}
+
+/// A fitter, and what it found before: about half of all profiles are those of another job before, since
+/// jobs of an application begin alike. No decision depends on what is here.
+#[derive(Clone)]
+pub(super) struct KnownFits {
+    fitter: Box<dyn Fitter>,
+    /// A profile is a path from 0 on: from one number, by a step, to the next.
+    paths: BTreeMap<(usize, [u64; 5]), usize>,
+    /// By number; `None` where it was not asked for.
+    found: Vec<Option<Option<ThroughputParams>>>,
+}
+
+impl KnownFits {
+    pub fn by(fitter: impl Fitter + 'static) -> Self {
+        KnownFits {
+            fitter: Box::new(fitter),
+            paths: BTreeMap::new(),
+            found: vec![None],
+        }
+    }
+
+    pub fn fit(&mut self, observed: &[StepTime]) -> Option<ThroughputParams> {
+        let mut at = 0;
+        for o in observed {
+            let counts = [o.nodes, o.gpus, o.per_gpu].map(u64::from);
+            let [nodes, gpus, per_gpu] = counts;
+            let step = [nodes, gpus, per_gpu, o.compute.to_bits(), o.step.to_bits()];
+            let next = self.found.len();
+            at = *self.paths.entry((at, step)).or_insert(next);
+            if at == next {
+                self.found.push(None);
+            }
+        }
+        let fitter = &self.fitter;
+        *self.found[at].get_or_insert_with(|| fitter.fit(observed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Counts how often it is asked.
+    #[derive(Clone, Default)]
+    struct Counting(Arc<AtomicU32>);
+
+    impl Fitter for Counting {
+        fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            LeastSquares.fit(observed)
+        }
+    }
+
+    #[test]
+    fn equal_profiles_are_fitted_once() {
+        let step = |gpus, step| StepTime {
+            nodes: 1,
+            gpus,
+            per_gpu: 32,
+            compute: 0.2,
+            step,
+        };
+        let counting = Counting::default();
+        let mut known = KnownFits::by(counting.clone());
+        let profiles = [
+            vec![step(1, 0.2)],
+            vec![step(1, 0.2), step(2, 0.25)],
+            vec![step(2, 0.25), step(1, 0.2)],
+            vec![step(1, 0.2), step(2, 0.26)],
+            Vec::new(),
+        ];
+        for _ in 0..2 {
+            for profile in &profiles {
+                assert_eq!(known.fit(profile), fit(profile));
+            }
+        }
+        assert_eq!(counting.0.load(Ordering::Relaxed), 5);
+    }
+}

@@ -1,0 +1,383 @@
+//! Finish-time fairness.
+
+use crate::results::{Contention, JobResult};
+use crate::simulation::Simulation;
+use crate::stepping::{Step, Stepper};
+use crate::workload::{Jobs, Workload};
+use crate::{SimError, Watch};
+use blox_core::{
+    Adapts, ClusterSpec, GpuCount, JobSpec, Name, NodeSpec, Pipeline, Seconds, Time, TrainingSpec,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Finish-time fairness of jobs under a scheduler (Themis, NSDI 2020; over types of GPUs: Sia, SOSP 2023,
+/// section 5.5, equation 3).
+///
+/// A job's *fair cluster* of a type is that type's GPUs divided by all jobs that it met on average, itself among
+/// them. On it the same scheduler, without anybody else and where nothing breaks, needs the job's *fair time*, from its
+/// submission on. The ratio of its completion time to that, averaged over the types by their numbers of
+/// GPUs, is `rho`: above 1 the job would have been better off with a cluster of its own.
+///
+/// Between whole numbers of GPUs fair times are interpolated. A job that takes no less than some
+/// GPUs has these, and takes longer in proportion to what its share lacks; one that takes no more has no more.
+/// Types on which it does not run, or too few of whose GPUs there are, do not count.
+///
+/// ```
+/// use blox_core::testing::FirstFit;
+/// use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Seconds, Time};
+/// use blox_sim::{fairness::FairTimes, workload::Jobs, Simulation};
+///
+/// let fifo = Composition::new("fifo")
+///     .cadence(OnEvent::default())
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .placement(FirstFit)
+///     .build();
+/// let jobs = vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(100.0)); 2];
+/// let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
+/// let mut report = simulation.run(fifo.clone(), &mut Jobs::new(jobs.clone()))?;
+/// FairTimes::of(&simulation, &fifo).judge(&mut Jobs::new(jobs), &mut report.jobs)?;
+/// // Half of a GPU until the first ends; the second then has it alone.
+/// let rho: Vec<_> = report.jobs.iter().filter_map(|j| j.rho).collect();
+/// assert_eq!(rho, [100.0 / 200.0, 200.0 / 150.0]);
+/// # Ok::<(), blox_sim::SimError>(())
+/// ```
+pub struct FairTimes {
+    simulation: Simulation,
+    scheduler: Pipeline,
+    types: Vec<Type>,
+    /// The first decision: where jobs that are simulated alone are submitted.
+    begin: Time,
+    watch: Arc<Watch>,
+    /// By all that a job says but for when, and then by place of the type and GPUs.
+    known: BTreeMap<String, BTreeMap<(usize, u32), Option<f64>>>,
+}
+
+/// The GPUs of a type.
+struct Type {
+    name: Option<Name>,
+    /// Its largest node.
+    node: NodeSpec,
+    all: u32,
+}
+
+/// Seconds after which a job that is alone counts as never ending, at least; and how many times as long as it
+/// says.
+const LONGEST: f64 = 100.0 * 86_400.0;
+const TIMES: f64 = 100.0;
+
+impl FairTimes {
+    /// In a world, under a scheduler as it is before its first decision.
+    pub fn of(simulation: &Simulation, scheduler: &Pipeline) -> Self {
+        let mut types: Vec<Type> = Vec::new();
+        for node in &simulation.cluster().nodes {
+            match types.iter_mut().find(|t| t.name == node.gpu_type) {
+                Some(t) => {
+                    t.all += node.gpus;
+                    if node.gpus > t.node.gpus {
+                        t.node = node.clone();
+                    }
+                }
+                None => types.push(Type {
+                    name: node.gpu_type.clone(),
+                    node: node.clone(),
+                    all: node.gpus,
+                }),
+            }
+        }
+        FairTimes {
+            simulation: simulation.clone(),
+            scheduler: scheduler.clone(),
+            types,
+            begin: scheduler.cadence().first_from(Time::ZERO, None),
+            watch: Arc::default(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Lets somebody stop it: [`FairTimes::judge`] then leaves jobs out.
+    #[must_use]
+    pub fn watched_by(mut self, watch: Arc<Watch>) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// Fills in [`JobResult::rho`] of each measured job that did all its work. `jobs` are those of the simulation,
+    /// from the first.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or a policy errs about a job that is alone.
+    pub fn judge(
+        &mut self,
+        jobs: &mut dyn Workload,
+        results: &mut [JobResult],
+    ) -> Result<(), SimError> {
+        let contention = Contention::of(results);
+        for result in results {
+            let Some(job) = jobs.next_job()? else { break };
+            if self.watch.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let ended = result.jct().zip(result.finish);
+            if let Some((took, finish)) = ended.filter(|_| result.measured) {
+                let met = contention.between(result.submit, finish);
+                let fair = self.fair_time(&job, met)?;
+                result.rho = fair.map(|fair| took.secs() / fair.secs());
+            }
+        }
+        Ok(())
+    }
+
+    /// The fair time of a job that met so many jobs, itself among them: of all types together that whose quotient with
+    /// a completion time is `rho`. `None` where it runs nowhere.
+    ///
+    /// # Errors
+    /// A policy errs.
+    pub fn fair_time(
+        &mut self,
+        job: &JobSpec,
+        contention: f64,
+    ) -> Result<Option<Seconds>, SimError> {
+        let first = self.scheduler.cadence().first_from(job.submit, None);
+        let waits = (first - job.submit).secs().max(0.0);
+        let alone = self.alone(job);
+        // What follows from the job alone is known by all that it says.
+        let key = serde_json::to_string(&alone).unwrap_or_default();
+        let (mut inverse, mut weights) = (0.0, 0.0);
+        for t in 0..self.types.len() {
+            if let Some(seconds) = self.on_type(&alone, &key, t, contention.max(1.0))? {
+                let weight = f64::from(self.types[t].all);
+                inverse += weight / (seconds + waits);
+                weights += weight;
+            }
+        }
+        let some = weights > 0.0 && inverse > 0.0;
+        Ok(some.then(|| Seconds::new(weights / inverse)))
+    }
+
+    /// The job as it is submitted when nobody else is there.
+    fn alone(&self, job: &JobSpec) -> JobSpec {
+        let mut job = job.clone();
+        job.submit = self.begin;
+        job.name = None;
+        if let Some(extras) = &mut job.extras {
+            // They are moments of the time that it shares with others.
+            extras.deadlines.clear();
+        }
+        job
+    }
+
+    fn on_type(
+        &mut self,
+        job: &JobSpec,
+        key: &str,
+        t: usize,
+        contention: f64,
+    ) -> Result<Option<f64>, SimError> {
+        let Type { name, all, .. } = &self.types[t];
+        let Some((least, most)) = range(job, name.as_ref(), *all) else {
+            return Ok(None);
+        };
+        let share = f64::from(*all) / contention;
+        let within = share.clamp(f64::from(least), f64::from(most));
+        let (low, part) = (within.floor() as u32, within.fract());
+        let Some(mut takes) = self.takes(job, key, t, low)? else {
+            return Ok(None);
+        };
+        if part > 0.0
+            && let Some(more) = self.takes(job, key, t, low + 1)?
+        {
+            takes += part * (more - takes);
+        }
+        Ok(Some(takes * (f64::from(least) / share).max(1.0)))
+    }
+
+    /// What the job takes alone on so many GPUs of a type.
+    fn takes(
+        &mut self,
+        job: &JobSpec,
+        key: &str,
+        t: usize,
+        gpus: u32,
+    ) -> Result<Option<f64>, SimError> {
+        let known = self.known.get(key).and_then(|k| k.get(&(t, gpus)));
+        if let Some(known) = known {
+            return Ok(*known);
+        }
+        let simulation = self.simulation.alone_on(fair_cluster(&self.types[t], gpus));
+        let mut jobs = Jobs::new(vec![job.clone()]);
+        let mut stepper = Stepper::new(&simulation, self.scheduler.clone(), &mut jobs)?;
+        let longest = LONGEST.max(TIMES * job.duration().secs());
+        let takes = loop {
+            match stepper.step()? {
+                Step::End => break stepper.report().jobs.first().and_then(JobResult::jct),
+                Step::Decision(at) if (at - self.begin).secs() > longest => break None,
+                _ => {}
+            }
+        };
+        let takes = takes.map(Seconds::secs).filter(|s| *s > 0.0);
+        let of_job = self.known.entry(key.to_owned()).or_default();
+        of_job.insert((t, gpus), takes);
+        Ok(takes)
+    }
+}
+
+/// So many GPUs of a type: whole nodes, and a smaller one with the rest.
+fn fair_cluster(of: &Type, gpus: u32) -> ClusterSpec {
+    let size = of.node.gpus.max(1);
+    let node = |gpus: u32| {
+        let part = f64::from(gpus) / f64::from(size);
+        let mut node = of.node.clone();
+        node.name = None;
+        node.partition = None;
+        node.gpus = gpus;
+        node.cpus *= part;
+        node.memory_gib *= part;
+        node.links.retain(|l| l.a < gpus && l.b < gpus);
+        node
+    };
+    let mut nodes = vec![node(size); (gpus / size) as usize];
+    nodes.extend((!gpus.is_multiple_of(size)).then(|| node(gpus % size)));
+    ClusterSpec { nodes }
+}
+
+/// How many GPUs of a type a job takes at least and at most; `None` where it does not run.
+fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)> {
+    let extras = job.extras();
+    let listed = |name: &Name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
+    if !gpu_type.is_none_or(listed) {
+        return None;
+    }
+    let asked = job.gpus.get();
+    let training: Option<&TrainingSpec> = extras.training.as_deref();
+    let (least, most) = match (training, extras.levels.as_slice()) {
+        (Some(training), _) => {
+            let on = match gpu_type {
+                Some(name) => training.on(name)?,
+                None => training.types.values().next()?,
+            };
+            match training.adapts {
+                Adapts::Nothing => (asked, asked),
+                Adapts::Gpus => (on.stages.min(asked), asked),
+                Adapts::All => (on.stages, u32::MAX),
+            }
+        }
+        (None, [first, .., last]) => (first.get(), last.get()),
+        (None, [GpuCount(one)]) => (*one, *one),
+        (None, []) => (asked, asked),
+    };
+    (least <= all).then_some((least, most.min(all)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::training::built_in;
+    use blox_core::testing::FirstFit;
+    use blox_core::{Composition, Extras, OnEvent, Rounds, order::SortKey, policy::by_key};
+
+    fn fifo(rounds: Option<f64>) -> Pipeline {
+        let base = Composition::new("fifo");
+        let base = match rounds.map(Seconds::new).and_then(Rounds::every) {
+            Some(rounds) => base.cadence(rounds),
+            None => base.cadence(OnEvent::default()),
+        };
+        base.scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .placement(FirstFit)
+            .build()
+    }
+
+    fn fair(cluster: &str, rounds: Option<f64>) -> FairTimes {
+        FairTimes::of(&Simulation::new(cluster.parse().unwrap()), &fifo(rounds))
+    }
+
+    fn secs(fair: &mut FairTimes, job: &JobSpec, contention: f64) -> Option<f64> {
+        let takes = fair.fair_time(job, contention).unwrap();
+        takes.map(|t| (t.secs() * 1e9).round() / 1e9)
+    }
+
+    #[test]
+    fn a_rigid_job_takes_longer_by_what_its_share_lacks() {
+        let mut fair = fair("2x4", None);
+        let job = JobSpec::new(Time::new(7.0), GpuCount(4), Seconds::new(100.0));
+        assert_eq!(secs(&mut fair, &job, 1.0), Some(100.0));
+        assert_eq!(secs(&mut fair, &job, 2.0), Some(100.0));
+        assert_eq!(secs(&mut fair, &job, 5.0), Some(250.0));
+        // More than there are.
+        let large = JobSpec::new(Time::ZERO, GpuCount(9), Seconds::new(100.0));
+        assert_eq!(secs(&mut fair, &large, 1.0), None);
+    }
+
+    #[test]
+    fn who_comes_within_a_round_waits_for_the_next_alone_as_well() {
+        let mut fair = fair("1x4", Some(60.0));
+        let job = |at| JobSpec::new(Time::new(at), GpuCount(4), Seconds::new(100.0));
+        // Seen at the end of the second round.
+        assert_eq!(secs(&mut fair, &job(60.0), 1.0), Some(120.0));
+        assert_eq!(secs(&mut fair, &job(70.0), 1.0), Some(170.0));
+        assert_eq!(fair.known.len(), 1);
+    }
+
+    #[test]
+    fn types_are_averaged_by_their_gpus() {
+        let mut fair = fair("1x4:slow,1x12:fast,1x2:old", None);
+        let mut speeds = blox_core::perf::TypeSpeeds::default();
+        speeds.set("slow", 1.0);
+        speeds.set("fast", 4.0);
+        let extras = Extras {
+            speeds: Some(Arc::new(speeds)),
+            gpu_types: vec!["slow".into(), "fast".into()],
+            ..Extras::default()
+        };
+        let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(100.0)).with_extras(extras);
+        // 4 slow ones, 12 fast ones: rho of 100 s is (4 * 1 + 12 * 4) / 16 = 3.25.
+        assert_eq!(secs(&mut fair, &job, 1.0), Some(30.769_230_769));
+        // A share of 1 and of 3 of them: the slow ones alone do it in 200 s.
+        assert_eq!(secs(&mut fair, &job, 4.0), Some(32.0));
+    }
+
+    #[test]
+    fn jobs_are_told_apart_by_all_that_they_say() {
+        let mut fair = fair("1x4", None);
+        let job = |secs| {
+            let extras = Extras {
+                model: Some("resnet".into()),
+                ..Extras::default()
+            };
+            JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(secs)).with_extras(extras)
+        };
+        assert_eq!(secs(&mut fair, &job(100.0), 1.0), Some(100.0));
+        assert_eq!(secs(&mut fair, &job(200.0), 1.0), Some(200.0));
+    }
+
+    #[test]
+    fn a_job_that_adapts_may_have_any_part_of_the_cluster() {
+        let extras = Extras {
+            model: Some("cifar10".into()),
+            batch_size: Some(512),
+            ..Extras::default()
+        };
+        let mut job = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(1.0)).with_extras(extras);
+        let of = |job: &JobSpec| range(job, Some(&"aws".into()), 24);
+        assert!(built_in().describe(&mut job, Adapts::All));
+        assert_eq!(of(&job), Some((1, 24)));
+        assert!(built_in().describe(&mut job, Adapts::Gpus));
+        assert_eq!(of(&job), Some((1, 4)));
+        assert!(built_in().describe(&mut job, Adapts::Nothing));
+        assert_eq!(of(&job), Some((4, 4)));
+        assert_eq!(range(&job, Some(&"abacus".into()), 24), None);
+    }
+
+    #[test]
+    fn a_fair_cluster_has_whole_nodes_and_a_rest() {
+        let fair = fair("6x4:aws", None);
+        let sizes = |gpus| -> Vec<u32> {
+            let cluster = fair_cluster(&fair.types[0], gpus);
+            cluster.nodes.iter().map(|n| n.gpus).collect()
+        };
+        assert_eq!(sizes(3), [3]);
+        assert_eq!(sizes(8), [4, 4]);
+        assert_eq!(sizes(9), [4, 4, 1]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Finish-time fairness over jobs.
+
+use super::{JobResult, statistics};
+use serde::Serialize;
+
+/// What rounding may add to the completion time of a job that had its fair share.
+const ROUNDING: f64 = 1e-9;
+
+/// [Finish-time fairness](crate::fairness::FairTimes) over the jobs of which it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Fairness {
+    /// How many there are.
+    pub jobs: u64,
+    /// The mean of `rho`.
+    pub mean: f64,
+    /// The largest `rho`.
+    pub worst: f64,
+    /// The share of jobs that were treated unfairly, with `rho` above 1.
+    pub unfair: f64,
+}
+
+impl Fairness {
+    /// `None` where it is known of no job.
+    pub fn of<'a>(jobs: impl IntoIterator<Item = &'a JobResult>) -> Option<Self> {
+        let rho: Vec<f64> = jobs.into_iter().filter_map(|j| j.rho).collect();
+        let unfair = rho.iter().filter(|r| **r > 1.0 + ROUNDING).count();
+        Some(Fairness {
+            jobs: rho.len() as u64,
+            mean: statistics::mean(&rho)?,
+            worst: rho.iter().copied().fold(0.0, f64::max),
+            unfair: unfair as f64 / rho.len() as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_treated_unfairly_above_one() {
+        let job = |rho| JobResult {
+            rho,
+            ..JobResult::default()
+        };
+        let jobs = [Some(0.5), None, Some(1.0 + 1e-12), Some(1.5), Some(3.0)].map(job);
+        let found = Fairness::of(&jobs).unwrap();
+        assert_eq!((found.jobs, found.worst, found.unfair), (4, 3.0, 0.5));
+        assert_eq!(Fairness::of(&jobs[1..2]), None);
+    }
+}
