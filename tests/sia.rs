@@ -340,7 +340,7 @@ fn training_figures_are_in_the_summary() {
     let given: f64 = report
         .jobs
         .iter()
-        .map(|j| j.given.unwrap().gpu.hours())
+        .map(|j| j.given.as_deref().unwrap().gpu.hours())
         .sum();
     let ran: f64 = report.jobs.iter().map(|j| j.attained_gpu.hours()).sum();
     assert_eq!(figures.jobs, 12);

@@ -162,12 +162,13 @@ async fn copy(
             return Err(Status::not_found(text));
         }
         if !place.open {
+            // The job may have ended since the last look, after a launch that was never looked at.
+            if wanted.launch.is_none() && newest.launch > launch {
+                (launch, offset) = (Some(number + 1), 0);
+                continue;
+            }
             if wanted.launch.is_some() || place.ended {
                 return Ok(());
-            }
-            if newest.launch > launch {
-                (launch, offset) = (newest.launch, 0);
-                continue;
             }
         }
         if !wanted.follow || to.is_closed() {

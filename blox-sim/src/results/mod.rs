@@ -64,9 +64,10 @@ pub struct JobResult {
     /// Of a job with a deadline: how long it held GPUs that it did not run on yet,
     /// because of launches, restarts, migrations, and checkpoints that it waited for.
     pub overhead: Seconds,
-    /// Of a job that trains: what it was given.
+    /// Of a job that trains: what it was given. Boxed, since there can be a million rows
+    /// without it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub given: Option<Given>,
+    pub given: Option<Box<Given>>,
     /// Finish-time fairness, if asked for: its completion time over its
     /// [fair time](crate::fairness::FairTimes).
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Collects what became of jobs and rounds while a simulation runs.
 
 use super::JobResult;
-use super::training::{Account, Given};
+use super::training::Account;
 use crate::backend::{Measure, Watch};
 use blox_core::{
     Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds, ServiceClass, Time,
@@ -116,8 +116,8 @@ impl Recorder {
                 .remove(&job.id())
                 .map_or(Seconds::ZERO, |o| o.1),
             given: match self.given.remove(&job.id()) {
-                Some(account) => Some(account.close(at)),
-                None => trains(job).then(Given::default),
+                Some(account) => Some(Box::new(account.close(at))),
+                None => trains(job).then(Box::default),
             },
             rho: None,
         });

@@ -65,7 +65,7 @@ pub struct TrainingFigures {
 impl TrainingFigures {
     pub(super) fn of(jobs: &[JobResult]) -> Option<Self> {
         let done = jobs.iter().filter(|j| j.measured && j.jct().is_some());
-        let given: Vec<Given> = done.filter_map(|j| j.given).collect();
+        let given: Vec<Given> = done.filter_map(|j| j.given.as_deref().copied()).collect();
         if given.is_empty() {
             return None;
         }

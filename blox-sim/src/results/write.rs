@@ -83,9 +83,10 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
             rows.number(j.deadline.map(|_| j.overhead.secs()));
         }
         if with_training {
-            let ended = j.given.zip(j.finish);
-            rows.number(j.given.map(|g| f64::from(g.restarts)));
-            rows.number(j.given.map(|g| g.gpu.secs()));
+            let given = j.given.as_deref();
+            let ended = given.zip(j.finish);
+            rows.number(given.map(|g| f64::from(g.restarts)));
+            rows.number(given.map(|g| g.gpu.secs()));
             rows.number(ended.map(|(_, end)| contention.between(j.submit, end)));
         }
         if with_fairness {

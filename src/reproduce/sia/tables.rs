@@ -222,7 +222,7 @@ fn figures_of(
     jcts.sort_by(f64::total_cmp);
     let jobs = jcts.len().max(1) as f64;
     let workloads = runs.len().max(1) as f64;
-    let given = || all().filter_map(|j| j.given);
+    let given = || all().filter_map(|j| j.given.as_deref());
     let contention: Vec<Contention> = runs.iter().map(|(r, _)| Contention::of(&r.jobs)).collect();
     let mut judged = Vec::new();
     for (report, jobs) in runs {
