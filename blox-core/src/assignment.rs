@@ -43,10 +43,23 @@ impl Clone for Assignment {
     #[inline]
     fn clone(&self) -> Self {
         Assignment {
-            // A copy of memory; the derived clone goes GPU by GPU.
-            gpus: GpuList::from_slice(&self.gpus),
+            gpus: copied(&self.gpus),
             ..*self
         }
+    }
+}
+
+/// The same GPUs. A list's own clone goes GPU by GPU, and the copy of memory that is
+/// faster from some on is a call.
+#[inline]
+fn copied(gpus: &[GpuId]) -> GpuList {
+    match *gpus {
+        [gpu] => {
+            let mut list = GpuList::new();
+            list.push(gpu);
+            list
+        }
+        _ => GpuList::from_slice(gpus),
     }
 }
 

@@ -394,7 +394,7 @@ impl Decide for Pipeline {
         }
         let placement = placement_of(&mut self.scheduling, &mut self.placement);
         let result = place(&mut self.requests, placement, view, &mut draft);
-        self.requests.end_walk(view);
+        self.requests.end_walk();
         draft.finish_into(out);
         match result {
             Ok(placed) => Ok(outlook.and(placed)),

@@ -167,27 +167,30 @@ struct Kept {
     promoted_now: Vec<JobId>,
 }
 
-/// What a kept order knows of each job.
+/// What a kept order knows of each job: marks, and the stamp of the one entry in the
+/// queue that counts.
 #[derive(Clone, Default)]
-struct Marks(Vec<u8>);
+struct Marks(Vec<u32>);
 
 impl Marks {
     /// Its entry in the queue counts.
-    const QUEUED: u8 = 1;
+    const QUEUED: u32 = 1;
     /// It is placed.
-    const PLACED: u8 = 2;
+    const PLACED: u32 = 2;
     /// Its entry among the placed jobs counts.
-    const RANKED: u8 = 4;
+    const RANKED: u32 = 4;
     /// It waits to be ranked.
-    const FRESH: u8 = 8;
+    const FRESH: u32 = 8;
+    /// The lowest bit of the stamp.
+    const STAMP: u32 = 16;
 
     #[inline]
-    fn has(&self, job: JobId, mark: u8) -> bool {
+    fn has(&self, job: JobId, mark: u32) -> bool {
         self.0.get(job.index()).is_some_and(|m| m & mark != 0)
     }
 
     #[inline]
-    fn of(&mut self, job: JobId) -> &mut u8 {
+    fn of(&mut self, job: JobId) -> &mut u32 {
         let i = job.index();
         if i >= self.0.len() {
             self.0.resize((i + 1).next_power_of_two(), 0);
@@ -195,13 +198,23 @@ impl Marks {
         &mut self.0[i]
     }
 
+    /// The job has a new entry in the queue; those from before do not count any more.
     #[inline]
-    fn add(&mut self, job: JobId, mark: u8) {
-        *self.of(job) |= mark;
+    fn queue(&mut self, entry: Entry) -> Entry {
+        let marks = self.of(entry.job());
+        *marks = marks.wrapping_add(Marks::STAMP) | Marks::QUEUED;
+        entry.with_stamp(*marks / Marks::STAMP)
+    }
+
+    /// Whether a queued entry is not left over from an earlier key or phase.
+    #[inline]
+    fn is_current(&self, entry: &Entry) -> bool {
+        let marks = self.0.get(entry.job().index());
+        marks.is_some_and(|m| m & Marks::QUEUED != 0 && m / Marks::STAMP == entry.stamp())
     }
 
     #[inline]
-    fn drop(&mut self, job: JobId, mark: u8) {
+    fn drop(&mut self, job: JobId, mark: u32) {
         if let Some(m) = self.0.get_mut(job.index()) {
             *m &= !mark;
         }
@@ -284,12 +297,12 @@ impl Requests {
         kept.rank(view);
         let mut all: Vec<Entry> = kept.queue.in_order().copied().collect();
         // Entries of earlier keys and phases may still lie in the queue.
-        all.retain(|e| kept.is_current(view, e));
+        all.retain(|e| kept.marks.is_current(e));
         all.extend(kept.placed.iter().map(|e| kept.as_of_now(view, *e)));
         all.sort_unstable();
         let mut seen = FixedBitSet::new();
         all.into_iter()
-            .map(|e| e.job)
+            .map(|e| e.job())
             .filter(|job| {
                 let new = !seen.contains(job.index());
                 seen.grow_and_insert(job.index());
@@ -381,9 +394,9 @@ impl Requests {
     }
 
     /// Puts candidates that were passed over back where they were.
-    pub(crate) fn end_walk(&mut self, view: View<'_>) {
+    pub(crate) fn end_walk(&mut self) {
         if let Some(kept) = &mut self.kept {
-            kept.end_walk(view);
+            kept.end_walk();
         }
     }
 
@@ -521,12 +534,12 @@ impl Kept {
         self.unsteady.clear();
         // A walk that a panic cut short leaves these behind.
         self.passed.clear();
-        self.end_walk(view);
+        self.end_walk();
         self.decision = view.decision();
         let mut waiting = Vec::new();
         for job in view.waiting() {
-            waiting.push(self.entry(&job));
-            self.marks.add(job.id(), Marks::QUEUED);
+            let entry = self.entry(&job);
+            waiting.push(self.marks.queue(entry));
             self.queued_count += 1;
         }
         self.queue.fill(waiting.into_iter());
@@ -543,7 +556,7 @@ impl Kept {
         if job.promoted() || now(&self.promoted_now) {
             key = key.first_of_all();
         }
-        Entry { key, job: id }
+        Entry::new(key, id)
     }
 
     /// Takes note of a job that was touched.
@@ -553,8 +566,8 @@ impl Kept {
             Phase::Waiting => {
                 if !self.marks.has(id, Marks::QUEUED) {
                     let entry = self.entry(job);
+                    let entry = self.marks.queue(entry);
                     self.queue.push(entry);
-                    self.marks.add(id, Marks::QUEUED);
                     self.queued_count += 1;
                 }
             }
@@ -607,7 +620,7 @@ impl Kept {
         }
         // Those that were stopped were the last; some end before their turn.
         let marks = &self.marks;
-        let void = |e: &Entry| !marks.has(e.job, Marks::RANKED);
+        let void = |e: &Entry| !marks.has(e.job(), Marks::RANKED);
         while self.void > 0 && self.placed.last().is_some_and(void) {
             self.placed.pop();
             self.void -= 1;
@@ -617,17 +630,24 @@ impl Kept {
             self.void = 0;
         }
         let mut newcomers = std::mem::take(&mut self.newcomers);
-        while let Some(id) = self.fresh.pop() {
-            self.marks.drop(id, Marks::FRESH);
-            let placed = self.marks.has(id, Marks::PLACED);
-            if let Some(job) = view.job(id).filter(|_| placed) {
+        // In order of their launches they are nearly sorted.
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for &id in &fresh {
+            let marks = self.marks.of(id);
+            *marks &= !Marks::FRESH;
+            if *marks & Marks::PLACED == 0 {
+                continue;
+            }
+            if let Some(job) = view.job(id) {
+                *marks |= Marks::RANKED;
                 newcomers.push(self.entry(&job));
-                self.marks.add(id, Marks::RANKED);
                 if job.phase() != Phase::Running {
                     self.unsteady.push(id);
                 }
             }
         }
+        fresh.clear();
+        self.fresh = fresh;
         if self.alike && newcomers.len() < self.placed.len() {
             newcomers.sort_unstable();
             self.merge(view, &mut newcomers);
@@ -687,7 +707,7 @@ impl Kept {
 
     #[inline]
     fn as_of_now(&self, view: View<'_>, entry: Entry) -> Entry {
-        view.job(entry.job).map_or(entry, |job| self.entry(&job))
+        view.job(entry.job()).map_or(entry, |job| self.entry(&job))
     }
 
     fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
@@ -704,35 +724,20 @@ impl Kept {
             } else {
                 self.queue.pop()?
             };
-            let Some(job) = view.job(entry.job) else {
-                continue;
-            };
-            // Held and released since it came in, a job has two entries;
-            // they are neighbours, and one chance is enough.
-            if !again && (self.passed.last() == Some(&entry) || !self.is_current_of(&job, &entry)) {
+            if !again && !self.marks.is_current(&entry) {
                 continue;
             }
-            if draft.current(entry.job).is_some() {
+            let Some(job) = view.job(entry.job()) else {
+                continue;
+            };
+            if draft.has_now(entry.job(), false) {
                 // Placed meanwhile as another's partner.
-                self.forget_queued(entry.job);
+                self.forget_queued(entry.job());
                 continue;
             }
             self.candidate = Some(entry);
             return Some(Request::gang(&job));
         }
-    }
-
-    /// Whether a queued entry is not left over from an earlier key or phase.
-    fn is_current(&self, view: View<'_>, entry: &Entry) -> bool {
-        let job = view.job(entry.job);
-        job.is_some_and(|job| self.is_current_of(&job, entry))
-    }
-
-    #[inline]
-    fn is_current_of(&self, job: &JobRef<'_>, entry: &Entry) -> bool {
-        self.marks.has(entry.job, Marks::QUEUED)
-            && job.phase() == Phase::Waiting
-            && *entry == self.entry(job)
     }
 
     fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
@@ -752,9 +757,9 @@ impl Kept {
                 self.spared.push(entry);
                 return None;
             }
-            if draft.current(entry.job).is_some() {
+            if draft.has_now(entry.job(), true) {
                 self.taken.push(entry);
-                return Some(entry.job);
+                return Some(entry.job());
             }
         }
     }
@@ -762,7 +767,7 @@ impl Kept {
     fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
         let spared = self.spared.len();
         for &entry in &self.taken {
-            if draft.current(entry.job).is_some() {
+            if draft.has_now(entry.job(), true) {
                 self.spared.push(entry);
             } else if self.again.last().is_none_or(|first| entry < *first) {
                 // Victims are taken from the last on.
@@ -778,14 +783,14 @@ impl Kept {
         }
         if let Some(entry) = self.candidate.take() {
             if placed {
-                self.forget_queued(entry.job);
-            } else if self.marks.has(entry.job, Marks::QUEUED) {
+                self.forget_queued(entry.job());
+            } else if self.marks.has(entry.job(), Marks::QUEUED) {
                 self.passed.push(entry);
             }
         }
     }
 
-    fn end_walk(&mut self, view: View<'_>) {
+    fn end_walk(&mut self) {
         self.candidate = None;
         self.again.clear();
         self.taken.clear();
@@ -796,10 +801,8 @@ impl Kept {
         }
         // Stale entries must not outgrow the live ones.
         if self.queue.len() > 64 + 2 * self.queued_count as usize {
-            let mut queue = std::mem::take(&mut self.queue);
-            let mut seen = FixedBitSet::with_capacity(self.marks.0.len());
-            queue.retain(|e| self.is_current(view, e) && !seen.put(e.job.index()));
-            self.queue = queue;
+            let marks = &self.marks;
+            self.queue.retain(|e| marks.is_current(e));
         }
     }
 }

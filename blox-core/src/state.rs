@@ -127,6 +127,8 @@ pub struct State {
     counts: [u32; 7],
     demand: u64,
     demand_of_vc: Vec<u64>,
+    /// GPUs on which a job runs.
+    busy: u32,
     pub(crate) touched: Vec<JobId>,
     gone: Vec<(JobId, u64)>,
     pub(crate) names: Names,
@@ -156,6 +158,7 @@ impl Default for State {
             counts: [0; 7],
             demand: 0,
             demand_of_vc: Vec::new(),
+            busy: 0,
             touched: Vec::new(),
             gone: Vec::new(),
             names: Names::default(),
@@ -213,10 +216,9 @@ impl State {
     /// A live job, or one that ended in the last event.
     #[inline]
     pub fn job(&self, id: JobId) -> Option<JobRef<'_>> {
-        self.slot(id).map(|s| JobRef {
-            rec: &self.records[s],
-            now: self.now,
-        })
+        let rec = self.record(id)?;
+        let now = self.now;
+        Some(JobRef { rec, now })
     }
 
     /// How many live jobs are in a phase.
@@ -228,6 +230,12 @@ impl State {
     /// How many jobs have come in and not ended.
     pub fn live_jobs(&self) -> u32 {
         self.counts[..Phase::Ended as usize].iter().sum()
+    }
+
+    /// GPUs on which at least one job runs.
+    #[inline]
+    pub fn busy_gpus(&self) -> u32 {
+        self.busy
     }
 
     /// GPUs asked for by all jobs that wait or are placed.

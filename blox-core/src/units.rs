@@ -30,10 +30,19 @@ macro_rules! finite_seconds {
             /// From seconds; what is not finite is cut to the largest finite value.
             #[inline]
             pub fn new(seconds: f64) -> Self {
+                if seconds.is_finite() {
+                    Self(seconds + 0.0)
+                } else {
+                    Self::cut(seconds)
+                }
+            }
+
+            #[cold]
+            fn cut(seconds: f64) -> Self {
                 if seconds.is_nan() {
                     return Self(0.0);
                 }
-                Self(seconds.clamp(f64::MIN, f64::MAX) + 0.0)
+                Self(seconds.clamp(f64::MIN, f64::MAX))
             }
 
             /// The value in seconds.
@@ -71,7 +80,14 @@ macro_rules! finite_seconds {
         impl Ord for $name {
             #[inline]
             fn cmp(&self, other: &Self) -> Ordering {
-                self.0.total_cmp(&other.0)
+                // Finite, and never -0.0: the order of floats is total.
+                if self.0 < other.0 {
+                    Ordering::Less
+                } else if self.0 > other.0 {
+                    Ordering::Greater
+                } else {
+                    Ordering::Equal
+                }
             }
         }
         impl fmt::Debug for $name {

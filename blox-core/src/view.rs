@@ -188,6 +188,12 @@ impl<'a> View<'a> {
         })
     }
 
+    /// GPUs on which at least one job runs, whether in view or not.
+    #[inline]
+    pub fn busy_gpus(&self) -> GpuCount {
+        GpuCount(self.state.busy_gpus())
+    }
+
     /// Names of users, virtual clusters and partitions.
     pub fn names(&self) -> &'a Names {
         self.state.names()

@@ -166,6 +166,8 @@ pub(crate) struct Simulator<'w> {
     watch: Arc<Watch>,
     history: BTreeMap<JobId, Assignment>,
     keeps_history: bool,
+    /// Whether jobs without extras, alone on their GPUs, do as they say.
+    plain_rates: bool,
     /// Whether there was a job whose launches or stops are not free.
     charges: bool,
     /// When jobs end whose rate changed since their launch; other timers are void.
@@ -218,6 +220,7 @@ impl<'w> Simulator<'w> {
         nodes: usize,
     ) -> Result<Self, SimError> {
         let keeps_history = !overheads.is_free();
+        let plain_rates = execution.keeps_plain_rates();
         let next_job = workload.next_job()?;
         let mut sim = Simulator {
             exhausted: next_job.is_none(),
@@ -235,6 +238,7 @@ impl<'w> Simulator<'w> {
             watch,
             history: BTreeMap::new(),
             keeps_history,
+            plain_rates,
             charges: false,
             moved_ends: BTreeMap::new(),
             reports: BTreeMap::new(),
@@ -300,6 +304,13 @@ impl<'w> Simulator<'w> {
         if let Some(runs) = self.faults.node_runs(node, nth) {
             self.timer(self.now + runs, Kind::NodeLost, node.0, nth);
         }
+    }
+
+    /// Whether a job that is alone on its GPUs does the rate that it says, and keeps it.
+    #[inline]
+    fn is_plain(&self, job: &JobRef<'_>) -> bool {
+        let as_asked = |held: &Assignment| held.count() == job.gpus();
+        self.plain_rates && job.spec().extras.is_none() && job.held().is_some_and(as_asked)
     }
 
     /// The job runs from now on: when will its end be seen?
@@ -755,6 +766,9 @@ impl Backend for Simulator<'_> {
 
 impl AtOnce for Simulator<'_> {
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
+        if self.is_plain(job) {
+            return job.spec().work.rate;
+        }
         let rate = match job.held() {
             Some(held) => self.execution.rate(view, job, held),
             None => 0.0,
@@ -774,7 +788,15 @@ impl AtOnce for Simulator<'_> {
     }
 
     fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) {
-        self.expect_all(view, job, job.attempt());
+        if !self.is_plain(job) || self.faults.job_mtbf.is_some() || !self.moved_ends.is_empty() {
+            self.expect_all(view, job, job.attempt());
+            return;
+        }
+        let (now, rate) = (view.now(), job.rate());
+        if rate > 0.0 {
+            let end = self.completion.seen(now, job.work_left(), rate).max(now);
+            self.timer(end, Kind::End, job.id().0, job.attempt());
+        }
     }
 
     fn carried_out(&mut self, view: View<'_>) {

@@ -240,6 +240,13 @@ impl Cluster {
             .iter()
     }
 
+    /// Whether a GPU is promised to nobody but this job.
+    #[inline]
+    pub(crate) fn is_alone_on(&self, job: JobId, gpu: GpuId) -> bool {
+        let owners = self.promised.get(gpu.index()).copied();
+        owners.is_none_or(|o| o.is_empty() || o == Owners::only(job))
+    }
+
     /// How many nodes the GPUs of an assignment lie on.
     pub fn nodes_spanned(&self, assignment: &Assignment) -> usize {
         let mut nodes: smallvec::SmallVec<[NodeId; 8]> = assignment
@@ -324,7 +331,7 @@ impl Cluster {
     }
 
     /// The node of the first GPU, a mask of those at the head of the list that
-    /// lie on it, and how many they are; `None` if there is no first one.
+    /// lie on it, each once, and how many they are; `None` if there is no first one.
     #[inline]
     pub(crate) fn first_node(&self, gpus: &[GpuId]) -> Option<(&Node, u64, usize)> {
         let node = self.node(self.node_of(*gpus.first()?)?)?;
@@ -332,7 +339,7 @@ impl Cluster {
         for gpu in gpus {
             // Below the node's first, it wraps around.
             let local = gpu.0.wrapping_sub(node.first_gpu);
-            if local >= node.spec.gpus {
+            if local >= node.spec.gpus || bits >> local & 1 != 0 {
                 break;
             }
             bits |= 1u64 << local;
@@ -381,33 +388,50 @@ impl Cluster {
     }
 
     /// Takes GPUs from the one job that has them in both ledgers. `false`, and nothing
-    /// has changed, if it shares one of them or has one in one ledger only.
+    /// has changed, if it shares one of them, has one in one ledger only, or if CPUs or
+    /// memory are promised on their nodes: sums of these carry rounding errors, which a node
+    /// that empties forgets.
     pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId]) -> bool {
         let alone = Owners::only(job);
-        let has = |g: &GpuId| self.promised[g.index()] == alone && self.held[g.index()] == alone;
-        if !gpus.iter().all(has) {
-            return false;
+        let mut done = 0;
+        while let Some((node, bits, count)) = self.first_node(&gpus[done..]) {
+            let id = node.id();
+            let here = &gpus[done..done + count];
+            let has =
+                |g: &GpuId| self.promised[g.index()] == alone && self.held[g.index()] == alone;
+            let bare = node.cpus_promised == 0.0 && node.memory_promised == 0.0;
+            if !bare || !here.iter().all(has) {
+                break;
+            }
+            self.own(here, Owners::NONE);
+            self.nodes[id.index()].promised &= !bits;
+            self.refresh(id);
+            done += count;
         }
+        if done < gpus.len() {
+            self.give_back(job, &gpus[..done]);
+        }
+        done == gpus.len()
+    }
+
+    /// Takes GPUs in both ledgers from whoever has them.
+    pub(crate) fn clear(&mut self, gpus: &[GpuId]) {
         let mut rest = gpus;
         while let Some((node, bits, count)) = self.first_node(rest) {
             let id = node.id();
-            for g in &rest[..count] {
-                self.promised[g.index()] = Owners::NONE;
-                self.held[g.index()] = Owners::NONE;
-            }
+            self.own(&rest[..count], Owners::NONE);
             rest = &rest[count..];
             self.nodes[id.index()].promised &= !bits;
             self.refresh(id);
         }
-        true
     }
 
-    /// Whether no CPUs and no memory are promised on the nodes of these GPUs.
-    pub(crate) fn promises_gpus_alone(&self, gpus: &[GpuId]) -> bool {
-        gpus.iter().all(|g| {
-            let node = &self.nodes[self.gpu_node[g.index()].index()];
-            node.cpus_promised == 0.0 && node.memory_promised == 0.0
-        })
+    #[inline]
+    fn own(&mut self, gpus: &[GpuId], owners: Owners) {
+        for g in gpus {
+            self.promised[g.index()] = owners;
+            self.held[g.index()] = owners;
+        }
     }
 
     /// Gives a job GPUs in both ledgers. `false`, and nothing has changed, if there is none,
@@ -418,18 +442,18 @@ impl Cluster {
         while let Some((node, bits, count)) = self.first_node(&gpus[done..]) {
             let here = &gpus[done..done + count];
             let left = |g: &GpuId| self.held[g.index()] == Owners::NONE;
-            let fits = node.free & bits == bits
-                && bits.count_ones() as usize == count
-                && here.iter().all(left);
-            if !fits {
+            if node.free & bits != bits || !here.iter().all(left) {
                 break;
             }
-            self.give_back(job, here);
+            let id = node.id();
+            self.own(here, Owners::only(job));
+            self.nodes[id.index()].promised |= bits;
+            self.refresh(id);
             done += count;
         }
         let fits = done == gpus.len() && done > 0;
         if !fits {
-            self.vacate(job, &gpus[..done]);
+            self.clear(&gpus[..done]);
         }
         fits
     }
@@ -439,10 +463,7 @@ impl Cluster {
         let mut rest = gpus;
         while let Some((node, bits, count)) = self.first_node(rest) {
             let id = node.id();
-            for g in &rest[..count] {
-                self.promised[g.index()] = Owners::only(job);
-                self.held[g.index()] = Owners::only(job);
-            }
+            self.own(&rest[..count], Owners::only(job));
             rest = &rest[count..];
             self.nodes[id.index()].promised |= bits;
             self.refresh(id);

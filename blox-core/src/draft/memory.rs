@@ -19,6 +19,8 @@ pub(crate) struct DraftMemory {
     pub(super) entry_of: Vec<u32>,
     /// The assignments that the draft gave, also those that it took back.
     pub(super) given: Vec<Assignment>,
+    /// Why jobs were released, also those that were spared again.
+    pub(super) reasons: Vec<Reason>,
     pub(super) log: Vec<Op>,
     pub(super) finishes: Vec<(JobId, Reason)>,
     pub(super) waits: Vec<(JobId, Reason)>,
@@ -26,12 +28,13 @@ pub(crate) struct DraftMemory {
     pub(super) placed: Vec<u32>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub job: JobId,
     pub now: Now,
-    /// Why it was released, if it was: it then stops even if it is placed again.
-    pub released: Option<Reason>,
+    /// Why it was released: an index into `reasons` plus one, or 0 if it was not. It then
+    /// stops even if it is placed again.
+    pub released: u32,
     /// Its stop is in the plan.
     pub stops: bool,
 }
@@ -46,11 +49,11 @@ pub(super) enum Now {
     Given(u32),
 }
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) enum Op {
     Assigned(u32),
     Released { entry: u32, was: Now, first: bool },
-    Spared { entry: u32, why: Option<Reason> },
+    Spared { entry: u32, why: u32 },
     Reassigned { entry: u32, was: Now },
 }
 
@@ -70,7 +73,7 @@ impl DraftMemory {
         self.entries.push(Entry {
             job,
             now: Now::AsBefore,
-            released: None,
+            released: 0,
             stops: false,
         });
         if self.entry_of.len() <= job.index() {
@@ -102,10 +105,12 @@ impl DraftMemory {
 
     /// Forgets who was touched.
     pub(super) fn clear(&mut self) {
-        for e in self.entries.drain(..) {
+        for e in &self.entries {
             self.entry_of[e.job.index()] = 0;
         }
+        self.entries.clear();
         self.given.clear();
+        self.reasons.clear();
         self.log.clear();
     }
 }

@@ -7,7 +7,6 @@ use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::{JobRef, Phase};
 use crate::reason::Reason;
 use crate::view::View;
-use smallvec::SmallVec;
 
 mod ledger;
 mod memory;
@@ -67,7 +66,7 @@ impl<'a> Draft<'a> {
         for action in &so_far.actions {
             if let Action::Place { assignment, .. } = action {
                 let cluster = view.cluster();
-                draft.m.ledger.set_free(cluster, assignment, false);
+                draft.m.ledger.set_free(cluster, &assignment.gpus, false);
             }
         }
         draft
@@ -82,9 +81,14 @@ impl<'a> Draft<'a> {
     /// Free GPUs in view.
     #[inline]
     pub fn free_gpus(&self) -> u32 {
-        if self.view.virtual_cluster().is_none() {
-            return self.m.ledger.total();
+        match self.view.virtual_cluster() {
+            None => self.m.ledger.total(),
+            Some(_) => self.free_in_view(),
         }
+    }
+
+    #[cold]
+    fn free_in_view(&self) -> u32 {
         self.view.nodes().map(|n| self.free_on(n.id())).sum()
     }
 
@@ -132,8 +136,17 @@ impl<'a> Draft<'a> {
     #[inline]
     pub fn current(&self, job: JobId) -> Option<&Assignment> {
         match self.m.entry(job) {
-            Some(e) => self.has_now(e),
+            Some(e) => self.it_has(e),
             None => self.original(job),
+        }
+    }
+
+    /// Whether a job has GPUs in the draft, which had some before or not.
+    #[inline]
+    pub(crate) fn has_now(&self, job: JobId, before: bool) -> bool {
+        match self.m.entry(job) {
+            Some(e) => !matches!(self.m.entries[e].now, Now::Nothing),
+            None => before,
         }
     }
 
@@ -154,16 +167,21 @@ impl<'a> Draft<'a> {
         };
         let known = self.m.entry(job);
         let has_some = match known {
-            Some(e) => self.has_now(e).is_some(),
+            Some(e) => self.it_has(e).is_some(),
             None => its.is_placed(),
         };
         if has_some {
             return Err(DraftError::AlreadyPlaced(job));
         }
-        self.check(job, &assignment, None)?;
+        let taken = assignment.partner.is_none() && self.take_free(&assignment);
+        let cluster = self.view.cluster();
+        if !taken {
+            self.check(job, &assignment, None)?;
+            self.m.ledger.set_free(cluster, &assignment.gpus, false);
+        }
+        self.m.ledger.count_resources(cluster, &assignment, -1.0);
         let e = known.unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
-        self.take(&assignment);
         let given = self.m.give(assignment);
         self.m.entries[e].now = given;
         self.m.log.push(Op::Assigned(e as u32));
@@ -176,17 +194,18 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has no GPUs.
     pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
-        let had = self.original(job).is_some();
+        let original = self.original(job);
         let e = match self.m.entry(job) {
-            Some(e) if self.has_now(e).is_some() => e,
-            None if had => self.m.add(job),
+            Some(e) if self.it_has(e).is_some() => e,
+            None if original.is_some() => self.m.add(job),
             _ => return Err(DraftError::NotPlaced(job)),
         };
-        let was = self.take_away(e);
+        let was = self.take_away(e, original);
         let entry = &mut self.m.entries[e];
-        let first = had && entry.released.is_none();
+        let first = original.is_some() && entry.released == 0;
         if first {
-            entry.released = Some(why);
+            self.m.reasons.push(why);
+            entry.released = self.m.reasons.len() as u32;
         }
         self.m.log.push(Op::Released {
             entry: e as u32,
@@ -202,7 +221,7 @@ impl<'a> Draft<'a> {
     /// The job was not released, or its GPUs are not free any more.
     pub fn spare(&mut self, job: JobId) -> Result<(), DraftError> {
         let e = self.m.entry(job).ok_or(DraftError::NotPlaced(job))?;
-        if self.has_now(e).is_some() || self.m.entries[e].released.is_none() {
+        if self.it_has(e).is_some() || self.m.entries[e].released == 0 {
             return Err(DraftError::AlreadyPlaced(job));
         }
         let original = self.original(job).ok_or(DraftError::NotPlaced(job))?;
@@ -210,12 +229,19 @@ impl<'a> Draft<'a> {
             self.current(p)
                 .is_some_and(|theirs| theirs.same_gpus(original))
         });
-        match partner {
-            Some(partner) => self.check_beside(job, original, partner, Some(original))?,
-            None => self.check_free(job, original, Some(original))?,
+        if partner.is_some() || !self.take_free(original) {
+            match partner {
+                Some(partner) => self.check_beside(job, original, partner, Some(original))?,
+                None => self.check_free(job, original, Some(original))?,
+            }
+            let cluster = self.view.cluster();
+            self.m.ledger.set_free(cluster, &original.gpus, false);
         }
-        let why = self.m.entries[e].released.take();
-        self.put_back(e, Now::AsBefore);
+        let ledger = &mut self.m.ledger;
+        ledger.count_resources(self.view.cluster(), original, -1.0);
+        let entry = &mut self.m.entries[e];
+        entry.now = Now::AsBefore;
+        let why = std::mem::take(&mut entry.released);
         self.m.log.push(Op::Spared {
             entry: e as u32,
             why,
@@ -234,13 +260,14 @@ impl<'a> Draft<'a> {
         };
         self.free(job, &was);
         if let Err(e) = self.check(job, &assignment, Some(&was)) {
-            self.m.ledger.set_free(self.view.cluster(), &was, false);
+            let cluster = self.view.cluster();
+            self.m.ledger.set_free(cluster, &was.gpus, false);
             return Err(e);
         }
         let e = self.m.entry(job).unwrap_or_else(|| self.m.add(job));
         self.m.paired |= assignment.partner.is_some();
         let cluster = self.view.cluster();
-        self.m.ledger.set_free(cluster, &assignment, false);
+        self.m.ledger.set_free(cluster, &assignment.gpus, false);
         self.m.ledger.count_resources(cluster, &was, 1.0);
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
         let given = self.m.give(assignment);
@@ -278,49 +305,59 @@ impl<'a> Draft<'a> {
         while self.m.log.len() > to.0 {
             let Some(op) = self.m.log.pop() else { break };
             match op {
-                Op::Assigned(e) => {
-                    self.take_away(e as usize);
-                }
+                Op::Assigned(e) => self.take_back(e),
                 Op::Released { entry, was, first } => {
                     self.put_back(entry as usize, was);
                     if first {
-                        self.m.entries[entry as usize].released = None;
+                        self.m.entries[entry as usize].released = 0;
                     }
                 }
                 Op::Spared { entry, why } => {
-                    self.take_away(entry as usize);
+                    self.take_back(entry);
                     self.m.entries[entry as usize].released = why;
                 }
                 Op::Reassigned { entry, was } => {
-                    self.take_away(entry as usize);
+                    self.take_back(entry);
                     self.put_back(entry as usize, was);
                 }
             }
         }
     }
 
-    /// Leaves a job with nothing; says what it had.
-    fn take_away(&mut self, e: usize) -> Now {
+    /// Leaves a job with nothing; says what it had. Before the draft it had `original`.
+    fn take_away(&mut self, e: usize, original: Option<&'a Assignment>) -> Now {
         let entry = &mut self.m.entries[e];
         let job = entry.job;
         let was = std::mem::replace(&mut entry.now, Now::Nothing);
         let cluster = self.view.cluster();
-        if let Some(a) = self.meant(job, was) {
-            let alone = self.beside(job, a).is_none();
-            // Looked up once more: the ledger lies beside what the draft gave.
-            let m = &mut *self.m;
-            let a = match was {
-                Now::Given(g) => Some(&m.given[g as usize]),
-                _ => self.view.job(job).and_then(|j| j.assignment()),
-            };
-            if let Some(a) = a {
-                m.ledger.count_resources(cluster, a, 1.0);
-                if alone {
-                    m.ledger.set_free(cluster, a, true);
-                }
-            }
+        let given = &self.m.given;
+        let a = match was {
+            Now::Given(g) => given.get(g as usize),
+            Now::AsBefore => original,
+            Now::Nothing => None,
+        };
+        let Some(a) = a else { return was };
+        let alone = self.beside(job, a).is_none();
+        // Looked up once more: the ledger lies beside what the draft gave.
+        let m = &mut *self.m;
+        let a = match was {
+            Now::Given(g) => &m.given[g as usize],
+            _ => match original {
+                Some(a) => a,
+                None => return was,
+            },
+        };
+        m.ledger.count_resources(cluster, a, 1.0);
+        if alone {
+            m.ledger.set_free(cluster, &a.gpus, true);
         }
         was
+    }
+
+    /// Leaves a job with nothing, whatever it had.
+    fn take_back(&mut self, e: u32) {
+        let original = self.original(self.m.entries[e as usize].job);
+        self.take_away(e as usize, original);
     }
 
     /// Gives a job that has nothing what it had.
@@ -334,7 +371,7 @@ impl<'a> Draft<'a> {
             Now::Given(g) => Some(&m.given[g as usize]),
         };
         if let Some(a) = a {
-            m.ledger.set_free(cluster, a, false);
+            m.ledger.set_free(cluster, &a.gpus, false);
             m.ledger.count_resources(cluster, a, -1.0);
         }
         m.entries[e].now = was;
@@ -350,7 +387,7 @@ impl<'a> Draft<'a> {
     }
 
     #[inline]
-    fn has_now(&self, e: usize) -> Option<&Assignment> {
+    fn it_has(&self, e: usize) -> Option<&Assignment> {
         let entry = &self.m.entries[e];
         self.meant(entry.job, entry.now)
     }
@@ -372,12 +409,12 @@ impl<'a> Draft<'a> {
     /// `count` free GPUs of a node, lowest first; `None` if it has fewer.
     pub fn take_from(&self, node: NodeId, count: u32) -> Option<GpuList> {
         let mut free = self.mask(node);
-        if free.count_ones() < count {
-            return None;
-        }
         let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
         let mut gpus = GpuList::with_capacity(count as usize);
         for _ in 0..count {
+            if free == 0 {
+                return None;
+            }
             gpus.push(GpuId(first + free.trailing_zeros()));
             free &= free - 1;
         }
@@ -397,8 +434,10 @@ impl<'a> Draft<'a> {
             {
                 let e = &mut m.entries[*entry as usize];
                 // Released, spared and released again, it stops once.
-                if let Some(why) = e.released.take() {
+                let reason = std::mem::take(&mut e.released);
+                if reason > 0 {
                     e.stops = true;
+                    let why = std::mem::take(&mut m.reasons[reason as usize - 1]);
                     plan.actions.push(Action::Stop { job: e.job, why });
                 }
             }
@@ -406,16 +445,20 @@ impl<'a> Draft<'a> {
         // A job is placed where it was assigned last.
         m.placed.clear();
         for op in m.log.iter().rev() {
-            let (Op::Assigned(e) | Op::Reassigned { entry: e, .. }) = op else {
-                continue;
+            let (e, in_place) = match op {
+                Op::Assigned(e) => (e, false),
+                Op::Reassigned { entry, .. } => (entry, true),
+                _ => continue,
             };
             let entry = &m.entries[*e as usize];
             let Now::Given(given) = entry.now else {
                 continue;
             };
-            let a = &m.given[given as usize];
-            let as_before = || view.job(entry.job).and_then(|j| j.assignment()) == Some(a);
-            if !entry.stops && as_before() {
+            let as_before = || {
+                let before = view.job(entry.job).and_then(|j| j.assignment());
+                before == Some(&m.given[given as usize])
+            };
+            if in_place && !entry.stops && as_before() {
                 continue;
             }
             // The first seen from the end counts.
@@ -451,7 +494,7 @@ impl<'a> Draft<'a> {
             };
             let a = &self.m.given[given as usize];
             let as_before = || self.original(entry.job) == Some(a);
-            if a.partner.is_none() || (entry.released.is_none() && as_before()) {
+            if a.partner.is_none() || (entry.released == 0 && as_before()) {
                 continue;
             }
             let partner = self.beside(entry.job, a);
@@ -510,9 +553,6 @@ impl<'a> Draft<'a> {
         a: &Assignment,
         was: Option<&Assignment>,
     ) -> Result<(), DraftError> {
-        if self.all_free(a) {
-            return Ok(());
-        }
         for (i, &gpu) in a.gpus.iter().enumerate() {
             let node = self
                 .view
@@ -522,8 +562,8 @@ impl<'a> Draft<'a> {
             let free = node.is_some_and(|n| self.mask(n.id()) >> (gpu.0 - n.first_gpu) & 1 == 1);
             // Where nothing new may be placed, nobody can have taken its place.
             let stays = || {
-                self.may_stay(gpu, a, was)
-                    && !self.takes_new(gpu)
+                !self.takes_new(gpu)
+                    && self.may_stay(gpu, a, was)
                     && was.is_some_and(|w| self.beside(job, w).is_none())
             };
             if !(free || stays()) || a.gpus[..i].contains(&gpu) {
@@ -533,24 +573,17 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Whether the GPUs are free, node by node; `false` if they are not or if some
-    /// node's lie apart in the list.
-    fn all_free(&self, a: &Assignment) -> bool {
+    /// Takes the GPUs of an assignment; `false`, and nothing has changed, unless they are
+    /// in view and free.
+    #[inline]
+    fn take_free(&mut self, a: &Assignment) -> bool {
         let cluster = self.view.cluster();
-        let mut seen: SmallVec<[NodeId; 8]> = SmallVec::new();
-        let mut rest = &a.gpus[..];
-        while let Some((node, bits, count)) = cluster.first_node(rest) {
-            let id = node.id();
-            let free = bits & self.mask(id) == bits && bits.count_ones() as usize == count;
-            if !free || seen.contains(&id) {
-                return false;
-            }
-            rest = &rest[count..];
-            if !rest.is_empty() {
-                seen.push(id);
-            }
-        }
-        rest.is_empty()
+        let covers = |g: &GpuId| {
+            let node = cluster.node_of(*g);
+            node.is_some_and(|n| self.view.node(n).is_some())
+        };
+        let in_view = self.view.virtual_cluster().is_none() || a.gpus.iter().all(covers);
+        !a.gpus.is_empty() && in_view && self.m.ledger.take(cluster, &a.gpus)
     }
 
     /// Whether a job that has `was` may keep a GPU in `a`. From a node that is
@@ -573,7 +606,10 @@ impl<'a> Draft<'a> {
     /// Who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very same GPUs.
     fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
         let gpu = a.gpus.first()?;
-        let there = |e: usize| self.has_now(e).is_some_and(|c| c.gpus.contains(gpu));
+        if !self.m.paired && self.view.cluster().is_alone_on(job, *gpu) {
+            return None;
+        }
+        let there = |e: usize| self.it_has(e).is_some_and(|c| c.gpus.contains(gpu));
         // A partner may be out of view.
         let before = self
             .view
@@ -593,16 +629,10 @@ impl<'a> Draft<'a> {
         self.view.job(job).and_then(|j| j.assignment())
     }
 
-    fn take(&mut self, a: &Assignment) {
-        let cluster = self.view.cluster();
-        self.m.ledger.set_free(cluster, a, false);
-        self.m.ledger.count_resources(cluster, a, -1.0);
-    }
-
     /// Frees the GPUs of an assignment, unless another job is on them in the draft.
     fn free(&mut self, job: JobId, a: &Assignment) {
         if self.beside(job, a).is_none() {
-            self.m.ledger.set_free(self.view.cluster(), a, true);
+            self.m.ledger.set_free(self.view.cluster(), &a.gpus, true);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Applied, State};
 use crate::assignment::Assignment;
 use crate::decision::{Action, Plan};
 use crate::drive::AtOnce;
-use crate::ids::JobId;
+use crate::ids::{GpuId, JobId};
 use crate::job::{JobRef, Phase};
 use crate::reason::Reason;
 use crate::view::View;
@@ -27,13 +27,15 @@ pub(super) struct Exchange {
 struct Launch {
     /// How many GPUs are left until it has all of its own; 0 if it waits for none.
     after: u32,
+    /// It runs until then, and has to leave first.
+    again: bool,
     /// Its step in the plan.
     step: u32,
     slot: u32,
 }
 
 impl Exchange {
-    fn leave(&mut self, slot: usize, gpus: &[crate::ids::GpuId]) {
+    fn leave(&mut self, slot: usize, gpus: &[GpuId]) {
         self.stops.push(slot as u32);
         for gpu in gpus {
             if self.left.len() <= gpu.index() {
@@ -44,16 +46,29 @@ impl Exchange {
         }
     }
 
-    fn launch(&mut self, slot: usize, step: usize, gpus: &[crate::ids::GpuId]) {
-        let left = gpus.iter().filter_map(|g| self.left.get(g.index()));
-        let last = left.copied().max().unwrap_or(0);
+    /// A job with these GPUs; if it has left others just now, their number is the last.
+    fn launch(&mut self, slot: usize, step: usize, gpus: &[GpuId], own: Option<&[GpuId]>) {
+        let number = |g: &GpuId| self.left.get(g.index()).copied().unwrap_or(0);
+        let last = gpus.iter().map(number).max().unwrap_or(0);
+        let own = own.map(|gpus| gpus.iter().map(number).max().unwrap_or(0));
+        let last = last.max(own.unwrap_or(0));
         self.launches.push(Launch {
             after: last.saturating_sub(self.before) as u32,
+            again: own == Some(last),
             step: step as u32,
             slot: slot as u32,
         });
     }
 }
+
+// Marks of the jobs of a plan that is being tried.
+
+/// It leaves its GPUs.
+const LEAVES: u32 = u32::MAX;
+/// It waited, and is launched.
+const ENTERS: u32 = u32::MAX - 1;
+/// It leaves its GPUs, and is launched again.
+const RETURNS: u32 = u32::MAX - 2;
 
 /// Neither CPUs nor memory nor another job are part of it.
 fn is_plain(a: &Assignment) -> bool {
@@ -114,19 +129,17 @@ impl State {
             && !rec.pending
             && rec.leaving.is_empty()
             && is_plain(promised)
-            && promised.gpus == held.gpus
-            // Sums of CPUs and memory carry rounding errors, which a node that
-            // empties forgets.
-            && self.cluster.promises_gpus_alone(&promised.gpus)
+            // Each of as many is among those that it holds: they are the same.
+            && promised.gpus.len() == held.gpus.len()
             && self.cluster.vacate(job, &promised.gpus);
         if fits {
-            rec.mark = u32::MAX;
+            rec.mark = LEAVES;
             exchange.leave(s, &promised.gpus);
         }
         fits
     }
 
-    /// Gives a job that waits GPUs that nobody has.
+    /// Gives a job that waits, or that has just left its own, GPUs that nobody has.
     fn occupy(
         &mut self,
         job: JobId,
@@ -138,14 +151,14 @@ impl State {
             return false;
         };
         let rec = &mut self.records[s];
-        let fits = rec.phase == Phase::Waiting
-            && rec.mark == 0
-            && rec.promised.is_none()
+        let waits = rec.phase == Phase::Waiting && rec.mark == 0 && rec.promised.is_none();
+        let fits = (waits || rec.mark == LEAVES)
             && is_plain(assignment)
             && self.cluster.occupy(job, &assignment.gpus);
         if fits {
-            rec.mark = u32::MAX;
-            exchange.launch(s, step, &assignment.gpus);
+            let own = rec.promised.as_ref().map(|a| &a.gpus[..]);
+            exchange.launch(s, step, &assignment.gpus, own);
+            rec.mark = if waits { ENTERS } else { RETURNS };
         }
         fits
     }
@@ -153,9 +166,8 @@ impl State {
     fn take_back(&mut self, plan: &Plan, exchange: &Exchange) {
         for launch in exchange.launches.iter().rev() {
             self.records[launch.slot as usize].mark = 0;
-            if let Some(Action::Place { job, assignment }) = plan.actions.get(launch.step as usize)
-            {
-                self.cluster.vacate(*job, &assignment.gpus);
+            if let Some(Action::Place { assignment, .. }) = plan.actions.get(launch.step as usize) {
+                self.cluster.clear(&assignment.gpus);
             }
         }
         for &s in exchange.stops.iter().rev() {
@@ -177,12 +189,19 @@ impl State {
                 rec.reason = why.clone();
             }
             rec.preemptions += 1;
+            let returns = rec.mark == RETURNS;
             rec.mark = 0;
-            rec.promised = None;
+            let left = rec.promised.take();
+            self.busy -= left.map_or(0, |a| a.gpus.len() as u32);
             rec.held = None;
             // Each report is an event of its own.
             self.version += 1;
-            self.let_wait(s);
+            if returns {
+                self.touch_slot(s);
+                continue;
+            }
+            rec.eligible_since = self.next_moment.max(now);
+            self.move_on(s, Phase::Running, Phase::Waiting);
         }
     }
 
@@ -191,7 +210,7 @@ impl State {
             self.touch_slot(launch.slot as usize);
         }
         let launches = &mut exchange.launches;
-        launches.sort_unstable_by_key(|l| (l.after, l.step));
+        launches.sort_unstable_by_key(|l| (l.after, l.again, l.step));
         let now = self.now;
         for launch in launches.iter() {
             let Some(Action::Place { assignment, .. }) = plan.actions.get(launch.step as usize)
@@ -207,15 +226,21 @@ impl State {
             if assignment.config.is_some() {
                 rec.config = assignment.config;
             }
-            if launch.after > 0 {
+            let returns = rec.phase == Phase::Running;
+            if launch.after > 0 && !returns {
                 rec.reason = Reason::WaitingForGpus;
             }
             rec.promised = Some(assignment.clone());
             rec.held = Some(assignment.clone());
+            self.busy += assignment.gpus.len() as u32;
             rec.first_start.get_or_insert(now);
             rec.last_start = Some(now);
             self.version += 1;
-            self.set_phase(s, Phase::Running);
+            if returns {
+                self.touch_slot(s);
+            } else {
+                self.move_on(s, Phase::Waiting, Phase::Running);
+            }
         }
         for launch in &exchange.launches {
             let s = launch.slot as usize;
@@ -301,14 +326,18 @@ mod tests {
             .filter(|g| state.cluster.promised_to(*g).next().is_none())
             .collect();
         let mut actions = Vec::new();
+        let mut places = jobs(state, Phase::Waiting);
         for job in jobs(state, Phase::Running) {
             if random.chance(40) {
+                if random.chance(20) {
+                    places.insert(random.below(places.len() + 1), job);
+                }
                 let why = Reason::PreemptedFor(JobId(random.below(9) as u32));
                 actions.push(Action::Stop { job, why });
                 free.extend(&state.record(job).unwrap().promised.as_ref().unwrap().gpus);
             }
         }
-        for job in jobs(state, Phase::Waiting) {
+        for job in places {
             let count = 1 + random.below(3);
             if free.len() < count || random.chance(20) {
                 continue;

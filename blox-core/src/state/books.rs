@@ -1,8 +1,36 @@
 //! What every change of a job writes down.
 
 use super::{NO_SLOT, State};
-use crate::ids::JobId;
+use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
+use fixedbitset::FixedBitSet;
+
+/// The lists that the state keeps of jobs.
+#[derive(Clone, Copy, PartialEq)]
+enum List {
+    None,
+    Deferred,
+    Waiting,
+    Placed,
+}
+
+impl List {
+    #[inline(always)]
+    fn of(phase: Phase) -> Self {
+        match phase {
+            Phase::Submitted | Phase::Ended => List::None,
+            Phase::Deferred => List::Deferred,
+            Phase::Waiting => List::Waiting,
+            Phase::Starting | Phase::Running | Phase::Stopping => List::Placed,
+        }
+    }
+
+    /// Whether the GPUs that its jobs ask for are demanded.
+    #[inline(always)]
+    fn demands(self) -> bool {
+        matches!(self, List::Waiting | List::Placed)
+    }
+}
 
 impl State {
     /// The ledger is the truth about who runs beside whom.
@@ -19,55 +47,85 @@ impl State {
         }
     }
 
+    /// Counts the GPUs of a job that runs from now on, or that will not run any more, while it
+    /// is in that phase and holds them. Those on which another runs do not change.
+    pub(super) fn count_busy(&mut self, s: usize, more: bool) {
+        let rec = &self.records[s];
+        let Some(held) = rec.held.as_ref().filter(|_| rec.phase == Phase::Running) else {
+            return;
+        };
+        let runs_on = |g: &GpuId, r: &Record| {
+            let holds = r.held.as_ref().is_some_and(|a| a.gpus.contains(g));
+            r.phase == Phase::Running && holds
+        };
+        let shared = |g: &GpuId| {
+            let mut owners = self.cluster.held_owners(*g).iter();
+            owners.any(|o| o != rec.id && self.record(o).is_some_and(|r| runs_on(g, r)))
+        };
+        let gpus = held.gpus.iter().filter(|g| !shared(g)).count() as u32;
+        self.busy = if more {
+            self.busy + gpus
+        } else {
+            self.busy - gpus
+        };
+    }
+
     pub(super) fn let_wait(&mut self, s: usize) {
         self.records[s].eligible_since = self.next_moment.max(self.now);
         self.set_phase(s, Phase::Waiting);
     }
 
     pub(super) fn set_phase(&mut self, s: usize, phase: Phase) {
-        let rec = &mut self.records[s];
-        let old = std::mem::replace(&mut rec.phase, phase);
-        self.counts[old as usize] -= 1;
-        self.counts[phase as usize] += 1;
-        let group = |p: Phase| match p {
-            Phase::Submitted | Phase::Ended => 0,
-            Phase::Deferred => 1,
-            Phase::Waiting => 2,
-            Phase::Starting | Phase::Running | Phase::Stopping => 3,
-        };
-        let (was, is) = (group(old), group(phase));
-        if was != is {
-            self.change_group(s, was, is);
-        }
-        self.touch_slot(s);
+        self.move_on(s, self.records[s].phase, phase);
     }
 
-    /// From one list of jobs to another: none, deferred, waiting, placed.
-    fn change_group(&mut self, s: usize, was: u8, is: u8) {
-        let rec = &self.records[s];
-        let (index, gpus, vc) = (rec.id.index(), u64::from(rec.gpus), rec.virtual_cluster);
-        match was {
-            1 => self.deferred.set(index, false),
-            2 => self.waiting.set(index, false),
-            3 => self.placed.set(index, false),
-            _ => {}
+    /// As [`State::set_phase`], for a job in a known phase.
+    #[inline(always)]
+    pub(super) fn move_on(&mut self, s: usize, old: Phase, phase: Phase) {
+        let rec = &mut self.records[s];
+        debug_assert_eq!(rec.phase, old);
+        rec.phase = phase;
+        let (index, gpus, vc) = (rec.id.index(), rec.gpus, rec.virtual_cluster);
+        rec.changed = self.version;
+        if !rec.touched {
+            rec.touched = true;
+            self.touched.push(rec.id);
         }
-        match is {
-            1 => self.deferred.insert(index),
-            2 => self.waiting.insert(index),
-            3 => self.placed.insert(index),
-            _ => {}
+        self.counts[old as usize] -= 1;
+        self.counts[phase as usize] += 1;
+        let (was, is) = (List::of(old), List::of(phase));
+        if was == is {
+            return;
         }
-        if (was >= 2) != (is >= 2) {
-            let sign = is >= 2;
-            self.demand = add(self.demand, gpus, sign);
-            if let Some(vc) = vc {
-                if self.demand_of_vc.len() <= vc.index() {
-                    self.demand_of_vc.resize(vc.index() + 1, 0);
-                }
-                let d = &mut self.demand_of_vc[vc.index()];
-                *d = add(*d, gpus, sign);
+        if let Some(list) = self.list(was) {
+            list.remove(index);
+        }
+        if let Some(list) = self.list(is) {
+            list.insert(index);
+        }
+        if was.demands() != is.demands() {
+            self.count_demand(u64::from(gpus), vc, is.demands());
+        }
+    }
+
+    #[inline(always)]
+    fn list(&mut self, list: List) -> Option<&mut FixedBitSet> {
+        match list {
+            List::None => None,
+            List::Deferred => Some(&mut self.deferred),
+            List::Waiting => Some(&mut self.waiting),
+            List::Placed => Some(&mut self.placed),
+        }
+    }
+
+    fn count_demand(&mut self, gpus: u64, vc: Option<NameId>, more: bool) {
+        self.demand = add(self.demand, gpus, more);
+        if let Some(vc) = vc {
+            if self.demand_of_vc.len() <= vc.index() {
+                self.demand_of_vc.resize(vc.index() + 1, 0);
             }
+            let d = &mut self.demand_of_vc[vc.index()];
+            *d = add(*d, gpus, more);
         }
     }
 
@@ -91,7 +149,8 @@ impl State {
 
     #[inline]
     pub(crate) fn record(&self, id: JobId) -> Option<&Record> {
-        self.slot(id).map(|s| &self.records[s])
+        // No record lies where the slot of a job that is gone points.
+        self.records.get(*self.slot_of.get(id.index())? as usize)
     }
 
     pub(super) fn partner_of(&self, s: usize) -> Option<usize> {

@@ -143,6 +143,7 @@ impl State {
             self.touch_slot(s);
         } else {
             rec.preemptions += 1;
+            self.count_busy(s, false);
             self.set_phase(s, Phase::Stopping);
             self.commands.push(Command::Stop {
                 job,
@@ -249,11 +250,13 @@ impl State {
             rec.config = new.config;
         }
         let (job, attempt) = (rec.id, rec.attempt);
+        self.count_busy(s, false);
         for &gpu in &new.gpus {
             if !self.cluster.held_owners(gpu).contains(job) {
                 self.cluster.hold(job, gpu);
             }
         }
+        let rec = &mut self.records[s];
         match rec.held.replace(new) {
             Some(old) => {
                 // It has left these only when it says that the change is done.

@@ -26,6 +26,7 @@ impl State {
                 rec.first_start.get_or_insert(now);
                 rec.last_start = Some(now);
                 self.set_phase(s, Phase::Running);
+                self.count_busy(s, true);
                 // A change is done: what it had before is left now.
                 let (id, left) = (
                     self.records[s].id,
@@ -391,6 +392,7 @@ impl State {
 
     /// A job that lost its launch waits again.
     fn fall_back(&mut self, s: usize, why: Reason) {
+        self.count_busy(s, false);
         self.leave(s);
         self.unpromise(s);
         self.records[s].reason = why;
@@ -405,6 +407,7 @@ impl State {
             let rec = &mut self.records[s];
             rec.work = rec.spec.work.iterations.max(rec.work);
         }
+        self.count_busy(s, false);
         self.leave(s);
         self.unpromise(s);
         self.set_phase(s, Phase::Ended);

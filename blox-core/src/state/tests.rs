@@ -99,6 +99,13 @@ pub(super) fn check(state: &State) {
         ids.sort_unstable();
         ids
     };
+    let runs_on = |id: &JobId, g: GpuId| {
+        let rec = state.record(*id).unwrap();
+        rec.phase == Phase::Running && rec.held.as_ref().unwrap().gpus.contains(&g)
+    };
+    let is_busy = |g: &usize| held[*g].iter().any(|id| runs_on(id, GpuId(*g as u32)));
+    let busy = (0..gpus as usize).filter(is_busy).count();
+    assert_eq!(state.busy_gpus() as usize, busy);
     for g in (0..gpus).map(GpuId) {
         promised[g.index()].sort_unstable();
         held[g.index()].sort_unstable();

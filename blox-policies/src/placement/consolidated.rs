@@ -1,7 +1,10 @@
 //! As few nodes as possible.
 
 use super::walk::{Rule, filled, has_resources, sizes_for, suits};
-use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeStatus, Shape, View};
+use blox_core::{
+    Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeId, NodeStatus, Shape, View,
+};
+use smallvec::SmallVec;
 
 /// What happens to a job that fits on no single node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +83,7 @@ fn spread(
     let view = draft.view();
     let mut left = shape.gpus.get();
     let mut gpus = GpuList::new();
-    let mut taken = Vec::new();
+    let mut taken: SmallVec<[NodeId; 16]> = SmallVec::new();
     for count in (1..=draft.most_free()).rev() {
         for node in draft.nodes_with_exactly(count) {
             if left < count {

@@ -69,7 +69,8 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
         let mut victims = Vec::new();
         let mut blocked = None;
         while let Some(request) = requests.next_candidate(draft) {
-            let placed = place_in_free(&self.rule, &request, draft)?
+            let placed = (draft.free_gpus() >= least_free(&request)
+                && place_by_shapes(&self.rule, &request, draft)?)
                 || (requests.preemption_allowed()
                     && place_over(&self.rule, &request, requests, draft, &mut victims)?);
             if placed {
@@ -105,12 +106,24 @@ pub(crate) fn place_in_free<R: Rule>(
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
+    Ok(draft.free_gpus() >= least_free(request) && place_by_shapes(rule, request, draft)?)
+}
+
+/// With fewer free GPUs no shape of the request fits.
+fn least_free(request: &Request) -> u32 {
+    let least = request.shapes.iter().map(|s| match s.place {
+        Place::ShareWith(_) | Place::Nodes(_) => 0,
+        _ => s.gpus.get(),
+    });
+    least.min().unwrap_or(u32::MAX)
+}
+
+fn place_by_shapes<R: Rule>(
+    rule: &R,
+    request: &Request,
+    draft: &mut Draft<'_>,
+) -> Result<bool, DraftError> {
     let free = draft.free_gpus();
-    let by_rule = |s: &Shape| !matches!(s.place, Place::ShareWith(_) | Place::Nodes(_));
-    let hopeless = |s: &Shape| s.gpus.get() > free && by_rule(s);
-    if request.shapes.iter().all(hopeless) {
-        return Ok(false);
-    }
     let Some(job) = draft.view().job(request.job) else {
         return Ok(false);
     };
@@ -197,7 +210,7 @@ fn place_over<R: Rule>(
     for &victim in victims.iter() {
         draft.release(victim, Reason::PreemptedFor(request.job))?;
     }
-    while !place_in_free(rule, request, draft)? {
+    while !place_by_shapes(rule, request, draft)? {
         let Some(victim) = requests.next_victim(draft) else {
             draft.rollback(start);
             return Ok(false);

@@ -1,7 +1,7 @@
 //! Speed that depends on the type of GPU, and on who shares it.
 
-use super::{ExecutionModel, FixedRate, around};
-use blox_core::{Assignment, JobId, JobRef, Name, NameId, View};
+use super::{ExecutionModel, FixedRate, around, passes_on};
+use blox_core::{Assignment, JobRef, Name, NameId, View};
 
 /// Over another model: a job that says [how fast it is on each GPU type](blox_core::Extras::speeds)
 /// is that fast there, alone or beside the job on the same GPUs; on GPUs of several
@@ -63,7 +63,5 @@ impl<M: ExecutionModel + Clone> ExecutionModel for ByType<M> {
         if slowest.is_finite() { slowest } else { 0.0 }
     }
 
-    fn ended(&mut self, job: JobId) {
-        self.inner.ended(job);
-    }
+    passes_on!();
 }

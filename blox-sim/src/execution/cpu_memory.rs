@@ -1,7 +1,7 @@
 //! Speed that depends on CPUs and memory.
 
-use super::{ExecutionModel, FixedRate, around};
-use blox_core::{Assignment, JobId, JobRef, View};
+use super::{ExecutionModel, FixedRate, around, passes_on};
+use blox_core::{Assignment, JobRef, View};
 
 /// Over another model: a job that says how its speed depends on CPUs and
 /// memory ([`Extras::sensitivity`](blox_core::Extras::sensitivity)) is as fast
@@ -46,7 +46,5 @@ impl<M: ExecutionModel + Clone> ExecutionModel for CpuMemory<M> {
         rate * speed(cpus, memory_gib, assignment.count().get()) / asked
     }
 
-    fn ended(&mut self, job: JobId) {
-        self.inner.ended(job);
-    }
+    passes_on!();
 }

@@ -1,7 +1,7 @@
 //! Speed that depends on how the GPUs are linked.
 
-use super::{ExecutionModel, FixedRate, around};
-use blox_core::{Assignment, JobId, JobRef, NodeId, View};
+use super::{ExecutionModel, FixedRate, around, passes_on};
+use blox_core::{Assignment, JobRef, NodeId, View};
 
 /// Jobs that [exchange gradients](blox_core::Extras::communication) are slower on
 /// GPUs that are linked slower.
@@ -91,9 +91,7 @@ impl<M: ExecutionModel + Clone> ExecutionModel for LinkBound<M> {
         }
     }
 
-    fn ended(&mut self, job: JobId) {
-        self.inner.ended(job);
-    }
+    passes_on!();
 }
 
 #[cfg(test)]

@@ -33,6 +33,20 @@ macro_rules! around {
 }
 use around;
 
+/// What such a model leaves to the one that it goes around.
+macro_rules! passes_on {
+    () => {
+        fn ended(&mut self, job: blox_core::JobId) {
+            self.inner.ended(job);
+        }
+
+        fn keeps_plain_rates(&self) -> bool {
+            self.inner.keeps_plain_rates()
+        }
+    };
+}
+use passes_on;
+
 use blox_core::{Assignment, BatchConfig, JobId, JobRef, Part, Time, TrainingReport, View};
 use std::sync::Arc;
 
@@ -59,6 +73,13 @@ pub trait ExecutionModel: Part {
     /// A job has ended: what is remembered of it can go.
     fn ended(&mut self, job: JobId) {
         let _ = job;
+    }
+
+    /// Whether a job that says nothing but its GPUs and its work (it has no
+    /// [extras](blox_core::Extras)) does the rate that it says, and keeps it, wherever it is alone on as many
+    /// GPUs as it asked for. The model need not be asked then.
+    fn keeps_plain_rates(&self) -> bool {
+        false
     }
 }
 
@@ -103,6 +124,10 @@ impl ExecutionModel for FixedRate {
         } else {
             rate * f64::from(has.get()) / f64::from(asked.get())
         }
+    }
+
+    fn keeps_plain_rates(&self) -> bool {
+        true
     }
 }
 

@@ -28,4 +28,8 @@ impl ExecutionModel for Profiled {
             .copied()
             .unwrap_or(0.0)
     }
+
+    fn keeps_plain_rates(&self) -> bool {
+        true
+    }
 }

@@ -1,8 +1,8 @@
 //! Two jobs on the same GPUs.
 
-use super::{ExecutionModel, around};
+use super::{ExecutionModel, around, passes_on};
 use blox_core::perf::{PairTable, gpu_utilisation};
-use blox_core::{Assignment, JobId, JobRef, Phase, View};
+use blox_core::{Assignment, JobRef, Phase, View};
 use std::sync::Arc;
 
 /// What another model says, less where two jobs share GPUs: both are as fast
@@ -66,7 +66,5 @@ impl<M: ExecutionModel + Clone> ExecutionModel for Shared<M> {
         }
     }
 
-    fn ended(&mut self, job: JobId) {
-        self.inner.ended(job);
-    }
+    passes_on!();
 }

@@ -4,6 +4,7 @@ use super::timeline::{Levels, Timeline};
 use blox_core::{
     Action, Event, GpuId, GpuList, JobId, MetricCollector, Part, Phase, Plan, Time, Verdict, View,
 };
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A job on GPUs, from when it runs until it has left them.
@@ -66,126 +67,51 @@ struct Open {
     gpus: GpuList,
 }
 
-/// Jobs that run on each GPU.
-#[derive(Clone, Debug, Default)]
-struct Busy {
-    jobs: Vec<u8>,
-    /// GPUs with a job.
-    gpus: u32,
+/// How busy the cluster was and, where somebody asks, who was on which GPUs.
+#[derive(Clone)]
+pub(crate) struct Occupancy {
+    /// Jobs in the system.
+    live: u32,
+    timeline: Timeline,
+    followed: Option<Followed>,
 }
 
 /// Follows jobs onto GPUs and off them.
 #[derive(Clone)]
-pub(crate) struct Occupancy {
-    /// Index into `open` plus one, by job.
-    open_of: Vec<u32>,
-    open: Vec<Open>,
-    /// Entries of `open` that are nobody's.
-    vacant: Vec<u32>,
-    placed_at: Vec<Time>,
-    busy: Busy,
-    /// Jobs in the system.
-    live: u32,
-    timeline: Timeline,
-    sink: Option<SharedSink>,
+struct Followed {
+    open: BTreeMap<JobId, Open>,
+    placed_at: BTreeMap<JobId, Time>,
+    sink: SharedSink,
 }
 
 impl Occupancy {
     pub fn new(sink: Option<SharedSink>) -> Self {
         Occupancy {
-            open_of: Vec::new(),
-            open: Vec::new(),
-            vacant: Vec::new(),
-            placed_at: Vec::new(),
-            busy: Busy::default(),
             live: 0,
             timeline: Timeline::new(),
-            sink,
+            followed: sink.map(|sink| Followed {
+                open: BTreeMap::new(),
+                placed_at: BTreeMap::new(),
+                sink,
+            }),
         }
     }
 
     /// The rest, at the end of a simulation.
     pub fn finish(mut self, end: Time) -> Timeline {
-        for id in 0..self.open_of.len() {
-            self.leave(JobId(id as u32), end, "end of simulation");
+        if let Some(followed) = &mut self.followed {
+            while let Some((&job, _)) = followed.open.first_key_value() {
+                followed.leave(job, end, "end of simulation");
+            }
         }
         self.timeline
-    }
-
-    fn enter(&mut self, view: View<'_>, id: JobId) {
-        let Some(job) = view.job(id) else { return };
-        let Some(held) = job.held() else { return };
-        self.busy.count(&held.gpus, true);
-        let placed = self.placed_at.get(id.index()).copied();
-        let open = Open {
-            launch: job.attempt(),
-            placed: placed.unwrap_or(view.now()),
-            start: view.now(),
-            stop: None,
-            gpus: GpuList::from_slice(&held.gpus),
-        };
-        let o = match self.vacant.pop() {
-            Some(o) => {
-                self.open[o as usize] = open;
-                o
-            }
-            None => {
-                self.open.push(open);
-                self.open.len() as u32 - 1
-            }
-        };
-        if self.open_of.len() <= id.index() {
-            self.open_of.resize(id.index() + 1, 0);
-        }
-        self.open_of[id.index()] = o + 1;
-    }
-
-    #[inline]
-    fn open_of(&self, id: JobId) -> Option<usize> {
-        let o = self.open_of.get(id.index())?;
-        (*o as usize).checked_sub(1)
-    }
-
-    /// It is told to leave: it does not run any more.
-    fn told(&mut self, id: JobId, at: Time) {
-        if let Some(o) = self.open_of(id)
-            && self.open[o].stop.is_none()
-        {
-            self.open[o].stop = Some(at);
-            self.busy.count(&self.open[o].gpus, false);
-        }
-    }
-
-    fn leave(&mut self, id: JobId, at: Time, why: &'static str) {
-        self.told(id, at);
-        let Some(o) = self.open_of(id) else { return };
-        self.open_of[id.index()] = 0;
-        self.vacant.push(o as u32);
-        if let Some(sink) = &self.sink {
-            let open = &self.open[o];
-            let mut gpus = open.gpus.to_vec();
-            gpus.sort_unstable();
-            let row = AssignmentRow {
-                job: id,
-                launch: open.launch,
-                placed: open.placed,
-                start: open.start,
-                stop: open.stop.unwrap_or(at),
-                end: at,
-                gpus,
-                why,
-            };
-            sink.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(row);
-        }
     }
 
     #[inline]
     fn note(&mut self, view: View<'_>) {
         let placed_jobs = view.placed_count();
         let levels = Levels {
-            busy_gpus: self.busy.gpus,
+            busy_gpus: view.busy_gpus().get(),
             usable_gpus: view.cluster().usable_gpus(),
             placed_jobs,
             queued_jobs: self.live.saturating_sub(placed_jobs),
@@ -195,19 +121,89 @@ impl Occupancy {
     }
 }
 
-impl Busy {
-    fn count(&mut self, gpus: &[GpuId], comes: bool) {
-        for gpu in gpus {
-            if self.jobs.len() <= gpu.index() {
-                self.jobs.resize(gpu.index() + 1, 0);
+impl Followed {
+    fn enter(&mut self, view: View<'_>, id: JobId) {
+        let Some(job) = view.job(id) else { return };
+        let Some(held) = job.held() else { return };
+        let placed = self.placed_at.get(&id).copied();
+        let open = Open {
+            launch: job.attempt(),
+            placed: placed.unwrap_or(view.now()),
+            start: view.now(),
+            stop: None,
+            gpus: GpuList::from_slice(&held.gpus),
+        };
+        self.open.insert(id, open);
+    }
+
+    /// It is told to leave: it does not run any more.
+    fn told(&mut self, id: JobId, at: Time) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.stop.get_or_insert(at);
+        }
+    }
+
+    fn leave(&mut self, id: JobId, at: Time, why: &'static str) {
+        let Some(open) = self.open.remove(&id) else {
+            return;
+        };
+        let mut gpus = open.gpus.to_vec();
+        gpus.sort_unstable();
+        let row = AssignmentRow {
+            job: id,
+            launch: open.launch,
+            placed: open.placed,
+            start: open.start,
+            stop: open.stop.unwrap_or(at),
+            end: at,
+            gpus,
+            why,
+        };
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        sink.take(row);
+    }
+
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        let now = view.now();
+        match event {
+            Event::Started { job, .. } => {
+                // A change: what it had before is left with it.
+                self.leave(*job, now, "changed");
+                self.enter(view, *job);
             }
-            let jobs = &mut self.jobs[gpu.index()];
-            if comes {
-                self.gpus += u32::from(*jobs == 0);
-                *jobs += 1;
-            } else {
-                *jobs -= 1;
-                self.gpus -= u32::from(*jobs == 0);
+            Event::Stopped { job, .. } => self.leave(*job, now, "stopped"),
+            Event::Crashed { job, .. } => self.leave(*job, now, "crashed"),
+            Event::Ended { job, outcome } => {
+                self.leave(*job, now, outcome.as_str());
+                self.placed_at.remove(job);
+            }
+            _ => {}
+        }
+    }
+
+    fn round(&mut self, view: View<'_>, plan: &Plan) {
+        let now = view.now();
+        for action in &plan.actions {
+            match action {
+                Action::Stop { job, .. } | Action::Finish { job, .. } => {
+                    self.told(*job, now);
+                    if view.job(*job).is_none_or(|j| j.held().is_none()) {
+                        self.leave(*job, now, "stopped");
+                    }
+                }
+                Action::Place { job, .. } => {
+                    self.placed_at.insert(*job, now);
+                    // In place, it runs on or not: its phase says which. One that
+                    // runs and did not was launched at once.
+                    match view.job(*job).map(|j| j.phase()) {
+                        Some(Phase::Running) if !self.open.contains_key(job) => {
+                            self.enter(view, *job);
+                        }
+                        Some(Phase::Running) | None => {}
+                        Some(_) => self.told(*job, now),
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -220,25 +216,17 @@ impl Part for Occupancy {
     }
 
     fn observe(&mut self, view: View<'_>, event: &Event) {
-        let now = view.now();
         match event {
             Event::Submitted { .. } => self.live += 1,
             Event::Judged {
                 verdict: Verdict::Reject(_),
                 ..
-            } => self.live = self.live.saturating_sub(1),
-            Event::Started { job, .. } => {
-                // A change: what it had before is left with it.
-                self.leave(*job, now, "changed");
-                self.enter(view, *job);
             }
-            Event::Stopped { job, .. } => self.leave(*job, now, "stopped"),
-            Event::Crashed { job, .. } => self.leave(*job, now, "crashed"),
-            Event::Ended { job, outcome } => {
-                self.live = self.live.saturating_sub(1);
-                self.leave(*job, now, outcome.as_str());
-            }
+            | Event::Ended { .. } => self.live = self.live.saturating_sub(1),
             _ => {}
+        }
+        if let Some(followed) = &mut self.followed {
+            followed.observe(view, event);
         }
         self.note(view);
     }
@@ -246,33 +234,8 @@ impl Part for Occupancy {
 
 impl MetricCollector for Occupancy {
     fn round(&mut self, view: View<'_>, plan: &Plan) {
-        let now = view.now();
-        for action in &plan.actions {
-            match action {
-                Action::Stop { job, .. } | Action::Finish { job, .. } => {
-                    self.told(*job, now);
-                    if view.job(*job).is_none_or(|j| j.held().is_none()) {
-                        self.leave(*job, now, "stopped");
-                    }
-                }
-                Action::Place { job, .. } => {
-                    if self.placed_at.len() <= job.index() {
-                        self.placed_at.resize(job.index() + 1, now);
-                    }
-                    self.placed_at[job.index()] = now;
-                    // In place, it runs on or not: its phase says which. One that
-                    // runs and did not was launched at once.
-                    match view.job(*job).map(|j| j.phase()) {
-                        Some(Phase::Running) if self.open_of(*job).is_none() => {
-                            self.enter(view, *job);
-                        }
-                        Some(Phase::Running) | None => {}
-                        Some(_) => self.told(*job, now),
-                    }
-                }
-                Action::Promote { .. } => {}
-                _ => {}
-            }
+        if let Some(followed) = &mut self.followed {
+            followed.round(view, plan);
         }
         self.note(view);
     }

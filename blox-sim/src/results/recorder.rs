@@ -4,7 +4,7 @@ use super::JobResult;
 use super::training::Account;
 use crate::backend::{Measure, Watch};
 use blox_core::{
-    Action, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds, ServiceClass, Time,
+    Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds, ServiceClass, Time,
     Verdict, View,
 };
 use serde::Serialize;
@@ -129,6 +129,17 @@ impl Recorder {
         }
     }
 
+    fn places(&mut self, job: &JobRef<'_>, assignment: &Assignment, now: Time) {
+        if trains(job) {
+            let account = self.given.entry(job.id()).or_default();
+            account.gives(now, assignment);
+        }
+        if deadline_of(job).is_some() {
+            let entry = self.overheads.entry(job.id());
+            entry.or_insert((now, Seconds::ZERO)).0 = now;
+        }
+    }
+
     fn tell(&mut self, at: Time, what: String) {
         self.story.push(Moment { at, what });
     }
@@ -210,22 +221,18 @@ impl MetricCollector for Recorder {
         }
         for action in &plan.actions {
             match action {
-                Action::Place { job, assignment } if view.job(*job).is_some_and(|j| trains(&j)) => {
-                    let account = self.given.entry(*job).or_default();
-                    account.gives(view.now(), assignment);
+                Action::Place { job, assignment } => {
+                    let job = view.job(*job).filter(|j| j.spec().extras.is_some());
+                    if let Some(job) = job {
+                        self.places(&job, assignment, view.now());
+                    }
                 }
-                Action::Stop { job, .. } => {
+                Action::Stop { job, .. } if !self.given.is_empty() => {
                     if let Some(account) = self.given.get_mut(job) {
                         account.takes(view.now());
                     }
                 }
                 _ => {}
-            }
-            if let Action::Place { job, .. } = action
-                && view.job(*job).is_some_and(|j| deadline_of(&j).is_some())
-            {
-                let entry = self.overheads.entry(*job);
-                entry.or_insert((view.now(), Seconds::ZERO)).0 = view.now();
             }
         }
         if let Some(id) = self.explain {

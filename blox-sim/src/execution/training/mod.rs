@@ -183,6 +183,10 @@ impl ExecutionModel for Training {
         self.agents.remove(&job);
         self.others.ended(job);
     }
+
+    fn keeps_plain_rates(&self) -> bool {
+        self.others.keeps_plain_rates()
+    }
 }
 
 /// The batch that a job insists on, if it does not tune it.
