@@ -42,24 +42,9 @@ pub struct Assignment {
 impl Clone for Assignment {
     #[inline]
     fn clone(&self) -> Self {
-        Assignment {
-            gpus: copied(&self.gpus),
-            ..*self
-        }
-    }
-}
-
-/// The same GPUs. A list's own clone goes GPU by GPU, and the copy of memory that is
-/// faster from some on is a call.
-#[inline]
-fn copied(gpus: &[GpuId]) -> GpuList {
-    match *gpus {
-        [gpu] => {
-            let mut list = GpuList::new();
-            list.push(gpu);
-            list
-        }
-        _ => GpuList::from_slice(gpus),
+        let mut copy = self.bare();
+        copy.take_gpus(&self.gpus);
+        copy
     }
 }
 
@@ -69,6 +54,30 @@ impl Assignment {
         Assignment {
             gpus: gpus.into_iter().collect(),
             ..Assignment::default()
+        }
+    }
+
+    /// As a clone, made in its place.
+    #[inline]
+    pub(crate) fn clone_into(&self, place: &mut Option<Assignment>) {
+        place.insert(self.bare()).take_gpus(&self.gpus);
+    }
+
+    /// The same without GPUs.
+    #[inline]
+    fn bare(&self) -> Self {
+        Assignment {
+            gpus: GpuList::new(),
+            ..*self
+        }
+    }
+
+    /// A list's own clone goes GPU by GPU; the copy of memory that is faster for many is a call.
+    #[inline]
+    fn take_gpus(&mut self, gpus: &[GpuId]) {
+        match *gpus {
+            [gpu] => self.gpus.push(gpu),
+            _ => self.gpus.extend_from_slice(gpus),
         }
     }
 

@@ -277,15 +277,15 @@ impl Core {
 
         let mut verdicts = std::mem::take(&mut self.decision.verdicts);
         verdicts.clear();
-        let all_asking = std::mem::take(&mut self.asking);
-        let asking = self.may_be_asked(&all_asking);
+        let mut asking = std::mem::take(&mut self.asking);
+        asking.retain(|id| self.may_be_asked(*id));
         if !asking.is_empty() || self.state.count(Phase::Deferred) > 0 {
             let view = View::of(&self.state);
             match guarded(policy, |p| p.admit(view, &asking, &mut verdicts)) {
                 Ok(o) => outlook = outlook.and(o),
                 Err(e) => {
                     self.decision.verdicts = verdicts;
-                    self.asking = all_asking;
+                    self.asking = asking;
                     return self.lost_turn(e);
                 }
             }
@@ -455,14 +455,10 @@ impl Core {
         self.counters.decisions += 1;
     }
 
-    /// The jobs that admission is asked about: those that ask and are still there.
-    fn may_be_asked(&self, asking: &[JobId]) -> Vec<JobId> {
-        let asks = |id: &JobId| {
-            self.state
-                .job(*id)
-                .is_some_and(|j| j.phase() == Phase::Submitted)
-        };
-        asking.iter().copied().filter(asks).collect()
+    /// Whether admission is asked about a job: it asks, and is still there.
+    fn may_be_asked(&self, job: JobId) -> bool {
+        let job = self.state.job(job);
+        job.is_some_and(|j| j.phase() == Phase::Submitted)
     }
 
     fn apply_actions(&mut self, policy: &mut dyn Decide) {

@@ -198,19 +198,20 @@ impl Marks {
         &mut self.0[i]
     }
 
-    /// The job has a new entry in the queue; those from before do not count any more.
+    /// The job has a new entry, in the queue or among the placed jobs; those from before do
+    /// not count any more.
     #[inline]
-    fn queue(&mut self, entry: Entry) -> Entry {
+    fn stamp(&mut self, entry: Entry, mark: u32) -> Entry {
         let marks = self.of(entry.job());
-        *marks = marks.wrapping_add(Marks::STAMP) | Marks::QUEUED;
+        *marks = marks.wrapping_add(Marks::STAMP) | mark;
         entry.with_stamp(*marks / Marks::STAMP)
     }
 
-    /// Whether a queued entry is not left over from an earlier key or phase.
+    /// Whether an entry counts: it is not left over from an earlier key or phase.
     #[inline]
-    fn is_current(&self, entry: &Entry) -> bool {
+    fn counts(&self, entry: &Entry, mark: u32) -> bool {
         let marks = self.0.get(entry.job().index());
-        marks.is_some_and(|m| m & Marks::QUEUED != 0 && m / Marks::STAMP == entry.stamp())
+        marks.is_some_and(|m| m & mark != 0 && m / Marks::STAMP == entry.stamp())
     }
 
     #[inline]
@@ -297,8 +298,9 @@ impl Requests {
         kept.rank(view);
         let mut all: Vec<Entry> = kept.queue.in_order().copied().collect();
         // Entries of earlier keys and phases may still lie in the queue.
-        all.retain(|e| kept.marks.is_current(e));
-        all.extend(kept.placed.iter().map(|e| kept.as_of_now(view, *e)));
+        all.retain(|e| kept.marks.counts(e, Marks::QUEUED));
+        let placed = kept.placed.iter().filter(|e| kept.is_ranked(e));
+        all.extend(placed.map(|e| kept.as_of_now(view, *e)));
         all.sort_unstable();
         let mut seen = FixedBitSet::new();
         all.into_iter()
@@ -539,7 +541,7 @@ impl Kept {
         let mut waiting = Vec::new();
         for job in view.waiting() {
             let entry = self.entry(&job);
-            waiting.push(self.marks.queue(entry));
+            waiting.push(self.marks.stamp(entry, Marks::QUEUED));
             self.queued_count += 1;
         }
         self.queue.fill(waiting.into_iter());
@@ -566,7 +568,7 @@ impl Kept {
             Phase::Waiting => {
                 if !self.marks.has(id, Marks::QUEUED) {
                     let entry = self.entry(job);
-                    let entry = self.marks.queue(entry);
+                    let entry = self.marks.stamp(entry, Marks::QUEUED);
                     self.queue.push(entry);
                     self.queued_count += 1;
                 }
@@ -619,15 +621,12 @@ impl Kept {
             self.freshen(id);
         }
         // Those that were stopped were the last; some end before their turn.
-        let marks = &self.marks;
-        let void = |e: &Entry| !marks.has(e.job(), Marks::RANKED);
-        while self.void > 0 && self.placed.last().is_some_and(void) {
+        while self.void > 0 && self.placed.last().is_some_and(|e| !self.is_ranked(e)) {
             self.placed.pop();
             self.void -= 1;
         }
-        if self.void > 0 {
-            self.placed.retain(|e| !void(e));
-            self.void = 0;
+        if self.void > 8 + self.placed.len() / 8 {
+            self.drop_void();
         }
         let mut newcomers = std::mem::take(&mut self.newcomers);
         // In order of their launches they are nearly sorted.
@@ -639,8 +638,8 @@ impl Kept {
                 continue;
             }
             if let Some(job) = view.job(id) {
-                *marks |= Marks::RANKED;
-                newcomers.push(self.entry(&job));
+                let entry = self.entry(&job);
+                newcomers.push(self.marks.stamp(entry, Marks::RANKED));
                 if job.phase() != Phase::Running {
                     self.unsteady.push(id);
                 }
@@ -652,10 +651,11 @@ impl Kept {
             newcomers.sort_unstable();
             self.merge(view, &mut newcomers);
         } else {
+            self.drop_void();
             self.placed.append(&mut newcomers);
             let mut placed = std::mem::take(&mut self.placed);
             for entry in &mut placed {
-                *entry = self.as_of_now(view, *entry);
+                *entry = self.as_of_now(view, *entry).with_stamp(entry.stamp());
             }
             // Nearly sorted from the last time: the adaptive sort is the fast one.
             placed.sort();
@@ -665,6 +665,28 @@ impl Kept {
         self.back = self.placed.len();
     }
 
+    /// Whether an entry among the placed jobs counts.
+    #[inline]
+    fn is_ranked(&self, entry: &Entry) -> bool {
+        self.marks.counts(entry, Marks::RANKED)
+    }
+
+    fn drop_void(&mut self) {
+        if self.void > 0 {
+            let marks = &self.marks;
+            self.placed.retain(|e| marks.counts(e, Marks::RANKED));
+            self.void = 0;
+        }
+    }
+
+    /// The first entry among the placed jobs that counts, from a place on, with its key now.
+    #[inline]
+    fn ranked_from(&self, view: View<'_>, from: usize) -> Option<Entry> {
+        let rest = self.placed.get(from..)?;
+        let entry = rest.iter().find(|e| self.is_ranked(e))?;
+        Some(self.as_of_now(view, *entry))
+    }
+
     /// Moves newcomers, in ascending order, in among the placed jobs.
     fn merge(&mut self, view: View<'_>, newcomers: &mut Vec<Entry>) {
         let Some(&any) = newcomers.first() else {
@@ -672,11 +694,11 @@ impl Kept {
         };
         let mut places = std::mem::take(&mut self.places);
         let mut from = 0;
-        let mut next = self.placed.first().map(|e| self.as_of_now(view, *e));
+        let mut next = self.ranked_from(view, 0);
         for new in newcomers.iter() {
             if next.is_some_and(|e| e < *new) {
                 from = self.place_of(view, new, from);
-                next = self.placed.get(from).map(|e| self.as_of_now(view, *e));
+                next = self.ranked_from(view, from);
             }
             places.push(from);
         }
@@ -694,15 +716,24 @@ impl Kept {
 
     /// Where an entry belongs among the placed jobs, by their keys now; not before `from`.
     fn place_of(&self, view: View<'_>, new: &Entry, from: usize) -> usize {
-        let before = |e: &Entry| self.as_of_now(view, *e) < *new;
-        let rest = &self.placed[from..];
+        // An entry that does not count stands for the next one that does.
+        let before = |at: usize| self.ranked_from(view, at).is_some_and(|e| e < *new);
         // Newcomers lie close together, and often before all others.
+        let rest = self.placed.len() - from;
         let mut step = 1;
-        while step <= rest.len() && before(&rest[step - 1]) {
+        while step <= rest && before(from + step - 1) {
             step *= 2;
         }
-        let (low, high) = (step / 2, (step - 1).min(rest.len()));
-        from + low + rest[low..high].partition_point(before)
+        let (mut low, mut high) = (from + step / 2, from + (step - 1).min(rest));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 
     #[inline]
@@ -724,7 +755,7 @@ impl Kept {
             } else {
                 self.queue.pop()?
             };
-            if !again && !self.marks.is_current(&entry) {
+            if !again && !self.marks.counts(&entry, Marks::QUEUED) {
                 continue;
             }
             let Some(job) = view.job(entry.job()) else {
@@ -742,13 +773,19 @@ impl Kept {
 
     fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
         let candidate = self.candidate?;
-        self.rank(draft.view());
+        if !self.ranked {
+            self.rank(draft.view());
+        }
         loop {
             let entry = match self.spared.pop() {
                 Some(e) => e,
                 None if self.back > 0 => {
                     self.back -= 1;
-                    self.as_of_now(draft.view(), self.placed[self.back])
+                    let entry = self.placed[self.back];
+                    if !self.is_ranked(&entry) {
+                        continue;
+                    }
+                    self.as_of_now(draft.view(), entry)
                 }
                 None => return None,
             };
@@ -802,7 +839,7 @@ impl Kept {
         // Stale entries must not outgrow the live ones.
         if self.queue.len() > 64 + 2 * self.queued_count as usize {
             let marks = &self.marks;
-            self.queue.retain(|e| marks.is_current(e));
+            self.queue.retain(|e| marks.counts(e, Marks::QUEUED));
         }
     }
 }

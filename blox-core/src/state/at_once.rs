@@ -230,8 +230,8 @@ impl State {
             if launch.after > 0 && !returns {
                 rec.reason = Reason::WaitingForGpus;
             }
-            rec.promised = Some(assignment.clone());
-            rec.held = Some(assignment.clone());
+            assignment.clone_into(&mut rec.promised);
+            assignment.clone_into(&mut rec.held);
             self.busy += assignment.gpus.len() as u32;
             rec.first_start.get_or_insert(now);
             rec.last_start = Some(now);

@@ -43,6 +43,8 @@ pub(crate) struct Timeline {
     length: f64,
     sums: Vec<[f64; 5]>,
     since: f64,
+    /// Where the last stretch ends.
+    row_end: f64,
     now: Levels,
     /// The levels from a moment on at which others may still follow.
     next: Option<(f64, Levels)>,
@@ -55,6 +57,7 @@ impl Timeline {
             length: 1.0,
             sums: Vec::new(),
             since: 0.0,
+            row_end: f64::NEG_INFINITY,
             now: Levels::default(),
             next: None,
         }
@@ -91,25 +94,24 @@ impl Timeline {
             self.since = to;
             return;
         };
-        while (to - origin) / self.length > ROWS as f64 {
+        while to - origin > self.length * ROWS as f64 {
             self.halve();
         }
-        let l = self.now;
-        let levels = [
-            l.busy_gpus,
-            l.usable_gpus,
-            l.placed_jobs,
-            l.queued_jobs,
-            l.deferred_jobs,
-        ];
         while self.since < to {
-            let i = ((self.since - origin) / self.length) as usize;
-            let end = (origin + (i + 1) as f64 * self.length).min(to);
-            if i >= self.sums.len() {
+            if self.since >= self.row_end {
+                let i = ((self.since - origin) / self.length) as usize;
+                self.row_end = origin + (i + 1) as f64 * self.length;
                 self.sums.resize(i + 1, [0.0; 5]);
             }
-            for (sum, level) in self.sums[i].iter_mut().zip(levels) {
-                *sum += (end - self.since) * f64::from(level);
+            let end = self.row_end.min(to);
+            let lasts = end - self.since;
+            let l = &self.now;
+            if let Some(sums) = self.sums.last_mut() {
+                sums[0] += lasts * f64::from(l.busy_gpus);
+                sums[1] += lasts * f64::from(l.usable_gpus);
+                sums[2] += lasts * f64::from(l.placed_jobs);
+                sums[3] += lasts * f64::from(l.queued_jobs);
+                sums[4] += lasts * f64::from(l.deferred_jobs);
             }
             self.since = end;
         }
@@ -128,6 +130,7 @@ impl Timeline {
         };
         self.sums = self.sums.chunks(2).map(add).collect();
         self.length *= 2.0;
+        self.row_end = f64::NEG_INFINITY;
     }
 
     /// The rows up to the end of the simulation.
