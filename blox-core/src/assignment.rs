@@ -73,7 +73,7 @@ impl Assignment {
     }
 
     /// A list's own clone goes GPU by GPU; the copy of memory that is faster for many is a call.
-    #[inline]
+    #[inline(always)]
     fn take_gpus(&mut self, gpus: &[GpuId]) {
         match *gpus {
             [gpu] => self.gpus.push(gpu),

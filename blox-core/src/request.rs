@@ -73,7 +73,8 @@ impl Request {
     #[inline]
     pub fn gang(job: &JobRef<'_>) -> Self {
         let mut shape = Shape::gpus(job.gpus());
-        if let Some(extras) = &job.spec().extras {
+        if job.has_extras() {
+            let extras = job.spec().extras();
             shape.cpus = extras.cpus;
             shape.memory_gib = extras.memory_gib;
         }

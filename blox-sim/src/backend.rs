@@ -310,7 +310,7 @@ impl<'w> Simulator<'w> {
     #[inline]
     fn is_plain(&self, job: &JobRef<'_>) -> bool {
         let as_asked = |held: &Assignment| held.count() == job.gpus();
-        self.plain_rates && job.spec().extras.is_none() && job.held().is_some_and(as_asked)
+        self.plain_rates && !job.has_extras() && job.held().is_some_and(as_asked)
     }
 
     /// The job runs from now on: when will its end be seen?
@@ -767,7 +767,7 @@ impl Backend for Simulator<'_> {
 impl AtOnce for Simulator<'_> {
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
         if self.is_plain(job) {
-            return job.spec().work.rate;
+            return job.own_rate();
         }
         let rate = match job.held() {
             Some(held) => self.execution.rate(view, job, held),

@@ -66,8 +66,8 @@ pub(crate) struct Record {
     pub id: JobId,
     pub phase: Phase,
     pub promoted: bool,
-    /// The plan that placed it is not carried out yet: some of its GPUs are still held.
-    pub pending: bool,
+    /// Whether its specification has extras.
+    pub extras: bool,
     pub touched: bool,
     /// Accounts: linear in time from `since` on.
     pub since: Time,
@@ -90,7 +90,11 @@ pub(crate) struct Record {
     pub preemptions: u32,
     pub crashes: u32,
     pub reason: Reason,
-    // Then what only launches and stops need.
+    // Then what only launches and stops need; first, what its specification says of its work.
+    pub iterations: f64,
+    pub own_rate: f64,
+    /// The plan that placed it is not carried out yet: some of its GPUs are still held.
+    pub pending: bool,
     pub promised: Option<Assignment>,
     pub held: Option<Assignment>,
     /// GPUs still held from before a change that is being carried out.
@@ -125,7 +129,7 @@ impl Record {
 
     #[inline]
     fn work_at(&self, dt: f64) -> f64 {
-        (self.work + self.rate * dt).min(self.spec.work.iterations.max(self.work))
+        (self.work + self.rate * dt).min(self.iterations.max(self.work))
     }
 
     #[inline]
@@ -151,6 +155,17 @@ impl<'a> JobRef<'a> {
     #[inline]
     pub fn spec(&self) -> &'a JobSpec {
         &self.rec.spec
+    }
+    /// Whether it says more of itself than its GPUs and its work: its specification has
+    /// [extras](crate::Extras).
+    #[inline]
+    pub fn has_extras(&self) -> bool {
+        self.rec.extras
+    }
+    /// Iterations a second that it says it does on the GPUs that it asked for.
+    #[inline]
+    pub fn own_rate(&self) -> f64 {
+        self.rec.own_rate
     }
     /// Where it stands.
     #[inline]
@@ -200,7 +215,7 @@ impl<'a> JobRef<'a> {
     /// Iterations left: the truth.
     #[inline]
     pub fn work_left(&self) -> f64 {
-        (self.rec.spec.work.iterations - self.work_done()).max(0.0)
+        (self.rec.iterations - self.work_done()).max(0.0)
     }
     /// Iterations a second now; 0 unless it runs.
     pub fn rate(&self) -> f64 {

@@ -76,7 +76,7 @@ fn is_plain(a: &Assignment) -> bool {
 }
 
 impl State {
-    /// Applies a plan of plain stops and launches together with all that would be
+    /// Applies a plan of promotions, plain stops and launches together with all that would be
     /// reported of it if neither took any time. The state is then the one to which
     /// [`State::apply_plan`] and these reports lead: first every stop in the plan's
     /// order, then every launch as soon as its GPUs are left.
@@ -97,7 +97,8 @@ impl State {
                 exchange.launches.is_empty() && self.vacate(*job, &mut exchange)
             }
             Action::Place { job, assignment } => self.occupy(*job, assignment, step, &mut exchange),
-            _ => false,
+            Action::Promote { job } => self.record(*job).is_some_and(|r| r.phase != Phase::Ended),
+            Action::Finish { .. } => false,
         });
         if fits {
             self.version += 1;
@@ -181,13 +182,22 @@ impl State {
 
     fn let_leave(&mut self, plan: &Plan, exchange: &Exchange) {
         let now = self.now;
-        for (action, &s) in plan.actions.iter().zip(&exchange.stops) {
+        let planned = self.version;
+        let mut stops = exchange.stops.iter();
+        for action in &plan.actions {
+            let why = match action {
+                Action::Stop { why, .. } => why,
+                Action::Promote { job } => {
+                    self.promote(*job, planned);
+                    continue;
+                }
+                _ => continue,
+            };
+            let Some(&s) = stops.next() else { break };
             let s = s as usize;
             let rec = &mut self.records[s];
             rec.settle(now);
-            if let Action::Stop { why, .. } = action {
-                rec.reason = why.clone();
-            }
+            rec.reason = why.clone();
             rec.preemptions += 1;
             let returns = rec.mark == RETURNS;
             rec.mark = 0;
@@ -203,6 +213,15 @@ impl State {
             rec.eligible_since = self.next_moment.max(now);
             self.move_on(s, Phase::Running, Phase::Waiting);
         }
+    }
+
+    fn promote(&mut self, job: JobId, version: u64) {
+        let Some(s) = self.slot(job) else { return };
+        // Reports of its own stop are later than the plan.
+        let changed = self.records[s].changed.max(version);
+        self.records[s].promoted = true;
+        self.touch_slot(s);
+        self.records[s].changed = changed;
     }
 
     fn let_run(&mut self, plan: &Plan, exchange: &mut Exchange, backend: &mut dyn AtOnce) {
@@ -360,6 +379,12 @@ mod tests {
                 });
             }
             actions.push(Action::Place { job, assignment });
+        }
+        for job in 0..state.next_job_id().0 + 1 {
+            if random.chance(2) && (random.chance(3) || state.job(JobId(job)).is_some()) {
+                let at = random.below(actions.len() + 1);
+                actions.insert(at, Action::Promote { job: JobId(job) });
+            }
         }
         if random.chance(4)
             && let Some(again) = actions.first().cloned()

@@ -217,6 +217,9 @@ impl State {
             phase: Phase::Submitted,
             promoted: false,
             held_by_user: false,
+            extras: spec.extras.is_some(),
+            iterations: spec.work.iterations,
+            own_rate: spec.work.rate,
             pending: false,
             touched: false,
             mark: 0,
@@ -405,7 +408,7 @@ impl State {
         if outcome == Outcome::Completed {
             // What the rate says may miss the end by a rounding error.
             let rec = &mut self.records[s];
-            rec.work = rec.spec.work.iterations.max(rec.work);
+            rec.work = rec.iterations.max(rec.work);
         }
         self.count_busy(s, false);
         self.leave(s);

@@ -60,7 +60,7 @@ impl Rule for Consolidated {
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
         match self.split {
             Split::Never => sizes_for(view, job).max().unwrap_or_default(),
-            _ if job.spec().extras.is_none() => view.installed_gpus(),
+            _ if !job.has_extras() => view.installed_gpus(),
             _ => sizes_for(view, job).sum(),
         }
     }

@@ -36,8 +36,7 @@ pub(super) fn find<R: Rule>(
 
 /// Whether it says how it trains.
 pub(super) fn trains(job: &JobRef<'_>) -> bool {
-    let extras = &job.spec().extras;
-    extras.as_ref().is_some_and(|e| e.training.is_some())
+    job.has_extras() && job.spec().extras().training.is_some()
 }
 
 /// The type of all GPUs of an assignment; `None` where there are several.

@@ -272,9 +272,10 @@ pub(crate) fn suits(
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
         return false;
     }
-    let Some(extras) = &job.spec().extras else {
+    if !job.has_extras() {
         return true;
-    };
+    }
+    let extras = job.spec().extras();
     if extras.gpu_types.is_empty() && extras.training.is_none() {
         return true;
     }

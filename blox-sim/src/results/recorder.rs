@@ -222,7 +222,7 @@ impl MetricCollector for Recorder {
         for action in &plan.actions {
             match action {
                 Action::Place { job, assignment } => {
-                    let job = view.job(*job).filter(|j| j.spec().extras.is_some());
+                    let job = view.job(*job).filter(|j| j.has_extras());
                     if let Some(job) = job {
                         self.places(&job, assignment, view.now());
                     }
