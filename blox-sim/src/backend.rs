@@ -165,7 +165,6 @@ pub(crate) struct Simulator<'w> {
     measure: Measure,
     watch: Arc<Watch>,
     history: BTreeMap<JobId, Assignment>,
-    keeps_history: bool,
     /// Whether jobs without extras, alone on their GPUs, do as they say.
     plain_rates: bool,
     /// Whether there was a job whose launches or stops are not free.
@@ -219,7 +218,6 @@ impl<'w> Simulator<'w> {
         watch: Arc<Watch>,
         nodes: usize,
     ) -> Result<Self, SimError> {
-        let keeps_history = !overheads.is_free();
         let plain_rates = execution.keeps_plain_rates();
         let next_job = workload.next_job()?;
         let mut sim = Simulator {
@@ -237,7 +235,6 @@ impl<'w> Simulator<'w> {
             measure,
             watch,
             history: BTreeMap::new(),
-            keeps_history,
             plain_rates,
             charges: false,
             moved_ends: BTreeMap::new(),
@@ -611,7 +608,7 @@ impl<'w> Simulator<'w> {
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
             Event::Ended { job, .. } => {
                 self.watch.ended.fetch_add(1, Ordering::Relaxed);
-                if self.keeps_history {
+                if self.charges {
                     self.history.remove(job);
                 }
                 self.moved_ends.remove(job);
@@ -718,7 +715,7 @@ impl Backend for Simulator<'_> {
             match command {
                 Command::Stop { job, attempt, .. } => {
                     let Some(j) = view.job(*job) else { continue };
-                    if self.keeps_history
+                    if self.charges
                         && let Some(held) = j.held()
                     {
                         self.history.insert(*job, held.clone());
@@ -751,7 +748,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        let free = !self.keeps_history && !self.charges && self.faults.launch_failure <= 0.0;
+        let free = !self.charges && self.faults.launch_failure <= 0.0;
         free.then_some(self)
     }
 
@@ -831,7 +828,7 @@ impl Simulator<'_> {
         let takes = match old {
             Some(old) => self.overheads.change(view, &job, old, held),
             None => {
-                let before = if self.keeps_history {
+                let before = if self.charges {
                     self.history.get(&id)
                 } else {
                     None

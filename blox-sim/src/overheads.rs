@@ -28,16 +28,11 @@ pub trait Overheads: Part {
         now: &Assignment,
     ) -> Seconds;
 
-    /// Whether nothing depends on what a job had before: the simulator then keeps no history.
-    fn is_free(&self) -> bool {
-        false
-    }
-
     /// Whether launches, stops and changes of this job are free. A simulation without any
-    /// other job need not go through them step by step.
+    /// other job need neither go through them step by step nor remember what a job had before.
     fn is_free_for(&self, job: &JobSpec) -> bool {
         let _ = job;
-        self.is_free()
+        false
     }
 }
 dyn_clone::clone_trait_object!(Overheads);
@@ -90,7 +85,7 @@ impl Overheads for FixedOverheads {
         }
     }
 
-    fn is_free(&self) -> bool {
+    fn is_free_for(&self, _: &JobSpec) -> bool {
         *self == FixedOverheads::default()
     }
 }
@@ -146,13 +141,8 @@ impl Overheads for CheckpointRestart {
         }
     }
 
-    fn is_free(&self) -> bool {
-        // What was held before matters to the costs of the others alone.
-        self.others.is_free()
-    }
-
     fn is_free_for(&self, job: &JobSpec) -> bool {
-        job.extras().training.is_none() && self.others.is_free()
+        job.extras().training.is_none() && self.others.is_free_for(job)
     }
 }
 

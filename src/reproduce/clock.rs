@@ -8,7 +8,6 @@ pub(super) fn now() -> f64 {
     ran.tv_sec as f64 * 1e3 + ran.tv_nsec as f64 / 1e6
 }
 
-/// Milliseconds that this thread has run, where the system tells; else those of the clock.
 #[cfg(not(unix))]
 #[allow(
     clippy::disallowed_methods,

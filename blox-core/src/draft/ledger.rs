@@ -115,11 +115,7 @@ impl Ledger {
             } else {
                 changed.count_ones()
             };
-            let count = if free {
-                old.count + by
-            } else {
-                old.count - by
-            };
+            let count = if free { old.count + by } else { old.count - by };
             self.change(node.id(), old, Free { mask, count });
         }
     }

@@ -4,8 +4,8 @@ use super::JobResult;
 use super::training::Account;
 use crate::backend::{Measure, Watch};
 use blox_core::{
-    Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds, ServiceClass, Time,
-    Verdict, View,
+    Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds,
+    ServiceClass, Time, Verdict, View,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -112,7 +112,7 @@ pub(super) fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<
     };
     let group = match &o.group_overheads_s {
         None => None,
-        Some(_) if !overheads.is_free() => {
+        Some(_) if overheads != FixedOverheads::default() => {
             return Err(Failure::new(format!(
                 "{} is given beside other overheads, expected one or the other",
                 given.name("group-overheads-s")
