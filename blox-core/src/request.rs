@@ -767,6 +767,9 @@ impl Kept {
                 self.forget_queued(entry.job());
                 continue;
             }
+            if let Some(next) = self.queue.peek() {
+                view.state().read_ahead(next.job());
+            }
             self.candidate = Some(entry);
             return Some(Request::gang(&job));
         }

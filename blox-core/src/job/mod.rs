@@ -97,11 +97,11 @@ pub(crate) struct Record {
     pub pending: bool,
     pub promised: Option<Assignment>,
     pub held: Option<Assignment>,
+    pub first_start: Option<Time>,
+    pub last_start: Option<Time>,
     /// GPUs still held from before a change that is being carried out.
     #[serde(default, skip_serializing_if = "GpuList::is_empty")]
     pub leaving: GpuList,
-    pub first_start: Option<Time>,
-    pub last_start: Option<Time>,
     pub failed_launches: u32,
     pub held_by_user: bool,
     pub user: Option<NameId>,

@@ -4,6 +4,7 @@ use super::{NO_SLOT, State};
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
 use fixedbitset::FixedBitSet;
+use std::hint::black_box;
 
 /// The lists that the state keeps of jobs.
 #[derive(Clone, Copy, PartialEq)]
@@ -151,6 +152,15 @@ impl State {
     pub(crate) fn record(&self, id: JobId) -> Option<&Record> {
         // No record lies where the slot of a job that is gone points.
         self.records.get(*self.slot_of.get(id.index())? as usize)
+    }
+
+    /// Reads a job's record ahead of its use: queues of tens of thousands of jobs lie beyond the
+    /// caches, and a read that nothing waits for costs nothing.
+    #[inline]
+    pub(crate) fn read_ahead(&self, id: JobId) {
+        if let Some(rec) = self.record(id) {
+            black_box((rec.gpus, rec.mark, rec.promised.is_some(), rec.last_start));
+        }
     }
 
     pub(super) fn partner_of(&self, s: usize) -> Option<usize> {

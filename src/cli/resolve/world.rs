@@ -6,7 +6,7 @@ use crate::compat::blox::OptimusSpeed;
 use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
-use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads, Overheads};
+use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};
 
 /// When decisions are due, if not when the scheduler says.
 #[derive(Clone, Copy)]
