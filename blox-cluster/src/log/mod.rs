@@ -284,10 +284,13 @@ fn lock(dir: &Path) -> Result<File, LogError> {
         .write(true)
         .open(&path)
         .map_err(at(&path))?;
-    for _ in 0..LOCK_TRIES {
+    for tried in 0..LOCK_TRIES {
+        if tried > 0 {
+            std::thread::sleep(LOCK_WAIT);
+        }
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_WAIT),
+            Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(LogError::Io { path, error }),
         }
     }

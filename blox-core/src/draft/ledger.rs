@@ -66,6 +66,11 @@ impl Ledger {
     }
 
     #[inline]
+    pub fn count_from(&self, count: u32) -> Option<u32> {
+        self.by_count.first_from(count)
+    }
+
+    #[inline]
     pub fn most_free(&self) -> u32 {
         self.by_count.last()
     }
@@ -220,6 +225,13 @@ impl NodeSets {
     fn remove(&mut self, set: u32, id: NodeId) {
         self.words[set as usize * self.width + id.index() / 64] &= !(1 << (id.index() % 64));
         self.sizes[set as usize] -= 1;
+    }
+
+    /// The first set with a node from one on.
+    #[inline]
+    fn first_from(&self, set: u32) -> Option<u32> {
+        let rest = self.sizes.get(set as usize..)?;
+        Some(set + rest.iter().position(|s| *s > 0)? as u32)
     }
 
     /// The last set with a node; 0 if there is none.

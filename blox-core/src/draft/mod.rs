@@ -127,6 +127,13 @@ impl<'a> Draft<'a> {
         nodes.filter_map(move |id| view.node(id))
     }
 
+    /// The least number of free GPUs, at least `count`, that some node has exactly, whether in
+    /// view or not.
+    #[inline]
+    pub fn free_count_from(&self, count: u32) -> Option<u32> {
+        self.m.ledger.count_from(count)
+    }
+
     /// The most free GPUs that any node has, whether in view or not.
     pub fn most_free(&self) -> u32 {
         self.m.ledger.most_free()
@@ -337,7 +344,7 @@ impl<'a> Draft<'a> {
             Now::Nothing => None,
         };
         let Some(a) = a else { return was };
-        let alone = self.beside(job, a).is_none();
+        let alone = self.is_alone(job, a);
         // Looked up once more: the ledger lies beside what the draft gave.
         let m = &mut *self.m;
         let a = match was {
@@ -603,12 +610,16 @@ impl<'a> Draft<'a> {
         node.is_some_and(|n| n.is_usable() && n.failed >> (gpu.0 - n.first_gpu) & 1 == 0)
     }
 
+    /// Whether nobody is on the GPUs of `a` in the draft beside `job`.
+    #[inline]
+    fn is_alone(&self, job: JobId, a: &Assignment) -> bool {
+        let alone = |gpu: &GpuId| self.view.cluster().is_alone_on(job, *gpu);
+        (!self.m.paired && a.gpus.first().is_none_or(alone)) || self.beside(job, a).is_none()
+    }
+
     /// Who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very same GPUs.
     fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
         let gpu = a.gpus.first()?;
-        if !self.m.paired && self.view.cluster().is_alone_on(job, *gpu) {
-            return None;
-        }
         let there = |e: usize| self.it_has(e).is_some_and(|c| c.gpus.contains(gpu));
         // A partner may be out of view.
         let before = self
@@ -631,7 +642,7 @@ impl<'a> Draft<'a> {
 
     /// Frees the GPUs of an assignment, unless another job is on them in the draft.
     fn free(&mut self, job: JobId, a: &Assignment) {
-        if self.beside(job, a).is_none() {
+        if self.is_alone(job, a) {
             self.m.ledger.set_free(self.view.cluster(), &a.gpus, true);
         }
     }

@@ -201,8 +201,8 @@ impl State {
             rec.preemptions += 1;
             let returns = rec.mark == RETURNS;
             rec.mark = 0;
-            let left = rec.promised.take();
-            self.busy -= left.map_or(0, |a| a.gpus.len() as u32);
+            self.busy -= rec.promised.as_ref().map_or(0, |a| a.gpus.len() as u32);
+            rec.promised = None;
             rec.held = None;
             // Each report is an event of its own.
             self.version += 1;

@@ -41,7 +41,9 @@ impl Rule for Consolidated {
         let usable =
             |n: &&Node| suits(n, job, shape, view) && has_resources(draft, n, shape, needed);
         // Nodes lie in buckets by free count: exact fit first, then best fit.
-        for count in needed..=draft.most_free() {
+        let mut from = needed;
+        while let Some(count) = draft.free_count_from(from) {
+            from = count + 1;
             if let Some(node) = draft.nodes_with_exactly(count).find(usable) {
                 return draft
                     .take_from(node.id(), needed)

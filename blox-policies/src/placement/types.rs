@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// By the rule. Where it would spread a job that trains over types of GPUs, the types are tried one after
 /// another, that with the most free GPUs first: replicas go in step, on GPUs that are alike.
+#[inline]
 pub(super) fn find<R: Rule>(
     rule: &R,
     draft: &Draft<'_>,

@@ -2,7 +2,8 @@
 
 use super::timeline::{Levels, Timeline};
 use blox_core::{
-    Action, Event, GpuId, GpuList, JobId, MetricCollector, Part, Phase, Plan, Time, Verdict, View,
+    Action, Event, GpuId, GpuList, JobId, JobRef, MetricCollector, Part, Phase, Plan, Time,
+    Verdict, View,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -187,7 +188,11 @@ impl Followed {
             match action {
                 Action::Stop { job, .. } | Action::Finish { job, .. } => {
                     self.told(*job, now);
-                    if view.job(*job).is_none_or(|j| j.held().is_none()) {
+                    // It is over where it was carried out at once: the job holds nothing,
+                    // or runs already in a launch after this one.
+                    let launch = self.open.get(job).map(|open| open.launch);
+                    let holds = |j: &JobRef<'_>| j.held().is_some() && Some(j.attempt()) == launch;
+                    if !view.job(*job).as_ref().is_some_and(holds) {
                         self.leave(*job, now, "stopped");
                     }
                 }
