@@ -188,10 +188,8 @@ impl Followed {
             match action {
                 Action::Stop { job, .. } | Action::Finish { job, .. } => {
                     self.told(*job, now);
-                    // It is over where it was carried out at once: the job holds nothing,
-                    // or runs already in a launch after this one.
-                    let launch = self.open.get(job).map(|open| open.launch);
-                    let holds = |j: &JobRef<'_>| j.held().is_some() && Some(j.attempt()) == launch;
+                    // Carried out at once, it is over: the job holds nothing, or runs again.
+                    let holds = |j: &JobRef<'_>| j.held().is_some() && j.phase() != Phase::Running;
                     if !view.job(*job).as_ref().is_some_and(holds) {
                         self.leave(*job, now, "stopped");
                     }
