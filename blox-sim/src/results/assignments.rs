@@ -186,7 +186,8 @@ impl Followed {
         let now = view.now();
         for action in &plan.actions {
             match action {
-                Action::Stop { job, .. } | Action::Finish { job, .. } => {
+                Action::Finish { job, .. } => self.told(*job, now),
+                Action::Stop { job, .. } => {
                     self.told(*job, now);
                     // Carried out at once, it is over: the job holds nothing, or runs again.
                     let holds = |j: &JobRef<'_>| j.held().is_some() && j.phase() != Phase::Running;
