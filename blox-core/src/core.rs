@@ -527,7 +527,7 @@ impl Core {
         let applied = self.state.carry_out(&self.decision.plan, backend)?;
         // A report each.
         self.counters.events += u64::from(applied.stops + applied.placements);
-        if !self.decision.plan.is_empty() {
+        if applied.stops + applied.placements > 0 {
             backend.carried_out(View::of(&self.state));
         }
         Some(applied)

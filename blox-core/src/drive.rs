@@ -33,7 +33,7 @@ pub trait AtOnce {
     /// A job runs from now on, at the rate that it now has.
     fn launched(&mut self, view: View<'_>, job: &JobRef<'_>);
 
-    /// A plan was carried out, its launches included.
+    /// A plan with stops or launches was carried out, its launches included.
     fn carried_out(&mut self, view: View<'_>);
 }
 
