@@ -52,8 +52,8 @@ pub trait Backend {
     /// Events at `due` itself come before it.
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Self::Error>;
 
-    /// An event that is there already: one more way to say what [`Backend::next`]
-    /// would, asked first and without waiting. A backend need not have it.
+    /// An event that is there already; [`Backend::next`] is asked when there is none. A
+    /// backend need not have it.
     fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
         let _ = view;
         None

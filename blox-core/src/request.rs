@@ -707,7 +707,9 @@ impl Kept {
         let (mut rest, mut room) = (self.placed.len(), newcomers.len());
         self.placed.resize(rest + room, any);
         while let (Some(new), Some(at)) = (newcomers.pop(), places.pop()) {
-            self.placed.copy_within(at..rest, at + room);
+            if at < rest {
+                self.placed.copy_within(at..rest, at + room);
+            }
             room -= 1;
             self.placed[at + room] = new;
             rest = at;
@@ -762,7 +764,7 @@ impl Kept {
             let Some(job) = view.job(entry.job()) else {
                 continue;
             };
-            if draft.has_now(entry.job(), false) {
+            if draft.has_gpus(entry.job(), false) {
                 // Placed meanwhile as another's partner.
                 self.forget_queued(entry.job());
                 continue;
@@ -798,7 +800,7 @@ impl Kept {
                 self.spared.push(entry);
                 return None;
             }
-            if draft.has_now(entry.job(), true) {
+            if draft.has_gpus(entry.job(), true) {
                 self.taken.push(entry);
                 return Some(entry.job());
             }
@@ -808,7 +810,7 @@ impl Kept {
     fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
         let spared = self.spared.len();
         for &entry in &self.taken {
-            if draft.has_now(entry.job(), true) {
+            if draft.has_gpus(entry.job(), true) {
                 self.spared.push(entry);
             } else if self.again.last().is_none_or(|first| entry < *first) {
                 // Victims are taken from the last on.

@@ -9,7 +9,7 @@ use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase, Record};
 use crate::units::Time;
 use fixedbitset::FixedBitSet;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 mod at_once;
@@ -116,6 +116,7 @@ pub struct State {
     pub(crate) next_moment: Time,
     pub(crate) decision: u64,
     slot_of: Vec<u32>,
+    #[serde(deserialize_with = "records")]
     records: Vec<Record>,
     vacant: Vec<u32>,
     #[serde(with = "bits")]
@@ -383,6 +384,12 @@ impl State {
         self.scratch = trial;
         result
     }
+}
+
+fn records<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Record>, D::Error> {
+    let mut records = Vec::<Record>::deserialize(d)?;
+    records.iter_mut().for_each(Record::note_spec);
+    Ok(records)
 }
 
 /// Stands in for the specification of a job that is gone, so that its memory is free.

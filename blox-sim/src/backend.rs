@@ -151,7 +151,7 @@ fn epochs(work: f64, epoch: f64) -> f64 {
 /// The simulated cluster.
 pub(crate) struct Simulator<'w> {
     workload: &'w mut dyn Workload,
-    next_job: Option<JobSpec>,
+    next_job: Option<Arc<JobSpec>>,
     next_id: u32,
     exhausted: bool,
     timers: BinaryHeap<Reverse<Timer>>,
@@ -219,7 +219,7 @@ impl<'w> Simulator<'w> {
         nodes: usize,
     ) -> Result<Self, SimError> {
         let plain_rates = execution.keeps_plain_rates();
-        let next_job = workload.next_job()?;
+        let next_job = workload.next_job()?.map(Arc::new);
         let mut sim = Simulator {
             exhausted: next_job.is_none(),
             workload,
@@ -314,7 +314,11 @@ impl<'w> Simulator<'w> {
     fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
         let (now, rate) = (view.now(), job.rate());
         let mut end = None;
-        if let Some(stretch) = self.execution.stretch(view, job) {
+        let stretch = match self.is_plain(job) {
+            true => None,
+            false => self.execution.stretch(view, job),
+        };
+        if let Some(stretch) = stretch {
             let until = stretch.until.max(now);
             if stretch.ends {
                 end = Some(until);
@@ -340,13 +344,13 @@ impl<'w> Simulator<'w> {
 
     /// When will the job have done its next epoch?
     fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
-        let rate = job.rate();
-        let Some(loss) = job.spec().extras.as_ref().and_then(|e| e.loss) else {
-            return;
-        };
-        if rate <= 0.0 {
+        if !job.has_extras() {
             return;
         }
+        let rate = job.rate();
+        let Some(loss) = job.spec().extras().loss.filter(|_| rate > 0.0) else {
+            return;
+        };
         let at_work = (epochs(job.work_done(), loss.epoch) + 1.0) * loss.epoch;
         if at_work > job.spec().work.iterations * (1.0 + 1e-9) {
             return;
@@ -412,7 +416,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    fn submit(&mut self, spec: JobSpec) -> Result<Event, SimError> {
+    fn submit(&mut self, spec: Arc<JobSpec>) -> Result<Event, SimError> {
         let job = JobId(self.next_id);
         self.next_id += 1;
         self.watch
@@ -428,13 +432,10 @@ impl<'w> Simulator<'w> {
                     last,
                 });
             }
-            Some(next) => self.next_job = Some(next),
+            Some(next) => self.next_job = Some(Arc::new(next)),
             None => self.exhausted = true,
         }
-        Ok(Event::Submitted {
-            job,
-            spec: Arc::new(spec),
-        })
+        Ok(Event::Submitted { job, spec })
     }
 
     /// Whether every measured job came in and has ended.
@@ -654,9 +655,7 @@ impl Backend for Simulator<'_> {
     }
 
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
-        if let Some((at, event)) = self.ready(view) {
-            return Ok(Input::Event(at, event));
-        }
+        // What is there already was asked for before.
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -785,15 +784,7 @@ impl AtOnce for Simulator<'_> {
     }
 
     fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) {
-        if !self.is_plain(job) || self.faults.job_mtbf.is_some() || !self.moved_ends.is_empty() {
-            self.expect_all(view, job, job.attempt());
-            return;
-        }
-        let (now, rate) = (view.now(), job.rate());
-        if rate > 0.0 {
-            let end = self.completion.seen(now, job.work_left(), rate).max(now);
-            self.timer(end, Kind::End, job.id().0, job.attempt());
-        }
+        self.expect_all(view, job, job.attempt());
     }
 
     fn carried_out(&mut self, view: View<'_>) {

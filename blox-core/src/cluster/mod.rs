@@ -23,10 +23,10 @@ const NOBODY: u32 = u32::MAX;
 pub(crate) struct Owners([u32; MAX_JOBS_PER_GPU]);
 
 impl Owners {
-    const NONE: Owners = Owners([NOBODY; MAX_JOBS_PER_GPU]);
+    pub(crate) const NONE: Owners = Owners([NOBODY; MAX_JOBS_PER_GPU]);
 
     #[inline]
-    fn only(job: JobId) -> Self {
+    pub(crate) fn only(job: JobId) -> Self {
         Owners([job.0, NOBODY])
     }
     #[inline]
@@ -199,6 +199,11 @@ impl Cluster {
         self.gpu_node.get(gpu.index()).copied()
     }
 
+    /// How many numbers its GPUs have.
+    pub(crate) fn gpu_numbers(&self) -> usize {
+        self.gpu_node.len()
+    }
+
     /// The types of GPU in declared order.
     pub fn gpu_types(&self) -> &Names {
         &self.types
@@ -330,27 +335,24 @@ impl Cluster {
         self.held[gpu.index()]
     }
 
-    /// The node of the first GPU, a mask of those at the head of the list that
-    /// lie on it, each once, and how many they are; `None` if there is no first one.
+    /// The node of the first GPU, a mask of those at the head of the list that are its
+    /// neighbours there one after another, and how many they are; `None` if there is no first
+    /// one.
     #[inline]
-    pub(crate) fn first_node(&self, gpus: &[GpuId]) -> Option<(&Node, u64, usize)> {
-        let node = self.node(self.node_of(*gpus.first()?)?)?;
-        let (mut bits, mut count) = (0, 0);
-        for gpu in gpus {
-            // Below the node's first, it wraps around.
-            let local = gpu.0.wrapping_sub(node.first_gpu);
-            if local >= node.spec.gpus || bits >> local & 1 != 0 {
-                break;
-            }
-            bits |= 1u64 << local;
-            count += 1;
-        }
-        Some((node, bits, count))
+    pub(crate) fn first_run(&self, gpus: &[GpuId]) -> Option<(&Node, u64, usize)> {
+        let first = gpus.first()?;
+        let node = self.node(self.node_of(*first)?)?;
+        let local = first.0 - node.first_gpu;
+        let next = gpus[1..]
+            .iter()
+            .zip(first.0 + 1..node.first_gpu + node.spec.gpus);
+        let count = 1 + next.take_while(|(gpu, n)| gpu.0 == *n).count();
+        Some((node, (u64::MAX >> (64 - count)) << local, count))
     }
 
     pub(crate) fn promise(&mut self, job: JobId, a: &Assignment) {
         let mut rest = &a.gpus[..];
-        while let Some((node, bits, count)) = self.first_node(rest) {
+        while let Some((node, bits, count)) = self.first_run(rest) {
             let id = node.id();
             for g in &rest[..count] {
                 self.promised[g.index()].add(job);
@@ -365,7 +367,7 @@ impl Cluster {
     pub(crate) fn unpromise(&mut self, job: JobId, a: &Assignment) {
         self.count_resources(a, -1.0);
         let mut rest = &a.gpus[..];
-        while let Some((node, mut bits, count)) = self.first_node(rest) {
+        while let Some((node, mut bits, count)) = self.first_run(rest) {
             let (id, first) = (node.id(), node.first_gpu);
             for g in &rest[..count] {
                 let owners = &mut self.promised[g.index()];
@@ -392,82 +394,83 @@ impl Cluster {
     /// memory are promised on their nodes: sums of these carry rounding errors, which a node
     /// that empties forgets.
     pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId]) -> bool {
-        let alone = Owners::only(job);
-        let mut done = 0;
-        while let Some((node, bits, count)) = self.first_node(&gpus[done..]) {
-            let id = node.id();
-            let here = &gpus[done..done + count];
-            let has =
-                |g: &GpuId| self.promised[g.index()] == alone && self.held[g.index()] == alone;
-            let bare = node.cpus_promised == 0.0 && node.memory_promised == 0.0;
-            if !bare || !here.iter().all(has) {
-                break;
-            }
-            self.own(here, Owners::NONE);
-            self.nodes[id.index()].promised &= !bits;
-            self.refresh(id);
-            done += count;
-        }
-        if done < gpus.len() {
-            self.give_back(job, &gpus[..done]);
-        }
-        done == gpus.len()
-    }
-
-    /// Takes GPUs in both ledgers from whoever has them.
-    pub(crate) fn clear(&mut self, gpus: &[GpuId]) {
-        let mut rest = gpus;
-        while let Some((node, bits, count)) = self.first_node(rest) {
-            let id = node.id();
-            self.own(&rest[..count], Owners::NONE);
-            rest = &rest[count..];
-            self.nodes[id.index()].promised &= !bits;
-            self.refresh(id);
-        }
-    }
-
-    #[inline]
-    fn own(&mut self, gpus: &[GpuId], owners: Owners) {
-        for g in gpus {
-            self.promised[g.index()] = owners;
-            self.held[g.index()] = owners;
-        }
+        self.pass_on(gpus, Owners::only(job), Owners::NONE, |node, _| {
+            node.cpus_promised == 0.0 && node.memory_promised == 0.0
+        })
     }
 
     /// Gives a job GPUs in both ledgers. `false`, and nothing has changed, if there is none,
     /// or if one of them is not there, may not be used, is named twice or is somebody's in
     /// either ledger.
     pub(crate) fn occupy(&mut self, job: JobId, gpus: &[GpuId]) -> bool {
-        let mut done = 0;
-        while let Some((node, bits, count)) = self.first_node(&gpus[done..]) {
-            let here = &gpus[done..done + count];
-            let left = |g: &GpuId| self.held[g.index()] == Owners::NONE;
-            if node.free & bits != bits || !here.iter().all(left) {
+        let usable = |node: &Node, bits| node.usable & bits == bits;
+        !gpus.is_empty() && self.pass_on(gpus, Owners::NONE, Owners::only(job), usable)
+    }
+
+    /// Passes GPUs on in both ledgers. `false`, and nothing has changed, unless all are
+    /// `from`'s, each once, and their nodes suit: asked with a mask of those on the node.
+    #[inline(always)]
+    fn pass_on(
+        &mut self,
+        gpus: &[GpuId],
+        from: Owners,
+        to: Owners,
+        suits: impl Fn(&Node, u64) -> bool,
+    ) -> bool {
+        let (mut done, mut fits) = (0, true);
+        while fits && done < gpus.len() {
+            let Some(id) = self.node_of(gpus[done]) else {
+                fits = false;
                 break;
+            };
+            let node = &self.nodes[id.index()];
+            let mut bits = 0u64;
+            while let Some(gpu) = gpus.get(done) {
+                // Below the node's first, it wraps around.
+                let local = gpu.0.wrapping_sub(node.first_gpu);
+                if local >= node.spec.gpus {
+                    break;
+                }
+                let promised = &mut self.promised[gpu.index()];
+                let held = &mut self.held[gpu.index()];
+                if *promised != from || *held != from {
+                    fits = false;
+                    break;
+                }
+                (*promised, *held) = (to, to);
+                bits |= 1 << local;
+                done += 1;
             }
-            let id = node.id();
-            self.own(here, Owners::only(job));
-            self.nodes[id.index()].promised |= bits;
-            self.refresh(id);
-            done += count;
+            fits &= suits(node, bits);
+            self.mark_promised(id, bits, !to.is_empty());
         }
-        let fits = done == gpus.len() && done > 0;
         if !fits {
-            self.clear(&gpus[..done]);
+            self.give(&gpus[..done], from);
         }
         fits
     }
 
-    /// Gives a job GPUs in both ledgers that nobody has.
-    pub(crate) fn give_back(&mut self, job: JobId, gpus: &[GpuId]) {
+    /// Gives GPUs to owners in both ledgers, whoever has them.
+    pub(crate) fn give(&mut self, gpus: &[GpuId], owners: Owners) {
         let mut rest = gpus;
-        while let Some((node, bits, count)) = self.first_node(rest) {
-            let id = node.id();
-            self.own(&rest[..count], Owners::only(job));
+        while let Some((node, bits, count)) = self.first_run(rest) {
+            let (id, first) = (node.id(), rest[0].index());
+            self.promised[first..first + count].fill(owners);
+            self.held[first..first + count].fill(owners);
+            self.mark_promised(id, bits, !owners.is_empty());
             rest = &rest[count..];
-            self.nodes[id.index()].promised |= bits;
-            self.refresh(id);
         }
+    }
+
+    #[inline]
+    fn mark_promised(&mut self, id: NodeId, bits: u64, promised: bool) {
+        let node = &mut self.nodes[id.index()];
+        if promised {
+            node.promised |= bits;
+        } else {
+            node.promised &= !bits;
+        }
+        self.refresh(id);
     }
 
     #[inline]

@@ -80,7 +80,7 @@ impl Ledger {
     #[inline]
     pub fn take(&mut self, cluster: &Cluster, gpus: &[GpuId]) -> bool {
         let mut done = 0;
-        while let Some((node, bits, count)) = cluster.first_node(&gpus[done..]) {
+        while let Some((node, bits, count)) = cluster.first_run(&gpus[done..]) {
             let old = self.nodes[node.id().index()];
             if old.mask & bits != bits {
                 break;
@@ -102,7 +102,7 @@ impl Ledger {
     #[inline]
     pub fn set_free(&mut self, cluster: &Cluster, gpus: &[GpuId], free: bool) {
         let mut rest = gpus;
-        while let Some((node, bits, count)) = cluster.first_node(rest) {
+        while let Some((node, bits, count)) = cluster.first_run(rest) {
             rest = &rest[count..];
             let old = self.nodes[node.id().index()];
             // A node that takes nothing new does not get its GPUs back.

@@ -57,6 +57,22 @@ pub(super) enum Op {
     Reassigned { entry: u32, was: Now },
 }
 
+impl Now {
+    /// What is meant, of what the draft gave and what the job had before it.
+    #[inline]
+    pub fn of<'a>(
+        self,
+        given: &'a [Assignment],
+        before: Option<&'a Assignment>,
+    ) -> Option<&'a Assignment> {
+        match self {
+            Now::AsBefore => before,
+            Now::Nothing => None,
+            Now::Given(g) => given.get(g as usize),
+        }
+    }
+}
+
 impl DraftMemory {
     #[inline]
     pub(super) fn entry(&self, job: JobId) -> Option<usize> {

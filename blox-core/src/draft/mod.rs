@@ -143,14 +143,14 @@ impl<'a> Draft<'a> {
     #[inline]
     pub fn current(&self, job: JobId) -> Option<&Assignment> {
         match self.m.entry(job) {
-            Some(e) => self.it_has(e),
+            Some(e) => self.its(e),
             None => self.original(job),
         }
     }
 
-    /// Whether a job has GPUs in the draft, which had some before or not.
+    /// Whether a job has GPUs in the draft; `before` says whether it had some before it.
     #[inline]
-    pub(crate) fn has_now(&self, job: JobId, before: bool) -> bool {
+    pub(crate) fn has_gpus(&self, job: JobId, before: bool) -> bool {
         match self.m.entry(job) {
             Some(e) => !matches!(self.m.entries[e].now, Now::Nothing),
             None => before,
@@ -174,7 +174,7 @@ impl<'a> Draft<'a> {
         };
         let known = self.m.entry(job);
         let has_some = match known {
-            Some(e) => self.it_has(e).is_some(),
+            Some(e) => self.its(e).is_some(),
             None => its.is_placed(),
         };
         if has_some {
@@ -203,7 +203,7 @@ impl<'a> Draft<'a> {
     pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
         let original = self.original(job);
         let e = match self.m.entry(job) {
-            Some(e) if self.it_has(e).is_some() => e,
+            Some(e) if self.its(e).is_some() => e,
             None if original.is_some() => self.m.add(job),
             _ => return Err(DraftError::NotPlaced(job)),
         };
@@ -228,7 +228,7 @@ impl<'a> Draft<'a> {
     /// The job was not released, or its GPUs are not free any more.
     pub fn spare(&mut self, job: JobId) -> Result<(), DraftError> {
         let e = self.m.entry(job).ok_or(DraftError::NotPlaced(job))?;
-        if self.it_has(e).is_some() || self.m.entries[e].released == 0 {
+        if self.its(e).is_some() || self.m.entries[e].released == 0 {
             return Err(DraftError::AlreadyPlaced(job));
         }
         let original = self.original(job).ok_or(DraftError::NotPlaced(job))?;
@@ -336,27 +336,16 @@ impl<'a> Draft<'a> {
         let entry = &mut self.m.entries[e];
         let job = entry.job;
         let was = std::mem::replace(&mut entry.now, Now::Nothing);
-        let cluster = self.view.cluster();
-        let given = &self.m.given;
-        let a = match was {
-            Now::Given(g) => given.get(g as usize),
-            Now::AsBefore => original,
-            Now::Nothing => None,
+        let Some(a) = was.of(&self.m.given, original) else {
+            return was;
         };
-        let Some(a) = a else { return was };
         let alone = self.is_alone(job, a);
-        // Looked up once more: the ledger lies beside what the draft gave.
-        let m = &mut *self.m;
-        let a = match was {
-            Now::Given(g) => &m.given[g as usize],
-            _ => match original {
-                Some(a) => a,
-                None => return was,
-            },
-        };
-        m.ledger.count_resources(cluster, a, 1.0);
-        if alone {
-            m.ledger.set_free(cluster, &a.gpus, true);
+        let (cluster, m) = (self.view.cluster(), &mut *self.m);
+        if let Some(a) = was.of(&m.given, original) {
+            m.ledger.count_resources(cluster, a, 1.0);
+            if alone {
+                m.ledger.set_free(cluster, &a.gpus, true);
+            }
         }
         was
     }
@@ -369,34 +358,24 @@ impl<'a> Draft<'a> {
 
     /// Gives a job that has nothing what it had.
     fn put_back(&mut self, e: usize, was: Now) {
-        let job = self.m.entries[e].job;
-        let cluster = self.view.cluster();
-        let m = &mut *self.m;
-        let a = match was {
-            Now::AsBefore => self.view.job(job).and_then(|j| j.assignment()),
-            Now::Nothing => None,
-            Now::Given(g) => Some(&m.given[g as usize]),
-        };
-        if let Some(a) = a {
+        let original = self.original(self.m.entries[e].job);
+        let (cluster, m) = (self.view.cluster(), &mut *self.m);
+        if let Some(a) = was.of(&m.given, original) {
             m.ledger.set_free(cluster, &a.gpus, false);
             m.ledger.count_resources(cluster, a, -1.0);
         }
         m.entries[e].now = was;
     }
 
+    /// What the job of an entry has in the draft.
     #[inline]
-    fn meant(&self, job: JobId, now: Now) -> Option<&Assignment> {
-        match now {
-            Now::AsBefore => self.original(job),
+    fn its(&self, e: usize) -> Option<&Assignment> {
+        let entry = &self.m.entries[e];
+        match entry.now {
+            Now::AsBefore => self.original(entry.job),
             Now::Nothing => None,
             Now::Given(g) => self.m.given.get(g as usize),
         }
-    }
-
-    #[inline]
-    fn it_has(&self, e: usize) -> Option<&Assignment> {
-        let entry = &self.m.entries[e];
-        self.meant(entry.job, entry.now)
     }
 
     /// CPU cores of a node that nothing in the draft counts on; below 0 while a
@@ -620,7 +599,7 @@ impl<'a> Draft<'a> {
     /// Who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very same GPUs.
     fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
         let gpu = a.gpus.first()?;
-        let there = |e: usize| self.it_has(e).is_some_and(|c| c.gpus.contains(gpu));
+        let there = |e: usize| self.its(e).is_some_and(|c| c.gpus.contains(gpu));
         // A partner may be out of view.
         let before = self
             .view

@@ -67,6 +67,7 @@ pub(crate) struct Record {
     pub phase: Phase,
     pub promoted: bool,
     /// Whether its specification has extras.
+    #[serde(skip)]
     pub extras: bool,
     pub touched: bool,
     /// Accounts: linear in time from `since` on.
@@ -91,7 +92,9 @@ pub(crate) struct Record {
     pub crashes: u32,
     pub reason: Reason,
     // Then what only launches and stops need; first, what its specification says of its work.
+    #[serde(skip)]
     pub iterations: f64,
+    #[serde(skip)]
     pub own_rate: f64,
     /// The plan that placed it is not carried out yet: some of its GPUs are still held.
     pub pending: bool,
@@ -115,6 +118,13 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Notes what its specification says and is often asked for.
+    pub fn note_spec(&mut self) {
+        self.extras = self.spec.extras.is_some();
+        self.iterations = self.spec.work.iterations;
+        self.own_rate = self.spec.work.rate;
+    }
+
     /// Brings the accounts up to `now`.
     #[inline]
     pub fn settle(&mut self, now: Time) {

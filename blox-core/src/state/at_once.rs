@@ -2,6 +2,7 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
+use crate::cluster::Owners;
 use crate::decision::{Action, Plan};
 use crate::drive::AtOnce;
 use crate::ids::{GpuId, JobId};
@@ -38,9 +39,6 @@ impl Exchange {
     fn leave(&mut self, slot: usize, gpus: &[GpuId]) {
         self.stops.push(slot as u32);
         for gpu in gpus {
-            if self.left.len() <= gpu.index() {
-                self.left.resize(gpu.index() + 1, 0);
-            }
             self.number += 1;
             self.left[gpu.index()] = self.number;
         }
@@ -48,7 +46,7 @@ impl Exchange {
 
     /// A job with these GPUs; if it has left others just now, their number is the last.
     fn launch(&mut self, slot: usize, step: usize, gpus: &[GpuId], own: Option<&[GpuId]>) {
-        let number = |g: &GpuId| self.left.get(g.index()).copied().unwrap_or(0);
+        let number = |g: &GpuId| self.left[g.index()];
         let last = gpus.iter().map(number).max().unwrap_or(0);
         let own = own.map(|gpus| gpus.iter().map(number).max().unwrap_or(0));
         let last = last.max(own.unwrap_or(0));
@@ -89,6 +87,7 @@ impl State {
         }
         let mut exchange = std::mem::take(&mut self.exchange);
         exchange.before = exchange.number;
+        exchange.left.resize(self.cluster.gpu_numbers(), 0);
         exchange.stops.clear();
         exchange.launches.clear();
         let mut steps = plan.actions.iter().enumerate();
@@ -168,14 +167,14 @@ impl State {
         for launch in exchange.launches.iter().rev() {
             self.records[launch.slot as usize].mark = 0;
             if let Some(Action::Place { assignment, .. }) = plan.actions.get(launch.step as usize) {
-                self.cluster.clear(&assignment.gpus);
+                self.cluster.give(&assignment.gpus, Owners::NONE);
             }
         }
         for &s in exchange.stops.iter().rev() {
             let rec = &mut self.records[s as usize];
             rec.mark = 0;
             if let Some(promised) = &rec.promised {
-                self.cluster.give_back(rec.id, &promised.gpus);
+                self.cluster.give(&promised.gpus, Owners::only(rec.id));
             }
         }
     }

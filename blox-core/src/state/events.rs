@@ -212,14 +212,14 @@ impl State {
         let user = spec.user.as_ref().map(|n| self.names.intern(n));
         let virtual_cluster = spec.virtual_cluster.as_ref().map(|n| self.names.intern(n));
         let extras = spec.extras.as_deref();
-        let record = Record {
+        let mut record = Record {
             id: job,
             phase: Phase::Submitted,
             promoted: false,
             held_by_user: false,
-            extras: spec.extras.is_some(),
-            iterations: spec.work.iterations,
-            own_rate: spec.work.rate,
+            extras: false,
+            iterations: 0.0,
+            own_rate: 0.0,
             pending: false,
             touched: false,
             mark: 0,
@@ -252,6 +252,7 @@ impl State {
             report: None,
             changed: self.version,
         };
+        record.note_spec();
         self.counts[Phase::Submitted as usize] += 1;
         let slot = match self.vacant.pop() {
             Some(s) => {

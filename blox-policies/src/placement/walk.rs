@@ -5,6 +5,7 @@ use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeStatus, Part, Place,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
+use smallvec::SmallVec;
 
 /// Finds GPUs for one job.
 pub trait Rule: Clone + Send + 'static {
@@ -66,7 +67,7 @@ impl<R: Rule> Part for Walk<R> {
 
 impl<R: Rule> PlacementPolicy for Walk<R> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        let mut victims = Vec::new();
+        let mut victims = SmallVec::new();
         let mut blocked = None;
         while let Some(request) = requests.next_candidate(draft) {
             let placed = (draft.free_gpus() >= least_free(&request)
@@ -110,6 +111,7 @@ pub(crate) fn place_in_free<R: Rule>(
 }
 
 /// With fewer free GPUs no shape of the request fits.
+#[inline]
 fn least_free(request: &Request) -> u32 {
     let least = request.shapes.iter().map(|s| match s.place {
         Place::ShareWith(_) | Place::Nodes(_) => 0,
@@ -187,7 +189,7 @@ fn place_over<R: Rule>(
     request: &Request,
     requests: &mut Requests,
     draft: &mut Draft<'_>,
-    victims: &mut Vec<JobId>,
+    victims: &mut SmallVec<[JobId; 16]>,
 ) -> Result<bool, DraftError> {
     let needed = request
         .shapes

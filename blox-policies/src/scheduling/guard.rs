@@ -48,15 +48,16 @@ impl<P> StarvationGuard<P> {
                 }
             }
             // Jobs that ran since leave their entries behind.
-            if self.queue.len() > 64 + 2 * view.waiting_count() as usize {
-                let mut live: Vec<_> = self.queue.drain(..).collect();
-                live.retain(|&(since, id)| waits_since(view, id, since));
-                if live.len() > view.waiting_count() as usize {
+            if self.queue.len() > 64 + 4 * view.waiting_count() as usize {
+                self.queue
+                    .retain(|&(since, id)| waits_since(view, id, since));
+                if self.queue.len() > view.waiting_count() as usize {
                     // A job that was touched while it waits is there twice.
+                    let mut live: Vec<_> = self.queue.drain(..).collect();
                     live.sort_unstable();
                     live.dedup();
+                    self.queue = live.into();
                 }
-                self.queue = live.into();
             }
         } else {
             self.queue.clear();
@@ -72,6 +73,7 @@ impl<P> StarvationGuard<P> {
 }
 
 /// Whether the job has waited since then, and did not run in between.
+#[inline]
 fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
     view.job(id).is_some_and(|j| {
         j.phase() == Phase::Waiting && j.eligible_since() == since && !j.promoted()
@@ -79,6 +81,7 @@ fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
 }
 
 /// Times only grow, so the place is nearly always the end.
+#[inline]
 fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
     if queue.back().is_none_or(|last| last.0 <= entry.0) {
         queue.push_back(entry);

@@ -53,6 +53,8 @@ pub struct Recorder {
     explain: Option<JobId>,
     watch: Arc<Watch>,
     last_reason: String,
+    /// Whether a job came in that says more of itself than GPUs and work.
+    with_extras: bool,
     /// Of jobs with a deadline: when they were given GPUs, and what they lost so far.
     overheads: BTreeMap<JobId, (Time, Seconds)>,
     /// Of jobs that train.
@@ -80,6 +82,7 @@ impl Recorder {
             explain,
             watch,
             last_reason: String::new(),
+            with_extras: false,
             overheads: BTreeMap::new(),
             given: BTreeMap::new(),
             gpu_seconds: 0.0,
@@ -166,6 +169,7 @@ impl Part for Recorder {
         match event {
             Event::Submitted { job, spec } => {
                 self.first_submit.get_or_insert(spec.submit);
+                self.with_extras |= spec.extras.is_some();
                 if self.measure.includes(*job, spec.submit) {
                     self.watch.open.fetch_add(1, Ordering::Relaxed);
                 }
@@ -219,7 +223,12 @@ impl MetricCollector for Recorder {
                 demand: view.demand(),
             });
         }
-        for action in &plan.actions {
+        let actions = if self.with_extras {
+            &plan.actions[..]
+        } else {
+            &[]
+        };
+        for action in actions {
             match action {
                 Action::Place { job, assignment } => {
                     let job = view.job(*job).filter(|j| j.has_extras());
@@ -227,7 +236,7 @@ impl MetricCollector for Recorder {
                         self.places(&job, assignment, view.now());
                     }
                 }
-                Action::Stop { job, .. } if !self.given.is_empty() => {
+                Action::Stop { job, .. } => {
                     if let Some(account) = self.given.get_mut(job) {
                         account.takes(view.now());
                     }

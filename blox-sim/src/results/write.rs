@@ -243,7 +243,7 @@ const BLOCK: usize = 1 << 16;
 struct Rows {
     text: Vec<u8>,
     whole: itoa::Buffer,
-    float: ryu::Buffer,
+    float: zmij::Buffer,
 }
 
 impl Rows {
@@ -251,7 +251,7 @@ impl Rows {
         let mut rows = Rows {
             text: Vec::with_capacity(BLOCK + 1024),
             whole: itoa::Buffer::new(),
-            float: ryu::Buffer::new(),
+            float: zmij::Buffer::new(),
         };
         heading.iter().for_each(|name| rows.text(name));
         rows.close();
@@ -272,8 +272,13 @@ impl Rows {
     }
 
     fn whole(&mut self, value: u32) {
-        self.text
-            .extend_from_slice(self.whole.format(value).as_bytes());
+        if value < 10 {
+            // Most are.
+            self.text.extend_from_slice(&[b'0' + value as u8, b',']);
+            return;
+        }
+        let text = self.whole.format(value);
+        self.text.extend_from_slice(text.as_bytes());
         self.text.push(b',');
     }
 
