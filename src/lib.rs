@@ -29,17 +29,12 @@
 pub use blox_core as core;
 pub use blox_plot as plot;
 pub use blox_policies as policies;
+pub use blox_schedulers::{compat, estimate, registry, schedulers};
 pub use blox_sim as sim;
+pub use blox_verify as verify;
 
 pub mod cli;
-pub mod compat;
-pub mod estimate;
 pub mod guide;
-mod registry;
 pub mod reproduce;
 pub mod results;
-pub mod schedulers;
-pub mod verify;
 pub mod virtual_clusters;
-
-pub use registry::registry;

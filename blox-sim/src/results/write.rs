@@ -27,6 +27,10 @@ impl From<std::io::Error> for WriteError {
 /// # Errors
 /// When `out` cannot be written.
 pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
+    jobs_to(&mut out, jobs)
+}
+
+fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     let mut head = vec![
         "job_id",
         "name",
@@ -92,9 +96,9 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
         if with_fairness {
             rows.number(j.rho);
         }
-        rows.end(&mut out)?;
+        rows.end(out)?;
     }
-    rows.flush(&mut out)
+    rows.flush(out)
 }
 
 /// A row a visited decision:
@@ -104,6 +108,10 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
 /// # Errors
 /// When `out` cannot be written.
 pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
+    rounds_to(&mut out, rounds)
+}
+
+fn rounds_to(out: &mut dyn Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
     let mut rows = Rows::new(&[
         "time_s",
         "preemptions",
@@ -123,9 +131,9 @@ pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), Writ
         rows.whole(r.deferred);
         rows.whole(r.free_gpus);
         rows.number(Some(r.demand as f64));
-        rows.end(&mut out)?;
+        rows.end(out)?;
     }
-    rows.flush(&mut out)
+    rows.flush(out)
 }
 
 /// A row a stretch of time:
@@ -135,6 +143,10 @@ pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), Writ
 /// # Errors
 /// When `out` cannot be written.
 pub fn write_timeline(mut out: impl Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
+    timeline_to(&mut out, timeline)
+}
+
+fn timeline_to(out: &mut dyn Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
     let mut rows = Rows::new(&[
         "time_s",
         "length_s",
@@ -152,9 +164,9 @@ pub fn write_timeline(mut out: impl Write, timeline: &[TimelineRow]) -> Result<(
         rows.number(Some(r.placed_jobs));
         rows.number(Some(r.queued_jobs));
         rows.number(Some(r.deferred_jobs));
-        rows.end(&mut out)?;
+        rows.end(out)?;
     }
-    rows.flush(&mut out)
+    rows.flush(out)
 }
 
 /// Writes assignments while a simulation runs, so that they need no memory: a
@@ -300,7 +312,7 @@ impl Rows {
         }
     }
 
-    fn end(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
+    fn end(&mut self, out: &mut dyn Write) -> Result<(), WriteError> {
         self.close();
         if self.text.len() >= BLOCK {
             out.write_all(&self.text)?;
@@ -309,7 +321,7 @@ impl Rows {
         Ok(())
     }
 
-    fn flush(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
+    fn flush(&mut self, out: &mut dyn Write) -> Result<(), WriteError> {
         out.write_all(&self.text)?;
         out.flush()?;
         Ok(())

@@ -1,7 +1,6 @@
 //! What the original was told, and what that is here.
 
-use crate::compat::tiresias::{self as compat, Scheme};
-use crate::verify::{Case, Table, VerifyError};
+use crate::{Case, Table, VerifyError};
 use blox_core::{
     ClusterSpec, Event, JobId, Outlook, Part, Pipeline, Requests, RestoreError, SchedulingPolicy,
     Time, View,
@@ -9,6 +8,7 @@ use blox_core::{
 use blox_policies::compat::tiresias::{
     ClassQueues, DlasQueues, Joined, LowestRank, NodeSets, Samples, ShortestBy, dict_order,
 };
+use blox_schedulers::compat::tiresias::{self as compat, Scheme};
 use blox_sim::compat::tiresias::{Steps, read_cluster, read_samples};
 use serde_json::Value;
 use std::collections::BTreeMap;

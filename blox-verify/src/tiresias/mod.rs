@@ -4,7 +4,7 @@ mod settings;
 mod tally;
 
 use super::{Case, Compared, System, VerifyError};
-use crate::compat::tiresias::InstantEndsAreLost;
+use blox_schedulers::compat::tiresias::InstantEndsAreLost;
 use blox_sim::Simulation;
 use blox_sim::results::JobResult;
 use settings::{Kind, Run, Settings};

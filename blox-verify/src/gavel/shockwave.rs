@@ -2,10 +2,10 @@
 
 use super::policy::{self, Determined};
 use super::{Boxed, Outcome, compared, failed, outcome};
-use crate::compat::gavel::{self as compat, BatchJob, Mode, Pool, Settings};
-use crate::verify::{Case, Compared, System, VerifyError};
+use crate::{Case, Compared, System, VerifyError};
 use blox_core::{JobSpec, Part};
 use blox_policies::scheduling::shockwave::Market;
+use blox_schedulers::compat::gavel::{self as compat, BatchJob, Mode, Pool, Settings};
 use blox_sim::Simulation;
 use blox_sim::compat::gavel as files;
 use blox_sim::workload::Jobs;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub(in crate::verify) struct Shockwave;
+pub(crate) struct Shockwave;
 
 /// Its own policy.
 const OWN: &str = "shockwave";

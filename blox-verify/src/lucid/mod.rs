@@ -4,10 +4,12 @@ mod chronus;
 mod energy;
 
 use super::{Case, Compared, System, VerifyError};
-use crate::compat::lucid::{self as compat, Experiment, Forecast, Input, Outcome, Placer, Policy};
 use blox_core::JobSpec;
 use blox_core::perf::PairTable;
 use blox_policies::compat::lucid::{ESTIMATE, SHARING_SCORE};
+use blox_schedulers::compat::lucid::{
+    self as compat, Experiment, Forecast, Input, Outcome, Placer, Policy,
+};
 use blox_sim::SimError;
 use blox_sim::compat::lucid as files;
 use blox_sim::workload::WorkloadError;

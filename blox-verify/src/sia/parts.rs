@@ -1,7 +1,7 @@
 //! Parts of a run on their own: look-ups, fits, programs.
 
 use super::input::{Input, Policy, recorded_fits};
-use crate::verify::{Case, Compared, VerifyError};
+use crate::{Case, Compared, VerifyError};
 use blox_core::perf::goodput::{Settings, fit_from, objective_of};
 use blox_policies::compat::sia::{Canonical, Coefficients};
 use blox_policies::scheduling::sia::{Tie, Ties};

@@ -1,11 +1,11 @@
 //! What every job was granted in each round.
 
 use super::input::Input;
-use crate::compat::synergy::ROUND_S;
-use crate::verify::{Case, Compared, VerifyError};
+use crate::{Case, Compared, VerifyError};
 use blox_core::decision::Action;
 use blox_core::journal::{Entry, Journal};
 use blox_core::{Assignment, Event, JobId, Time};
+use blox_schedulers::compat::synergy::ROUND_S;
 use blox_sim::Report;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! What a case was given.
 
-use crate::verify::{Case, Table, VerifyError};
+use crate::{Case, Table, VerifyError};
 use blox_core::perf::goodput::{StepTime, ThroughputParams};
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec};
 use blox_sim::compat::sia as files;

@@ -1,7 +1,7 @@
 //! What cases of both programs are compared by.
 
 use super::Outcome;
-use crate::verify::{Case, Compared, VerifyError};
+use crate::{Case, Compared, VerifyError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far averages may lie apart where optima are not unique: completion times, makespan.

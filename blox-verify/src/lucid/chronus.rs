@@ -2,8 +2,8 @@
 
 use super::super::{Case, Compared, VerifyError};
 use super::{failed, option, unreadable, words};
-use crate::compat::lucid as compat;
 use blox_core::{ClusterSpec, ServiceClass};
+use blox_schedulers::compat::lucid as compat;
 use blox_sim::Simulation;
 use blox_sim::compat::lucid as files;
 use blox_sim::workload::Jobs;

@@ -4,6 +4,8 @@
 //! (settings and averages) and the original's inputs, in the folder, in an
 //! `input/` or `inputs/` of it or of a folder above.
 
+#![warn(missing_docs)]
+
 mod blox;
 mod case;
 mod elasticflow;
@@ -106,7 +108,7 @@ pub enum VerifyError {
         /// The case.
         case: PathBuf,
         /// How.
-        error: Box<crate::sim::SimError>,
+        error: Box<blox_sim::SimError>,
     },
 }
 

@@ -1,12 +1,12 @@
 //! The released program's policies by the names of its command line.
 
-use crate::compat::gavel::{
-    BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling, summed_gain,
-};
 use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
     WaterFilling,
+};
+use blox_schedulers::compat::gavel::{
+    BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling, summed_gain,
 };
 
 /// How far a policy's results are determined.

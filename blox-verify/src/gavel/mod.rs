@@ -13,9 +13,9 @@ mod recorded;
 mod shockwave;
 
 use super::{Case, Compared, System, VerifyError};
-use crate::compat::gavel::{self as compat, Pool, ReleasedEnd, RoundRow, Settings};
 use blox_core::{JobSpec, Part, Seconds, Time};
 use blox_policies::scheduling::gavel::SharePolicy;
+use blox_schedulers::compat::gavel::{self as compat, Pool, ReleasedEnd, RoundRow, Settings};
 use blox_sim::compat::gavel as files;
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_sim::{Measure, SimError, Simulation};

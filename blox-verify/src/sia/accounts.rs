@@ -1,7 +1,7 @@
 //! What each job had, counted as the original counts it.
 
 use super::input::{Input, World};
-use crate::verify::{Case, Compared, VerifyError};
+use crate::{Case, Compared, VerifyError};
 use blox_core::decision::Action;
 use blox_core::journal::{Entry, Journal};
 use blox_core::perf::goodput::ThroughputParams;

@@ -4,9 +4,9 @@ mod input;
 mod rounds;
 
 use super::{Case, Compared, System, VerifyError};
-use crate::compat::synergy::{self as compat, ROUND_S};
 use blox_core::{Outcome, Time};
 use blox_policies::compat::synergy::{Demand, ServerSize};
+use blox_schedulers::compat::synergy::{self as compat, ROUND_S};
 use blox_sim::results::JobResult;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};

@@ -1,9 +1,9 @@
 //! Cases of Blox's released simulator.
 
 use super::{Case, Compared, Difference, System, VerifyError};
-use crate::compat::blox as compat;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
+use blox_schedulers::compat::blox as compat;
 use blox_sim::results::JobResult;
 use blox_sim::{Measure, Report, Simulation};
 use std::collections::BTreeMap;

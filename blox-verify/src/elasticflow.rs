@@ -3,8 +3,8 @@
 mod chronus;
 
 use super::{Case, Compared, System, VerifyError};
-use crate::compat::elasticflow::{self as compat, Algorithm, PlannedEnd};
 use blox_core::{ClusterSpec, JobSpec, Part, Pipeline};
+use blox_schedulers::compat::elasticflow::{self as compat, Algorithm, PlannedEnd};
 use blox_sim::compat::elasticflow as files;
 use blox_sim::workload::{Jobs, scaling::ScalingTable};
 use blox_sim::{Report, SimError, Simulation};

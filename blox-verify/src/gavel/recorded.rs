@@ -1,10 +1,10 @@
 //! Allocations that an original program recorded.
 
 use super::policy::Determined;
-use crate::compat::gavel::BisectedDuration;
-use crate::verify::VerifyError;
+use crate::VerifyError;
 use blox_core::{JobId, Part, RestoreError};
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_schedulers::compat::gavel::BisectedDuration;
 use blox_solve::SolveError;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,13 +2,13 @@
 
 use super::accounts::{self, Decisions};
 use super::input::{Input, Policy, required};
-use crate::compat::sia::AfterOne;
-use crate::verify::{Case, Compared, VerifyError};
+use crate::{Case, Compared, VerifyError};
 use blox_core::{
     Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, GpuId, JobId, NodeSpec,
     Outlook, Part, PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Seconds, Shape,
     Time, View,
 };
+use blox_schedulers::compat::sia::AfterOne;
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::Jobs;

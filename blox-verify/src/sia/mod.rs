@@ -6,9 +6,9 @@ mod parts;
 mod replay;
 
 use super::{Case, Compared, System, VerifyError};
-use crate::compat::{pollux, sia};
 use accounts::{Account, Decisions};
 use blox_core::{JobSpec, Pipeline};
+use blox_schedulers::compat::{pollux, sia};
 use blox_sim::compat::sia as files;
 use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::Jobs;

@@ -1,8 +1,8 @@
 //! Cases of Chronus on its greedy path: no commercial solver was at hand.
 
 use super::super::{Case, Compared, VerifyError};
-use crate::compat::elasticflow as compat;
 use blox_core::{ClusterSpec, Part};
+use blox_schedulers::compat::elasticflow as compat;
 use blox_sim::compat::elasticflow as files;
 use blox_sim::workload::Jobs;
 use blox_sim::{SimError, Simulation};

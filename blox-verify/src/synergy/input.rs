@@ -1,9 +1,9 @@
 //! What the original was given.
 
-use crate::compat::synergy::{Key, Mode, ROUND_S, Settings};
-use crate::verify::{Case, VerifyError};
+use crate::{Case, VerifyError};
 use blox_core::{ClusterSpec, JobId, JobSpec, Time};
 use blox_policies::compat::synergy::{Demand, ServerSize};
+use blox_schedulers::compat::synergy::{Key, Mode, ROUND_S, Settings};
 use blox_sim::cluster_file;
 use blox_sim::compat::synergy::{Profiles, read_trace};
 use blox_sim::workload::collect;
