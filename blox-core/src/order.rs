@@ -139,8 +139,9 @@ pub(crate) struct KeptQueue {
     /// No piece is empty.
     chunks: Vec<Vec<Entry>>,
     len: usize,
-    /// The piece that took the last entry.
+    /// The piece that took the last entry, and where.
     near: usize,
+    near_at: usize,
     /// A piece that was used up, for its memory.
     spare: Vec<Entry>,
 }
@@ -169,8 +170,9 @@ impl KeptQueue {
         if chunk.last().is_some_and(|last| entry < *last) {
             chunk.push(entry);
         } else {
-            let at = chunk.partition_point(|e| entry < *e);
+            let at = place_in(chunk, &entry, self.near_at);
             chunk.insert(at, entry);
+            self.near_at = at;
         }
         if chunk.len() == CHUNK {
             let mut upper = std::mem::take(&mut self.spare);
@@ -207,6 +209,13 @@ impl KeptQueue {
     #[inline]
     pub fn peek(&self) -> Option<&Entry> {
         self.chunks.last().and_then(|c| c.last())
+    }
+
+    /// The entry so many places behind the first, if it lies near.
+    #[inline]
+    pub fn ahead(&self, places: usize) -> Option<&Entry> {
+        let chunk = self.chunks.last()?;
+        chunk.get(chunk.len().wrapping_sub(1 + places))
     }
 
     #[inline]
@@ -247,6 +256,21 @@ impl KeptQueue {
         self.chunks = all.chunks(CHUNK / 2).map(piece).collect();
         self.len = all.len();
     }
+}
+
+/// Where an entry belongs in a descending piece; looked for from a place on.
+#[inline]
+fn place_in(chunk: &[Entry], entry: &Entry, from: usize) -> usize {
+    let after = |at: usize| chunk.get(at).is_some_and(|e| *entry < *e);
+    if !after(from) {
+        return chunk[..from.min(chunk.len())].partition_point(|e| *entry < *e);
+    }
+    let mut step = 1;
+    while after(from + step) {
+        step *= 2;
+    }
+    let (low, high) = (from + step / 2 + 1, (from + step).min(chunk.len()));
+    low + chunk[low..high].partition_point(|e| *entry < *e)
 }
 
 #[cfg(test)]

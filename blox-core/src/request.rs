@@ -11,6 +11,7 @@ use crate::reason::Reason;
 use crate::units::GpuCount;
 use crate::view::View;
 use fixedbitset::FixedBitSet;
+use prefetch_index::prefetch_index;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -769,8 +770,12 @@ impl Kept {
                 self.forget_queued(entry.job());
                 continue;
             }
-            if let Some(next) = self.queue.peek() {
-                view.state().read_ahead(next.job());
+            if let Some(later) = self.queue.ahead(6) {
+                prefetch_index(&self.marks.0, later.job().index());
+                draft.fetch_ahead(later.job());
+            }
+            if let Some(later) = self.queue.ahead(3) {
+                view.state().fetch_ahead(later.job());
             }
             self.candidate = Some(entry);
             return Some(Request::gang(&job));

@@ -13,14 +13,18 @@ use fixedbitset::FixedBitSet;
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     state: &'a State,
-    scope: Option<NameId>,
+    /// The number of a virtual cluster's name, or `ALL`: a view is passed on by value
+    /// everywhere, and two plain words go in registers.
+    scope: u32,
 }
+
+const ALL: u32 = u32::MAX;
 
 impl<'a> View<'a> {
     /// All of a state.
     #[inline]
     pub fn of(state: &'a State) -> Self {
-        View { state, scope: None }
+        View { state, scope: ALL }
     }
 
     /// Only the jobs of one virtual cluster and the nodes of the partition of that name.
@@ -28,14 +32,14 @@ impl<'a> View<'a> {
     pub fn of_virtual_cluster(self, name: NameId) -> Self {
         View {
             state: self.state,
-            scope: Some(name),
+            scope: name.0,
         }
     }
 
     /// The virtual cluster that it is narrowed to, if it is.
     #[inline]
     pub fn virtual_cluster(&self) -> Option<NameId> {
-        self.scope
+        (self.scope != ALL).then_some(NameId(self.scope))
     }
 
     /// The moment.
@@ -130,7 +134,7 @@ impl<'a> View<'a> {
     /// GPUs asked for by all waiting and placed jobs in view.
     #[inline]
     pub fn demand(&self) -> u64 {
-        match self.scope {
+        match self.virtual_cluster() {
             None => self.state.demand(),
             Some(vc) => self.state.demand_of(vc),
         }
@@ -160,7 +164,7 @@ impl<'a> View<'a> {
     /// GPUs in view that may be used, promised ones included.
     #[inline]
     pub fn usable_gpus(&self) -> GpuCount {
-        GpuCount(match self.scope {
+        GpuCount(match self.virtual_cluster() {
             None => self.cluster().usable_gpus(),
             Some(_) => self.nodes().map(Node::usable_count).sum(),
         })
@@ -169,7 +173,7 @@ impl<'a> View<'a> {
     /// GPUs of all nodes in view that have not left, whether usable now or not.
     #[inline]
     pub fn installed_gpus(&self) -> GpuCount {
-        GpuCount(match self.scope {
+        GpuCount(match self.virtual_cluster() {
             None => self.cluster().installed_gpus(),
             Some(_) => self
                 .nodes()
@@ -182,7 +186,7 @@ impl<'a> View<'a> {
     /// GPUs in view that may be used and are promised to nobody.
     #[inline]
     pub fn free_gpus(&self) -> GpuCount {
-        GpuCount(match self.scope {
+        GpuCount(match self.virtual_cluster() {
             None => self.cluster().free_gpus(),
             Some(_) => self.nodes().map(Node::free_count).sum(),
         })
@@ -206,7 +210,7 @@ impl<'a> View<'a> {
 
     #[inline]
     pub(crate) fn covers(&self, node: &Node) -> bool {
-        match self.scope {
+        match self.virtual_cluster() {
             None => true,
             Some(vc) => node.partition().is_none_or(|p| p == vc),
         }
@@ -214,7 +218,7 @@ impl<'a> View<'a> {
 
     #[inline]
     fn shows(&self, job: &JobRef<'a>) -> bool {
-        match self.scope {
+        match self.virtual_cluster() {
             None => true,
             Some(vc) => job.virtual_cluster() == Some(vc),
         }

@@ -363,8 +363,7 @@ impl Simulation {
                 recorder.note(&job, None, state.now());
             }
         }
-        // Rows are long: sorted by their numbers, each is moved once.
-        recorder.jobs.sort_by_cached_key(|j| j.job);
+        let jobs = recorder.take_jobs();
         let end = if ended == Ended::Finished {
             recorder.last_end
         } else {
@@ -380,7 +379,7 @@ impl Simulation {
         };
         let summary = Summary::of(
             name,
-            &recorder.jobs,
+            &jobs,
             counters,
             self.cluster.total_gpus() as u32,
             recorder.gpu_seconds,
@@ -388,7 +387,7 @@ impl Simulation {
             rounds,
         );
         Report {
-            jobs: recorder.jobs,
+            jobs,
             summary,
             rounds: recorder.rounds,
             waits: waits.rows(end),

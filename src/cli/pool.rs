@@ -3,6 +3,7 @@
 use super::Failure;
 use blox_sim::Watch;
 use rayon::iter::{ParallelBridge, ParallelIterator};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,27 +17,32 @@ pub(super) fn each<T: Send>(
     threads: Option<usize>,
     work: impl Fn(usize, &Arc<Watch>) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<Option<T>>, Failure> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        // 0 is as many as there are cores.
-        .num_threads(threads.unwrap_or(0))
-        .build()
-        .map_err(|e| Failure::new(format!("no threads can be started: {e}")))?;
-    let mut results: Vec<(usize, Result<Option<T>, Failure>)> = pool.install(|| {
-        let one = |(i, watch): (usize, &Arc<Watch>)| {
-            if watch.stop.load(Ordering::Relaxed) {
-                return (i, Ok(None));
+    let one = |(i, watch): (usize, &Arc<Watch>)| {
+        if watch.stop.load(Ordering::Relaxed) {
+            return (i, Ok(None));
+        }
+        let result = work(i, watch);
+        if result.is_err() {
+            for w in watches {
+                w.stop.store(true, Ordering::Relaxed);
             }
-            let result = work(i, watch);
-            if result.is_err() {
-                for w in watches {
-                    w.stop.store(true, Ordering::Relaxed);
-                }
-            }
-            (i, result.map(Some))
-        };
-        // A bridge hands them out one by one, in order.
-        watches.iter().enumerate().par_bridge().map(one).collect()
-    });
+        }
+        (i, result.map(Some))
+    };
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = threads.unwrap_or_else(cores).min(watches.len());
+    let mut results: Vec<(usize, Result<Option<T>, Failure>)> = match threads {
+        // Nobody else is needed.
+        0 | 1 => watches.iter().enumerate().map(one).collect(),
+        _ => {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .map_err(|e| Failure::new(format!("no threads can be started: {e}")))?;
+            // A bridge hands them out one by one, in order.
+            pool.install(|| watches.iter().enumerate().par_bridge().map(one).collect())
+        }
+    };
     results.sort_by_key(|(i, _)| *i);
     results.into_iter().map(|(_, result)| result).collect()
 }

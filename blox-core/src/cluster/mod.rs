@@ -358,8 +358,7 @@ impl Cluster {
                 self.promised[g.index()].add(job);
             }
             rest = &rest[count..];
-            self.nodes[id.index()].promised |= bits;
-            self.refresh(id);
+            self.mark_promised(id, bits, count, true);
         }
         self.count_resources(a, 1.0);
     }
@@ -369,22 +368,23 @@ impl Cluster {
         let mut rest = &a.gpus[..];
         while let Some((node, mut bits, count)) = self.first_run(rest) {
             let (id, first) = (node.id(), node.first_gpu);
+            let mut left = count;
             for g in &rest[..count] {
                 let owners = &mut self.promised[g.index()];
                 owners.remove(job);
                 if !owners.is_empty() {
                     bits &= !(1 << (g.0 - first));
+                    left -= 1;
                 }
             }
             rest = &rest[count..];
             if bits != 0 {
+                self.mark_promised(id, bits, left, false);
                 let node = &mut self.nodes[id.index()];
-                node.promised &= !bits;
                 if node.promised == 0 {
                     // Sums of shares must not drift away over years.
                     (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
                 }
-                self.refresh(id);
             }
         }
     }
@@ -392,19 +392,20 @@ impl Cluster {
     /// Takes GPUs from the one job that has them in both ledgers. `false`, and nothing
     /// has changed, if it shares one of them, has one in one ledger only, or if CPUs or
     /// memory are promised on their nodes: sums of these carry rounding errors, which a node
-    /// that empties forgets.
-    pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId]) -> bool {
-        self.pass_on(gpus, Owners::only(job), Owners::NONE, |node, _| {
-            node.cpus_promised == 0.0 && node.memory_promised == 0.0
-        })
+    /// that empties forgets. Tells of each GPU as it is taken.
+    #[inline]
+    pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId], each: impl FnMut(GpuId)) -> bool {
+        let bare = |node: &Node, _| node.cpus_promised == 0.0 && node.memory_promised == 0.0;
+        self.pass_on(gpus, Owners::only(job), Owners::NONE, bare, each)
     }
 
     /// Gives a job GPUs in both ledgers. `false`, and nothing has changed, if there is none,
     /// or if one of them is not there, may not be used, is named twice or is somebody's in
-    /// either ledger.
-    pub(crate) fn occupy(&mut self, job: JobId, gpus: &[GpuId]) -> bool {
+    /// either ledger. Tells of each GPU as it is given.
+    #[inline]
+    pub(crate) fn occupy(&mut self, job: JobId, gpus: &[GpuId], each: impl FnMut(GpuId)) -> bool {
         let usable = |node: &Node, bits| node.usable & bits == bits;
-        !gpus.is_empty() && self.pass_on(gpus, Owners::NONE, Owners::only(job), usable)
+        !gpus.is_empty() && self.pass_on(gpus, Owners::NONE, Owners::only(job), usable, each)
     }
 
     /// Passes GPUs on in both ledgers. `false`, and nothing has changed, unless all are
@@ -416,6 +417,7 @@ impl Cluster {
         from: Owners,
         to: Owners,
         suits: impl Fn(&Node, u64) -> bool,
+        mut each: impl FnMut(GpuId),
     ) -> bool {
         let (mut done, mut fits) = (0, true);
         while fits && done < gpus.len() {
@@ -424,7 +426,7 @@ impl Cluster {
                 break;
             };
             let node = &self.nodes[id.index()];
-            let mut bits = 0u64;
+            let (before, mut bits) = (done, 0u64);
             while let Some(gpu) = gpus.get(done) {
                 // Below the node's first, it wraps around.
                 let local = gpu.0.wrapping_sub(node.first_gpu);
@@ -438,11 +440,12 @@ impl Cluster {
                     break;
                 }
                 (*promised, *held) = (to, to);
+                each(*gpu);
                 bits |= 1 << local;
                 done += 1;
             }
             fits &= suits(node, bits);
-            self.mark_promised(id, bits, !to.is_empty());
+            self.mark_promised(id, bits, done - before, !to.is_empty());
         }
         if !fits {
             self.give(&gpus[..done], from);
@@ -457,20 +460,43 @@ impl Cluster {
             let (id, first) = (node.id(), rest[0].index());
             self.promised[first..first + count].fill(owners);
             self.held[first..first + count].fill(owners);
-            self.mark_promised(id, bits, !owners.is_empty());
+            self.mark_promised(id, bits, count, !owners.is_empty());
             rest = &rest[count..];
         }
     }
 
+    /// Notes that GPUs of a node, so many, are promised from now on, or not any more.
     #[inline]
-    fn mark_promised(&mut self, id: NodeId, bits: u64, promised: bool) {
+    fn mark_promised(&mut self, id: NodeId, bits: u64, count: usize, promised: bool) {
         let node = &mut self.nodes[id.index()];
         if promised {
             node.promised |= bits;
         } else {
             node.promised &= !bits;
         }
-        self.refresh(id);
+        let free = node.usable & !node.promised;
+        let changed = free ^ node.free;
+        let by = if changed == bits {
+            count as u32
+        } else {
+            changed.count_ones()
+        };
+        self.free = if promised {
+            self.free - by
+        } else {
+            self.free + by
+        };
+        node.free = free;
+        self.mark_dirty(id);
+    }
+
+    #[inline]
+    fn mark_dirty(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        if !node.dirty {
+            node.dirty = true;
+            self.dirty.push(id);
+        }
     }
 
     #[inline]
@@ -500,10 +526,7 @@ impl Cluster {
         let free = node.usable & !node.promised;
         self.free = self.free + free.count_ones() - node.free.count_ones();
         node.free = free;
-        if !node.dirty {
-            node.dirty = true;
-            self.dirty.push(id);
-        }
+        self.mark_dirty(id);
     }
 
     fn count_resources(&mut self, a: &Assignment, sign: f64) {

@@ -1,6 +1,6 @@
 //! What is free in a draft, and on which nodes.
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, GpuList};
 use crate::cluster::{Cluster, Node};
 use crate::ids::{GpuId, NodeId};
 use crate::view::View;
@@ -18,10 +18,20 @@ pub(super) struct Ledger {
     given_back: BTreeMap<NodeId, [f64; 2]>,
 }
 
-/// The free GPUs of a node.
+/// The free GPUs of a node, and what tells which of its bits a GPU is.
 #[derive(Clone, Copy, Default)]
 struct Free {
     mask: u64,
+    usable: u64,
+    count: u32,
+    first_gpu: u32,
+    gpus: u32,
+}
+
+/// GPUs of one node at the head of a list.
+struct Run {
+    node: NodeId,
+    bits: u64,
     count: u32,
 }
 
@@ -71,8 +81,31 @@ impl Ledger {
     }
 
     #[inline]
+    pub fn count_to(&self, count: u32) -> Option<u32> {
+        self.by_count.last_to(count)
+    }
+
+    #[inline]
     pub fn most_free(&self) -> u32 {
-        self.by_count.last()
+        self.by_count.last_to(u64::BITS).unwrap_or(0)
+    }
+
+    /// The GPUs at the head of a list that lie on one node; `None` if there is no first one.
+    #[inline(always)]
+    fn run(&self, cluster: &Cluster, gpus: &[GpuId]) -> Option<Run> {
+        let node = cluster.node_of(*gpus.first()?)?;
+        let on = self.nodes.get(node.index())?;
+        let (mut bits, mut count) = (0u64, 0);
+        for gpu in gpus {
+            // Below the node's first, it wraps around.
+            let local = gpu.0.wrapping_sub(on.first_gpu);
+            if local >= on.gpus || bits >> local & 1 == 1 {
+                break;
+            }
+            bits |= 1 << local;
+            count += 1;
+        }
+        Some(Run { node, bits, count })
     }
 
     /// Takes GPUs. `false`, and nothing has changed, if one of them is not free or is
@@ -80,17 +113,13 @@ impl Ledger {
     #[inline]
     pub fn take(&mut self, cluster: &Cluster, gpus: &[GpuId]) -> bool {
         let mut done = 0;
-        while let Some((node, bits, count)) = cluster.first_run(&gpus[done..]) {
-            let old = self.nodes[node.id().index()];
-            if old.mask & bits != bits {
+        while let Some(run) = self.run(cluster, &gpus[done..]) {
+            let mask = self.nodes[run.node.index()].mask;
+            if mask & run.bits != run.bits {
                 break;
             }
-            let new = Free {
-                mask: old.mask & !bits,
-                count: old.count - count as u32,
-            };
-            self.change(node.id(), old, new);
-            done += count;
+            self.change(run.node, mask & !run.bits, run.bits, run.count);
+            done += run.count as usize;
         }
         if done < gpus.len() {
             self.set_free(cluster, &gpus[..done], true);
@@ -98,30 +127,41 @@ impl Ledger {
         done == gpus.len()
     }
 
+    /// Takes the first GPUs of a node onto a list. `false`, and nothing has changed, if it has
+    /// fewer.
+    #[inline]
+    pub fn take_first(&mut self, id: NodeId, count: u32, list: &mut GpuList) -> bool {
+        let Some(&node) = self.nodes.get(id.index()) else {
+            return false;
+        };
+        if node.count < count {
+            return false;
+        }
+        let mut rest = node.mask;
+        for _ in 0..count {
+            list.push(GpuId(node.first_gpu + rest.trailing_zeros()));
+            rest &= rest - 1;
+        }
+        self.change(id, rest, node.mask & !rest, count);
+        true
+    }
+
     /// Takes or frees GPUs, whatever they were.
     #[inline]
     pub fn set_free(&mut self, cluster: &Cluster, gpus: &[GpuId], free: bool) {
         let mut rest = gpus;
-        while let Some((node, bits, count)) = cluster.first_run(rest) {
-            rest = &rest[count..];
-            let old = self.nodes[node.id().index()];
+        while let Some(run) = self.run(cluster, rest) {
+            rest = &rest[run.count as usize..];
+            let node = self.nodes[run.node.index()];
             // A node that takes nothing new does not get its GPUs back.
             let mask = if free {
-                old.mask | (bits & node.usable)
+                node.mask | (run.bits & node.usable)
             } else {
-                old.mask & !bits
+                node.mask & !run.bits
             };
-            let changed = mask ^ old.mask;
-            if changed == 0 {
-                continue;
+            if mask != node.mask {
+                self.change(run.node, mask, run.bits, run.count);
             }
-            let by = if changed == bits {
-                count as u32
-            } else {
-                changed.count_ones()
-            };
-            let count = if free { old.count + by } else { old.count - by };
-            self.change(node.id(), old, Free { mask, count });
         }
     }
 
@@ -153,108 +193,146 @@ impl Ledger {
     #[inline]
     fn refresh(&mut self, cluster: &Cluster, id: NodeId) {
         let Some(node) = cluster.node(id) else { return };
-        let old = self.nodes[id.index()];
-        if old.mask != node.free {
-            let (mask, count) = (node.free, node.free_count());
-            self.set(id, old, Free { mask, count });
+        let its = &mut self.nodes[id.index()];
+        its.usable = node.usable;
+        if its.mask != node.free {
+            let count = node.free_count();
+            self.set(id, node.free, count);
         }
     }
 
     fn rebuild(&mut self, nodes: &[Node]) {
-        let most = nodes.iter().map(Node::gpu_count).max().unwrap_or(0);
-        self.by_count = NodeSets::new(most as usize + 1, nodes.len());
+        self.by_count = NodeSets::default();
         self.nodes.clear();
         self.free_total = 0;
         self.changed.clear();
         for n in nodes {
-            let (mask, count) = (n.free, n.free_count());
-            self.nodes.push(Free { mask, count });
-            self.by_count.insert(count, n.id());
+            let count = n.free_count();
+            self.nodes.push(Free {
+                mask: n.free,
+                usable: n.usable,
+                count,
+                first_gpu: n.first_gpu,
+                gpus: n.gpu_count(),
+            });
+            self.by_count.push(n.id(), count);
             self.free_total += count;
         }
     }
 
-    #[inline]
-    fn change(&mut self, id: NodeId, old: Free, new: Free) {
-        self.set(id, old, new);
+    /// `bits`, so many of them, hold all that changes.
+    #[inline(always)]
+    fn change(&mut self, id: NodeId, mask: u64, bits: u64, count: u32) {
+        let old = self.nodes[id.index()];
+        let changed = mask ^ old.mask;
+        let by = if changed == bits {
+            count
+        } else {
+            changed.count_ones()
+        };
+        let more = mask > old.mask;
+        self.set(id, mask, if more { old.count + by } else { old.count - by });
         if self.changed.last() != Some(&id) {
             self.changed.push(id);
         }
     }
 
-    #[inline]
-    fn set(&mut self, id: NodeId, old: Free, new: Free) {
-        self.nodes[id.index()] = new;
-        if old.count != new.count {
-            self.by_count.remove(old.count, id);
-            self.by_count.insert(new.count, id);
-            self.free_total = self.free_total + new.count - old.count;
-        }
+    #[inline(always)]
+    fn set(&mut self, id: NodeId, mask: u64, count: u32) {
+        let node = &mut self.nodes[id.index()];
+        node.mask = mask;
+        let old = std::mem::replace(&mut node.count, count);
+        self.free_total = self.free_total + count - old;
+        self.by_count.move_on(id, old, count);
     }
 }
 
-/// Sets of nodes, in order of registration; each node is in one.
-#[derive(Clone, Default)]
+/// A node has 0 to 64 free GPUs.
+const SETS: usize = u64::BITS as usize + 1;
+
+/// Sets of nodes by a count, in order of registration.
+#[derive(Clone)]
 struct NodeSets {
-    /// The words of each set, one set after another.
-    words: Vec<u64>,
-    /// How many words a set has.
-    width: usize,
-    sizes: Vec<u32>,
+    /// A bit a node, of 64 nodes a row.
+    words: Vec<[u64; SETS]>,
+    sizes: [u32; SETS],
+    /// Which of the sets from 1 on have nodes.
+    some: u64,
+}
+
+impl Default for NodeSets {
+    fn default() -> Self {
+        NodeSets {
+            words: Vec::new(),
+            sizes: [0; SETS],
+            some: 0,
+        }
+    }
 }
 
 impl NodeSets {
-    fn new(sets: usize, nodes: usize) -> Self {
-        let width = nodes.div_ceil(64);
-        NodeSets {
-            words: vec![0; width * sets],
-            width,
-            sizes: vec![0; sets],
+    /// Adds the next node.
+    fn push(&mut self, id: NodeId, set: u32) {
+        if id.index() / 64 == self.words.len() {
+            self.words.push([0; SETS]);
         }
+        self.words[id.index() / 64][set as usize] |= 1 << (id.index() % 64);
+        self.count_in(set);
     }
 
-    /// Adds a node that is in no set.
-    #[inline]
-    fn insert(&mut self, set: u32, id: NodeId) {
-        self.words[set as usize * self.width + id.index() / 64] |= 1 << (id.index() % 64);
+    #[inline(always)]
+    fn move_on(&mut self, id: NodeId, from: u32, to: u32) {
+        let row = &mut self.words[id.index() / 64];
+        let bit = 1 << (id.index() % 64);
+        row[from as usize] &= !bit;
+        row[to as usize] |= bit;
+        let left = &mut self.sizes[from as usize];
+        *left -= 1;
+        if *left == 0 && from > 0 {
+            self.some &= !(1 << (from - 1));
+        }
+        self.count_in(to);
+    }
+
+    #[inline(always)]
+    fn count_in(&mut self, set: u32) {
         self.sizes[set as usize] += 1;
-    }
-
-    /// Removes a node that is in the set.
-    #[inline]
-    fn remove(&mut self, set: u32, id: NodeId) {
-        self.words[set as usize * self.width + id.index() / 64] &= !(1 << (id.index() % 64));
-        self.sizes[set as usize] -= 1;
+        if set > 0 {
+            self.some |= 1 << (set - 1);
+        }
     }
 
     /// The first set with a node from one on.
     #[inline]
     fn first_from(&self, set: u32) -> Option<u32> {
-        let rest = self.sizes.get(set as usize..)?;
-        Some(set + rest.iter().position(|s| *s > 0)? as u32)
+        if set == 0 && self.sizes[0] > 0 {
+            return Some(0);
+        }
+        let below = set.saturating_sub(1);
+        let rest = self.some.checked_shr(below).unwrap_or(0);
+        (rest != 0).then(|| below + 1 + rest.trailing_zeros())
     }
 
-    /// The last set with a node; 0 if there is none.
+    /// The last set with a node, but set 0, up to one.
     #[inline]
-    fn last(&self) -> u32 {
-        self.sizes.iter().rposition(|s| *s > 0).unwrap_or(0) as u32
+    fn last_to(&self, set: u32) -> Option<u32> {
+        let above = u64::BITS.saturating_sub(set);
+        let sets = self.some.checked_shl(above).unwrap_or(0);
+        (sets != 0).then(|| u64::BITS - above - sets.leading_zeros())
     }
 
     /// The nodes of a set.
     #[inline]
     fn of(&self, set: u32) -> impl Iterator<Item = NodeId> + '_ {
-        let some = self.sizes.get(set as usize).is_some_and(|s| *s > 0);
-        let first = if some { set as usize * self.width } else { 0 };
-        let words = &self.words[first..first + if some { self.width } else { 0 }];
-        nodes_in(words.iter().copied())
+        let some = (set as usize) < SETS && self.sizes[set as usize] > 0;
+        let rows: &[[u64; SETS]] = if some { &self.words } else { &[] };
+        nodes_in(rows.iter().map(move |row| row[set as usize]))
     }
 
     /// The nodes of all sets but one, of so many nodes altogether.
     #[inline]
-    fn others(&self, set: u32, nodes: usize) -> impl Iterator<Item = NodeId> + '_ {
-        let first = set as usize * self.width;
-        let words = self.words.get(first..first + self.width).unwrap_or(&[]);
-        let all = nodes_in(words.iter().map(|w| !w));
+    fn others(&self, set: usize, nodes: usize) -> impl Iterator<Item = NodeId> + '_ {
+        let all = nodes_in(self.words.iter().map(move |row| !row[set]));
         all.take_while(move |id| id.index() < nodes)
     }
 }

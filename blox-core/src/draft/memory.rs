@@ -25,7 +25,10 @@ pub(crate) struct DraftMemory {
     pub(super) finishes: Vec<(JobId, Reason)>,
     pub(super) waits: Vec<(JobId, Reason)>,
     pub(super) otherwise: Reason,
-    pub(super) placed: Vec<u32>,
+    /// Jobs that stop, each with its reason, and jobs that are placed, each with its
+    /// assignment, while the plan is written.
+    pub(super) stops: Vec<(JobId, u32)>,
+    pub(super) placed: Vec<(JobId, u32)>,
 }
 
 #[derive(Clone, Copy)]

@@ -6,7 +6,9 @@ use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::{JobRef, Phase};
 use crate::reason::Reason;
+use crate::request::Shape;
 use crate::view::View;
+use prefetch_index::prefetch_index;
 
 mod ledger;
 mod memory;
@@ -134,6 +136,13 @@ impl<'a> Draft<'a> {
         self.m.ledger.count_from(count)
     }
 
+    /// The greatest number of free GPUs, above 0 and at most `count`, that some node has exactly,
+    /// whether in view or not.
+    #[inline]
+    pub fn free_count_to(&self, count: u32) -> Option<u32> {
+        self.m.ledger.count_to(count)
+    }
+
     /// The most free GPUs that any node has, whether in view or not.
     pub fn most_free(&self) -> u32 {
         self.m.ledger.most_free()
@@ -157,6 +166,12 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Has what the draft knows of a job brought near ahead of its use.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self, job: JobId) {
+        prefetch_index(&self.m.entry_of, job.index());
+    }
+
     /// Whether a job may be given GPUs in this decision: it waits, or is
     /// placed, or is stopping.
     #[inline]
@@ -169,6 +184,60 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has GPUs already, or a GPU is not free.
     pub fn assign(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
+        let known = self.without_gpus(job)?;
+        let taken = assignment.partner.is_none() && self.take_free(&assignment);
+        let cluster = self.view.cluster();
+        if !taken {
+            self.check(job, &assignment, None)?;
+            self.m.ledger.set_free(cluster, &assignment.gpus, false);
+        }
+        self.m.ledger.count_resources(cluster, &assignment, -1.0);
+        self.m.paired |= assignment.partner.is_some();
+        self.m.given.push(assignment);
+        self.note_given(job, known);
+        Ok(())
+    }
+
+    /// Gives a job the first free GPUs of one node, and what else the shape asks for: as
+    /// [`Draft::assign`] with what [`Draft::take_from`] gives. `false`, and nothing has changed,
+    /// if the node has fewer, or is not in view.
+    ///
+    /// # Errors
+    /// The job has GPUs already, or the shape asks for none.
+    pub fn assign_on(
+        &mut self,
+        job: JobId,
+        node: NodeId,
+        shape: &Shape,
+    ) -> Result<bool, DraftError> {
+        let known = self.without_gpus(job)?;
+        let count = shape.gpus.get();
+        if count == 0 {
+            return Err(DraftError::NoGpu(job));
+        }
+        if self.view.virtual_cluster().is_some() && self.view.node(node).is_none() {
+            return Ok(false);
+        }
+        // Made where it stays: copying what has just been written is slow.
+        self.m.given.push(Assignment::default());
+        if let Some(given) = self.m.given.last_mut() {
+            if !self.m.ledger.take_first(node, count, &mut given.gpus) {
+                self.m.given.pop();
+                return Ok(false);
+            }
+            given.cpus = shape.cpus;
+            given.memory_gib = shape.memory_gib;
+            given.config = shape.config;
+            let cluster = self.view.cluster();
+            self.m.ledger.count_resources(cluster, given, -1.0);
+        }
+        self.note_given(job, known);
+        Ok(true)
+    }
+
+    /// The entry, if there is one, of a job that may be given GPUs.
+    #[inline]
+    fn without_gpus(&self, job: JobId) -> Result<Option<usize>, DraftError> {
         let Some(its) = self.view.job(job).filter(can_be_placed) else {
             return Err(DraftError::NotPlaceable(job));
         };
@@ -180,19 +249,15 @@ impl<'a> Draft<'a> {
         if has_some {
             return Err(DraftError::AlreadyPlaced(job));
         }
-        let taken = assignment.partner.is_none() && self.take_free(&assignment);
-        let cluster = self.view.cluster();
-        if !taken {
-            self.check(job, &assignment, None)?;
-            self.m.ledger.set_free(cluster, &assignment.gpus, false);
-        }
-        self.m.ledger.count_resources(cluster, &assignment, -1.0);
+        Ok(known)
+    }
+
+    /// The assignment that was given last is this job's.
+    #[inline]
+    fn note_given(&mut self, job: JobId, known: Option<usize>) {
         let e = known.unwrap_or_else(|| self.m.add(job));
-        self.m.paired |= assignment.partner.is_some();
-        let given = self.m.give(assignment);
-        self.m.entries[e].now = given;
+        self.m.entries[e].now = Now::Given(self.m.given.len() as u32 - 1);
         self.m.log.push(Op::Assigned(e as u32));
-        Ok(())
     }
 
     /// Takes a job's GPUs away: it stops. If it is assigned again in the same
@@ -413,6 +478,7 @@ impl<'a> Draft<'a> {
             self.settle_pairs();
         }
         let (view, m) = (self.view, self.m);
+        m.stops.clear();
         for op in &m.log {
             if let Op::Released {
                 entry, first: true, ..
@@ -423,8 +489,7 @@ impl<'a> Draft<'a> {
                 let reason = std::mem::take(&mut e.released);
                 if reason > 0 {
                     e.stops = true;
-                    let why = std::mem::take(&mut m.reasons[reason as usize - 1]);
-                    plan.actions.push(Action::Stop { job: e.job, why });
+                    m.stops.push((e.job, reason - 1));
                 }
             }
         }
@@ -451,18 +516,18 @@ impl<'a> Draft<'a> {
             let at = &mut m.entry_of[entry.job.index()];
             if *at != u32::MAX {
                 *at = u32::MAX;
-                m.placed.push(*e);
+                m.placed.push((entry.job, given));
             }
         }
-        for &e in m.placed.iter().rev() {
-            let entry = &m.entries[e as usize];
-            if let Now::Given(given) = entry.now {
-                plan.actions.push(Action::Place {
-                    job: entry.job,
-                    assignment: std::mem::take(&mut m.given[given as usize]),
-                });
-            }
-        }
+        plan.actions.extend(m.stops.iter().map(|&(job, why)| {
+            let why = std::mem::take(&mut m.reasons[why as usize]);
+            Action::Stop { job, why }
+        }));
+        plan.actions
+            .extend(m.placed.iter().rev().map(|&(job, given)| {
+                let assignment = std::mem::take(&mut m.given[given as usize]);
+                Action::Place { job, assignment }
+            }));
         for (job, why) in m.finishes.drain(..) {
             plan.actions.push(Action::Finish { job, why });
         }

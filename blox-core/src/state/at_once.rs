@@ -35,30 +35,6 @@ struct Launch {
     slot: u32,
 }
 
-impl Exchange {
-    fn leave(&mut self, slot: usize, gpus: &[GpuId]) {
-        self.stops.push(slot as u32);
-        for gpu in gpus {
-            self.number += 1;
-            self.left[gpu.index()] = self.number;
-        }
-    }
-
-    /// A job with these GPUs; if it has left others just now, their number is the last.
-    fn launch(&mut self, slot: usize, step: usize, gpus: &[GpuId], own: Option<&[GpuId]>) {
-        let number = |g: &GpuId| self.left[g.index()];
-        let last = gpus.iter().map(number).max().unwrap_or(0);
-        let own = own.map(|gpus| gpus.iter().map(number).max().unwrap_or(0));
-        let last = last.max(own.unwrap_or(0));
-        self.launches.push(Launch {
-            after: last.saturating_sub(self.before) as u32,
-            again: own == Some(last),
-            step: step as u32,
-            slot: slot as u32,
-        });
-    }
-}
-
 // Marks of the jobs of a plan that is being tried.
 
 /// It leaves its GPUs.
@@ -131,10 +107,13 @@ impl State {
             && is_plain(promised)
             // Each of as many is among those that it holds: they are the same.
             && promised.gpus.len() == held.gpus.len()
-            && self.cluster.vacate(job, &promised.gpus);
+            && self.cluster.vacate(job, &promised.gpus, |gpu| {
+                exchange.number += 1;
+                exchange.left[gpu.index()] = exchange.number;
+            });
         if fits {
             rec.mark = LEAVES;
-            exchange.leave(s, &promised.gpus);
+            exchange.stops.push(s as u32);
         }
         fits
     }
@@ -152,13 +131,25 @@ impl State {
         };
         let rec = &mut self.records[s];
         let waits = rec.phase == Phase::Waiting && rec.mark == 0 && rec.promised.is_none();
+        let mut last = 0;
         let fits = (waits || rec.mark == LEAVES)
             && is_plain(assignment)
-            && self.cluster.occupy(job, &assignment.gpus);
+            && self.cluster.occupy(job, &assignment.gpus, |gpu| {
+                last = exchange.left[gpu.index()].max(last);
+            });
         if fits {
-            let own = rec.promised.as_ref().map(|a| &a.gpus[..]);
-            exchange.launch(s, step, &assignment.gpus, own);
             rec.mark = if waits { ENTERS } else { RETURNS };
+            // If it has left others just now, their number is the last.
+            let number = |g: &GpuId| exchange.left[g.index()];
+            let own = rec.promised.as_ref();
+            let own = own.map(|a| a.gpus.iter().map(number).max().unwrap_or(0));
+            last = last.max(own.unwrap_or(0));
+            exchange.launches.push(Launch {
+                after: last.saturating_sub(exchange.before) as u32,
+                again: own == Some(last),
+                step: step as u32,
+                slot: s as u32,
+            });
         }
         fits
     }

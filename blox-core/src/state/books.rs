@@ -4,7 +4,7 @@ use super::{NO_SLOT, State};
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
 use fixedbitset::FixedBitSet;
-use std::hint::black_box;
+use prefetch_index::prefetch_index;
 
 /// The lists that the state keeps of jobs.
 #[derive(Clone, Copy, PartialEq)]
@@ -154,12 +154,17 @@ impl State {
         self.records.get(*self.slot_of.get(id.index())? as usize)
     }
 
-    /// Reads a job's record ahead of its use: queues of tens of thousands of jobs lie beyond the
-    /// caches, and a read that nothing waits for costs nothing.
+    /// Has a job's record brought near ahead of its use: queues of tens of thousands of jobs lie
+    /// beyond the caches.
     #[inline]
-    pub(crate) fn read_ahead(&self, id: JobId) {
+    pub(crate) fn fetch_ahead(&self, id: JobId) {
         if let Some(rec) = self.record(id) {
-            black_box((rec.gpus, rec.mark, rec.promised.is_some(), rec.last_start));
+            // One field of each line that a launch needs.
+            fetch(&rec.id);
+            fetch(&rec.work);
+            fetch(&rec.iterations);
+            fetch(&rec.held);
+            fetch(&rec.last_start);
         }
     }
 
@@ -167,6 +172,11 @@ impl State {
         let a = self.records[s].promised.as_ref()?;
         a.partner.and_then(|p| self.slot(p))
     }
+}
+
+#[inline]
+fn fetch<T>(field: &T) {
+    prefetch_index(std::slice::from_ref(field), 0);
 }
 
 fn add(total: u64, amount: u64, plus: bool) -> u64 {

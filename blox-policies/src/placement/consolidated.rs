@@ -36,6 +36,21 @@ impl Consolidated {
 
 impl Rule for Consolidated {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let needed = shape.gpus.get();
+        if let Some(node) = self.node(draft, job, shape) {
+            return draft
+                .take_from(node, needed)
+                .map(|gpus| filled(gpus, shape));
+        }
+        match self.split {
+            Split::Never => None,
+            Split::WholeNodes if needed <= largest_node(draft.view()) => None,
+            Split::WholeNodes => spread(draft, job, shape, true),
+            Split::Span => spread(draft, job, shape, false),
+        }
+    }
+
+    fn node(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<NodeId> {
         let view = draft.view();
         let needed = shape.gpus.get();
         let usable =
@@ -45,18 +60,10 @@ impl Rule for Consolidated {
         while let Some(count) = draft.free_count_from(from) {
             from = count + 1;
             if let Some(node) = draft.nodes_with_exactly(count).find(usable) {
-                return draft
-                    .take_from(node.id(), needed)
-                    .map(|gpus| filled(gpus, shape));
+                return Some(node.id());
             }
         }
-        let largest = largest_node(view);
-        match self.split {
-            Split::Never => None,
-            Split::WholeNodes if needed <= largest => None,
-            Split::WholeNodes => spread(draft, job, shape, true),
-            Split::Span => spread(draft, job, shape, false),
-        }
+        None
     }
 
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
@@ -86,7 +93,8 @@ fn spread(
     let mut left = shape.gpus.get();
     let mut gpus = GpuList::new();
     let mut taken: SmallVec<[NodeId; 16]> = SmallVec::new();
-    for count in (1..=draft.most_free()).rev() {
+    let mut most = left;
+    while let Some(count) = draft.free_count_to(most) {
         for node in draft.nodes_with_exactly(count) {
             if left < count {
                 break;
@@ -105,9 +113,12 @@ fn spread(
         if left == 0 {
             return Some(filled(gpus, shape));
         }
+        most = left.min(count - 1);
     }
     // What is left is smaller than any node looked at: the best fit of the others.
-    for count in left..=draft.most_free() {
+    let mut least = left;
+    while let Some(count) = draft.free_count_from(least) {
+        least = count + 1;
         let rest = draft.nodes_with_exactly(count).find(|n| {
             !taken.contains(&n.id())
                 && suits(n, job, shape, view)

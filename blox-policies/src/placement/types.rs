@@ -14,9 +14,10 @@ pub(super) fn find<R: Rule>(
     job: &JobRef<'_>,
     shape: &Shape,
 ) -> Option<Assignment> {
-    let found = rule.find(draft, job, shape)?;
-    if !trains(job) || shape.gpu_type.is_some() || type_of(draft, &found).is_some() {
-        return Some(found);
+    let found = rule.find(draft, job, shape);
+    let one_type = |a: &Assignment| type_of(draft, a).is_some();
+    if !trains(job) || shape.gpu_type.is_some() || found.as_ref().is_none_or(one_type) {
+        return found;
     }
     let mut free: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
     for node in draft.nodes_with_free() {

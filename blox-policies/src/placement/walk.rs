@@ -2,8 +2,8 @@
 
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeStatus, Part, Place,
-    PlacementPolicy, Reason, Request, Requests, Shape, View,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeId, NodeStatus, Part,
+    Place, PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
 use smallvec::SmallVec;
 
@@ -11,6 +11,13 @@ use smallvec::SmallVec;
 pub trait Rule: Clone + Send + 'static {
     /// Free GPUs of the draft for a shape; `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
+
+    /// A node of the draft whose first free GPUs are what [`find`](Rule::find) gives; `None` if
+    /// those lie on several, or are others. A rule need not say it: it spares time.
+    fn node(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<NodeId> {
+        let _ = (draft, job, shape);
+        None
+    }
 
     /// The most GPUs that it could ever give the job: those that it may run on,
     /// of all nodes in view that have not left.
@@ -69,16 +76,19 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let mut victims = SmallVec::new();
         let mut blocked = None;
-        while let Some(request) = requests.next_candidate(draft) {
-            let placed = (draft.free_gpus() >= least_free(&request)
-                && place_by_shapes(&self.rule, &request, draft)?)
+        loop {
+            // Looked at where it is: it is large, and read as soon as it is written.
+            let next = requests.next_candidate(draft);
+            let Some(request) = &next else { break };
+            let placed = (draft.free_gpus() >= least_free(request)
+                && place_by_shapes(&self.rule, request, draft)?)
                 || (requests.preemption_allowed()
-                    && place_over(&self.rule, &request, requests, draft, &mut victims)?);
+                    && place_over(&self.rule, request, requests, draft, &mut victims)?);
             if placed {
                 requests.candidate_placed(draft);
                 continue;
             }
-            let why = shortage(&request, draft);
+            let why = shortage(request, draft);
             draft.explain(request.job, why);
             requests.candidate_blocked(draft);
             blocked.get_or_insert(request.job);
@@ -126,6 +136,7 @@ fn place_by_shapes<R: Rule>(
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
     let free = draft.free_gpus();
+    let alone = request.partner.is_none();
     let Some(job) = draft.view().job(request.job) else {
         return Ok(false);
     };
@@ -134,7 +145,15 @@ fn place_by_shapes<R: Rule>(
             Place::ShareWith(other) => beside(draft, *other, shape),
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
             _ if free < shape.gpus.get() => None,
-            _ => find(rule, draft, &job, shape),
+            _ => {
+                if alone
+                    && let Some(node) = rule.node(draft, &job, shape)
+                    && draft.assign_on(request.job, node, shape)?
+                {
+                    return Ok(true);
+                }
+                find(rule, draft, &job, shape)
+            }
         };
         if let Some(assignment) = found {
             let beside = request.partner.map(|p| (p, assignment.gpus.clone()));
@@ -241,11 +260,7 @@ fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> 
     })
 }
 
-fn on_nodes(
-    draft: &Draft<'_>,
-    nodes: &[(blox_core::NodeId, u32)],
-    shape: &Shape,
-) -> Option<Assignment> {
+fn on_nodes(draft: &Draft<'_>, nodes: &[(NodeId, u32)], shape: &Shape) -> Option<Assignment> {
     let mut gpus = blox_core::GpuList::new();
     for (node, count) in nodes {
         gpus.extend(draft.take_from(*node, *count)?);

@@ -45,7 +45,8 @@ pub struct Moment {
 /// Collects results. One a simulation.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    pub(crate) jobs: Vec<JobResult>,
+    /// By number.
+    jobs: Vec<Option<JobResult>>,
     pub(crate) rounds: Vec<RoundRow>,
     pub(crate) story: Vec<Moment>,
     measure: Measure,
@@ -91,12 +92,24 @@ impl Recorder {
         }
     }
 
+    /// A row a job that was noted, in order of job.
+    pub(crate) fn take_jobs(&mut self) -> Vec<JobResult> {
+        std::mem::take(&mut self.jobs)
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
     /// Notes a job that has ended, or that the end of the simulation finds.
     pub(crate) fn note(&mut self, job: &JobRef<'_>, outcome: Option<blox_core::Outcome>, at: Time) {
         let measured = self.measure.includes(job.id(), job.submit());
         let rejected = outcome == Some(blox_core::Outcome::Rejected);
         self.gpu_seconds += job.attained_gpu_time().secs();
-        self.jobs.push(JobResult {
+        let i = job.id().index();
+        if i >= self.jobs.len() {
+            self.jobs.resize_with(i + 1, || None);
+        }
+        self.jobs[i] = Some(JobResult {
             job: job.id(),
             name: job.spec().name.clone(),
             submit: job.submit(),

@@ -55,7 +55,7 @@ impl Timeline {
         Timeline {
             origin: None,
             length: 1.0,
-            sums: Vec::new(),
+            sums: Vec::with_capacity(ROWS),
             since: 0.0,
             row_end: f64::NEG_INFINITY,
             now: Levels::default(),
@@ -119,16 +119,17 @@ impl Timeline {
 
     /// Half as many rows, twice as long.
     fn halve(&mut self) {
-        let add = |pair: &[[f64; 5]]| {
-            let mut sum = pair[0];
-            if let Some(second) = pair.get(1) {
+        let rows = self.sums.len();
+        for i in 0..rows.div_ceil(2) {
+            let mut sum = self.sums[2 * i];
+            if let Some(second) = self.sums.get(2 * i + 1) {
                 for (a, b) in sum.iter_mut().zip(second) {
                     *a += b;
                 }
             }
-            sum
-        };
-        self.sums = self.sums.chunks(2).map(add).collect();
+            self.sums[i] = sum;
+        }
+        self.sums.truncate(rows.div_ceil(2));
         self.length *= 2.0;
         self.row_end = f64::NEG_INFINITY;
     }
