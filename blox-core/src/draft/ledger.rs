@@ -351,3 +351,32 @@ fn nodes_in(mut words: impl Iterator<Item = u64>) -> impl Iterator<Item = NodeId
         Some(NodeId(first + bit))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_many_nodes_are_what_their_counts_say() {
+        let mut counts: Vec<u32> = (0..150).map(|i| i * 7 % 65).collect();
+        let mut sets = NodeSets::default();
+        for (i, &count) in counts.iter().enumerate() {
+            sets.push(NodeId(i as u32), count);
+        }
+        for step in 0..2000u32 {
+            let (i, to) = (step * 31 % 150, step * step % 67 % 65);
+            let from = std::mem::replace(&mut counts[i as usize], to);
+            sets.move_on(NodeId(i), from, to);
+            let some = |set: u32| counts.contains(&set);
+            let wanted = step % 70;
+            assert_eq!(sets.first_from(wanted), (wanted..=64).find(|s| some(*s)));
+            assert_eq!(sets.last_to(wanted), (1..=wanted).rev().find(|s| some(*s)));
+            let nodes = |test: &dyn Fn(u32) -> bool| -> Vec<NodeId> {
+                let with = (0..150).filter(|&i| test(counts[i as usize]));
+                with.map(NodeId).collect()
+            };
+            assert_eq!(sets.of(wanted).collect::<Vec<_>>(), nodes(&|c| c == wanted));
+            assert_eq!(sets.others(0, 150).collect::<Vec<_>>(), nodes(&|c| c > 0));
+        }
+    }
+}

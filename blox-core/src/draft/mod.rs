@@ -301,6 +301,13 @@ impl<'a> Draft<'a> {
             self.current(p)
                 .is_some_and(|theirs| theirs.same_gpus(original))
         });
+        // Most often its GPUs are somebody else's by now.
+        let taken = |gpu: &&GpuId| !self.is_free(**gpu) && self.takes_new(**gpu);
+        if let Some(&gpu) = original.gpus.first().filter(taken)
+            && partner.is_none()
+        {
+            return Err(DraftError::NotFree { gpu, job });
+        }
         if partner.is_some() || !self.take_free(original) {
             match partner {
                 Some(partner) => self.check_beside(job, original, partner, Some(original))?,
@@ -438,8 +445,7 @@ impl<'a> Draft<'a> {
         let entry = &self.m.entries[e];
         match entry.now {
             Now::AsBefore => self.original(entry.job),
-            Now::Nothing => None,
-            Now::Given(g) => self.m.given.get(g as usize),
+            now => now.of(&self.m.given, None),
         }
     }
 
@@ -605,12 +611,7 @@ impl<'a> Draft<'a> {
         was: Option<&Assignment>,
     ) -> Result<(), DraftError> {
         for (i, &gpu) in a.gpus.iter().enumerate() {
-            let node = self
-                .view
-                .cluster()
-                .node_of(gpu)
-                .and_then(|n| self.view.cluster().node(n));
-            let free = node.is_some_and(|n| self.mask(n.id()) >> (gpu.0 - n.first_gpu) & 1 == 1);
+            let free = self.is_free(gpu);
             // Where nothing new may be placed, nobody can have taken its place.
             let stays = || {
                 !self.takes_new(gpu)
@@ -648,6 +649,15 @@ impl<'a> Draft<'a> {
         was.is_some_and(|w| w.gpus.contains(&gpu) && (w == a || up()))
     }
 
+    /// Whether a GPU is in view and free.
+    #[inline]
+    fn is_free(&self, gpu: GpuId) -> bool {
+        let cluster = self.view.cluster();
+        let node = cluster.node_of(gpu).and_then(|n| cluster.node(n));
+        node.is_some_and(|n| self.mask(n.id()) >> (gpu.0 - n.first_gpu) & 1 == 1)
+    }
+
+    #[inline]
     fn takes_new(&self, gpu: GpuId) -> bool {
         let cluster = self.view.cluster();
         let node = cluster.node_of(gpu).and_then(|n| cluster.node(n));

@@ -286,8 +286,39 @@ impl Whim {
                     .any(|n| n.id() == node.id())
             );
         }
-        let all: u32 = view.nodes().map(|n| draft.free_on(n.id())).sum();
-        assert_eq!(draft.free_gpus(), all);
+        let counts = || view.nodes().map(|n| draft.free_on(n.id()));
+        assert_eq!(draft.free_gpus(), counts().sum::<u32>());
+        assert_eq!(draft.most_free(), counts().max().unwrap_or(0));
+        for count in 0..6 {
+            let from = counts().filter(|c| *c >= count).min();
+            assert_eq!(draft.free_count_from(count), from);
+            let to = counts().filter(|c| (1..=count).contains(c)).max();
+            assert_eq!(draft.free_count_to(count), to);
+        }
+    }
+
+    /// The first GPUs of a node are the same whoever takes them.
+    fn on_a_node(&mut self, draft: &mut Draft<'_>, job: JobId) {
+        let node = NodeId(self.below(4));
+        let shape = Shape {
+            cpus: f64::from(self.below(2)) * 0.25,
+            ..Shape::gpus(GpuCount(self.below(4)))
+        };
+        let count = shape.gpus.get();
+        let gpus = draft.take_from(node, count);
+        match draft.assign_on(job, node, &shape) {
+            Ok(given) => {
+                assert_eq!(given, gpus.is_some());
+                let a = draft.current(job).filter(|_| given);
+                assert_eq!(
+                    a.map(|a| (&a.gpus, a.cpus)),
+                    gpus.as_ref().map(|g| (g, shape.cpus))
+                );
+            }
+            Err(DraftError::NoGpu(_)) => assert_eq!(count, 0),
+            Err(DraftError::AlreadyPlaced(_)) => assert!(draft.current(job).is_some()),
+            Err(other) => panic!("{other}"),
+        }
     }
 
     fn some_assignment(&mut self, draft: &Draft<'_>, jobs: &[JobId]) -> Assignment {
@@ -320,7 +351,8 @@ impl PlacementPolicy for Whim {
         for _ in 0..self.below(25) {
             let job = jobs[self.below(jobs.len() as u32) as usize];
             // Most of these are impossible; a refusal must change nothing.
-            match self.below(8) {
+            match self.below(9) {
+                8 => self.on_a_node(draft, job),
                 0 | 1 => {
                     let a = self.some_assignment(draft, &jobs);
                     let _ = draft.assign(job, a);

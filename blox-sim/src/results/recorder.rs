@@ -93,11 +93,13 @@ impl Recorder {
     }
 
     /// A row a job that was noted, in order of job.
+    #[allow(
+        clippy::filter_map_identity,
+        reason = "this is done in place, `flatten` copies all rows"
+    )]
     pub(crate) fn take_jobs(&mut self) -> Vec<JobResult> {
-        std::mem::take(&mut self.jobs)
-            .into_iter()
-            .flatten()
-            .collect()
+        let rows = std::mem::take(&mut self.jobs);
+        rows.into_iter().filter_map(|row| row).collect()
     }
 
     /// Notes a job that has ended, or that the end of the simulation finds.

@@ -30,6 +30,7 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
     jobs_to(&mut out, jobs)
 }
 
+// Behind one type of writer it is compiled here, optimised, and not anew for each caller.
 fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     let mut head = vec![
         "job_id",
