@@ -1,6 +1,12 @@
-//! A round that was skipped and one that was visited give the same results.
+//! A round that was skipped and one that was visited give the same results, as do all other
+//! short ways and their long ones.
 
-use blox::core::{ClusterSpec, GpuCount, JobSpec, Pipeline, Seconds, Time};
+use blox::core::{
+    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobRef, JobSpec, Pipeline, Seconds,
+    Shape, Time, View,
+};
+use blox::policies::placement::{Blocked, Consolidated, Rule, Walk};
+use blox::policies::scheduling::{Las, Service};
 use blox::sim::faults::Faults;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::results::AssignmentRow;
@@ -171,6 +177,61 @@ fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
         assert_eq!(a.timeline, b.timeline, "{name}, seed {seed}");
         assert_eq!(at_once, stepwise, "{name}, seed {seed}");
     }
+}
+
+/// The same rule without what spares a search.
+#[derive(Clone)]
+struct Searching(Consolidated);
+
+impl Rule for Searching {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        self.0.find(draft, job, shape)
+    }
+    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+        self.0.most_gpus(view, job)
+    }
+}
+
+#[test]
+fn gpus_that_are_looked_for_and_gpus_that_are_handed_over_are_equal_on_random_workloads() {
+    fn las(seed: u64, rule: impl Rule) -> Pipeline {
+        let service = [Service::Time, Service::GpuTime][seed as usize % 2];
+        let blocked = [Blocked::Stop, Blocked::Skip][seed as usize / 2 % 2];
+        Composition::new("las")
+            .scheduling(Las::by(service))
+            .placement(Walk::new(rule).when_blocked(blocked))
+            .build()
+    }
+    let mut preemptions = 0;
+    for seed in 0..600 {
+        let mut case = case(seed);
+        if seed % 3 > 0 {
+            // Jobs that take each other's places: as many GPUs as nodes have, or one.
+            let size = [1, case.cluster.nodes[0].gpus][seed as usize % 3 - 1];
+            case.jobs
+                .iter_mut()
+                .for_each(|job| job.gpus = GpuCount(size));
+        }
+        let run = |scheduler| {
+            let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+            let report = Simulation::new(case.cluster.clone())
+                .overheads(case.overheads)
+                .faults(case.faults)
+                .assignments_to(Some(rows.clone()))
+                .run(scheduler, &mut Jobs::new(case.jobs.clone()))
+                .expect("a sound policy on a sound workload");
+            let rows = rows.lock().expect("nobody else has it").clone();
+            (report, rows)
+        };
+        let rule = Consolidated::default();
+        let ((a, handed), (b, looked_for)) =
+            (run(las(seed, rule)), run(las(seed, Searching(rule))));
+        assert_eq!(a.jobs, b.jobs, "seed {seed}");
+        assert_eq!(a.counters, b.counters, "seed {seed}");
+        assert_eq!(handed, looked_for, "seed {seed}");
+        preemptions += a.counters.preemptions;
+    }
+    assert!(preemptions > 5000, "{preemptions}");
 }
 
 #[test]

@@ -81,6 +81,15 @@ impl Assignment {
         }
     }
 
+    /// Whether it is GPUs and nothing else.
+    #[inline]
+    pub(crate) fn is_bare(&self) -> bool {
+        self.partner.is_none()
+            && self.cpus == 0.0
+            && self.memory_gib == 0.0
+            && self.config.is_none()
+    }
+
     /// How many GPUs.
     #[inline]
     pub fn count(&self) -> GpuCount {

@@ -287,6 +287,42 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Stops a job and gives another the very GPUs that it has: as [`Draft::release`] and then
+    /// [`Draft::assign`], with nothing to be looked for. `false`, and nothing has changed, unless
+    /// these are all of one node's in ascending order, may be given to others, and are what the
+    /// job had before the draft, alone, without CPUs, memory or a batch.
+    ///
+    /// # Errors
+    /// The other job has GPUs already, or may not be placed now.
+    pub fn hand_over(&mut self, from: JobId, to: JobId, why: Reason) -> Result<bool, DraftError> {
+        let known = self.without_gpus(to)?;
+        let Some(original) = self.original(from) else {
+            return Ok(false);
+        };
+        let simple = original.is_bare()
+            && from != to
+            && self.m.entry(from).is_none()
+            && self.view.virtual_cluster().is_none()
+            && self.is_alone(from, original)
+            && self.m.ledger.is_run(self.view.cluster(), &original.gpus);
+        if !simple {
+            return Ok(false);
+        }
+        let e = self.m.add(from);
+        self.m.reasons.push(why);
+        let entry = &mut self.m.entries[e];
+        entry.now = Now::Nothing;
+        entry.released = self.m.reasons.len() as u32;
+        self.m.log.push(Op::Released {
+            entry: e as u32,
+            was: Now::AsBefore,
+            first: true,
+        });
+        self.m.given.push(original.clone());
+        self.note_given(to, known);
+        Ok(true)
+    }
+
     /// Takes a release back: the job goes on as if nothing had been.
     ///
     /// # Errors

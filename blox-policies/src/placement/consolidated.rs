@@ -35,6 +35,8 @@ impl Consolidated {
 }
 
 impl Rule for Consolidated {
+    const FILLS: bool = true;
+
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let needed = shape.gpus.get();
         if let Some(node) = self.node(draft, job, shape) {

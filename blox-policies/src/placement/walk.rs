@@ -9,6 +9,11 @@ use smallvec::SmallVec;
 
 /// Finds GPUs for one job.
 pub trait Rule: Clone + Send + 'static {
+    /// Whether it gives a job without wishes all free GPUs, ascending, where these are as many as
+    /// it asks for and lie on one node. A job for which one other of its size has to go then
+    /// takes over what that one had, and nothing is looked for.
+    const FILLS: bool = false;
+
     /// Free GPUs of the draft for a shape; `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
@@ -227,6 +232,15 @@ fn place_over<R: Rule>(
         within_reach += draft.current(victim).map_or(0, |a| a.count().get());
         victims.push(victim);
     }
+    if R::FILLS
+        && let [victim] = victims[..]
+        && draft.free_gpus() == 0
+        && within_reach == needed
+        && has_no_wishes(request, draft)
+        && draft.hand_over(victim, request.job, Reason::PreemptedFor(request.job))?
+    {
+        return Ok(true);
+    }
     let start = draft.savepoint();
     for &victim in victims.iter() {
         draft.release(victim, Reason::PreemptedFor(request.job))?;
@@ -247,6 +261,22 @@ fn place_over<R: Rule>(
         let _still_needed = draft.spare(victim);
     }
     Ok(true)
+}
+
+/// Whether any GPUs would do for a request, as long as they are enough.
+fn has_no_wishes(request: &Request, draft: &Draft<'_>) -> bool {
+    let [shape] = &request.shapes[..] else {
+        return false;
+    };
+    let anywhere = matches!(shape.place, Place::Any | Place::Consolidated);
+    let bare = shape.cpus == 0.0 && shape.memory_gib == 0.0 && shape.config.is_none();
+    let plain = || {
+        draft
+            .view()
+            .job(request.job)
+            .is_some_and(|j| !j.has_extras())
+    };
+    request.partner.is_none() && anywhere && bare && shape.gpu_type.is_none() && plain()
 }
 
 fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> {

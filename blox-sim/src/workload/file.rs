@@ -5,6 +5,7 @@ use super::{NoticeKind, Notices, Workload, WorkloadError};
 use blox_core::{JobSpec, Name, Seconds, SpecError, Time, Work};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The jobs of a file, in order of submission: made by [`Trace`](super::Trace).
 ///
@@ -54,7 +55,10 @@ impl std::fmt::Debug for FileWorkload {
 impl Workload for FileWorkload {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
         match &mut self.rest {
-            Rest::Memory(jobs) => Ok(jobs.next()),
+            Rest::Memory(jobs, next) => {
+                *next += 1;
+                Ok(jobs.get(*next - 1).cloned())
+            }
             Rest::Stream(stream) => stream.next_job(),
         }
     }
@@ -196,14 +200,15 @@ impl SharedNames {
 }
 
 pub(super) enum Rest {
-    Memory(std::vec::IntoIter<JobSpec>),
+    /// Jobs in order, and which of them is next.
+    Memory(Arc<Vec<JobSpec>>, usize),
     Stream(Stream),
 }
 
 impl Rest {
     pub(super) fn sorted(mut jobs: Vec<JobSpec>) -> Self {
         jobs.sort_by_key(|job| job.submit);
-        Rest::Memory(jobs.into_iter())
+        Rest::Memory(Arc::new(jobs), 0)
     }
 }
 

@@ -25,7 +25,8 @@ pub struct ReadOptions {
 ///
 /// It is looked through when it is opened, so that a bad line shows before a
 /// run and not in the middle of it. [`jobs`](Trace::jobs) then reads it anew,
-/// as often as it is called. A pipe is copied into a temporary file.
+/// as often as it is called, unless its lines are not in order: then the jobs are held in
+/// memory. A pipe is copied into a temporary file.
 ///
 /// ```
 /// use blox_sim::workload::{ReadOptions, Trace, collect};
@@ -41,7 +42,13 @@ pub struct Trace {
     reader: Reader,
     told: bool,
     scan: Scan,
+    /// Its jobs in order, if the lines are not, and that showed early.
+    held: Option<Arc<Vec<JobSpec>>>,
 }
+
+/// A file that is not in order is most often so from the beginning: its first jobs are held, and
+/// if they are out of order, all others as well, so that it is read only once.
+const HELD: usize = 10_000;
 
 impl Trace {
     /// Looks through a file.
@@ -79,12 +86,27 @@ impl Trace {
     }
 
     pub(super) fn read(source: Source, reader: Reader, told: bool) -> Result<Self, WorkloadError> {
-        let scan = scan(&source, &reader, &mut Err, &mut |_, _| {})?;
+        let (mut first, mut in_order) = (Some(Vec::<JobSpec>::new()), true);
+        let scan = scan(&source, &reader, &mut Err, &mut |job, _| {
+            if let Some(jobs) = &mut first {
+                in_order &= jobs.last().is_none_or(|last| last.submit <= job.submit);
+                jobs.push(job);
+                if in_order && jobs.len() == HELD {
+                    first = None;
+                }
+            }
+        })?;
+        let held = first.filter(|_| !scan.in_order).map(|mut jobs| {
+            jobs.iter_mut().for_each(|job| shift(job, scan.origin));
+            jobs.sort_by_key(|job| job.submit);
+            Arc::new(jobs)
+        });
         Ok(Trace {
             source,
             reader,
             told,
             scan,
+            held,
         })
     }
 
@@ -93,9 +115,22 @@ impl Trace {
     /// # Errors
     /// If the file cannot be read any more or has changed.
     pub fn jobs(&self) -> Result<FileWorkload, WorkloadError> {
+        let rest = match &self.held {
+            Some(held) => Rest::Memory(Arc::clone(held), 0),
+            None => self.read_again()?,
+        };
+        Ok(FileWorkload {
+            label: self.describe(),
+            jobs: self.scan.jobs,
+            rest,
+            notices: self.scan.notices.clone(),
+        })
+    }
+
+    fn read_again(&self) -> Result<Rest, WorkloadError> {
         let mut rows = self.reader.rows(&self.source, &mut Notices::default())?;
         let Scan { jobs, origin, .. } = self.scan;
-        let rest = if self.scan.in_order {
+        Ok(if self.scan.in_order {
             Rest::Stream(Stream {
                 source: self.source.clone(),
                 rows,
@@ -110,12 +145,6 @@ impl Trace {
                 sorted.push(job);
             }
             Rest::sorted(sorted)
-        };
-        Ok(FileWorkload {
-            label: self.describe(),
-            jobs,
-            rest,
-            notices: self.scan.notices.clone(),
         })
     }
 
@@ -230,7 +259,8 @@ fn check_source(
         keep(problem);
         Ok(())
     };
-    let scanned = scan(source, &reader, &mut go_on, each);
+    let mut each = |job: JobSpec, line| each(&job, line);
+    let scanned = scan(source, &reader, &mut go_on, &mut each);
     let scan = scanned.unwrap_or_else(|problem| {
         keep(problem);
         Scan::default()
@@ -280,7 +310,7 @@ fn scan(
     source: &Source,
     reader: &Reader,
     problem: &mut dyn FnMut(WorkloadError) -> Result<(), WorkloadError>,
-    each: &mut dyn FnMut(&JobSpec, u64),
+    each: &mut dyn FnMut(JobSpec, u64),
 ) -> Result<Scan, WorkloadError> {
     let mut found = Scan::default();
     let notices = &mut found.notices;
@@ -331,7 +361,7 @@ fn scan(
         last = job.submit;
         earliest = Some(earliest.map_or(last, |e| e.min(last)));
         found.jobs += 1;
-        each(&job, line);
+        each(job, line);
     }
     found.clock = reader.clock();
     if found.clock != Clock::Kept {
@@ -420,5 +450,39 @@ fn repeated(
         field: field.to_owned(),
         found: shown(name),
         expected: format!("a name of its own: {place} has the same"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::collect;
+    use std::fmt::Write;
+
+    #[test]
+    fn disorder_that_shows_early_or_late_gives_the_same_jobs() {
+        // Moments that are counted from the earliest, and a job that lies before the others.
+        let moments = |late: usize, rows: usize| {
+            let mut text = String::from("timestamp,duration,num_gpus,gpu_time,cluster\n");
+            for i in 0..rows {
+                let at = if i == late { 0 } else { i + 1 };
+                let (h, m, s) = (at / 3600, at / 60 % 60, at % 60);
+                writeln!(text, "2017-10-09 {h:02}:{m:02}:{s:02},66.0,1,66.0,a").unwrap();
+            }
+            let trace = Trace::of_bytes("philly.csv", text.as_bytes(), &ReadOptions::default());
+            let trace = trace.unwrap();
+            let jobs = collect(&mut trace.jobs().unwrap()).unwrap();
+            assert_eq!(jobs, collect(&mut trace.jobs().unwrap()).unwrap());
+            let moments: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
+            (trace.held.is_some(), moments)
+        };
+        let rows = HELD + 5;
+        for (late, held) in [(1, true), (HELD - 1, true), (HELD + 1, false)] {
+            let mut expected: Vec<f64> = (0..rows).map(|i| (i + 1) as f64).collect();
+            expected[late] = 0.0;
+            expected.sort_by(f64::total_cmp);
+            assert_eq!(moments(late, rows), (held, expected), "row {late}");
+        }
+        assert!(!moments(0, 3).0, "in order");
     }
 }
