@@ -77,7 +77,7 @@ impl Assignment {
     fn take_gpus(&mut self, gpus: &[GpuId]) {
         match *gpus {
             [gpu] => self.gpus.push(gpu),
-            _ => self.gpus.extend_from_slice(gpus),
+            _ => self.gpus = GpuList::from_slice(gpus),
         }
     }
 

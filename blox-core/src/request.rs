@@ -147,6 +147,8 @@ struct Kept {
     /// How many entries in `placed` do not count any more.
     void: usize,
     ranked: bool,
+    /// Whether their keys are as of the ranking.
+    current: bool,
     /// Whether the keys of running jobs move alike: their order then stands.
     alike: bool,
     /// Placed jobs that were touched since the ranking; each has its mark.
@@ -449,6 +451,7 @@ impl Kept {
             placed: Vec::new(),
             void: 0,
             ranked: false,
+            current: false,
             alike: false,
             fresh: Vec::new(),
             unsteady: Vec::new(),
@@ -649,16 +652,17 @@ impl Kept {
         }
         fresh.clear();
         self.fresh = fresh;
-        if self.alike && newcomers.len() < self.placed.len() {
+        self.current = !self.alike || newcomers.len() >= self.placed.len();
+        if !self.current {
             newcomers.sort_unstable();
             self.merge(view, &mut newcomers);
         } else {
             self.drop_void();
-            self.placed.append(&mut newcomers);
             let mut placed = std::mem::take(&mut self.placed);
             for entry in &mut placed {
                 *entry = self.as_of_now(view, *entry).with_stamp(entry.stamp());
             }
+            placed.append(&mut newcomers);
             // Nearly sorted from the last time: the adaptive sort is the fast one.
             placed.sort();
             self.placed = placed;
@@ -796,7 +800,11 @@ impl Kept {
                     if !self.is_ranked(&entry) {
                         continue;
                     }
-                    self.as_of_now(draft.view(), entry)
+                    if self.current {
+                        entry
+                    } else {
+                        self.as_of_now(draft.view(), entry)
+                    }
                 }
                 None => return None,
             };

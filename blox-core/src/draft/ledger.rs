@@ -12,7 +12,7 @@ pub(super) struct Ledger {
     nodes: Vec<Free>,
     by_count: NodeSets,
     free_total: u32,
-    /// Nodes that the draft changed, some of them twice.
+    /// Nodes that the draft changed, each marked.
     changed: Vec<NodeId>,
     /// CPUs and memory that the draft gives back to nodes (taken: negative).
     given_back: BTreeMap<NodeId, [f64; 2]>,
@@ -26,6 +26,7 @@ struct Free {
     count: u32,
     first_gpu: u32,
     gpus: u32,
+    changed: bool,
 }
 
 /// GPUs of one node at the head of a list.
@@ -42,6 +43,7 @@ impl Ledger {
         if next && self.nodes.len() == cluster.nodes().len() {
             let mut changed = std::mem::take(&mut self.changed);
             for id in changed.drain(..) {
+                self.nodes[id.index()].changed = false;
                 self.refresh(cluster, id);
             }
             self.changed = changed;
@@ -226,6 +228,7 @@ impl Ledger {
                 count,
                 first_gpu: n.first_gpu,
                 gpus: n.gpu_count(),
+                changed: false,
             });
             self.by_count.push(n.id(), count);
             self.free_total += count;
@@ -244,7 +247,8 @@ impl Ledger {
         };
         let more = mask > old.mask;
         self.set(id, mask, if more { old.count + by } else { old.count - by });
-        if self.changed.last() != Some(&id) {
+        if !old.changed {
+            self.nodes[id.index()].changed = true;
             self.changed.push(id);
         }
     }

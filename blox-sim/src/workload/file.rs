@@ -207,7 +207,7 @@ pub(super) enum Rest {
 
 impl Rest {
     pub(super) fn sorted(mut jobs: Vec<JobSpec>) -> Self {
-        jobs.sort_by_key(|job| job.submit);
+        jobs.sort_by_cached_key(|job| job.submit);
         Rest::Memory(Arc::new(jobs), 0)
     }
 }

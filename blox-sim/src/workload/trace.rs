@@ -98,7 +98,7 @@ impl Trace {
         })?;
         let held = first.filter(|_| !scan.in_order).map(|mut jobs| {
             jobs.iter_mut().for_each(|job| shift(job, scan.origin));
-            jobs.sort_by_key(|job| job.submit);
+            jobs.sort_by_cached_key(|job| job.submit);
             Arc::new(jobs)
         });
         Ok(Trace {
