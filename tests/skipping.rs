@@ -2,11 +2,11 @@
 //! short ways and their long ones.
 
 use blox::core::{
-    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobRef, JobSpec, Pipeline, Seconds,
-    Shape, Time, View,
+    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobRef, JobSpec, Outlook, Part,
+    Pipeline, Requests, SchedulingPolicy, Seconds, Shape, Time, View,
 };
 use blox::policies::placement::{Blocked, Consolidated, Rule, Walk};
-use blox::policies::scheduling::{Las, Service};
+use blox::policies::scheduling::{Las, Service, StarvationGuard};
 use blox::sim::faults::Faults;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::results::AssignmentRow;
@@ -14,6 +14,7 @@ use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// How many random workloads; each runs under every scheduler, skipping and not.
@@ -179,6 +180,19 @@ fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
     }
 }
 
+/// What a scheduler leads to, with every assignment.
+fn assignments(case: &Case, scheduler: Pipeline) -> (Report, Vec<AssignmentRow>) {
+    let rows = Arc::new(Mutex::new(Vec::new()));
+    let report = Simulation::new(case.cluster.clone())
+        .overheads(case.overheads)
+        .faults(case.faults)
+        .assignments_to(Some(rows.clone()))
+        .run(scheduler, &mut Jobs::new(case.jobs.clone()))
+        .expect("a sound policy on a sound workload");
+    let rows = rows.lock().expect("nobody else has it").clone();
+    (report, rows)
+}
+
 /// The same rule without what spares a search.
 #[derive(Clone)]
 struct Searching(Consolidated);
@@ -212,20 +226,9 @@ fn gpus_that_are_looked_for_and_gpus_that_are_handed_over_are_equal_on_random_wo
                 .iter_mut()
                 .for_each(|job| job.gpus = GpuCount(size));
         }
-        let run = |scheduler| {
-            let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
-            let report = Simulation::new(case.cluster.clone())
-                .overheads(case.overheads)
-                .faults(case.faults)
-                .assignments_to(Some(rows.clone()))
-                .run(scheduler, &mut Jobs::new(case.jobs.clone()))
-                .expect("a sound policy on a sound workload");
-            let rows = rows.lock().expect("nobody else has it").clone();
-            (report, rows)
-        };
         let rule = Consolidated::default();
-        let ((a, handed), (b, looked_for)) =
-            (run(las(seed, rule)), run(las(seed, Searching(rule))));
+        let (a, handed) = assignments(&case, las(seed, rule));
+        let (b, looked_for) = assignments(&case, las(seed, Searching(rule)));
         assert_eq!(a.jobs, b.jobs, "seed {seed}");
         assert_eq!(a.counters, b.counters, "seed {seed}");
         assert_eq!(handed, looked_for, "seed {seed}");
@@ -260,4 +263,59 @@ fn schedulers_equal_their_released_programs_on_jobs_of_one_gpu() {
             assert_eq!(a.jobs, b.jobs, "{ours} and {theirs}, seed {seed}");
         }
     }
+}
+
+/// A guard that looks at every job in every decision.
+#[derive(Clone)]
+struct LookingAtAll {
+    inner: Las,
+    limit: Seconds,
+    promotions: Arc<AtomicU32>,
+}
+
+impl Part for LookingAtAll {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
+
+impl SchedulingPolicy for LookingAtAll {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let due = |j: &JobRef<'_>| !j.promoted() && view.now() - j.eligible_since() >= self.limit;
+        let mut due: Vec<_> = view.waiting().filter(due).collect();
+        due.sort_by_key(|j| (j.eligible_since(), j.id()));
+        for job in due {
+            out.promote(job.id());
+            self.promotions.fetch_add(1, Ordering::Relaxed);
+        }
+        self.inner.schedule(view, out)
+    }
+}
+
+#[test]
+fn guards_that_count_seldom_and_that_look_at_every_job_are_equal_on_random_workloads() {
+    fn las(policy: impl SchedulingPolicy) -> Pipeline {
+        Composition::new("las")
+            .scheduling(policy)
+            .placement(Walk::new(Consolidated::default()))
+            .build()
+    }
+    let promotions = Arc::new(AtomicU32::new(0));
+    for seed in 0..600 {
+        let (case, inner) = (case(seed), Las::default());
+        let limit = Seconds::new([0.0, 300.0, 1000.0, 7200.0, 100_000.0][seed as usize % 5]);
+        let guard = StarvationGuard::new(inner.clone(), limit);
+        let looking = LookingAtAll {
+            inner,
+            limit,
+            promotions: promotions.clone(),
+        };
+        let (a, counted) = assignments(&case, las(guard));
+        let (b, looked_at) = assignments(&case, las(looking));
+        assert_eq!(a.jobs, b.jobs, "seed {seed}");
+        assert_eq!(a.counters, b.counters, "seed {seed}");
+        assert_eq!(counted, looked_at, "seed {seed}");
+    }
+    let promotions = promotions.load(Ordering::Relaxed);
+    assert!(promotions > 3000, "{promotions}");
 }

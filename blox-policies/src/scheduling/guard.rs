@@ -17,13 +17,19 @@ use std::collections::VecDeque;
 pub struct StarvationGuard<P> {
     inner: P,
     limit: Seconds,
-    /// Waiting jobs by the moment from which they wait, those of one moment as
-    /// they came; rebuilt from the view.
+    /// Waiting jobs by the moment from which they wait. Some ran since.
     queue: VecDeque<(Time, JobId)>,
+    /// Whether it holds all that wait. It need not while it is long: others came later.
+    complete: bool,
+    /// The last decision at which it did.
+    complete_at: Time,
     /// Those whose time is up.
     due: Vec<(Time, JobId)>,
     decision: Option<u64>,
 }
+
+/// From this length on the queue takes nobody in until it is used up, and is then made anew.
+const LONG: usize = 256;
 
 impl<P> StarvationGuard<P> {
     /// Around a policy, for jobs that waited `limit`.
@@ -32,6 +38,8 @@ impl<P> StarvationGuard<P> {
             inner,
             limit,
             queue: VecDeque::new(),
+            complete: true,
+            complete_at: Time::ZERO,
             due: Vec::new(),
             decision: None,
         }
@@ -40,35 +48,48 @@ impl<P> StarvationGuard<P> {
     fn sync(&mut self, view: View<'_>) {
         let next = self.decision.is_some_and(|d| d + 1 == view.decision());
         self.decision = Some(view.decision());
-        let waits = |phase| phase == Phase::Waiting;
-        if next {
-            for job in view.touched() {
-                if waits(job.phase()) && !job.promoted() {
-                    insert(&mut self.queue, (job.eligible_since(), job.id()));
-                }
-            }
-            // Jobs that ran since leave their entries behind.
-            if self.queue.len() > 64 + 4 * view.waiting_count() as usize {
-                self.queue
-                    .retain(|&(since, id)| waits_since(view, id, since));
-                if self.queue.len() > view.waiting_count() as usize {
-                    // A job that was touched while it waits is there twice.
-                    let mut live: Vec<_> = self.queue.drain(..).collect();
-                    live.sort_unstable();
-                    live.dedup();
-                    self.queue = live.into();
-                }
-            }
-        } else {
-            self.queue.clear();
-            let mut all: Vec<_> = view
-                .waiting()
-                .filter(|j| !j.promoted())
-                .map(|j| (j.eligible_since(), j.id()))
-                .collect();
-            all.sort_unstable();
-            self.queue.extend(all);
+        if !next {
+            self.rebuild(view);
         }
+        if !self.complete {
+            return;
+        }
+        for job in view.touched() {
+            if job.phase() == Phase::Waiting && !job.promoted() {
+                if self.queue.len() >= LONG {
+                    self.complete = false;
+                    return;
+                }
+                insert(&mut self.queue, (job.eligible_since(), job.id()));
+            }
+        }
+        self.complete_at = view.now();
+    }
+
+    fn rebuild(&mut self, view: View<'_>) {
+        let waiting = view.waiting().filter(|j| !j.promoted());
+        let mut all: Vec<_> = waiting.map(|j| (j.eligible_since(), j.id())).collect();
+        all.sort_unstable();
+        self.queue = all.into();
+        self.complete = true;
+        self.complete_at = view.now();
+    }
+
+    /// Takes those whose time is up off the queue, and those that wait no more. Then none of the
+    /// jobs in it is due, and who is first says when one will be.
+    fn pass(&mut self, view: View<'_>) -> Outlook {
+        let now = view.now();
+        while let Some(&(since, id)) = self.queue.front() {
+            let still = waits_since(view, id, since);
+            if still && now - since < self.limit {
+                return Outlook::Until(since + self.limit);
+            }
+            if still {
+                self.due.push((since, id));
+            }
+            self.queue.pop_front();
+        }
+        Outlook::Stable
     }
 }
 
@@ -112,18 +133,11 @@ impl<P: Part + Clone> Part for StarvationGuard<P> {
 impl<P: SchedulingPolicy + Clone> SchedulingPolicy for StarvationGuard<P> {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         self.sync(view);
-        let now = view.now();
-        let mut timer = Outlook::Stable;
-        while let Some(&(since, id)) = self.queue.front() {
-            let still = waits_since(view, id, since);
-            if still && now - since < self.limit {
-                timer = Outlook::Until(since + self.limit);
-                break;
-            }
-            if still {
-                self.due.push((since, id));
-            }
-            self.queue.pop_front();
+        let mut timer = self.pass(view);
+        let first = self.queue.front();
+        if !self.complete && first.is_none_or(|(since, _)| *since > self.complete_at) {
+            self.rebuild(view);
+            timer = self.pass(view);
         }
         // In one order, whenever they were told apart.
         self.due.sort_unstable();
