@@ -211,6 +211,7 @@ impl Core {
             journal.record(&Entry::Event {
                 at,
                 event: event.clone(),
+                own: false,
             });
         }
         if let Event::Submitted { job, .. } = event {
@@ -473,7 +474,7 @@ impl Core {
     }
 
     fn apply_verdicts(&mut self, asking: &[JobId], policy: &mut dyn Decide) {
-        let verdicts = std::mem::take(&mut self.decision.verdicts);
+        let mut verdicts = std::mem::take(&mut self.decision.verdicts);
         for (job, verdict) in verdicts.iter() {
             let event = Event::Judged {
                 job: *job,
@@ -482,18 +483,13 @@ impl Core {
             self.own_event(&event, policy);
         }
         for &job in asking {
-            // No answer means not yet.
-            if self
-                .state
-                .job(job)
-                .is_some_and(|j| j.phase() == Phase::Submitted)
-            {
-                let event = Event::Judged {
-                    job,
-                    verdict: Verdict::Defer(Reason::NotYetDecided),
-                };
-                self.own_event(&event, policy);
+            if !self.may_be_asked(job) {
+                continue;
             }
+            // No answer means not yet, wherever the decision is applied.
+            let verdict = Verdict::Defer(Reason::NotYetDecided);
+            verdicts.list.push((job, verdict.clone()));
+            self.own_event(&Event::Judged { job, verdict }, policy);
         }
         self.decision.verdicts = verdicts;
     }
@@ -511,6 +507,7 @@ impl Core {
             journal.record(&Entry::Event {
                 at: now,
                 event: event.clone(),
+                own: true,
             });
         }
         self.tell(event, policy);

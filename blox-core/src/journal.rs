@@ -25,6 +25,10 @@ pub enum Entry {
         at: Time,
         /// What.
         event: Event,
+        /// Whether it was no news but what the decision that follows made: a verdict, or an
+        /// action on a node.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        own: bool,
     },
     /// A plan was made and applied.
     Decision {
@@ -147,8 +151,9 @@ impl OwnEvents {
 
 impl Journal for OwnEvents {
     fn record(&mut self, entry: &Entry) {
-        if let Entry::Event { event, .. } = entry
-            && is_own(event)
+        if let Entry::Event {
+            event, own: true, ..
+        } = entry
             && let Ok(mut events) = self.0.lock()
         {
             events.push(event.clone());
@@ -158,10 +163,6 @@ impl Journal for OwnEvents {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-fn is_own(event: &Event) -> bool {
-    matches!(event, Event::Judged { .. } | Event::NodeManaged { .. })
 }
 
 /// Feeds a journal's events to a fresh core and has the decisions made again,
@@ -188,8 +189,10 @@ pub fn replay(
             serde_json::from_str(&text).map_err(|error| ReplayError::Entry { line, error })?;
         match entry {
             // The decision makes these anew.
-            Entry::Event { event, .. } if is_own(&event) => expected_own.push(event),
-            Entry::Event { at, event } => core
+            Entry::Event {
+                event, own: true, ..
+            } => expected_own.push(event),
+            Entry::Event { at, event, .. } => core
                 .event(at, &event, policy)
                 .map_err(|error| ReplayError::Event { line, error })?,
             Entry::Decision { at, plan } => {

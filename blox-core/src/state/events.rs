@@ -334,17 +334,28 @@ impl State {
             NodeAction::Power { node, on } => {
                 let n = self.cluster.node(*node).ok_or(unknown(*node))?;
                 let idle = n.gpus().all(|g| self.cluster.held_by(g).next().is_none());
+                let possible = match on {
+                    true => matches!(n.status(), NodeStatus::Lost | NodeStatus::Off),
+                    false => n.status() == NodeStatus::Up && idle && n.promised == 0,
+                };
+                if !possible {
+                    return Err(unknown(*node));
+                }
                 if !on {
-                    if n.status() != NodeStatus::Up || !idle || n.promised != 0 {
-                        return Err(unknown(*node));
-                    }
                     self.cluster
                         .change_node(*node, version, |n| n.status = NodeStatus::Off);
                 }
                 self.commands.push(Command::Node(action.clone()));
             }
-            NodeAction::Grow { like: node, .. } | NodeAction::Shrink { node } => {
+            NodeAction::Grow { like: node, .. } => {
                 known(self, *node)?;
+                self.commands.push(Command::Node(action.clone()));
+            }
+            NodeAction::Shrink { node } => {
+                let n = self.cluster.node(*node).ok_or(unknown(*node))?;
+                if n.status() == NodeStatus::Left {
+                    return Err(unknown(*node));
+                }
                 self.commands.push(Command::Node(action.clone()));
             }
         }

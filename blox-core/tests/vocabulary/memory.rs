@@ -158,6 +158,56 @@ fn picky(limit: f64, longest_first: bool) -> Pipeline {
 }
 
 #[test]
+fn what_a_user_does_to_a_node_is_replayed_as_news() {
+    let journal = Buffer::default();
+    let state = || State::new(&"2x1".parse().unwrap()).unwrap();
+    let mut b = Bench::new("2x1", rounds(300.0), srtf());
+    b.core = Core::new(state(), Box::new(rounds(300.0)))
+        .with_journal(Box::new(JsonLines::new(journal.clone())));
+    let action = NodeAction::Cordon {
+        node: NodeId(0),
+        why: "drained".into(),
+    };
+    b.event(50.0, Event::NodeManaged { action });
+    b.submit(60.0, job(1, 100.0));
+    assert_eq!(b.round(300.0), "place 0 on 1");
+    let text = journal.0.lock().unwrap().clone();
+    let equal = replay(&text[..], state(), Box::new(rounds(300.0)), &mut srtf());
+    assert_eq!(equal.unwrap(), 1);
+}
+
+/// Answers nobody.
+#[derive(Clone)]
+struct Silent;
+
+impl Part for Silent {}
+
+impl AdmissionPolicy for Silent {
+    fn admit(&mut self, _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Outlook {
+        Outlook::Stable
+    }
+}
+
+#[test]
+fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
+    let silent = Composition::new("silent")
+        .admission(Silent)
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
+        .placement(FirstFit)
+        .build();
+    let mut b = Bench::new("1x1", rounds(300.0), silent.clone());
+    b.submit(0.0, job(1, 100.0));
+    let mut beside = Core::new(b.core.state().clone(), Box::new(rounds(300.0)));
+    let (decision, outlook) = b.core.consult(t(0.0), &mut silent.clone()).unwrap();
+    beside.answer(t(0.0), decision, outlook, &mut silent.clone());
+    b.core.decide(t(0.0), &mut silent.clone());
+    for core in [&b.core, &beside] {
+        let job = core.view().job(JobId(0)).unwrap();
+        assert_eq!(job.phase(), Phase::Deferred);
+    }
+}
+
+#[test]
 fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     let journal = Buffer::default();
     let mut b = Bench::new("1x2", rounds(300.0), picky(1000.0, false));

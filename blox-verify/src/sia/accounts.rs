@@ -41,10 +41,12 @@ impl Journal for Decisions {
             Entry::Event {
                 at,
                 event: Event::BatchChanged { job, config },
+                ..
             } => log.batches.entry(*job).or_default().push((*at, *config)),
             Entry::Event {
                 at,
                 event: Event::Reported { job, report },
+                ..
             } => {
                 let list = log.reports.entry(*job).or_default();
                 list.push((*at, Arc::clone(report)));

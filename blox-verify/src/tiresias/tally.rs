@@ -59,6 +59,7 @@ impl Journal for Tally {
             Entry::Event {
                 at,
                 event: Event::Submitted { job, .. },
+                ..
             } => {
                 let told = t.jobs.entry(*job).or_default();
                 told.waits_since = Some(*at);
@@ -66,6 +67,7 @@ impl Journal for Tally {
             Entry::Event {
                 at,
                 event: Event::Ended { job, .. },
+                ..
             } => t.end(*job, *at),
             Entry::Decision { at, plan } => t.decide(*at, plan),
             _ => {}
