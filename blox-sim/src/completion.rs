@@ -37,6 +37,9 @@ impl AtRoundEnd {
     }
 }
 
+/// From here on a float and the next one are more than one apart.
+const COUNTABLE: f64 = (1u64 << (f64::MANTISSA_DIGITS - 1)) as f64;
+
 impl Part for AtRoundEnd {}
 
 impl CompletionRule for AtRoundEnd {
@@ -53,6 +56,9 @@ impl CompletionRule for AtRoundEnd {
         // and the rest would lose the last bits of the rest.
         let per_round = rate * p;
         let mut rounds = (left / per_round).ceil();
+        if rounds >= COUNTABLE {
+            return Time::new(((first + rounds) * p).min(f64::MAX));
+        }
         while rounds > 0.0 && (rounds - 1.0) * per_round >= left {
             rounds -= 1.0;
         }
@@ -92,6 +98,15 @@ mod tests {
         assert_eq!(seen(0.0, 0.0), 300.0);
         assert_eq!(seen(310.0, 290.0), 600.0);
         assert_eq!(seen(310.0, 291.0), 900.0);
+    }
+
+    #[test]
+    fn more_rounds_than_can_be_counted_are_some_time() {
+        let r = AtRoundEnd::every(Seconds::new(300.0)).unwrap();
+        let seen = |left, rate| r.seen(Time::ZERO, left, rate).secs();
+        assert_eq!(seen(3e18, 1.0), 3e18);
+        assert_eq!(seen(3600.0, 3.6e-16), 1e19);
+        assert_eq!(seen(1e300, 1e-300), f64::MAX);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct ReadOptions {
 ///
 /// It is looked through when it is opened, so that a bad line shows before a
 /// run and not in the middle of it. [`jobs`](Trace::jobs) then reads it anew,
-/// as often as it is called, unless its lines are not in order: then the jobs are held in
+/// as often as it is called, unless its first lines are not in order: then the jobs are held in
 /// memory. A pipe is copied into a temporary file.
 ///
 /// ```
@@ -143,6 +143,12 @@ impl Trace {
             while let Some(mut job) = rows.next_row(&mut Notices::default())? {
                 shift(&mut job, origin);
                 sorted.push(job);
+            }
+            if sorted.len() as u64 != jobs {
+                return Err(WorkloadError::Changed {
+                    path: self.source.path().to_owned(),
+                    line: rows.line(),
+                });
             }
             Rest::sorted(sorted)
         })
@@ -484,5 +490,25 @@ mod tests {
             assert_eq!(moments(late, rows), (held, expected), "row {late}");
         }
         assert!(!moments(0, 3).0, "in order");
+    }
+
+    #[test]
+    fn a_file_that_lost_lines_since_it_was_opened_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("late.csv");
+        let text = |rows: usize| {
+            // Out of order where nobody holds the jobs any more.
+            let at = |i: usize| if i == HELD + 500 { 0 } else { i };
+            (0..rows).fold(String::from("submit_s,gpus,duration_s\n"), |mut text, i| {
+                writeln!(text, "{},1,60", at(i)).unwrap();
+                text
+            })
+        };
+        std::fs::write(&path, text(HELD + 1000)).unwrap();
+        let trace = Trace::open(&path, &ReadOptions::default()).unwrap();
+        assert_eq!(trace.jobs().unwrap().len(), HELD as u64 + 1000);
+        std::fs::write(&path, text(HELD + 800)).unwrap();
+        let error = trace.jobs().err().unwrap().to_string();
+        assert!(error.contains("has changed"), "{error}");
     }
 }
