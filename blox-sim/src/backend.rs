@@ -9,7 +9,7 @@ use blox_core::decision::Command;
 use blox_core::drive::{AtOnce, Backend, Input};
 use blox_core::perf::LOSS;
 use blox_core::{
-    Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
+    Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec, NodeAction, NodeId,
     NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
@@ -41,6 +41,14 @@ pub enum SimError {
         /// When.
         at: Time,
         /// How.
+        error: EventError,
+    },
+    /// What was [said to happen](crate::Simulation::happening) cannot.
+    #[error("at {at} s: {error}; it was said to happen then")]
+    Impossible {
+        /// When.
+        at: Time,
+        /// Why not.
         error: EventError,
     },
     /// A workload that is not in order of submission.
@@ -131,16 +139,27 @@ struct Timer {
     nth: u32,
 }
 
-/// Whether an event is about a launch that is over: a plan may change or stop a job
-/// and end it at once.
+/// Whether an event is about what is over by now: a plan may change or stop a job and end it at
+/// once, two jobs crash with one node, a node that leaves is told to leave again.
 fn is_over(event: &Event, view: View<'_>) -> bool {
+    let status = |node: &NodeId| view.cluster().node(*node).map(|n| n.status());
     let (job, attempt, phase) = match event {
         Event::Started { job, attempt, .. } => (job, attempt, Phase::Starting),
         Event::Stopped { job, attempt, .. } => (job, attempt, Phase::Stopping),
+        Event::Progress { job, attempt, .. } => (job, attempt, Phase::Running),
+        Event::BatchChanged { job, .. } => return view.job(*job).is_none(),
+        Event::NodeReturned { node } => return status(node) == Some(NodeStatus::Up),
+        Event::NodeLeft { node } => return status(node) == Some(NodeStatus::Left),
         _ => return false,
     };
     let current = view.job(*job);
     current.is_none_or(|j| j.attempt() != *attempt || j.phase() != phase)
+}
+
+/// The other job that holds these GPUs: those that share have the very same.
+fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Option<JobId> {
+    let mut holders = view.cluster().held_by(*gpus.first()?);
+    holders.find(|other| *other != job)
 }
 
 /// Whole epochs in so much work, which may lie a rounding error below them.
@@ -175,12 +194,26 @@ pub(crate) struct Simulator<'w> {
     reports: BTreeMap<JobId, Time>,
     /// When jobs change their own rate next; other timers are void.
     turns: BTreeMap<JobId, Time>,
+    /// What a crash keeps of jobs whose rate changed since their launch.
+    kept: BTreeMap<JobId, Kept>,
     after: After,
     idle: u32,
     now: Time,
     /// What went wrong in a launch.
     failed: Option<SimError>,
+    /// Whether the last event was said to happen.
+    scripted: bool,
     pub(crate) ended: Ended,
+}
+
+/// What a crash keeps of a job until its next checkpoint.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    attempt: u32,
+    /// When its rate changed last.
+    until: Time,
+    /// Iterations done at the last checkpoint before that, or at the launch.
+    work: f64,
 }
 
 /// What the simulator has to do once the state has taken an event.
@@ -193,6 +226,7 @@ enum After {
     Reported(JobId),
     Left(Option<JobId>),
     NodeLost(NodeId),
+    NodeJoined,
 }
 
 /// How a simulation ended.
@@ -240,10 +274,12 @@ impl<'w> Simulator<'w> {
             moved_ends: BTreeMap::new(),
             reports: BTreeMap::new(),
             turns: BTreeMap::new(),
+            kept: BTreeMap::new(),
             after: After::Nothing,
             idle: 0,
             now: Time::ZERO,
             failed: None,
+            scripted: false,
             ended: Ended::Finished,
         };
         for node in 0..nodes as u32 {
@@ -512,6 +548,9 @@ impl<'w> Simulator<'w> {
             }
             Kind::NodeLost => {
                 let node = NodeId(t.who);
+                if view.cluster().node(node)?.status() == NodeStatus::Left {
+                    return None;
+                }
                 let away = self.faults.node_away(node, t.nth);
                 self.timer(t.at + away, Kind::NodeReturned, t.who, t.nth);
                 view.cluster()
@@ -533,19 +572,26 @@ impl<'w> Simulator<'w> {
 
     /// A job crashes at `at`, which the view need not have reached yet.
     fn crash(&self, view: View<'_>, id: JobId, at: Time, why: Reason) -> Event {
-        let (work, attempt) = view.job(id).map_or((0.0, 0), |j| {
-            let done = j.work_done() + j.rate() * (at - view.now()).secs();
-            let ran = match (j.phase(), j.last_start()) {
-                (Phase::Running, Some(start)) => at - start,
-                _ => Seconds::ZERO,
-            };
-            (self.faults.kept(done, j.rate(), ran), j.attempt())
-        });
+        let job = view.job(id);
         Event::Crashed {
             job: id,
-            attempt,
-            work,
+            attempt: job.as_ref().map_or(0, |j| j.attempt()),
+            work: job.map_or(0.0, |j| self.kept(view, &j, at)),
             why,
+        }
+    }
+
+    /// Iterations that a job would keep if it crashed at `at`, which the view need not have
+    /// reached yet: those done at its last checkpoint, or at its launch.
+    fn kept(&self, view: View<'_>, job: &JobRef<'_>, at: Time) -> f64 {
+        let done = job.work_done() + job.rate() * (at - view.now()).secs();
+        let (Phase::Running, Some(start)) = (job.phase(), job.last_start()) else {
+            return done;
+        };
+        let since = self.faults.unsaved(at - start);
+        match self.kept.get(&job.id()) {
+            Some(k) if k.attempt == job.attempt() && at - since < k.until => k.work,
+            _ => (done - job.rate() * since.secs()).max(0.0),
         }
     }
 
@@ -556,7 +602,7 @@ impl<'w> Simulator<'w> {
             After::Started(id, attempt) => {
                 let Some(job) = view.job(id) else { return };
                 self.expect_all(view, &job, attempt);
-                let partner = job.assignment().and_then(|a| a.partner);
+                let partner = job.held().and_then(|a| beside(view, id, &a.gpus));
                 if partner.is_some() {
                     // Of two that start at once neither ran when their rates were asked for.
                     self.refresh(view, Some(id));
@@ -576,6 +622,11 @@ impl<'w> Simulator<'w> {
                 }
             }
             After::Left(partner) => self.refresh(view, partner),
+            After::NodeJoined => {
+                if let Some(node) = view.cluster().nodes().last() {
+                    self.expect_failure(node.id(), 1);
+                }
+            }
             After::NodeLost(node) => {
                 let mut hit: Vec<JobId> = view
                     .cluster()
@@ -601,10 +652,25 @@ impl<'w> Simulator<'w> {
     }
 
     fn note(&mut self, at: Time, event: &Event, view: View<'_>) {
-        let partner = |job: JobId| view.job(job).and_then(|j| j.assignment()?.partner);
+        let partner = |job: JobId| beside(view, job, &view.job(job)?.held()?.gpus);
         self.after = match event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
-            Event::Progress { job, .. } => After::NewRate(*job),
+            Event::Progress { job, attempt, .. } => {
+                if let Some(its) = view.job(*job) {
+                    let work = self.kept(view, &its, at);
+                    let (attempt, until) = (*attempt, at);
+                    self.kept.insert(
+                        *job,
+                        Kept {
+                            attempt,
+                            until,
+                            work,
+                        },
+                    );
+                }
+                After::NewRate(*job)
+            }
+            Event::NodeJoined { .. } => After::NodeJoined,
             Event::Metric { job, .. } => After::Reported(*job),
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
             Event::Ended { job, .. } => {
@@ -615,6 +681,7 @@ impl<'w> Simulator<'w> {
                 self.moved_ends.remove(job);
                 self.reports.remove(job);
                 self.turns.remove(job);
+                self.kept.remove(job);
                 self.execution.ended(*job);
                 After::Left(partner(*job))
             }
@@ -622,6 +689,15 @@ impl<'w> Simulator<'w> {
             _ => After::Nothing,
         };
         self.now = at;
+    }
+
+    /// Another turn in which nothing came about: whether it was one too many.
+    fn stands_still(&mut self) -> bool {
+        self.idle += 1;
+        if self.idle > STANDSTILL {
+            self.ended = Ended::Standstill;
+        }
+        self.idle > STANDSTILL
     }
 
     fn tidy(&mut self, view: View<'_>) {
@@ -650,6 +726,7 @@ impl Backend for Simulator<'_> {
                 break event;
             }
         };
+        self.scripted = false;
         self.note(self.now, &event, view);
         Some((self.now, event))
     }
@@ -659,11 +736,11 @@ impl Backend for Simulator<'_> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        if self.watch.stop.load(Ordering::Relaxed) {
-            self.ended = Ended::Interrupted;
-            return Ok(Input::End);
-        }
         loop {
+            if self.watch.stop.load(Ordering::Relaxed) {
+                self.ended = Ended::Interrupted;
+                return Ok(Input::End);
+            }
             let timer = self.timers.peek().map(|Reverse(t)| *t);
             // The decision of the very moment in which the last measured job
             // ended is still made: it belongs to that round.
@@ -676,11 +753,18 @@ impl Backend for Simulator<'_> {
                 (Some(t), a) if t.at <= until && a.is_none_or(|a| t.at <= a) => {
                     self.timers.pop();
                     self.now = self.now.max(t.at);
+                    self.scripted = t.kind == Kind::Scripted;
                     if let Some(event) = self.fire(t, view) {
                         return Ok(self.emit(self.now, event, view));
                     }
+                    // Nodes that are switched off fail and come back unseen, for ever.
+                    let alone = due.is_none() && arrival.is_none();
+                    if alone && view.placed_count() == 0 && self.stands_still() {
+                        return Ok(Input::End);
+                    }
                 }
                 (_, Some(a)) if a <= until => {
+                    self.scripted = false;
                     if let Some(spec) = self.next_job.take() {
                         let event = self.submit(spec)?;
                         return Ok(self.emit(a, event, view));
@@ -693,12 +777,9 @@ impl Backend for Simulator<'_> {
             self.ended = Ended::Standstill;
             return Ok(Input::End);
         };
-        if self.next_job.is_none() && view.placed_count() == 0 {
-            self.idle += 1;
-            if self.idle > STANDSTILL {
-                self.ended = Ended::Standstill;
-                return Ok(Input::End);
-            }
+        let idle = self.next_job.is_none() && view.placed_count() == 0;
+        if idle && self.stands_still() {
+            return Ok(Input::End);
         }
         self.now = at;
         self.watch
@@ -719,6 +800,8 @@ impl Backend for Simulator<'_> {
                     {
                         self.history.insert(*job, held.clone());
                     }
+                    let partner = j.held().and_then(|held| beside(view, *job, &held.gpus));
+                    self.refresh(view, partner);
                     let takes = self.overheads.stop(view, &j);
                     if takes > Seconds::ZERO {
                         self.timer(view.now() + takes, Kind::Stopped, job.0, *attempt);
@@ -732,6 +815,7 @@ impl Backend for Simulator<'_> {
                 }
                 Command::Start { job, attempt } => self.start(view, *job, *attempt, None),
                 Command::Change { job, attempt, old } => {
+                    self.refresh(view, beside(view, *job, &old.gpus));
                     self.start(view, *job, *attempt, Some(old));
                 }
                 Command::Finish { job } => self.now_events.push_back(Event::Ended {
@@ -752,7 +836,10 @@ impl Backend for Simulator<'_> {
     }
 
     fn refused(&mut self, at: Time, _: &Event, error: EventError) -> Result<(), SimError> {
-        Err(SimError::Event { at, error })
+        Err(match self.scripted {
+            true => SimError::Impossible { at, error },
+            false => SimError::Event { at, error },
+        })
     }
 
     fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), SimError> {

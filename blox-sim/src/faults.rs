@@ -53,13 +53,12 @@ impl Faults {
         self.launch_failure > 0.0 && self.draw(4, job.0, attempt) < self.launch_failure
     }
 
-    /// Work left after a crash, of `done`, when the job ran for `ran` at `rate`.
-    pub(crate) fn kept(&self, done: f64, rate: f64, ran: Seconds) -> f64 {
-        let lost = match self.checkpoint_every {
-            Some(every) if every > Seconds::ZERO => ran.secs() % every.secs(),
-            _ => ran.secs(),
-        };
-        (done - rate * lost).max(0.0)
+    /// For how long a job that ran for `ran` has not been saved.
+    pub(crate) fn unsaved(&self, ran: Seconds) -> Seconds {
+        match self.checkpoint_every {
+            Some(every) if every > Seconds::ZERO => Seconds::new(ran.secs() % every.secs()),
+            _ => ran,
+        }
     }
 
     fn draw(&self, purpose: u64, who: u32, nth: u32) -> f64 {
@@ -112,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_keeps_what_the_last_checkpoint_kept() {
+    fn a_job_is_saved_at_its_checkpoints() {
         let mut f = Faults::default();
-        assert_eq!(f.kept(100.0, 2.0, Seconds::new(30.0)), 40.0);
+        assert_eq!(f.unsaved(Seconds::new(30.0)).secs(), 30.0);
         f.checkpoint_every = Some(Seconds::new(20.0));
-        assert_eq!(f.kept(100.0, 2.0, Seconds::new(30.0)), 80.0);
+        assert_eq!(f.unsaved(Seconds::new(30.0)).secs(), 10.0);
     }
 }

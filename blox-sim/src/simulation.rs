@@ -382,7 +382,6 @@ impl Simulation {
             &jobs,
             counters,
             self.cluster.total_gpus() as u32,
-            recorder.gpu_seconds,
             span,
             rounds,
         );
@@ -406,13 +405,18 @@ impl Simulation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execution::{FixedRate, Shared};
     use crate::overheads::CheckpointRestart;
+    use crate::results::AssignmentRow;
     use crate::workload::Jobs;
+    use blox_core::perf::PairTable;
     use blox_core::testing::FirstFit;
     use blox_core::{
-        Adapts, Composition, Extras, GpuCount, JobSpec, NodeId, NodeSpec, Outcome, Seconds,
-        TrainingSpec, order::SortKey, policy::by_key,
+        Adapts, Assignment, Composition, Draft, DraftError, Extras, GpuCount, GpuId, JobSpec,
+        NodeAction, NodeId, NodeSpec, Outcome, Outlook, Part, PlacementPolicy, Reason, Requests,
+        Seconds, TrainingSpec, order::SortKey, policy::by_key,
     };
+    use std::sync::Mutex;
 
     fn fifo() -> Pipeline {
         Composition::new("fifo")
@@ -534,5 +538,210 @@ mod tests {
         assert_eq!(report.ended, Ended::Standstill);
         assert_eq!(finishes(&report), [None]);
         assert_eq!(report.summary.unfinished, 1);
+    }
+
+    #[test]
+    fn nodes_that_have_left_or_are_switched_off_do_not_fail_for_ever() {
+        let off = Event::NodeManaged {
+            action: NodeAction::Power {
+                node: NodeId(0),
+                on: false,
+            },
+        };
+        for gone in [Event::NodeLeft { node: NodeId(0) }, off] {
+            let report = Simulation::new(ClusterSpec::uniform(1, 1))
+                .faults(Faults {
+                    node_mtbf: Some(Seconds::from_hours(100.0)),
+                    ..Faults::default()
+                })
+                .happening(Time::ZERO, gone)
+                .run(
+                    fifo().awaiting_growth(true),
+                    &mut Jobs::new(vec![job(0.0, 300.0)]),
+                )
+                .unwrap();
+            assert_eq!(report.ended, Ended::Standstill);
+        }
+    }
+
+    #[test]
+    fn a_node_that_joins_can_fail() {
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .faults(Faults {
+                node_mtbf: Some(Seconds::new(1000.0)),
+                checkpoint_every: Some(Seconds::new(100.0)),
+                ..Faults::default()
+            })
+            .happening(
+                Time::ZERO,
+                Event::NodeJoined {
+                    spec: Box::new(NodeSpec::with_gpus(1)),
+                },
+            )
+            .happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) })
+            .run(fifo(), &mut Jobs::new(vec![job(0.0, 30_000.0)]))
+            .unwrap();
+        assert!(report.jobs[0].crashes > 0);
+    }
+
+    #[test]
+    fn what_is_said_to_happen_and_cannot_is_not_the_simulators_error() {
+        let error = Simulation::new(ClusterSpec::uniform(1, 1))
+            .happening(Time::new(5.0), Event::NodeReturned { node: NodeId(0) })
+            .run(fifo(), &mut Jobs::new(vec![job(0.0, 300.0)]))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("said to happen"), "{error}");
+    }
+
+    /// Two jobs, the second on the first one's GPU until a moment; then it waits, or goes to the
+    /// GPU next to it.
+    #[derive(Clone)]
+    struct Pair {
+        until: Time,
+        next: bool,
+    }
+
+    impl Part for Pair {}
+
+    impl PlacementPolicy for Pair {
+        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            let [first, second] = [JobId(0), JobId(1)];
+            let goes =
+                |job, draft: &Draft<'_>| draft.may_place(job) && draft.current(job).is_none();
+            let beside = Assignment {
+                partner: Some(first),
+                ..Assignment::of([GpuId(0)])
+            };
+            if goes(first, draft) && draft.free_on(NodeId(0)) > 0 {
+                draft.assign(first, Assignment::of([GpuId(0)]))?;
+            }
+            let together = draft.view().now() < self.until;
+            if together && goes(second, draft) && draft.current(first).is_some() {
+                draft.assign(second, beside.clone())?;
+            } else if !together && draft.current(second).is_some_and(|a| a.gpus[0] == GpuId(0)) {
+                match self.next {
+                    true => draft.reassign(second, Assignment::of([GpuId(1)]))?,
+                    false => draft.release(second, Reason::NotChosen)?,
+                }
+            }
+            Ok(())
+        }
+
+        fn outlook(&self) -> Outlook {
+            match self.until < Time::new(f64::MAX) {
+                true => Outlook::Until(self.until),
+                false => Outlook::Stable,
+            }
+        }
+    }
+
+    fn pair(until: f64, next: bool) -> Pipeline {
+        Composition::new("pair")
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+            .placement(Pair {
+                until: Time::new(until),
+                next,
+            })
+            .build()
+    }
+
+    /// Of two jobs on one GPU each does half.
+    fn halved(cluster: ClusterSpec) -> Simulation {
+        Simulation::new(cluster)
+            .completion(Exact)
+            .execution(Shared::over(FixedRate).measured(PairTable::default(), 0.5))
+    }
+
+    #[test]
+    fn a_job_is_alone_as_soon_as_its_partner_stops_or_moves() {
+        for next in [false, true] {
+            let report = halved(ClusterSpec::uniform(1, 2))
+                .measure(Measure::Ids(0, 0))
+                .run(
+                    pair(600.0, next),
+                    &mut Jobs::new(vec![job(0.0, 1000.0), job(0.0, 5000.0)]),
+                )
+                .unwrap();
+            // Half of 600 s, then 700 s.
+            assert_eq!(finishes(&report)[0], Some(1300.0), "{next}");
+        }
+    }
+
+    #[test]
+    fn a_crash_keeps_what_was_saved_whatever_the_rate_was_since() {
+        let finish = |every: Option<f64>| {
+            let node = NodeId(0);
+            let report = halved(ClusterSpec::uniform(1, 1))
+                .measure(Measure::Ids(0, 0))
+                .faults(Faults {
+                    checkpoint_every: every.map(Seconds::new),
+                    ..Faults::default()
+                })
+                .happening(Time::new(2000.0), Event::NodeLost { node })
+                .happening(Time::new(2050.0), Event::NodeReturned { node })
+                .run(
+                    pair(f64::MAX, false),
+                    &mut Jobs::new(vec![job(0.0, 3000.0), job(1000.0, 1e5)]),
+                )
+                .unwrap();
+            assert_eq!(report.jobs[0].crashes, 1);
+            finishes(&report)[0]
+        };
+        // Alone for 1200 s, then at half its rate; both start again at 2100 s.
+        assert_eq!(finish(None), Some(2100.0 + 3000.0 * 2.0));
+        assert_eq!(finish(Some(1100.0)), Some(2100.0 + 1900.0 * 2.0));
+        assert_eq!(finish(Some(700.0)), Some(2100.0 + 1700.0 * 2.0));
+    }
+
+    #[test]
+    fn two_jobs_on_one_gpu_lose_their_node_together() {
+        for seed in 0..8 {
+            let report = halved(ClusterSpec::uniform(1, 1))
+                .faults(Faults {
+                    seed,
+                    node_mtbf: Some(Seconds::from_hours(2.0)),
+                    node_mttr: Seconds::from_hours(0.2),
+                    checkpoint_every: Some(Seconds::new(60.0)),
+                    ..Faults::default()
+                })
+                .run(
+                    pair(f64::MAX, false),
+                    &mut Jobs::new(vec![job(0.0, 30_000.0), job(500.0, 30_000.0)]),
+                )
+                .unwrap();
+            assert!(report.jobs.iter().all(|j| j.crashes > 0), "{seed}");
+        }
+    }
+
+    #[test]
+    fn a_change_in_place_that_fails_leaves_what_the_job_had() {
+        let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+        let why = "no".into();
+        let (job_1, attempt) = (JobId(1), 2);
+        Simulation::new(ClusterSpec::uniform(1, 2))
+            .completion(Exact)
+            .overheads(FixedOverheads {
+                migration: Seconds::new(100.0),
+                ..FixedOverheads::default()
+            })
+            .assignments_to(Some(rows.clone()))
+            .happening(
+                Time::new(650.0),
+                Event::LaunchFailed {
+                    job: job_1,
+                    attempt,
+                    why,
+                },
+            )
+            .measure(Measure::Ids(0, 0))
+            .run(
+                pair(600.0, true),
+                &mut Jobs::new(vec![job(0.0, 2000.0), job(0.0, 2000.0)]),
+            )
+            .unwrap();
+        let rows = rows.lock().unwrap();
+        let row = rows.iter().find(|r| r.job == job_1).unwrap();
+        assert_eq!((row.end.secs(), row.why), (650.0, "launch failed"));
     }
 }

@@ -174,6 +174,8 @@ impl Followed {
             }
             Event::Stopped { job, .. } => self.leave(*job, now, "stopped"),
             Event::Crashed { job, .. } => self.leave(*job, now, "crashed"),
+            // In place, it left what it had for what it did not get.
+            Event::LaunchFailed { job, .. } => self.leave(*job, now, "launch failed"),
             Event::Ended { job, outcome } => {
                 self.leave(*job, now, outcome.as_str());
                 self.placed_at.remove(job);

@@ -60,7 +60,6 @@ pub struct Recorder {
     overheads: BTreeMap<JobId, (Time, Seconds)>,
     /// Of jobs that train.
     given: BTreeMap<JobId, Account>,
-    pub(crate) gpu_seconds: f64,
     pub(crate) first_submit: Option<Time>,
     pub(crate) last_end: Time,
 }
@@ -86,7 +85,6 @@ impl Recorder {
             with_extras: false,
             overheads: BTreeMap::new(),
             given: BTreeMap::new(),
-            gpu_seconds: 0.0,
             first_submit: None,
             last_end: Time::ZERO,
         }
@@ -106,7 +104,6 @@ impl Recorder {
     pub(crate) fn note(&mut self, job: &JobRef<'_>, outcome: Option<blox_core::Outcome>, at: Time) {
         let measured = self.measure.includes(job.id(), job.submit());
         let rejected = outcome == Some(blox_core::Outcome::Rejected);
-        self.gpu_seconds += job.attained_gpu_time().secs();
         let i = job.id().index();
         if i >= self.jobs.len() {
             self.jobs.resize_with(i + 1, || None);
@@ -195,7 +192,7 @@ impl Part for Recorder {
                     *placed = view.now();
                 }
             }
-            Event::Crashed { job, .. } => {
+            Event::Crashed { job, .. } | Event::LaunchFailed { job, .. } => {
                 if let Some(account) = self.given.get_mut(job) {
                     account.takes(view.now());
                 }

@@ -212,7 +212,6 @@ impl Summary {
         jobs: &[JobResult],
         counters: Counters,
         gpus: u32,
-        gpu_seconds: f64,
         span: f64,
         rounds: u64,
     ) -> Self {
@@ -226,6 +225,7 @@ impl Summary {
         // In order of job, so that the sum does not depend on the order of ends.
         let avg_jct_s = mean(jct.iter().copied());
         jct.sort_unstable_by(f64::total_cmp);
+        let gpu_seconds: f64 = jobs.iter().map(|j| j.attained_gpu.secs()).sum();
         let done = || measured().filter(|j| j.jct().is_some());
         Summary {
             scheduler: scheduler.to_owned(),
