@@ -319,7 +319,7 @@ impl Requests {
 
     /// The next job in order that has no GPUs in the draft. Answer with
     /// [`Requests::candidate_placed`] or [`Requests::candidate_blocked`] before
-    /// asking for the next.
+    /// asking for the next; without an answer it counts as blocked.
     pub fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
         if !self.use_kept {
             while let Some(r) = self.list.get(self.cursor) {
@@ -399,7 +399,7 @@ impl Requests {
         self.back_mark = self.back;
     }
 
-    /// Puts candidates that were passed over back where they were.
+    /// Puts candidates that were passed over, or have no answer, back where they were.
     pub(crate) fn end_walk(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.end_walk();
@@ -751,6 +751,9 @@ impl Kept {
 
     fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
         let view = draft.view();
+        if self.candidate.is_some() {
+            self.settle(draft, false);
+        }
         loop {
             let again = match (self.queue.peek(), self.again.last()) {
                 (Some(q), Some(a)) => a < q,
@@ -837,17 +840,24 @@ impl Kept {
         if self.spared.len() > spared {
             self.spared.sort_unstable();
         }
-        if let Some(entry) = self.candidate.take() {
-            if placed {
-                self.forget_queued(entry.job());
-            } else if self.marks.has(entry.job(), Marks::QUEUED) {
-                self.passed.push(entry);
-            }
+        if placed && let Some(entry) = self.candidate.take() {
+            self.forget_queued(entry.job());
+        }
+        self.pass_over();
+    }
+
+    /// Keeps the candidate, if there is one, for the next walk.
+    #[inline]
+    fn pass_over(&mut self) {
+        if let Some(entry) = self.candidate.take()
+            && self.marks.has(entry.job(), Marks::QUEUED)
+        {
+            self.passed.push(entry);
         }
     }
 
     fn end_walk(&mut self) {
-        self.candidate = None;
+        self.pass_over();
         self.again.clear();
         self.taken.clear();
         self.spared.clear();

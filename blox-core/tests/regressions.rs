@@ -384,3 +384,49 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
     let offered: Vec<JobId> = core.plan().waits.iter().map(|(job, _)| *job).collect();
     assert_eq!(offered, [JobId(0), JobId(1)]);
 }
+
+#[test]
+fn a_candidate_without_an_answer_is_not_lost() {
+    /// Places a job a walk, and goes when it has looked at the next, or at the one after that.
+    #[derive(Clone)]
+    struct OneAWalk(u32);
+    impl Part for OneAWalk {}
+    impl PlacementPolicy for OneAWalk {
+        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            let mut left = self.0;
+            let mut placed = false;
+            while let Some(request) = r.next_candidate(draft) {
+                if placed {
+                    left -= 1;
+                    if left == 0 {
+                        break;
+                    }
+                    continue;
+                }
+                let gpus = draft.take_from(NodeId(0), 1).unwrap();
+                draft.assign(request.job, Assignment::of(gpus))?;
+                r.candidate_placed(draft);
+                placed = true;
+            }
+            Ok(())
+        }
+    }
+    for looks in [1, 2] {
+        let mut policy = Composition::new("one-a-walk")
+            .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
+            .placement(OneAWalk(looks))
+            .build();
+        let state = State::new(&ClusterSpec::uniform(1, 8)).unwrap();
+        let mut core = Core::new(state, dyn_cadence(&policy));
+        for n in 0..4 {
+            core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
+        }
+        for round in 0..4 {
+            let at = Time::new(300.0 * f64::from(round));
+            core.decide(at, &mut policy);
+            let placed = |n: &u32| core.state().job(JobId(*n)).unwrap().is_placed();
+            let placed: Vec<u32> = (0..4).filter(placed).collect();
+            assert_eq!(placed, (0..=round).collect::<Vec<_>>(), "looks at {looks}");
+        }
+    }
+}
