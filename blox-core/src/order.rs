@@ -21,7 +21,7 @@ pub struct SortKey {
 }
 
 impl SortKey {
-    /// By one number, ascending.
+    /// By one number, ascending; what is not a number comes last.
     #[inline]
     pub fn by(value: f64) -> Self {
         SortKey {
@@ -54,9 +54,13 @@ impl SortKey {
     }
 }
 
-/// The bits of a float such that unsigned comparison is the float's total order.
+/// The bits of a float such that unsigned comparison is the float's total order, with one NaN,
+/// the last.
 #[inline]
 fn ordered(value: f64) -> u64 {
+    if value.is_nan() {
+        return u64::MAX;
+    }
     // -0.0 and 0.0 are the same key.
     let bits = (value + 0.0).to_bits();
     if bits >> 63 == 0 {
@@ -288,6 +292,14 @@ mod tests {
             assert!(SortKey::by(w[0]) < SortKey::by(w[1]), "{w:?}");
         }
         assert_eq!(SortKey::by(-0.0), SortKey::by(0.0));
+    }
+
+    #[test]
+    fn what_is_no_number_comes_last_whatever_its_sign() {
+        for nan in [f64::NAN, -f64::NAN, f64::from_bits(u64::MAX)] {
+            assert!(SortKey::by(f64::INFINITY) < SortKey::by(nan));
+            assert_eq!(SortKey::by(nan), SortKey::by(f64::NAN));
+        }
     }
 
     #[test]
