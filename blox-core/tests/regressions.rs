@@ -386,6 +386,64 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
 }
 
 #[test]
+fn a_job_is_spared_only_where_its_cpus_are_left() {
+    /// Job 0 on GPU 0, then job 1 on GPU 1 with CPUs that only job 0's release leaves it.
+    #[derive(Clone)]
+    struct Sparing;
+    impl Part for Sparing {}
+    impl PlacementPolicy for Sparing {
+        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            let on = |gpu, cpus| Assignment {
+                cpus,
+                ..Assignment::of([GpuId(gpu)])
+            };
+            if draft.current(JobId(0)).is_none() {
+                return draft.assign(JobId(0), on(0, 4.0));
+            }
+            let start = draft.savepoint();
+            draft.release(JobId(0), Reason::NotChosen)?;
+            draft.assign(JobId(1), on(1, 4.0))?;
+            draft.spare(JobId(0))?;
+            draft.rollback(start);
+            draft.release(JobId(0), Reason::NotChosen)?;
+            draft.assign(JobId(1), on(1, 6.0))?;
+            assert!(!draft.has_resources(&on(0, 4.0)));
+            assert!(draft.has_resources(&on(0, 2.0)));
+            let (node, job) = (NodeId(0), JobId(0));
+            let no = DraftError::TooLittleLeft { node, job };
+            assert_eq!(draft.spare(job), Err(no));
+            let no = DraftError::NotFree { gpu: GpuId(1), job };
+            assert_eq!(draft.spare_as(job, on(1, 2.0)), Err(no));
+            assert_eq!(draft.current(job), None);
+            // With fewer it goes on.
+            draft.spare_as(job, on(0, 2.0))
+        }
+    }
+    let mut policy = Composition::new("sparing")
+        .scheduling(by_key(|j| SortKey::by(f64::from(j.id().0))))
+        .placement(Sparing)
+        .build();
+    let mut cluster = ClusterSpec::uniform(1, 2);
+    cluster.nodes[0].cpus = 8.0;
+    let mut core = Core::new(State::new(&cluster).unwrap(), dyn_cadence(&policy));
+    for n in [0, 1] {
+        core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
+    }
+    core.decide(Time::ZERO, &mut policy);
+    assert_eq!(core.decide(Time::new(300.0), &mut policy), Decided::Applied);
+    let cpus = |n| {
+        core.state()
+            .job(JobId(n))
+            .unwrap()
+            .assignment()
+            .unwrap()
+            .cpus
+    };
+    assert_eq!([cpus(0), cpus(1)], [2.0, 6.0]);
+    assert_eq!(core.counters().preemptions, 0);
+}
+
+#[test]
 fn a_candidate_without_an_answer_is_not_lost() {
     /// Places a job a walk, and goes when it has looked at the next, or at the one after that.
     #[derive(Clone)]

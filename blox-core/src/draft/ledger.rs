@@ -204,6 +204,38 @@ impl Ledger {
         }
     }
 
+    /// A node on which the CPUs or the memory of an assignment are not left.
+    #[inline]
+    pub fn lacking(&self, cluster: &Cluster, a: &Assignment) -> Option<NodeId> {
+        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+            return None;
+        }
+        self.lacking_some(cluster, a)
+    }
+
+    #[cold]
+    fn lacking_some(&self, cluster: &Cluster, a: &Assignment) -> Option<NodeId> {
+        let nodes = || a.gpus.iter().filter_map(|g| cluster.node_of(*g));
+        // With the tolerance that plans are checked with; a capacity of 0 is unknown.
+        let lacks = |amount: f64, free: f64, capacity: f64| {
+            amount > 0.0 && capacity > 0.0 && amount > free + capacity * 1e-9 + 1e-9
+        };
+        nodes().find(|&id| {
+            let Some(node) = cluster.node(id) else {
+                return false;
+            };
+            let part = nodes().filter(|n| *n == id).count() as f64 / a.gpus.len() as f64;
+            let [cpus, memory] = self.given_back(id);
+            let spec = node.spec();
+            lacks(a.cpus * part, node.free_cpus() + cpus, spec.cpus)
+                || lacks(
+                    a.memory_gib * part,
+                    node.free_memory_gib() + memory,
+                    spec.memory_gib,
+                )
+        })
+    }
+
     #[inline]
     fn refresh(&mut self, cluster: &Cluster, id: NodeId) {
         let Some(node) = cluster.node(id) else { return };

@@ -37,6 +37,14 @@ pub enum DraftError {
         /// The job.
         job: JobId,
     },
+    /// The CPUs or the memory that the job had are not left.
+    #[error("node {node} has too few CPUs or too little memory left for job {job}")]
+    TooLittleLeft {
+        /// A node of the job.
+        node: NodeId,
+        /// The job.
+        job: JobId,
+    },
     /// The two jobs cannot share.
     #[error("job {job} cannot run beside job {partner}")]
     CannotShare {
@@ -326,8 +334,31 @@ impl<'a> Draft<'a> {
     /// Takes a release back: the job goes on as if nothing had been.
     ///
     /// # Errors
-    /// The job was not released, or its GPUs are not free any more.
+    /// The job was not released, its GPUs are not free any more, or its CPUs or memory are not
+    /// left.
     pub fn spare(&mut self, job: JobId) -> Result<(), DraftError> {
+        self.resume(job, true)
+    }
+
+    /// Takes a release back, and changes what the job has in place: as [`Draft::spare`] and then
+    /// [`Draft::reassign`], but the CPUs and the memory that it had need not be left.
+    ///
+    /// # Errors
+    /// The job was not released, or a GPU that it had or is to have is not free; nothing has
+    /// changed then.
+    pub fn spare_as(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
+        let start = self.savepoint();
+        self.resume(job, false)?;
+        if self.original(job) == Some(&assignment) {
+            return Ok(());
+        }
+        self.reassign(job, assignment)
+            .inspect_err(|_| self.rollback(start))
+    }
+
+    /// `in_full`: its CPUs and memory have to be left.
+    #[inline]
+    fn resume(&mut self, job: JobId, in_full: bool) -> Result<(), DraftError> {
         let e = self.m.entry(job).ok_or(DraftError::NotPlaced(job))?;
         if self.its(e).is_some() || self.m.entries[e].released == 0 {
             return Err(DraftError::AlreadyPlaced(job));
@@ -344,16 +375,18 @@ impl<'a> Draft<'a> {
         {
             return Err(DraftError::NotFree { gpu, job });
         }
+        let cluster = self.view.cluster();
+        if in_full && let Some(node) = self.m.ledger.lacking(cluster, original) {
+            return Err(DraftError::TooLittleLeft { node, job });
+        }
         if partner.is_some() || !self.take_free(original) {
             match partner {
                 Some(partner) => self.check_beside(job, original, partner, Some(original))?,
                 None => self.check_free(job, original, Some(original))?,
             }
-            let cluster = self.view.cluster();
             self.m.ledger.set_free(cluster, &original.gpus, false);
         }
-        let ledger = &mut self.m.ledger;
-        ledger.count_resources(self.view.cluster(), original, -1.0);
+        self.m.ledger.count_resources(cluster, original, -1.0);
         let entry = &mut self.m.entries[e];
         entry.now = Now::AsBefore;
         let why = std::mem::take(&mut entry.released);
@@ -497,6 +530,13 @@ impl<'a> Draft<'a> {
     pub fn free_memory_gib_on(&self, node: NodeId) -> f64 {
         let free = self.view.node(node).map_or(0.0, Node::free_memory_gib);
         free + self.m.ledger.given_back(node)[1]
+    }
+
+    /// Whether the CPUs and the memory of an assignment are left on its nodes. A node that does
+    /// not say how many it has has enough.
+    #[inline]
+    pub fn has_resources(&self, a: &Assignment) -> bool {
+        self.m.ledger.lacking(self.view.cluster(), a).is_none()
     }
 
     /// `count` free GPUs of a node, lowest first; `None` if it has fewer.

@@ -27,18 +27,14 @@ pub(crate) fn settle(
     assignment: Assignment,
 ) -> Result<(), DraftError> {
     let before = draft.view().job(job).and_then(|j| j.assignment());
-    let Some(before) = before.filter(|b| b.same_gpus(&assignment)) else {
-        return draft.assign(job, assignment);
-    };
-    if draft.spare(job).is_err() {
-        return draft.assign(job, assignment);
+    if let Some(before) = before.filter(|b| b.same_gpus(&assignment)) {
+        let now = Assignment {
+            gpus: before.gpus.clone(),
+            ..assignment.clone()
+        };
+        if draft.spare_as(job, now).is_ok() {
+            return Ok(());
+        }
     }
-    let now = Assignment {
-        gpus: before.gpus.clone(),
-        ..assignment
-    };
-    if now == *before {
-        return Ok(());
-    }
-    draft.reassign(job, now)
+    draft.assign(job, assignment)
 }

@@ -1,0 +1,106 @@
+//! Mistakes of policies, as plain cases.
+
+use blox_core::core::{Core, Decided};
+use blox_core::{
+    Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Outcome, Phase,
+    Pipeline, Rounds, Seconds, State, Time,
+};
+use blox_policies::placement::{Consolidated, Walk};
+use blox_policies::scheduling::Srtf;
+use std::sync::Arc;
+
+/// A scheduler and the cluster that it has.
+struct Run {
+    core: Core,
+    policy: Pipeline,
+}
+
+impl Run {
+    fn new(cluster: &ClusterSpec, policy: Pipeline) -> Self {
+        let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
+        let core = Core::new(State::new(cluster).unwrap(), Box::new(rounds));
+        Run { core, policy }
+    }
+
+    fn event(&mut self, at: f64, event: &Event) {
+        let (core, policy) = (&mut self.core, &mut self.policy);
+        core.event(Time::new(at), event, policy).unwrap();
+    }
+
+    fn submit(&mut self, at: f64, n: u32, spec: JobSpec) {
+        let (job, spec) = (JobId(n), Arc::new(spec));
+        self.event(at, &Event::Submitted { job, spec });
+    }
+
+    /// Decides, and starts all that is launched.
+    fn decide(&mut self, at: f64) {
+        let decided = self.core.decide(Time::new(at), &mut self.policy);
+        assert_eq!(decided, Decided::Applied, "at {at} s");
+        self.core.take_commands(&mut Vec::new());
+        let starting = |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting;
+        let launched: Vec<Event> = self
+            .core
+            .view()
+            .placed()
+            .filter(starting)
+            .map(|j| Event::Started {
+                job: j.id(),
+                attempt: j.attempt(),
+                rate: 1.0,
+            })
+            .collect();
+        for event in launched {
+            self.event(at, &event);
+        }
+    }
+
+    fn end(&mut self, at: f64, n: u32) {
+        let (job, outcome) = (JobId(n), Outcome::Completed);
+        self.event(at, &Event::Ended { job, outcome });
+    }
+
+    fn assignment(&self, n: u32) -> Option<&Assignment> {
+        self.core.state().job(JobId(n))?.assignment()
+    }
+
+    fn gpus(&self, n: u32) -> Option<Vec<u32>> {
+        let gpus = self.assignment(n)?.gpus.iter();
+        Some(gpus.map(|g| g.0).collect())
+    }
+}
+
+/// One node of 4 GPUs.
+fn node(cpus: f64) -> ClusterSpec {
+    let mut cluster = ClusterSpec::uniform(1, 4);
+    cluster.nodes[0].cpus = cpus;
+    cluster
+}
+
+fn job(gpus: u32, cpus: f64, duration: f64) -> JobSpec {
+    let extras = Extras {
+        cpus,
+        ..Extras::default()
+    };
+    JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration)).with_extras(extras)
+}
+
+#[test]
+fn a_victim_whose_cpus_are_needed_is_not_spared() {
+    let policy = Composition::new("srtf")
+        .scheduling(Srtf::default())
+        .placement(Walk::new(Consolidated::default()))
+        .build();
+    let mut run = Run::new(&node(8.0), policy);
+    for n in 0..4 {
+        let cpus = if n < 2 { 0.0 } else { 4.0 };
+        run.submit(0.0, n, job(1, cpus, 10_000.0));
+    }
+    run.decide(0.0);
+    run.end(10.0, 0);
+    run.end(10.0, 1);
+    run.submit(20.0, 4, job(1, 4.0, 100.0));
+    run.decide(300.0);
+    assert_eq!(run.gpus(2), Some(vec![2]));
+    assert_eq!(run.gpus(3), None);
+    assert_eq!(run.gpus(4), Some(vec![0]));
+}
