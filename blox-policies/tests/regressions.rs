@@ -2,11 +2,12 @@
 
 use blox_core::core::{Core, Decided};
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Outcome, Phase,
-    Pipeline, Rounds, Seconds, State, Time,
+    Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, NodeAction,
+    NodeId, Outcome, Phase, Pipeline, Rounds, Seconds, State, Time,
 };
+use blox_policies::cluster::Quarantine;
 use blox_policies::placement::{Consolidated, Walk};
-use blox_policies::scheduling::Srtf;
+use blox_policies::scheduling::{Fifo, Srtf};
 use std::sync::Arc;
 
 /// A scheduler and the cluster that it has.
@@ -103,4 +104,43 @@ fn a_victim_whose_cpus_are_needed_is_not_spared() {
     assert_eq!(run.gpus(2), Some(vec![2]));
     assert_eq!(run.gpus(3), None);
     assert_eq!(run.gpus(4), Some(vec![0]));
+}
+
+#[test]
+fn a_quarantine_leaves_the_cordons_of_others_alone() {
+    let policy = Composition::new("quarantine")
+        .cluster(Quarantine::default())
+        .scheduling(Fifo::default())
+        .placement(Walk::new(Consolidated::default()))
+        .build();
+    let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
+    let id = NodeId(0);
+    let cordon = |run: &Run| {
+        let node = run.core.state().cluster().node(id);
+        node.and_then(|n| n.cordoned()).map(ToString::to_string)
+    };
+    let flap = |run: &mut Run, at: f64| {
+        for at in [at, at + 1.0] {
+            run.event(at, &Event::NodeLost { node: id });
+            run.event(at, &Event::NodeReturned { node: id });
+        }
+    };
+    let drain = Event::NodeManaged {
+        action: NodeAction::Cordon {
+            node: id,
+            why: "drained".into(),
+        },
+    };
+    flap(&mut run, 10.0);
+    run.decide(20.0);
+    assert_eq!(cordon(&run).as_deref(), Some("quarantine"));
+    run.decide(300.0);
+    assert_eq!(cordon(&run), None);
+
+    run.event(310.0, &drain);
+    flap(&mut run, 320.0);
+    for at in [330.0, 2000.0] {
+        run.decide(at);
+        assert_eq!(cordon(&run).as_deref(), Some("drained"), "at {at} s");
+    }
 }

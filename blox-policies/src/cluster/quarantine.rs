@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 /// Keeps new jobs off nodes that were lost again and again: the second loss
 /// within `window` of the one before costs `first` of quarantine after the
-/// return, and each further one twice as much, up to `most`.
+/// return, and each further one twice as much, up to `most`. Nodes that somebody else has
+/// cordoned stay as they are.
 #[derive(Clone, Debug)]
 pub struct Quarantine {
     window: Seconds,
@@ -91,19 +92,15 @@ impl ClusterManager for Quarantine {
         let mut outlook = Outlook::Stable;
         for (id, flaps) in &mut self.memory {
             let Some(until) = flaps.until else { continue };
-            let cordoned = view
-                .cluster()
-                .node(*id)
-                .and_then(|n| n.cordoned())
-                .is_some_and(|why| why.as_str() == WHY);
+            let cordon = view.cluster().node(*id).and_then(|n| n.cordoned());
             if now >= until {
                 flaps.until = None;
-                if cordoned {
+                if cordon.is_some_and(|why| why.as_str() == WHY) {
                     out.push(NodeAction::Uncordon { node: *id });
                 }
             } else {
                 outlook = outlook.and(Outlook::Until(until));
-                if !cordoned {
+                if cordon.is_none() {
                     out.push(NodeAction::Cordon {
                         node: *id,
                         why: WHY.into(),
