@@ -1,12 +1,14 @@
 //! Mistakes of policies, as plain cases.
 
 use blox_core::core::{Core, Decided};
+use blox_core::policy::scheduling_fn;
 use blox_core::{
     Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, NodeAction,
-    NodeId, Outcome, Phase, Pipeline, Rounds, Seconds, State, Time,
+    NodeId, Outcome, Outlook, Phase, Pipeline, PlacementPolicy, Request, Requests, Rounds,
+    SchedulingPolicy, Seconds, Shape, State, Time, View,
 };
 use blox_policies::cluster::Quarantine;
-use blox_policies::placement::{Consolidated, Walk};
+use blox_policies::placement::{Buddy, Consolidated, Walk};
 use blox_policies::scheduling::{Fifo, Srtf};
 use std::sync::Arc;
 
@@ -104,6 +106,42 @@ fn a_victim_whose_cpus_are_needed_is_not_spared() {
     assert_eq!(run.gpus(2), Some(vec![2]));
     assert_eq!(run.gpus(3), None);
     assert_eq!(run.gpus(4), Some(vec![0]));
+}
+
+/// All jobs, each in a shape.
+fn list(
+    shape: impl Fn(View<'_>, JobId) -> Shape + Clone + Send + 'static,
+) -> impl SchedulingPolicy + 'static {
+    scheduling_fn(move |view, out: &mut Requests| {
+        for job in view.active() {
+            out.push(Request::with_shape(job.id(), shape(view, job.id())));
+        }
+        Outlook::NextRound
+    })
+}
+
+fn composed(
+    scheduling: impl SchedulingPolicy + 'static,
+    placement: impl PlacementPolicy + 'static,
+) -> Pipeline {
+    let composition = Composition::new("composed").scheduling(scheduling);
+    composition.placement(placement).build()
+}
+
+#[test]
+fn a_job_on_a_lost_node_is_not_made_smaller_there() {
+    let shrinking = list(|view, _| {
+        let gpus = if view.now() < Time::new(300.0) { 4 } else { 2 };
+        Shape::gpus(GpuCount(gpus))
+    });
+    let mut run = Run::new(&ClusterSpec::uniform(2, 4), composed(shrinking, Buddy));
+    run.submit(0.0, 0, job(4, 0.0, 10_000.0));
+    run.decide(0.0);
+    run.event(10.0, &Event::NodeLost { node: NodeId(0) });
+    run.submit(10.0, 1, job(2, 0.0, 10_000.0));
+    run.decide(300.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1, 2, 3]));
+    assert_eq!(run.gpus(1), Some(vec![4, 5]));
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use super::resizing::current;
 use super::walk::{filled, shortage_of_gpus, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
@@ -77,7 +78,7 @@ fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), D
 fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<bool, DraftError> {
     // Those that shrink make room first, and keep what they have on one node.
     for (request, shape) in wanted {
-        let Some(has) = draft.current(request.job) else {
+        let Some(has) = current(draft, request.job) else {
             continue;
         };
         let count = shape.gpus.get() as usize;
@@ -88,18 +89,17 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
     }
     let mut all = true;
     for (request, shape) in wanted {
-        let (job, count) = (request.job, shape.gpus.get());
-        let has = draft.current(job).map(|a| a.gpus.clone());
-        match has {
-            Some(has) if has.len() as u32 >= count => {}
-            Some(has) => match find(draft, job, shape, &has, false) {
-                Some(gpus) => draft.reassign(job, filled(gpus, shape))?,
-                None => all = false,
-            },
-            None => match find(draft, job, shape, &[], false) {
+        let job = request.job;
+        if draft.current(job).is_none() {
+            match find(draft, job, shape, &[], false) {
                 Some(gpus) => draft.assign(job, filled(gpus, shape))?,
                 None => all = false,
-            },
+            }
+        } else if let Some(has) = current(draft, job).filter(|has| has.count() < shape.gpus) {
+            match find(draft, job, shape, &has.gpus, false) {
+                Some(gpus) => draft.reassign(job, filled(gpus, shape))?,
+                None => all = false,
+            }
         }
     }
     Ok(all)
