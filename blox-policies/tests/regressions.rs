@@ -4,12 +4,12 @@ use blox_core::core::{Core, Decided};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
     Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, NodeAction,
-    NodeId, Outcome, Outlook, Phase, Pipeline, PlacementPolicy, Request, Requests, Rounds,
+    NodeId, Outcome, Outlook, Phase, Pipeline, Place, PlacementPolicy, Request, Requests, Rounds,
     SchedulingPolicy, Seconds, Shape, State, Time, View,
 };
 use blox_policies::cluster::Quarantine;
-use blox_policies::placement::{Buddy, Consolidated, Walk};
-use blox_policies::scheduling::{Fifo, Srtf};
+use blox_policies::placement::{Buddy, Consolidated, KeepNodes, LocalSearch, OnNodes, Walk};
+use blox_policies::scheduling::{Fifo, Srtf, TimeSlicing};
 use std::sync::Arc;
 
 /// A scheduler and the cluster that it has.
@@ -126,6 +126,63 @@ fn composed(
 ) -> Pipeline {
     let composition = Composition::new("composed").scheduling(scheduling);
     composition.placement(placement).build()
+}
+
+#[test]
+fn no_placement_gives_out_more_cpus_than_there_are() {
+    let on_the_node = |_: View<'_>, _| Shape {
+        cpus: 4.0,
+        place: Place::Nodes(vec![(NodeId(0), 1)]),
+        ..Shape::gpus(GpuCount(1))
+    };
+    let beside = |_: View<'_>, job: JobId| Shape {
+        cpus: 4.0,
+        place: match job.0 {
+            0 => Place::Any,
+            _ => Place::ShareWith(JobId(0)),
+        },
+        ..Shape::gpus(GpuCount(1))
+    };
+    let policies = [
+        composed(Fifo::default(), Buddy),
+        composed(
+            list(|_, _| Shape {
+                cpus: 4.0,
+                ..Shape::gpus(GpuCount(1))
+            }),
+            Buddy,
+        ),
+        composed(TimeSlicing::default(), KeepNodes),
+        composed(list(on_the_node), OnNodes),
+        composed(list(on_the_node), LocalSearch::default()),
+        composed(list(beside), Walk::new(Consolidated::default())),
+    ];
+    for policy in policies {
+        let mut run = Run::new(&node(4.0), policy);
+        for n in 0..2 {
+            run.submit(0.0, n, job(1, 4.0, 10_000.0));
+        }
+        run.decide(0.0);
+        assert_eq!([run.gpus(0), run.gpus(1)], [Some(vec![0]), None]);
+    }
+}
+
+#[test]
+fn a_job_that_grows_counts_on_its_own_cpus() {
+    let growing = list(|view, _| {
+        let gpus = if view.now() < Time::new(300.0) { 1 } else { 2 };
+        Shape {
+            cpus: 2.0 * f64::from(gpus),
+            ..Shape::gpus(GpuCount(gpus))
+        }
+    });
+    let mut run = Run::new(&node(4.0), composed(growing, Buddy));
+    run.submit(0.0, 0, job(2, 4.0, 10_000.0));
+    run.decide(0.0);
+    assert_eq!(run.gpus(0), Some(vec![0]));
+    run.decide(300.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1]));
+    assert_eq!(run.core.counters().preemptions, 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An even load over the nodes.
 
-use super::walk::{Rule, filled, has_resources, suits};
+use super::walk::{Rule, filled, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, JobRef, NodeId, Shape};
 use std::cmp::Reverse;
 
@@ -19,10 +19,7 @@ impl Rule for Balanced {
             if !suits(node, job, shape, draft.view()) {
                 continue;
             }
-            let most = (1..=free)
-                .rev()
-                .find(|&n| has_resources(draft, node, shape, n))
-                .unwrap_or(0) as usize;
+            let most = most_with_resources(draft, node, shape, free) as usize;
             let gpus = draft.free_gpus_on(id).take(most.min(needed));
             offers.extend((0..free).zip(gpus).map(|(k, g)| (Reverse(free - k), id, g)));
         }

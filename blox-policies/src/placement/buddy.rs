@@ -1,5 +1,5 @@
 use super::resizing::current;
-use super::walk::{filled, shortage_of_gpus, suits};
+use super::walk::{filled, most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
@@ -76,18 +76,16 @@ fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), D
 /// Changes as little as possible; `false` if some job that would fit by count
 /// finds its GPUs too scattered.
 fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<bool, DraftError> {
+    let mut all = true;
     // Those that shrink make room first, and keep what they have on one node.
     for (request, shape) in wanted {
-        let Some(has) = current(draft, request.job) else {
-            continue;
-        };
-        let count = shape.gpus.get() as usize;
-        if has.gpus.len() > count {
-            let gpus = together(draft, &has.gpus, count);
-            draft.reassign(request.job, filled(gpus, shape))?;
+        let has = current(draft, request.job).filter(|has| has.count() > shape.gpus);
+        if let Some(has) = has {
+            let count = shape.gpus.get() as usize;
+            let part = |draft: &Draft<'_>| Some(together(draft, &has.gpus, count));
+            all &= change(draft, request.job, shape, part)?;
         }
     }
-    let mut all = true;
     for (request, shape) in wanted {
         let job = request.job;
         if draft.current(job).is_none() {
@@ -96,13 +94,30 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
                 None => all = false,
             }
         } else if let Some(has) = current(draft, job).filter(|has| has.count() < shape.gpus) {
-            match find(draft, job, shape, &has.gpus, false) {
-                Some(gpus) => draft.reassign(job, filled(gpus, shape))?,
-                None => all = false,
-            }
+            let more = |draft: &Draft<'_>| find(draft, job, shape, &has.gpus, false);
+            all &= change(draft, job, shape, more)?;
         }
     }
     Ok(all)
+}
+
+/// Changes in place what a job has to what is chosen for it as if it had nothing; `false`, and
+/// nothing has changed, if there is none.
+fn change(
+    draft: &mut Draft<'_>,
+    job: JobId,
+    shape: &Shape,
+    choose: impl FnOnce(&Draft<'_>) -> Option<GpuList>,
+) -> Result<bool, DraftError> {
+    let before = draft.savepoint();
+    draft.release(job, Reason::NotChosen)?;
+    let chosen = choose(draft).map(|gpus| filled(gpus, shape));
+    let chosen = chosen.filter(|a| draft.has_resources(a));
+    draft.rollback(before);
+    match chosen {
+        Some(assignment) => draft.reassign(job, assignment).map(|()| true),
+        None => Ok(false),
+    }
 }
 
 /// Places all, large ones first; who finds its old GPUs free stays.
@@ -136,8 +151,8 @@ fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), Draf
     Ok(())
 }
 
-/// GPUs for a job that may count on `own`: on one node, or on whole nodes, or,
-/// where it may be scattered, anywhere.
+/// GPUs for a job that has none, those of `own` that are free before others: on one node, or on
+/// whole nodes, or, where it may be scattered, anywhere.
 fn find(
     draft: &Draft<'_>,
     job: JobId,
@@ -148,12 +163,10 @@ fn find(
     let view = draft.view();
     let job = view.job(job)?;
     let count = shape.gpus.get();
-    // Its own GPUs count while it holds them, and where they have come free.
-    let held = draft.current(job.id()).is_some();
     let own: GpuList = own
         .iter()
         .copied()
-        .filter(|g| held || on(view, *g).is_some_and(|n| is_free(draft, n, *g)))
+        .filter(|g| on(view, *g).is_some_and(|n| is_free(draft, n, *g)))
         .collect();
     let own_on = |id: NodeId| {
         own.iter()
@@ -164,8 +177,13 @@ fn find(
         .nodes()
         .filter(|n| n.is_usable() && suits(n, &job, shape, view))
         .map(|n| {
-            let mine = if held { own_on(n.id()).count() } else { 0 };
-            (n, draft.free_on(n.id()) + mine as u32)
+            // CPUs and memory may do for fewer.
+            let free = draft.free_on(n.id());
+            let needed = free.min(count);
+            match most_with_resources(draft, n, shape, needed) {
+                most if most == needed => (n, free),
+                most => (n, most),
+            }
         })
         .filter(|(_, free)| *free > 0)
         .collect();

@@ -1,8 +1,8 @@
 //! Jobs stay where they are.
 
-use super::walk::{filled, suits};
+use super::walk::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, Part, PlacementPolicy,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Part, PlacementPolicy,
     Reason, Request, Requests, Shape,
 };
 
@@ -43,8 +43,8 @@ impl PlacementPolicy for KeepNodes {
         for (job, request) in todo {
             let mut placed = false;
             for shape in &request.shapes {
-                if let Some(gpus) = find(draft, &job, shape)? {
-                    draft.assign(job.id(), filled(gpus, shape))?;
+                if let Some(assignment) = find(draft, &job, shape)? {
+                    draft.assign(job.id(), assignment)?;
                     placed = true;
                     break;
                 }
@@ -79,16 +79,15 @@ fn find(
     draft: &mut Draft<'_>,
     job: &JobRef<'_>,
     shape: &Shape,
-) -> Result<Option<GpuList>, DraftError> {
+) -> Result<Option<Assignment>, DraftError> {
     let view = draft.view();
-    let nodes: Vec<(NodeId, u32)> = view
+    let nodes: Vec<&Node> = view
         .nodes()
         .filter(|n| n.is_usable() && suits(n, job, shape, view))
-        .map(|n| (n.id(), n.usable_count()))
         .collect();
     let wanted = shape.gpus.get();
-    let free: u32 = nodes.iter().map(|(n, _)| draft.free_on(*n)).sum();
-    let Some(size) = nodes.iter().map(|(_, size)| *size).max() else {
+    let free: u32 = nodes.iter().map(|n| draft.free_on(n.id())).sum();
+    let Some(size) = nodes.iter().map(|n| n.usable_count()).max() else {
         return Ok(None);
     };
     if free < wanted || wanted == 0 {
@@ -99,39 +98,37 @@ fn find(
     let mut parts = vec![size; (wanted / size) as usize];
     parts.extend((!wanted.is_multiple_of(size)).then_some(wanted % size));
     for part in parts {
-        let node = match fitting(draft, &nodes, &taken, part) {
+        let node = match fitting(draft, &nodes, &taken, shape, part) {
             Some(node) => Some(node),
-            None => make_room(draft, &nodes, &taken, part)?,
+            None => make_room(draft, &nodes, &taken, shape, part)?,
         };
         match node {
             Some(node) => taken.push((node, part)),
             None => {
                 draft.rollback(before);
-                return Ok(spread(draft, &nodes, wanted));
+                return Ok(spread(draft, nodes, shape));
             }
         }
     }
-    Ok(gather(draft, &taken))
-}
-
-fn gather(draft: &Draft<'_>, nodes: &[(NodeId, u32)]) -> Option<GpuList> {
-    let mut gpus = GpuList::new();
-    for (node, count) in nodes {
-        gpus.extend(draft.take_from(*node, *count)?);
-    }
-    Some(gpus)
+    Ok(on_nodes(draft, &taken, shape))
 }
 
 /// The node with the least free GPUs that has enough.
 fn fitting(
     draft: &Draft<'_>,
-    nodes: &[(NodeId, u32)],
+    nodes: &[&Node],
     taken: &[(NodeId, u32)],
+    shape: &Shape,
     count: u32,
 ) -> Option<NodeId> {
-    let open = nodes.iter().filter(|(n, _)| is_open(taken, *n));
-    let enough = open.filter(|(n, _)| draft.free_on(*n) >= count);
-    enough.map(|(n, _)| *n).min_by_key(|n| draft.free_on(*n))
+    let open = nodes.iter().filter(|n| is_open(taken, n.id()));
+    let enough = open.filter(|n| has_room(draft, n, shape, count));
+    enough.map(|n| n.id()).min_by_key(|n| draft.free_on(*n))
+}
+
+/// Whether a node has free GPUs for so many of a shape's, and CPUs and memory for them.
+fn has_room(draft: &Draft<'_>, node: &Node, shape: &Shape, count: u32) -> bool {
+    draft.free_on(node.id()) >= count && has_resources(draft, node, shape, count)
 }
 
 fn is_open(taken: &[(NodeId, u32)], node: NodeId) -> bool {
@@ -141,34 +138,32 @@ fn is_open(taken: &[(NodeId, u32)], node: NodeId) -> bool {
 /// Moves single-node jobs off a node until it has enough free GPUs.
 fn make_room(
     draft: &mut Draft<'_>,
-    nodes: &[(NodeId, u32)],
+    nodes: &[&Node],
     taken: &[(NodeId, u32)],
+    shape: &Shape,
     count: u32,
 ) -> Result<Option<NodeId>, DraftError> {
-    let mut candidates: Vec<NodeId> = nodes
-        .iter()
-        .filter(|(n, size)| *size >= count && is_open(taken, *n))
-        .map(|(n, _)| *n)
-        .collect();
-    candidates.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
+    let mut candidates = nodes.to_vec();
+    candidates.retain(|n| n.usable_count() >= count && is_open(taken, n.id()));
+    candidates.sort_by_key(|n| std::cmp::Reverse(draft.free_on(n.id())));
     for node in candidates {
         let before = draft.savepoint();
         let mut closed = taken.to_vec();
-        closed.push((node, 0));
-        for (job, has) in residents(draft, node) {
-            if draft.free_on(node) >= count {
+        closed.push((node.id(), 0));
+        for (job, has) in residents(draft, node.id()) {
+            if has_room(draft, node, shape, count) {
                 break;
             }
             let amount = has.count().get();
-            let Some(to) = fitting(draft, nodes, &closed, amount) else {
+            let Some(to) = fitting(draft, nodes, &closed, &shape_of(&has), amount) else {
                 continue;
             };
             if let Some(gpus) = draft.take_from(to, amount) {
                 draft.reassign(job, Assignment { gpus, ..has })?;
             }
         }
-        if draft.free_on(node) >= count {
-            return Ok(Some(node));
+        if has_room(draft, node, shape, count) {
+            return Ok(Some(node.id()));
         }
         draft.rollback(before);
     }
@@ -193,17 +188,19 @@ fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
 }
 
 /// From the nodes with the most free GPUs.
-fn spread(draft: &Draft<'_>, nodes: &[(NodeId, u32)], wanted: u32) -> Option<GpuList> {
-    let mut by_free: Vec<NodeId> = nodes.iter().map(|(n, _)| *n).collect();
-    by_free.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
-    let mut left = wanted;
+fn spread(draft: &Draft<'_>, mut nodes: Vec<&Node>, shape: &Shape) -> Option<Assignment> {
+    nodes.sort_by_key(|n| std::cmp::Reverse(draft.free_on(n.id())));
+    let mut left = shape.gpus.get();
     let mut parts = Vec::new();
-    for node in by_free {
-        let part = draft.free_on(node).min(left);
+    for node in nodes {
+        let free = draft.free_on(node.id()).min(left);
+        let part = most_with_resources(draft, node, shape, free);
         if part > 0 {
-            parts.push((node, part));
+            parts.push((node.id(), part));
             left -= part;
         }
     }
-    (left == 0).then(|| gather(draft, &parts)).flatten()
+    (left == 0)
+        .then(|| on_nodes(draft, &parts, shape))
+        .flatten()
 }

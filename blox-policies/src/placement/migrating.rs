@@ -1,8 +1,8 @@
 use super::resizing::{current, parts};
-use super::walk::{has_resources, suits};
+use super::walk::{has_resources, shape_of, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuList, JobRef, NodeId, Part, PlacementPolicy, Reason,
-    Requests, RestoreError, Shape, View,
+    Requests, RestoreError, View,
 };
 use serde_json::Value;
 
@@ -70,11 +70,7 @@ fn gather(
 ) -> Option<GpuList> {
     let view = draft.view();
     let needed = here.count().get();
-    let shape = Shape {
-        cpus: here.cpus,
-        memory_gib: here.memory_gib,
-        ..Shape::gpus(here.count())
-    };
+    let shape = shape_of(here);
     let own = |id: NodeId| {
         parts
             .iter()

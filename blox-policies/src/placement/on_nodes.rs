@@ -1,8 +1,8 @@
 //! Just where the scheduling policy says.
 
-use super::walk::filled;
+use super::walk::on_nodes;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, NodeId, Part, Place, PlacementPolicy, Reason,
+    Assignment, Draft, DraftError, GpuCount, NodeId, Part, Place, PlacementPolicy, Reason,
     Requests, Shape,
 };
 use std::collections::BTreeMap;
@@ -34,9 +34,9 @@ impl PlacementPolicy for OnNodes {
             let found = request
                 .shapes
                 .iter()
-                .find_map(|s| Some((gather(draft, nodes_of(s)?)?, s)));
+                .find_map(|s| on_nodes(draft, nodes_of(s)?, s));
             match found {
-                Some((gpus, shape)) => draft.assign(request.job, filled(gpus, shape))?,
+                Some(assignment) => draft.assign(request.job, assignment)?,
                 None => {
                     let needed = request.shapes.first().map_or(GpuCount(0), |s| s.gpus);
                     let free = GpuCount(draft.free_gpus());
@@ -53,14 +53,6 @@ fn nodes_of(shape: &Shape) -> Option<&[(NodeId, u32)]> {
         Place::Nodes(nodes) if !nodes.is_empty() => Some(nodes),
         _ => None,
     }
-}
-
-fn gather(draft: &Draft<'_>, nodes: &[(NodeId, u32)]) -> Option<GpuList> {
-    let mut gpus = GpuList::new();
-    for (node, count) in nodes {
-        gpus.extend(draft.take_from(*node, *count)?);
-    }
-    Some(gpus)
 }
 
 fn lies(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {

@@ -1,6 +1,6 @@
 //! Anywhere, by chance.
 
-use super::walk::{Rule, filled, has_resources, suits};
+use super::walk::{Rule, filled, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Shape};
 
 /// Free GPUs by chance, each as likely as any other, wherever they are: what
@@ -28,10 +28,8 @@ impl Rule for Random {
             .filter(|n| suits(n, job, shape, draft.view()))
             .flat_map(|n| {
                 // As many as the node has CPUs and memory for, taken together.
-                let most = (1..=draft.free_on(n.id()).min(needed))
-                    .rev()
-                    .find(|&count| has_resources(draft, n, shape, count))
-                    .unwrap_or(0);
+                let free = draft.free_on(n.id()).min(needed);
+                let most = most_with_resources(draft, n, shape, free);
                 draft.free_gpus_on(n.id()).take(most as usize)
             })
             .collect();

@@ -281,21 +281,28 @@ fn has_no_wishes(request: &Request, draft: &Draft<'_>) -> bool {
 
 fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> {
     let theirs = draft.current(other)?;
-    (theirs.partner.is_none() && theirs.count() == shape.gpus).then(|| Assignment {
-        gpus: theirs.gpus.clone(),
-        cpus: shape.cpus,
-        memory_gib: shape.memory_gib,
-        config: shape.config,
+    if theirs.partner.is_some() || theirs.count() != shape.gpus {
+        return None;
+    }
+    let beside = Assignment {
         partner: Some(other),
-    })
+        ..filled(theirs.gpus.clone(), shape)
+    };
+    draft.has_resources(&beside).then_some(beside)
 }
 
-fn on_nodes(draft: &Draft<'_>, nodes: &[(NodeId, u32)], shape: &Shape) -> Option<Assignment> {
+/// So many free GPUs of each of these nodes for a shape, if they are left there.
+pub(crate) fn on_nodes(
+    draft: &Draft<'_>,
+    nodes: &[(NodeId, u32)],
+    shape: &Shape,
+) -> Option<Assignment> {
     let mut gpus = blox_core::GpuList::new();
     for (node, count) in nodes {
         gpus.extend(draft.take_from(*node, *count)?);
     }
-    Some(filled(gpus, shape))
+    let found = filled(gpus, shape);
+    draft.has_resources(&found).then_some(found)
 }
 
 /// An assignment of these GPUs with what else the shape asks for.
@@ -359,6 +366,27 @@ pub(crate) fn has_resources(
             draft.free_memory_gib_on(id),
             spec.memory_gib,
         )
+}
+
+/// For how many of the shape's GPUs, `most` at most, CPUs and memory are left on a node in the
+/// draft.
+pub(crate) fn most_with_resources(
+    draft: &Draft<'_>,
+    node: &blox_core::Node,
+    shape: &Shape,
+    most: u32,
+) -> u32 {
+    let enough = |count: &u32| has_resources(draft, node, shape, *count);
+    (1..=most).rev().find(enough).unwrap_or(0)
+}
+
+/// The shape of what a job has, wherever it may lie.
+pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
+    Shape {
+        cpus: assignment.cpus,
+        memory_gib: assignment.memory_gib,
+        ..Shape::gpus(assignment.count())
+    }
 }
 
 /// GPUs of each node in view that the job may run on, whether usable now or not.
