@@ -194,10 +194,7 @@ impl Part for AcceptAll {
 impl AdmissionPolicy for AcceptAll {
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         if view.deferred_count() > 0 {
-            let deferred = view
-                .deferred()
-                .filter(|j| *j.reason() != Reason::HeldByUser);
-            deferred.for_each(|job| out.accept(job.id()));
+            view.admissible().for_each(|job| out.accept(job.id()));
         }
         for &job in asking {
             out.accept(job);

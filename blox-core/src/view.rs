@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, Node, NodeStatus};
 use crate::ids::{JobId, NameId, Names, NodeId};
 use crate::job::{JobRef, Phase};
+use crate::reason::Reason;
 use crate::state::State;
 use crate::units::{GpuCount, Time};
 use fixedbitset::FixedBitSet;
@@ -76,6 +77,12 @@ impl<'a> View<'a> {
     /// that a user holds does not count.
     pub fn deferred(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         self.list(&self.state.deferred)
+    }
+
+    /// Deferred jobs that admission may let in: no user holds them back.
+    pub fn admissible(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+        self.deferred()
+            .filter(|j| *j.reason() != Reason::HeldByUser)
     }
 
     /// Jobs that are starting, running or stopping.

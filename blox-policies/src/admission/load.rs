@@ -50,21 +50,14 @@ impl AdmissionPolicy for LoadThreshold {
         let mut demand = view.demand();
         let newcomers = asking.iter().filter_map(|id| view.job(*id));
         // Deferred jobs came before those that ask now.
-        let deferred = view
-            .deferred()
-            .filter(|j| *j.reason() != Reason::HeldByUser);
-        for job in deferred.chain(newcomers) {
-            if demand as f64 > room {
-                break;
+        let deferred = view.admissible().map(|job| (job, false));
+        for (job, asks) in deferred.chain(newcomers.map(|job| (job, true))) {
+            if demand as f64 <= room {
+                out.accept(job.id());
+                demand += u64::from(job.gpus().get());
+            } else if asks {
+                out.defer(job.id(), Reason::AdmissionLoad);
             }
-            out.accept(job.id());
-            demand += u64::from(job.gpus().get());
-        }
-        for &id in asking.iter().rev() {
-            if out.iter().any(|(j, _)| *j == id) {
-                break;
-            }
-            out.defer(id, Reason::AdmissionLoad);
         }
         Outlook::Stable
     }

@@ -68,10 +68,7 @@ impl AdmissionPolicy for Quota {
             *used.entry(self.owner(&job)).or_default() += u64::from(job.gpus().get());
         }
         let newcomers = asking.iter().filter_map(|id| view.job(*id));
-        let deferred = view
-            .deferred()
-            .filter(|j| *j.reason() != Reason::HeldByUser);
-        for job in deferred.chain(newcomers) {
+        for job in view.admissible().chain(newcomers) {
             let owner = self.owner(&job);
             let asked = u64::from(job.gpus().get());
             let limit = self.limit(view, owner);
