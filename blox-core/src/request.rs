@@ -291,30 +291,16 @@ impl Requests {
         &self.list
     }
 
-    /// The jobs in order, placed and waiting ones alike, of a list or of a kept order.
+    /// The jobs in order, placed and waiting ones alike, of a list or of a kept order; each once.
     pub fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
-        if !self.use_kept {
-            return self.list.iter().map(|r| r.job).collect();
-        }
-        let Some(kept) = &mut self.kept else {
-            return Vec::new();
+        let mut jobs: Vec<JobId> = match &mut self.kept {
+            Some(kept) if self.use_kept => kept.in_order(view),
+            _ => self.list.iter().map(|r| r.job).collect(),
         };
-        kept.rank(view);
-        let mut all: Vec<Entry> = kept.queue.in_order().copied().collect();
-        // Entries of earlier keys and phases may still lie in the queue.
-        all.retain(|e| kept.marks.counts(e, Marks::QUEUED));
-        let placed = kept.placed.iter().filter(|e| kept.is_ranked(e));
-        all.extend(placed.map(|e| kept.as_of_now(view, *e)));
-        all.sort_unstable();
-        let mut seen = FixedBitSet::new();
-        all.into_iter()
-            .map(|e| e.job())
-            .filter(|job| {
-                let new = !seen.contains(job.index());
-                seen.grow_and_insert(job.index());
-                new
-            })
-            .collect()
+        let mut seen = FixedBitSet::with_capacity(view.state().next_job_id().index());
+        // Nobody has a number that was never given.
+        jobs.retain(|job| job.index() < seen.len() && !seen.put(job.index()));
+        jobs
     }
 
     /// The next job in order that has no GPUs in the draft. Answer with
@@ -747,6 +733,18 @@ impl Kept {
     #[inline]
     fn as_of_now(&self, view: View<'_>, entry: Entry) -> Entry {
         view.job(entry.job()).map_or(entry, |job| self.entry(&job))
+    }
+
+    /// The jobs, placed and waiting ones alike; one may come twice.
+    fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
+        self.rank(view);
+        let mut all: Vec<Entry> = self.queue.in_order().copied().collect();
+        // Entries of earlier keys and phases may still lie in the queue.
+        all.retain(|e| self.marks.counts(e, Marks::QUEUED));
+        let placed = self.placed.iter().filter(|e| self.is_ranked(e));
+        all.extend(placed.map(|e| self.as_of_now(view, *e)));
+        all.sort_unstable();
+        all.into_iter().map(|e| e.job()).collect()
     }
 
     fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {

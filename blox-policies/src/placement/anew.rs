@@ -9,8 +9,7 @@ pub(crate) fn release_all(
     draft: &mut Draft<'_>,
 ) -> Result<Vec<JobId>, DraftError> {
     let mut jobs = requests.in_order(draft.view());
-    let mut seen = std::collections::BTreeSet::new();
-    jobs.retain(|&job| draft.may_place(job) && seen.insert(job));
+    jobs.retain(|&job| draft.may_place(job));
     for &job in &jobs {
         if draft.current(job).is_some() {
             draft.release(job, Reason::NotChosen)?;

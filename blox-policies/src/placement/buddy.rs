@@ -62,7 +62,7 @@ fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), D
                 requests.candidate_placed(draft);
             }
             None => {
-                draft.explain(request.job, shortage_of_gpus(&shape, draft));
+                draft.explain(request.job, shortage_of_gpus(shape.gpus, draft));
                 requests.candidate_blocked(draft);
             }
         }
@@ -145,7 +145,7 @@ fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), Draf
         match gpus {
             Some(gpus) => draft.assign(job, filled(gpus, shape))?,
             None if had.len() as u32 == count && draft.spare(job).is_ok() => {}
-            None => draft.explain(job, shortage_of_gpus(shape, draft)),
+            None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::anew::{release_all, settle};
 use super::share::{Amounts, Shares};
-use super::walk::{Rule, can_ever_place};
+use super::walk::{Rule, can_ever_place, shortage_of_gpus};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobRef, NodeId, Outlook, Part, PlacementPolicy,
     Reason, Requests, Shape, View,
@@ -112,12 +112,7 @@ impl<R: Rule> PlacementPolicy for Synergy<R> {
                 Allocation::Tune => pass.tune(draft, &job, demand)?,
             };
             if !placed {
-                let (needed, free) = (job.gpus(), GpuCount(draft.free_gpus()));
-                let why = match free < needed {
-                    true => Reason::TooFewGpus { needed, free },
-                    false => Reason::Fragmented { needed, free },
-                };
-                draft.explain(job.id(), why);
+                draft.explain(job.id(), shortage_of_gpus(job.gpus(), draft));
             }
         }
         Ok(())

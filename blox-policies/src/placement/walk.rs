@@ -183,23 +183,13 @@ fn place_by_shapes<R: Rule>(
 
 /// Why a request found no place.
 pub(crate) fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
-    let needed = request
-        .shapes
-        .iter()
-        .map(|s| s.gpus)
-        .min()
-        .unwrap_or_default();
-    let free = GpuCount(draft.free_gpus());
-    if free < needed {
-        Reason::TooFewGpus { needed, free }
-    } else {
-        Reason::Fragmented { needed, free }
-    }
+    let needed = request.shapes.iter().map(|s| s.gpus).min();
+    shortage_of_gpus(needed.unwrap_or_default(), draft)
 }
 
-/// Why there is no place for a shape.
-pub(crate) fn shortage_of_gpus(shape: &Shape, draft: &Draft<'_>) -> Reason {
-    let (needed, free) = (shape.gpus, GpuCount(draft.free_gpus()));
+/// Why there is no place for so many GPUs.
+pub(crate) fn shortage_of_gpus(needed: GpuCount, draft: &Draft<'_>) -> Reason {
+    let free = GpuCount(draft.free_gpus());
     if free < needed {
         Reason::TooFewGpus { needed, free }
     } else {
