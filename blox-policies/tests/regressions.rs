@@ -40,7 +40,9 @@ impl Run {
         let decided = self.core.decide(Time::new(at), &mut self.policy);
         assert_eq!(decided, Decided::Applied, "at {at} s");
         self.core.take_commands(&mut Vec::new());
-        let starting = |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting;
+        // The others wait for GPUs that are not left yet.
+        let starting =
+            |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting && j.held().is_some();
         let launched: Vec<Event> = self
             .core
             .view()
@@ -238,4 +240,26 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
         run.decide(at);
         assert_eq!(cordon(&run).as_deref(), Some("drained"), "at {at} s");
     }
+}
+
+#[test]
+fn who_makes_room_stays_on_the_types_that_it_runs_on() {
+    let cluster = "1x2:v100,1x2:k80".parse().unwrap();
+    let mut run = Run::new(&cluster, composed(TimeSlicing::default(), KeepNodes));
+    let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6));
+    let bound = job(1).with_extras(Extras {
+        gpu_types: vec!["v100".into()],
+        ..Extras::default()
+    });
+    for (n, spec) in [bound, job(1), job(1)].into_iter().enumerate() {
+        run.submit(0.0, n as u32, spec);
+    }
+    run.decide(0.0);
+    run.end(10.0, 1);
+    run.submit(20.0, 3, job(2));
+    run.decide(300.0);
+    // The first node comes first, and the second one's job may go there.
+    assert_eq!(run.gpus(0), Some(vec![0]));
+    assert_eq!(run.gpus(2), Some(vec![1]));
+    assert_eq!(run.gpus(3), Some(vec![2, 3]));
 }

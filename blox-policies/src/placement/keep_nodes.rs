@@ -154,8 +154,13 @@ fn make_room(
             if has_room(draft, node, shape, count) {
                 break;
             }
-            let amount = has.count().get();
-            let Some(to) = fitting(draft, nodes, &closed, &shape_of(&has), amount) else {
+            let (view, amount, shape) = (draft.view(), has.count().get(), shape_of(&has));
+            let Some(resident) = view.job(job) else {
+                continue;
+            };
+            let mut suited = nodes.to_vec();
+            suited.retain(|n| suits(n, &resident, &shape, view));
+            let Some(to) = fitting(draft, &suited, &closed, &shape, amount) else {
                 continue;
             };
             if let Some(gpus) = draft.take_from(to, amount) {
