@@ -551,6 +551,42 @@ fn journals_are_lines_of_json_one_a_scheduler() {
 }
 
 #[test]
+fn what_is_there_is_not_written_over() {
+    let dir = folder();
+    let d = dir.path();
+    let good = |line: &str| support::good(d, line);
+    let bad = |line: &str, why: &str| {
+        let seen = at(d, line.split(' '));
+        assert_eq!((seen.code, seen.err), (Some(2), format!("error: {why}\n")));
+    };
+    let read = |name: &str| fs::read_to_string(d.join(name)).unwrap();
+    // Not even if it may be: it is what the journal would be of.
+    for force in ["", " --force"] {
+        bad(
+            &format!("simulate las --trace jobs.csv --journal jobs.csv{force}"),
+            "jobs.csv: is read, and the journal would replace it, expected another --journal",
+        );
+    }
+    assert_eq!(read("jobs.csv"), TRACE);
+    fs::write(d.join("notes"), "mine").unwrap();
+    bad(
+        "simulate las --trace jobs.csv --journal notes",
+        "notes: is there already, expected a new file for the journal, or --force",
+    );
+    assert_eq!(read("notes"), "mine");
+    good("simulate las --trace jobs.csv --journal notes --force");
+    assert_ne!(read("notes"), "mine");
+    // Nor do results replace the trace that they come from.
+    good("compare fifo las --trace jobs.csv --output-dir out");
+    let was = read("out/las/jobs.csv");
+    bad(
+        "simulate las --trace out/las/jobs.csv --output-dir out --force",
+        "out/las/jobs.csv: is read, and the results would replace it, expected another --output-dir",
+    );
+    assert_eq!(read("out/las/jobs.csv"), was);
+}
+
+#[test]
 fn nobody_reading_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

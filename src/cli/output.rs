@@ -92,6 +92,40 @@ pub(super) fn drawn_later(asked: bool) -> &'static str {
     }
 }
 
+/// What is written into the folder of a run.
+const RUN_FILES: [&str; 6] = [
+    "jobs.csv",
+    "timeline.csv",
+    "rounds.csv",
+    "assignments.csv",
+    "summary.json",
+    MANIFEST,
+];
+
+/// Refuses results that would take the place of what they come from.
+pub(super) fn spare<'a>(
+    files: impl IntoIterator<Item = &'a PathBuf>,
+    folders: impl IntoIterator<Item = PathBuf>,
+) -> Result<(), Failure> {
+    let files = files.into_iter();
+    let files: BTreeMap<PathBuf, &PathBuf> = files
+        .filter_map(|file| Some((file.canonicalize().ok()?, file)))
+        .collect();
+    for folder in folders {
+        // In a folder that is not there yet nothing is replaced.
+        let Ok(folder) = folder.canonicalize() else {
+            continue;
+        };
+        if let Some(file) = RUN_FILES.iter().find_map(|n| files.get(&folder.join(n))) {
+            return Err(Failure::new(format!(
+                "{}: is read, and the results would replace it, expected another --output-dir",
+                file.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Makes sure that results can be written, before anything is simulated.
 pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {
@@ -447,28 +481,52 @@ impl Journal for SharedJournal {
     }
 }
 
-/// A journal a scheduler: several of them get the scheduler's name into theirs.
-pub(super) fn open_journals(
-    experiment: &Experiment<'_>,
-) -> Result<Vec<Option<SharedJournal>>, Failure> {
+/// Where the journal of each scheduler goes, if anywhere: several of them get the
+/// scheduler's name into theirs. What is there is not written over unless it may be.
+pub(super) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf>>, Failure> {
     let alone = experiment.contestants.len() == 1;
-    experiment
+    let o = &experiment.options;
+    let path_of = |folder: &str| {
+        let path = o.journal.as_ref()?;
+        if alone {
+            return Some(path.clone());
+        }
+        let ending = path.extension().map(|e| e.to_string_lossy().into_owned());
+        let ending = ending.map_or(folder.to_owned(), |e| format!("{folder}.{e}"));
+        Some(path.with_extension(ending))
+    };
+    let list: Vec<Option<PathBuf>> = experiment
         .contestants
         .iter()
-        .map(|c| {
-            let Some(path) = &experiment.options.journal else {
-                return Ok(None);
-            };
-            let path = if alone {
-                path.clone()
-            } else {
-                let ending = path.extension().map(|e| e.to_string_lossy().into_owned());
-                let ending = ending.map_or(c.folder.clone(), |e| format!("{}.{e}", c.folder));
-                path.with_extension(ending)
-            };
-            SharedJournal::create(path).map(Some)
-        })
-        .collect()
+        .map(|c| path_of(&c.folder))
+        .collect();
+    let files = experiment
+        .files
+        .iter()
+        .filter_map(|f| f.canonicalize().ok());
+    let files: Vec<PathBuf> = files.collect();
+    for path in list.iter().flatten() {
+        let shown = path.display();
+        if path.canonicalize().is_ok_and(|p| files.contains(&p)) {
+            return Err(Failure::new(format!(
+                "{shown}: is read, and the journal would replace it, expected another --journal"
+            )));
+        }
+        if path.is_file() && !o.force {
+            return Err(Failure::new(format!(
+                "{shown}: is there already, expected a new file for the journal, or --force"
+            )));
+        }
+    }
+    Ok(list)
+}
+
+/// A journal a scheduler.
+pub(super) fn open_journals(
+    paths: Vec<Option<PathBuf>>,
+) -> Result<Vec<Option<SharedJournal>>, Failure> {
+    let open = |path: Option<PathBuf>| path.map(SharedJournal::create).transpose();
+    paths.into_iter().map(open).collect()
 }
 
 #[cfg(test)]

@@ -39,10 +39,13 @@ pub(super) fn simulate(
     let experiment = Experiment::of(given, registry)?;
     let explained = experiment.explained()?.map(JobId);
     let o = &experiment.options;
+    let journals = output::journals(&experiment)?;
     if let Some(dir) = output::folder(o)? {
+        let folders = experiment.contestants.iter().map(|c| dir.join(&c.folder));
+        output::spare(&experiment.files, folders)?;
         output::prepare(dir, o.force)?;
     }
-    let journals = output::open_journals(&experiment)?;
+    let journals = output::open_journals(journals)?;
     #[allow(
         clippy::disallowed_methods,
         reason = "wall time for the user, never for a decision"

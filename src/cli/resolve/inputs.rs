@@ -35,16 +35,12 @@ pub(super) fn is_oracle(path: &Path) -> bool {
     path.is_file() || name.ends_with(".json") || name.ends_with(".json.gz")
 }
 
-/// The hashes of the files that the results depend on, but for the trace.
-pub(super) fn other_inputs(
+/// The files that the results depend on, but for the trace.
+pub(super) fn other_files(
     given: &Given,
     source: &Source,
     cluster_text: &str,
-    known: &mut Known,
-) -> Result<Vec<Input>, Failure> {
-    if given.options.output_dir.is_none() {
-        return Ok(Vec::new());
-    }
+) -> Result<Vec<PathBuf>, Failure> {
     let mut paths: Vec<PathBuf> = Vec::new();
     paths.extend(given.file().map(Path::to_owned));
     if let Source::Generated(..) = source {
@@ -61,14 +57,20 @@ pub(super) fn other_inputs(
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));
     }
-    paths
-        .into_iter()
+    Ok(paths)
+}
+
+/// Files with their hashes.
+pub(super) fn hashed(files: &[PathBuf], known: &mut Known) -> Result<Vec<Input>, Failure> {
+    files
+        .iter()
         .map(|path| {
-            let sha256 = match known.hashes.get(&path) {
+            let sha256 = match known.hashes.get(path) {
                 Some(hash) => hash.clone(),
-                None => fingerprint(&path).map_err(Failure::new)?,
+                None => fingerprint(path).map_err(Failure::new)?,
             };
             known.hashes.insert(path.clone(), sha256.clone());
+            let path = path.clone();
             Ok(Input { path, sha256 })
         })
         .collect()

@@ -30,7 +30,7 @@ use blox_sim::workload::{Format, Limited, ReadOptions, Trace, Workload, Workload
 use blox_sim::{Measure, Simulation, cluster_file};
 use contestant::Overrides;
 use jobs::Source;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{Tempo, World};
 
@@ -52,6 +52,9 @@ pub(in crate::cli) struct Experiment<'r> {
     /// After how many jobs an endless workload ends, so that a scheduler which
     /// starves measured jobs comes to an end as well.
     pub arrivals_end: Option<u64>,
+    /// Files that are read, the trace among them.
+    pub files: Vec<PathBuf>,
+    /// The same with their hashes, where a manifest will name them.
     pub inputs: Vec<Input>,
     pub seed: u64,
     source: Source,
@@ -135,7 +138,11 @@ impl<'r> Experiment<'r> {
         };
         let cadence = world::cadence(&given)?;
         let overrides = Overrides::of(&given)?;
-        let inputs = inputs::other_inputs(&given, &source, &cluster_text, known)?;
+        let files = inputs::other_files(&given, &source, &cluster_text)?;
+        let inputs = match o.output_dir {
+            Some(_) => inputs::hashed(&files, known)?,
+            None => Vec::new(),
+        };
         let throughputs = o.throughputs.as_deref().map(Throughputs::read);
         let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(training::read_dir);
@@ -153,6 +160,7 @@ impl<'r> Experiment<'r> {
             measure,
             expected_jobs: None,
             arrivals_end,
+            files,
             inputs,
             seed,
             source,
@@ -283,6 +291,7 @@ impl<'r> Experiment<'r> {
             Some(trace) => trace.clone(),
             None => self.open(path, options).map_err(Failure::new)?,
         };
+        self.files.push(path.clone());
         if self.options.output_dir.is_some() {
             let sha256 = match known.hashes.get(path) {
                 Some(hash) => hash.clone(),

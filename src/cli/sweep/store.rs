@@ -66,6 +66,12 @@ pub(super) struct Store {
 impl Store {
     /// Makes the folder, or opens one in which the same sweep was begun.
     pub fn open(dir: &Path, plan: &Plan<'_>, args: &[OsString]) -> Result<Self, Failure> {
+        let files: BTreeSet<&PathBuf> = plan
+            .cells
+            .iter()
+            .flat_map(|c| &c.experiment.files)
+            .collect();
+        output::spare(files, plan.runs.iter().filter_map(|run| plan.folder(run)))?;
         let index = dir.join(INDEX);
         if !index.exists() {
             output::prepare(dir, plan.base.force)?;
