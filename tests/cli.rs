@@ -923,6 +923,19 @@ fn missed_deadlines_say_why() {
     let seen = simulate("4,6");
     let counts = "fifo: 1 met, 2 missed (1 by their overheads, 1 by waiting for GPUs), 0 declined";
     assert!(seen.out.contains(counts), "{}{}", seen.out, seen.err);
+    // Nothing waited: one could not be met, the other was done 100 s before the round ended.
+    let jobs = "submit_s,gpus,duration_s,deadline_s\n0,1,5000,20\n0,1,5000,5050\n";
+    fs::write(dir.path().join("late.csv"), jobs).unwrap();
+    let seen = support::good(
+        dir.path(),
+        "simulate fifo --trace late.csv --output-dir late",
+    );
+    let counts = "0 met, 2 missed (1 could not be met, 1 seen only when a round ended), 0 declined";
+    assert!(seen.out.contains(counts), "{}", seen.out);
+    let rows = fs::read_to_string(dir.path().join("late/fifo/jobs.csv")).unwrap();
+    for cause in [",missed,impossible,", ",missed,round,"] {
+        assert!(rows.contains(cause), "{cause}\n{rows}");
+    }
     let seen = simulate("4");
     let message = "--group-overheads-s is `4`, expected two numbers of seconds, at least 0, as 2,2";
     assert!(seen.err.contains(message), "{}", seen.err);

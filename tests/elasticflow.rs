@@ -110,7 +110,7 @@ fn overheads_make_misses_and_they_are_counted() {
         let d = report.summary.deadlines.unwrap_or_default();
         missed += d.missed;
         by_overheads += d.causes.overheads;
-        let because = d.causes.overheads + d.causes.waiting;
+        let because = d.causes.overheads + d.causes.waiting + d.causes.round;
         assert_eq!(because, d.missed, "case {seed}");
         assert!(
             report.jobs.iter().all(|j| j.outcome.is_some()),

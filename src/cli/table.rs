@@ -246,9 +246,11 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
 /// Why deadlines were missed, in brackets.
 fn because(causes: &MissCauses) -> String {
     let counts = [
+        (causes.impossible, "could not be met"),
         (causes.crashes, "after crashes"),
         (causes.overheads, "by their overheads"),
         (causes.waiting, "by waiting for GPUs"),
+        (causes.round, "seen only when a round ended"),
         (causes.failed, "failed"),
         (causes.unfinished, "not ended"),
     ];

@@ -64,6 +64,9 @@ pub struct JobResult {
     /// Of a job with a deadline: how long it held GPUs that it did not run on yet,
     /// because of launches, restarts, migrations, and checkpoints that it waited for.
     pub overhead: Seconds,
+    /// Of a job with a deadline: how long it runs at least, on the best of the GPU counts that
+    /// it may have; zero where that depends on more than their number.
+    pub least: Seconds,
     /// Of a job that trains: what it was given. Boxed, since there can be a million rows
     /// without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,13 +106,18 @@ pub enum MissCause {
     Failed,
     /// The job had not ended when the simulation did.
     Unfinished,
+    /// Not even a start at once would have met it.
+    Impossible,
     /// It crashed, or lost a node, at least once.
     Crashes,
     /// Without its own overheads ([`JobResult::overhead`]) it would have ended in time.
     Overheads,
-    /// It had too few GPUs too late: others held them, with their own overheads
-    /// and crashes, or nothing had been guaranteed.
+    /// Without waiting it would have ended in time, or it had fewer or slower GPUs than it
+    /// could have used: others held them, with their own overheads and crashes, or nothing had
+    /// been guaranteed.
     Waiting,
+    /// It had its GPUs in time, but its end was seen only when a round ended.
+    Round,
 }
 
 impl MissCause {
@@ -118,9 +126,11 @@ impl MissCause {
         match self {
             MissCause::Failed => "failed",
             MissCause::Unfinished => "unfinished",
+            MissCause::Impossible => "impossible",
             MissCause::Crashes => "crashes",
             MissCause::Overheads => "overheads",
             MissCause::Waiting => "waiting",
+            MissCause::Round => "round",
         }
     }
 }
@@ -131,20 +141,27 @@ impl JobResult {
         if self.deadline_fate() != Some(DeadlineFate::Missed) {
             return None;
         }
-        let late = self.finish.zip(self.deadline).map(|(end, due)| end - due);
-        Some(match (self.outcome, late) {
-            (Some(Outcome::Completed | Outcome::Terminated), Some(_)) if self.crashes > 0 => {
-                MissCause::Crashes
+        let (Some(end), Some(due)) = (self.finish, self.deadline) else {
+            return Some(MissCause::Unfinished);
+        };
+        if self.jct().is_none() {
+            return Some(MissCause::Failed);
+        }
+        let late = end - due;
+        let in_time = |runs: Seconds| self.submit + runs <= due;
+        let idle = self.queueing().unwrap_or_default();
+        // Less for what rounding may take from a sum.
+        let asked = self.attained * f64::from(self.gpus) * (1.0 - 1e-9);
+        let had_its_gpus = self.attained_gpu >= asked;
+        Some(match () {
+            () if !in_time(self.least) => MissCause::Impossible,
+            () if self.crashes > 0 => MissCause::Crashes,
+            () if self.overhead >= late => MissCause::Overheads,
+            () if idle >= late => MissCause::Waiting,
+            () if self.least > Seconds::ZERO && had_its_gpus && in_time(self.duration) => {
+                MissCause::Round
             }
-            (Some(Outcome::Completed | Outcome::Terminated), Some(late)) => {
-                if self.overhead >= late {
-                    MissCause::Overheads
-                } else {
-                    MissCause::Waiting
-                }
-            }
-            (None, _) => MissCause::Unfinished,
-            _ => MissCause::Failed,
+            () => MissCause::Waiting,
         })
     }
 
@@ -176,5 +193,41 @@ impl JobResult {
     /// Queueing: the part of the job completion time in which it did not run.
     pub fn queueing(&self) -> Option<Seconds> {
         self.jct().map(|j| (j - self.attained).max(Seconds::ZERO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_blamed_only_for_what_it_cost() {
+        // Due at 1000: on one GPU for 600 s, and its end is seen when a round of 300 s ends.
+        let job = |least: f64, attained: f64, finish: f64| JobResult {
+            outcome: Some(Outcome::Completed),
+            gpus: 1,
+            duration: Seconds::new(600.0),
+            least: Seconds::new(least),
+            attained: Seconds::new(attained),
+            attained_gpu: Seconds::new(attained),
+            finish: Some(Time::new(finish)),
+            deadline: Some(Time::new(1000.0)),
+            ..JobResult::default()
+        };
+        let cause = |j: JobResult| j.miss_cause();
+        assert_eq!(cause(job(600.0, 600.0, 900.0)), None);
+        assert_eq!(cause(job(600.0, 600.0, 1200.0)), Some(MissCause::Waiting));
+        assert_eq!(cause(job(600.0, 1150.0, 1200.0)), Some(MissCause::Round));
+        assert_eq!(
+            cause(job(1001.0, 1200.0, 1200.0)),
+            Some(MissCause::Impossible)
+        );
+        // More GPUs, or faster ones, would have helped.
+        let slow = JobResult {
+            duration: Seconds::new(1100.0),
+            ..job(600.0, 1200.0, 1200.0)
+        };
+        assert_eq!(cause(slow), Some(MissCause::Waiting));
+        assert_eq!(cause(job(0.0, 1200.0, 1200.0)), Some(MissCause::Waiting));
     }
 }

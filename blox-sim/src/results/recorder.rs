@@ -130,6 +130,7 @@ impl Recorder {
                 .overheads
                 .remove(&job.id())
                 .map_or(Seconds::ZERO, |o| o.1),
+            least: deadline_of(job).map_or(Seconds::ZERO, |_| least(job)),
             given: match self.given.remove(&job.id()) {
                 Some(account) => Some(Box::new(account.close(at))),
                 None => trains(job).then(Box::default),
@@ -165,6 +166,17 @@ fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     let extras = job.spec().extras.as_ref()?;
     let counts = extras.class == ServiceClass::Guaranteed;
     extras.deadlines.first().filter(|_| counts).map(|d| d.at)
+}
+
+/// See [`JobResult::least`].
+fn least(job: &JobRef<'_>) -> Seconds {
+    let (spec, extras) = (job.spec(), job.spec().extras());
+    if extras.training.is_some() || extras.speeds.is_some() || extras.sensitivity.is_some() {
+        return Seconds::ZERO;
+    }
+    let rates = extras.rates.iter().copied();
+    let best = rates.fold(spec.work.rate, f64::max);
+    spec.duration() * (spec.work.rate / best)
 }
 
 fn trains(job: &JobRef<'_>) -> bool {

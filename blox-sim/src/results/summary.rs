@@ -75,12 +75,16 @@ pub struct MissCauses {
     pub failed: u64,
     /// The job had not ended.
     pub unfinished: u64,
+    /// Not even a start at once would have met it.
+    pub impossible: u64,
     /// The job crashed, or lost a node.
     pub crashes: u64,
     /// Without the job's own overheads it would have ended in time.
     pub overheads: u64,
-    /// The job had too few GPUs too late.
+    /// Without waiting, or with more GPUs, it would have ended in time.
     pub waiting: u64,
+    /// Its end was seen only when a round ended.
+    pub round: u64,
 }
 
 impl MissCauses {
@@ -88,9 +92,11 @@ impl MissCauses {
         *match cause {
             MissCause::Failed => &mut self.failed,
             MissCause::Unfinished => &mut self.unfinished,
+            MissCause::Impossible => &mut self.impossible,
             MissCause::Crashes => &mut self.crashes,
             MissCause::Overheads => &mut self.overheads,
             MissCause::Waiting => &mut self.waiting,
+            MissCause::Round => &mut self.round,
         } += 1;
     }
 }
