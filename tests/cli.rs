@@ -73,6 +73,19 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
 }
 
 #[test]
+fn rounds_are_those_of_each_scheduler() {
+    let dir = folder();
+    for (line, rounds) in [
+        ("compare las gavel fifo", "rounds     300 s (gavel 360 s)\n"),
+        ("compare las gavel --round 0.001", "rounds     0.001 s\n"),
+    ] {
+        let line = format!("{line} --trace jobs.csv --cluster 1x8");
+        let seen = support::good(dir.path(), &line);
+        assert!(seen.out.contains(rounds), "{}", seen.out);
+    }
+}
+
+#[test]
 fn json_is_one_object_or_a_list() {
     let dir = folder();
     let json = |line: &str| -> serde_json::Value {

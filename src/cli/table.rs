@@ -166,11 +166,7 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     };
     say("workload", first.workload.clone());
     say("measured", measured(experiment, first));
-    let rounds = match first.period_s {
-        Some(s) => format!("{} s", decimal(s, 0)),
-        None => "none: decisions follow events".to_owned(),
-    };
-    say("rounds", rounds);
+    say("rounds", rounds(runs));
     if experiment.compares
         && runs.len() > 1
         && let Some(base) = base(experiment, runs)
@@ -241,6 +237,25 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         say("notice", notice);
     }
     lines
+}
+
+/// The length of a round of the first, and in brackets of those that have another.
+fn rounds(runs: &[&Run]) -> String {
+    let length = |run: &Run| run.period_s.map_or("none".to_owned(), |s| format!("{s} s"));
+    let first = runs.first().and_then(|r| r.period_s);
+    let mut text = match first {
+        Some(s) => format!("{s} s"),
+        None => "none: decisions follow events".to_owned(),
+    };
+    let others: Vec<String> = runs
+        .iter()
+        .filter(|r| r.period_s != first)
+        .map(|r| format!("{} {}", r.report.summary.scheduler, length(r)))
+        .collect();
+    if !others.is_empty() {
+        text.push_str(&format!(" ({})", others.join(", ")));
+    }
+    text
 }
 
 /// Why deadlines were missed, in brackets.
