@@ -124,6 +124,16 @@ fn a_job_tells_its_story_by_number_or_name() {
             seen.out
         );
     }
+    let told = |format: &str| {
+        let line =
+            format!("simulate fifo -q --trace jobs.csv --explain 0 --output-format {format}");
+        support::good(dir.path(), &line)
+    };
+    let csv = told("csv");
+    assert!(csv.err.contains("600.0 s  ended: completed"), "{}", csv.err);
+    assert_eq!(csv.out.lines().count(), 2);
+    let json: serde_json::Value = serde_json::from_str(&told("json").out).unwrap();
+    assert_eq!(json["story"][0]["at"], 0.0);
     let seen = at(
         dir.path(),
         "simulate -s fifo --trace jobs.csv --explain 9".split(' '),

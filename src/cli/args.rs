@@ -518,7 +518,8 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fairness: bool,
-    /// Tell the story of one job, by its number from 0 or its name in the trace
+    /// Tell the story of one job, by its number from 0 or its name in the trace; beside CSV on
+    /// standard error
     #[arg(long, value_name = "JOB", help_heading = "Results")]
     #[serde(
         skip_serializing_if = "Option::is_none",

@@ -77,6 +77,10 @@ pub(super) fn simulate(
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
+    if let (OutputFormat::Csv, Some(id)) = (format, explained) {
+        // A table has no place for it; JSON has it as a field.
+        let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
+    }
     if format.is_data() && !o.quiet {
         for notice in table::notices(&experiment, &done) {
             let _ = writeln!(terminal.err, "notice: {notice}");

@@ -35,9 +35,16 @@ pub(super) fn render(
         text.push_str(&lines(&about(experiment, runs), markdown));
     }
     if let Some(id) = explained {
-        for run in runs {
-            story(&mut text, id, run);
-        }
+        text.push_str(&stories(id, runs));
+    }
+    text
+}
+
+/// What happened to a job under each scheduler.
+pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
+    let mut text = String::new();
+    for run in runs {
+        story(&mut text, id, run);
     }
     text
 }
