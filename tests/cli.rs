@@ -214,6 +214,14 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             "simulate -s las --admission load{threshold=x}",
             "--admission: parameter `threshold` is `x`, expected a number",
         ),
+        (
+            "simulate las --jobs 5 --rounds",
+            "--rounds has nowhere to write, expected --output-dir DIR with it",
+        ),
+        (
+            "sweep las --jobs 5 --force",
+            "--force has nowhere to write, expected --output-dir DIR with it",
+        ),
         ("simulate -s las --trace none.csv", "none.csv: no such file"),
         (
             "simulate -s las --trace folder",

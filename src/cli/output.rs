@@ -62,6 +62,8 @@ pub(super) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
         ("plots", o.plots),
         ("report", o.report),
         ("assignments", o.assignments),
+        ("rounds", o.rounds),
+        ("force", o.force && o.journal.is_none()),
     ];
     match (&o.output_dir, asked.iter().find(|(_, asked)| *asked)) {
         (Some(dir), _) => Ok(Some(dir)),
