@@ -412,6 +412,20 @@ fn an_empty_trace_is_a_table_of_zeros() {
         "{}",
         seen.out
     );
+    for line in [
+        "simulate las",
+        "compare las fifo",
+        "sweep las fifo --seeds 1,2",
+    ] {
+        let out = line.replace(' ', "-");
+        let line = format!("{line} --trace none.csv --output-dir {out} --plots --report");
+        support::good(dir.path(), &line);
+        let timelines = bytes(&dir.path().join(out));
+        let mut timelines = timelines
+            .iter()
+            .filter(|(n, _)| n.ends_with("timeline.csv"));
+        assert!(timelines.all(|(_, text)| text.starts_with(b"time_s,") && text.len() < 200));
+    }
 }
 
 #[test]

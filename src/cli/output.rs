@@ -219,7 +219,6 @@ pub(super) fn write_run(
     let o = &experiment.options;
     // What an earlier run left must not pass for this one's.
     for (file, asked) in [
-        ("timeline.csv", !run.report.timeline.is_empty()),
         ("rounds.csv", o.rounds),
         ("assignments.csv", o.assignments || o.plots),
     ] {
@@ -231,11 +230,9 @@ pub(super) fn write_run(
     write_whole(&dir.join("jobs.csv"), |out| {
         write_jobs(out, &run.report.jobs)
     })?;
-    if !run.report.timeline.is_empty() {
-        write_whole(&dir.join("timeline.csv"), |out| {
-            write_timeline(out, &run.report.timeline)
-        })?;
-    }
+    write_whole(&dir.join("timeline.csv"), |out| {
+        write_timeline(out, &run.report.timeline)
+    })?;
     if experiment.options.rounds {
         write_whole(&dir.join("rounds.csv"), |out| {
             write_rounds(out, &run.report.rounds)
