@@ -402,7 +402,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
 }
 
 #[test]
-fn an_empty_trace_is_a_table_of_zeros() {
+fn an_empty_trace_is_a_table_without_averages() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("none.csv"), "submit_s,gpus,duration_s\n").unwrap();
     let seen = at(dir.path(), "compare fifo las --trace none.csv".split(' '));
@@ -412,6 +412,27 @@ fn an_empty_trace_is_a_table_of_zeros() {
         "{}",
         seen.out
     );
+    // Averages over nothing are none.
+    let row: Vec<&str> = seen
+        .out
+        .lines()
+        .nth(2)
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    assert_eq!(row[..6], ["fifo", "-", "-", "-", "-", "-"], "{}", seen.out);
+    let of = |format: &str| {
+        let line = format!("simulate las --trace none.csv -q --output-format {format}");
+        support::good(dir.path(), &line).out
+    };
+    let json: serde_json::Value = serde_json::from_str(&of("json")).unwrap();
+    let csv = of("csv");
+    let (head, row) = csv.split_once('\n').unwrap();
+    for (name, field) in head.split(',').zip(row.trim().split(',')) {
+        if name.contains("_jct_s") || name.starts_with("avg_") {
+            assert!(json[name].is_null() && field.is_empty(), "{name}\n{csv}");
+        }
+    }
     for line in [
         "simulate las",
         "compare las fifo",

@@ -97,8 +97,11 @@ fn field(value: Option<&Value>) -> String {
     }
 }
 
-/// Rounded to some places, with a comma between thousands.
+/// Rounded to some places, with a comma between thousands; a dash for what is no number.
 pub(super) fn decimal(value: f64, places: usize) -> String {
+    if value.is_nan() {
+        return "-".to_owned();
+    }
     let text = format!("{:.places$}", value.abs());
     let (int, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let int = int.parse().map_or_else(|_| int.to_owned(), whole);
@@ -108,7 +111,7 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
 
 /// A value as a multiple of another.
 pub(super) fn ratio(value: f64, base: f64) -> String {
-    if base > 0.0 {
+    if base > 0.0 && !value.is_nan() {
         format!("{:.3}", value / base)
     } else {
         "-".to_owned()
@@ -129,6 +132,8 @@ mod tests {
         assert_eq!(decimal(-1_234.5, 0), "-1,234");
         assert_eq!(decimal(0.04, 1), "0.0");
         assert_eq!(ratio(3.0, 0.0), "-");
+        assert_eq!(ratio(f64::NAN, 3.0), "-");
+        assert_eq!(decimal(f64::NAN, 1), "-");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use blox_core::core::Counters;
 use serde::Serialize;
 
 /// The figures of one simulation. Averages and percentiles are over measured
-/// jobs that did all their work. Every field says its formula in [`COLUMNS`].
+/// jobs that did all their work; not a number, which JSON has as null, where there are none. Every
+/// field says its formula in [`COLUMNS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// See [`COLUMNS`].
@@ -262,15 +263,15 @@ impl Summary {
     }
 }
 
-/// 0 if there are none.
+/// Not a number if there are none.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.collect();
-    statistics::mean(&values).unwrap_or(0.0)
+    statistics::mean(&values).unwrap_or(f64::NAN)
 }
 
-/// 0 if there are none.
+/// Not a number if there are none.
 fn percentile(sorted: &[f64], p: f64) -> f64 {
-    statistics::percentile(sorted, p).unwrap_or(0.0)
+    statistics::percentile(sorted, p).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

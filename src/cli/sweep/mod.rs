@@ -285,14 +285,14 @@ fn about(plan: &Plan<'_>) -> Vec<(String, String)> {
     lines
 }
 
-/// A figure over runs that differ in their seeds.
+/// A figure over runs that differ in their seeds; not a number where none has it.
 pub(super) fn estimate(rows: &[&Map<String, Value>], key: &str) -> Estimate {
     let values: Vec<f64> = rows
         .iter()
         .filter_map(|r| r.get(key).and_then(Value::as_f64))
         .collect();
     Estimate::of(&values, CONFIDENCE).unwrap_or(Estimate {
-        mean: 0.0,
+        mean: f64::NAN,
         half_width: None,
         n: 0,
     })

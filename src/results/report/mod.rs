@@ -164,8 +164,8 @@ fn summary(all: &[Contestant<'_>]) -> String {
         }
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    let average = |c: &Contestant<'_>| c.run.summary["avg_jct_s"].as_f64().unwrap_or(0.0);
-    let base = all.first().map_or(0.0, average);
+    let average = |c: &Contestant<'_>| c.run.summary["avg_jct_s"].as_f64();
+    let base = all.first().and_then(average).filter(|base| *base > 0.0);
     for c in all {
         html.push_str("<tr>");
         for column in &columns {
@@ -175,12 +175,17 @@ fn summary(all: &[Contestant<'_>]) -> String {
                 continue;
             }
             let value = c.run.summary[column.name].as_f64();
-            let shown = value.map_or(String::new(), |v| figure(column.name, v));
+            let shown = value.map_or("-".to_owned(), |v| figure(column.name, v));
             let exact = value.map_or(String::new(), |v| v.to_string());
             let _ = write!(html, "<td data-v=\"{exact}\">{shown}</td>");
             if column.name == "avg_jct_s" {
-                let ratio = if base > 0.0 { average(c) / base } else { 0.0 };
-                let _ = write!(html, "<td data-v=\"{ratio}\">{ratio:.3}</td>");
+                let _ = match average(c).zip(base) {
+                    Some((average, base)) => {
+                        let ratio = average / base;
+                        write!(html, "<td data-v=\"{ratio}\">{ratio:.3}</td>")
+                    }
+                    None => write!(html, "<td data-v=\"\">-</td>"),
+                };
             }
         }
         html.push_str("</tr>\n");
