@@ -653,6 +653,35 @@ fn what_is_there_is_not_written_over() {
 }
 
 #[test]
+fn results_written_over_others_leave_nothing_of_them() {
+    let dir = folder();
+    let good = |line: &str| {
+        let line = format!("{line} --trace jobs.csv --cluster 2x4 --output-dir out --force");
+        support::good(dir.path(), &line);
+        bytes(&dir.path().join("out"))
+    };
+    let alone = good("simulate fifo");
+    good("compare fifo las --rounds --plots --report");
+    good("sweep fifo las --seeds 1,2 --vary round=60|300 --plots --report");
+    fs::write(dir.path().join("out/notes"), "mine").unwrap();
+    fs::write(dir.path().join("out/plots/my-jct.svg"), "mine").unwrap();
+    let kept = dir.path().join("out/las-then");
+    fs::create_dir(&kept).unwrap();
+    let run = dir.path().join("out/runs/las_seed=1_round=60/summary.json");
+    fs::copy(run, kept.join("summary.json")).unwrap();
+    let mut now = good("simulate fifo");
+    let mine = ["las-then/summary.json", "notes", "plots/my-jct.svg"];
+    let before = now.len();
+    now.retain(|(name, _)| !mine.contains(&name.as_str()));
+    assert_eq!(now, alone);
+    assert_eq!(before, now.len() + mine.len());
+    let summaries =
+        |name: &(String, Vec<u8>)| name.0.starts_with("runs/") && name.0.ends_with("summary.json");
+    let swept = good("sweep las --seeds 1,2");
+    assert_eq!(swept.into_iter().filter(summaries).count(), 2);
+}
+
+#[test]
 fn nobody_reading_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -486,7 +486,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_dir: Option<PathBuf>,
-    /// Write into a folder that is not empty, or over a journal that is there
+    /// Write into a folder that is not empty, in place of earlier results, or over a journal that is there
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,

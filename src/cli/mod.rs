@@ -20,6 +20,7 @@ mod estimate;
 mod files;
 mod generated;
 mod grid;
+mod leftovers;
 mod new;
 mod output;
 mod plot;

@@ -4,6 +4,7 @@ use super::Failure;
 use super::args::Options;
 use super::config::Given;
 use super::files::write_whole;
+use super::leftovers::{self, RUN_FILES};
 use super::resolve::{Experiment, Input};
 use super::run::Run;
 use super::{plot, report};
@@ -94,41 +95,44 @@ pub(super) fn drawn_later(asked: bool) -> &'static str {
     }
 }
 
-/// What is written into the folder of a run.
-const RUN_FILES: [&str; 6] = [
-    "jobs.csv",
-    "timeline.csv",
-    "rounds.csv",
-    "assignments.csv",
-    "summary.json",
-    MANIFEST,
-];
-
-/// Refuses results that would take the place of what they come from.
+/// Refuses results that would take the place of what they come from: in the folders of runs, or
+/// by clearing away what an earlier run left.
 pub(super) fn spare<'a>(
     files: impl IntoIterator<Item = &'a PathBuf>,
+    dir: &Path,
     folders: impl IntoIterator<Item = PathBuf>,
+    force: bool,
 ) -> Result<(), Failure> {
     let files = files.into_iter();
     let files: BTreeMap<PathBuf, &PathBuf> = files
         .filter_map(|file| Some((file.canonicalize().ok()?, file)))
         .collect();
+    let cleared = match force {
+        true => leftovers::files(dir),
+        false => Vec::new(),
+    };
+    let mut replaced = cleared
+        .iter()
+        .find_map(|p| files.get(&p.canonicalize().ok()?));
     for folder in folders {
         // In a folder that is not there yet nothing is replaced.
         let Ok(folder) = folder.canonicalize() else {
             continue;
         };
-        if let Some(file) = RUN_FILES.iter().find_map(|n| files.get(&folder.join(n))) {
-            return Err(Failure::new(format!(
-                "{}: is read, and the results would replace it, expected another --output-dir",
-                file.display()
-            )));
-        }
+        let mut names = RUN_FILES.iter();
+        replaced = replaced.or_else(|| names.find_map(|n| files.get(&folder.join(n))));
     }
-    Ok(())
+    match replaced {
+        None => Ok(()),
+        Some(file) => Err(Failure::new(format!(
+            "{}: is read, and the results would replace it, expected another --output-dir",
+            file.display()
+        ))),
+    }
 }
 
-/// Makes sure that results can be written, before anything is simulated.
+/// Makes sure that results can be written, before anything is simulated. Where they may be written
+/// over others, what is left of those goes.
 pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {
         Failure::new(format!(
@@ -147,11 +151,7 @@ pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
             dir.display()
         )));
     }
-    // The mark of a whole result goes first and comes back last.
-    match std::fs::remove_file(dir.join(MANIFEST)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(cannot(e)),
-        _ => {}
-    }
+    leftovers::clear(dir)?;
     let probe = dir.join(".blox-writes-here");
     File::create(&probe).map_err(cannot)?;
     std::fs::remove_file(&probe).map_err(cannot)

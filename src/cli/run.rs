@@ -42,7 +42,7 @@ pub(super) fn simulate(
     let journals = output::journals(&experiment)?;
     if let Some(dir) = output::folder(o)? {
         let folders = experiment.contestants.iter().map(|c| dir.join(&c.folder));
-        output::spare(&experiment.files, folders)?;
+        output::spare(&experiment.files, dir, folders, o.force)?;
         output::prepare(dir, o.force)?;
     }
     let journals = output::open_journals(journals)?;

@@ -123,6 +123,15 @@ fn has<T>(shelf: &blox_core::registry::Shelf<T>, name: &str) -> bool {
     shelf.iter().any(|(n, _)| n == name)
 }
 
+/// The name of a scheduler in paths, but for a number behind it where two have the same.
+pub(in crate::cli) fn in_paths(label: &str) -> String {
+    let fit = |c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
+        _ => '_',
+    };
+    label.trim_end_matches('}').chars().map(fit).collect()
+}
+
 pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {
     let mut list: Vec<Contestant> = Vec::new();
     for text in names {
@@ -131,14 +140,7 @@ pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> 
         if list.iter().any(|c| c.label == label) {
             return Err(Failure::new(format!("scheduler `{label}` is named twice")));
         }
-        let plain: String = label
-            .trim_end_matches('}')
-            .chars()
-            .map(|c| match c {
-                'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
-                _ => '_',
-            })
-            .collect();
+        let plain = in_paths(&label);
         let mut folder = plain.clone();
         let mut n = 2;
         while list.iter().any(|c| c.folder == folder) {

@@ -6,7 +6,7 @@ mod inputs;
 mod jobs;
 mod world;
 
-pub(super) use contestant::Contestant;
+pub(super) use contestant::{Contestant, in_paths};
 pub(super) use inputs::{Input, Known};
 pub(super) use jobs::parse_measure;
 

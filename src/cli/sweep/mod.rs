@@ -20,6 +20,7 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+pub(super) use store::{INDEX, TABLE};
 use store::{Row, Store, finished_rows};
 
 /// The confidence of all intervals.

@@ -10,8 +10,8 @@
 //! runs/NAME/manifest.json last of all: without it the run is not whole
 //! plots/                  if asked for
 //! report.html             if asked for
-//! sweep.lock              held locked by the process that writes here; it stays
-//!                         behind, and means nothing without one
+//! sweep.lock              held locked by the process that writes here; means nothing
+//!                         without one
 //! ```
 //!
 //! `sweep.csv` has these columns, in this order. Fields are empty where a setting is not given.
@@ -48,8 +48,8 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-const INDEX: &str = "sweep.json";
-const TABLE: &str = "sweep.csv";
+pub(in crate::cli) const INDEX: &str = "sweep.json";
+pub(in crate::cli) const TABLE: &str = "sweep.csv";
 
 /// What became of a run so far: its row, or a sentence that says what went wrong.
 pub(super) type Row = Result<Map<String, Value>, String>;
@@ -59,8 +59,7 @@ pub(super) struct Store {
     dir: PathBuf,
     settings: Value,
     command_line: Vec<String>,
-    /// Let go when the process ends, however it does.
-    _lock: Option<File>,
+    _lock: Lock,
 }
 
 impl Store {
@@ -71,16 +70,18 @@ impl Store {
             .iter()
             .flat_map(|c| &c.experiment.files)
             .collect();
-        output::spare(files, plan.runs.iter().filter_map(|run| plan.folder(run)))?;
+        let (force, folders) = (plan.base.force, plan.runs.iter());
+        output::spare(files, dir, folders.filter_map(|r| plan.folder(r)), force)?;
+        let lock = Lock::take(dir)?;
         let index = dir.join(INDEX);
-        if !index.exists() {
-            output::prepare(dir, plan.base.force)?;
+        if force || !index.exists() {
+            output::prepare(dir, force)?;
         }
         let store = Store {
             dir: dir.to_owned(),
             settings: settings(plan),
             command_line: output::command_line(args),
-            _lock: lock(dir)?,
+            _lock: lock,
         };
         let begun = match std::fs::read_to_string(&index) {
             Ok(text) => Some(text),
@@ -92,10 +93,8 @@ impl Store {
                 )));
             }
         };
-        match begun {
-            Some(_) if plan.base.force => store.forget()?,
-            Some(text) => store.same_sweep(&text)?,
-            None => {}
+        if let Some(text) = begun {
+            store.same_sweep(&text)?;
         }
         Ok(store)
     }
@@ -117,27 +116,6 @@ impl Store {
                 self.dir.display()
             ))),
         }
-    }
-
-    /// Nothing that is there counts any more.
-    fn forget(&self) -> Result<(), Failure> {
-        let cannot = |path: &Path, e: io::Error| {
-            Failure::new(format!("{}: cannot be removed: {e}", path.display()))
-        };
-        let runs = self.dir.join("runs");
-        let folders = match std::fs::read_dir(&runs) {
-            Ok(folders) => folders,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(cannot(&runs, e)),
-        };
-        for folder in folders {
-            let path = folder.map_err(|e| cannot(&runs, e))?.path().join(MANIFEST);
-            match std::fs::remove_file(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(cannot(&path, e)),
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     fn folder(&self, run: &Planned) -> PathBuf {
@@ -239,18 +217,38 @@ impl Store {
     }
 }
 
-/// Keeps other processes out of the folder; `None` where files cannot be locked.
-fn lock(dir: &Path) -> Result<Option<File>, Failure> {
-    let path = dir.join(LOCK);
-    let file = File::create(&path)
-        .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
-            "{}: another process writes a sweep here, expected another --output-dir, or to wait for its end",
-            dir.display()
-        ))),
-        Err(TryLockError::Error(_)) => Ok(None),
+/// Keeps other processes out of the folder, where files can be locked.
+struct Lock {
+    path: PathBuf,
+    /// Let go when the process ends, however it does.
+    _file: File,
+}
+
+impl Lock {
+    fn take(dir: &Path) -> Result<Self, Failure> {
+        let path = dir.join(LOCK);
+        let cannot = |e: io::Error| {
+            Failure::new(format!(
+                "{}: the output folder cannot be written: {e}",
+                dir.display()
+            ))
+        };
+        std::fs::create_dir_all(dir).map_err(cannot)?;
+        let file = File::create(&path).map_err(cannot)?;
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(Failure::new(format!(
+                "{}: another process writes a sweep here, expected another --output-dir, or to wait for its end",
+                dir.display()
+            )));
+        }
+        Ok(Lock { path, _file: file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Whatever stays behind is locked by nobody, and means nothing.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

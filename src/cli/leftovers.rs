@@ -1,0 +1,126 @@
+//! What an earlier run left in an output folder. Files are known by their names, and folders of
+//! runs by their summaries: what somebody else put there is never touched.
+
+use super::Failure;
+use super::files::part_of;
+use super::output::MANIFEST;
+use super::resolve::in_paths;
+use super::sweep::{INDEX, TABLE};
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is written into the folder of a run.
+pub(super) const RUN_FILES: [&str; 6] = [
+    MANIFEST,
+    "jobs.csv",
+    "timeline.csv",
+    "rounds.csv",
+    "assignments.csv",
+    "summary.json",
+];
+
+/// What is written into an output folder itself; first what says that it is whole.
+const FILES: [&str; 4] = [MANIFEST, INDEX, TABLE, "report.html"];
+
+/// The files in an output folder that this program wrote.
+pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut list: Vec<PathBuf> = FILES.iter().map(|name| dir.join(name)).collect();
+    for folder in run_folders(dir) {
+        list.extend(RUN_FILES.iter().map(|name| folder.join(name)));
+    }
+    let parts: Vec<PathBuf> = list.iter().map(|path| part_of(path)).collect();
+    list.extend(parts);
+    list.retain(|path| path.is_file());
+    let settings = settings(dir);
+    let drawn = |path: &PathBuf| is_picture(path, &settings);
+    list.extend(entries(&dir.join("plots")).into_iter().filter(drawn));
+    list
+}
+
+/// Removes them, and folders that are empty then.
+pub(super) fn clear(dir: &Path) -> Result<(), Failure> {
+    let folders = run_folders(dir);
+    for path in files(dir) {
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                let shown = path.display();
+                return Err(Failure::new(format!("{shown}: cannot be removed: {e}")));
+            }
+            _ => {}
+        }
+    }
+    for folder in folders
+        .into_iter()
+        .chain([dir.join("runs"), dir.join("plots")])
+    {
+        // One that holds something else stays.
+        let _ = fs::remove_dir(folder);
+    }
+    Ok(())
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Folders of schedulers, and of the runs of a sweep.
+fn run_folders(dir: &Path) -> Vec<PathBuf> {
+    let mut list = entries(dir);
+    // A number tells those apart that would have the same name.
+    list.retain(|folder| {
+        is_run(folder, |rest| {
+            rest.is_empty()
+                || rest
+                    .strip_prefix('-')
+                    .is_some_and(|n| n.parse::<u32>().is_ok())
+        })
+    });
+    let mut swept = entries(&dir.join("runs"));
+    swept.retain(|folder| is_run(folder, |_| true));
+    list.extend(swept);
+    list
+}
+
+/// Whether a folder has the name of the scheduler in its summary, and what may follow that.
+fn is_run(folder: &Path, may_follow: impl Fn(&str) -> bool) -> bool {
+    let summary = fs::read(folder.join("summary.json"));
+    let summary: Option<Value> = summary.ok().and_then(|s| serde_json::from_slice(&s).ok());
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    summary.is_some_and(|s| {
+        let scheduler = s["scheduler"].as_str().map(in_paths);
+        let rest = scheduler.and_then(|plain| name.strip_prefix(plain.as_str()));
+        s["end_s"].is_number() && rest.is_some_and(may_follow)
+    })
+}
+
+/// The columns of the table of a sweep, which name what may have been varied.
+fn settings(dir: &Path) -> Vec<String> {
+    let text = fs::read_to_string(dir.join(TABLE)).unwrap_or_default();
+    let head = text.lines().next().unwrap_or_default();
+    head.split(',').map(str::to_owned).collect()
+}
+
+fn is_picture(path: &Path, settings: &[String]) -> bool {
+    let drawn = path.extension().is_some_and(|e| e == "svg" || e == "png");
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let of_runs = [
+        "avg-jct",
+        "jct-cdf",
+        "queueing-cdf",
+        "fairness-cdf",
+        "utilisation",
+        "queue-length",
+    ];
+    let of_one = ["gantt-", "jct-cdf_"];
+    let of_sweep = |(varied, figure): (&str, &str)| {
+        let figures = ["jct", "p99-jct", "responsiveness", "utilisation"];
+        figures.contains(&figure) && (varied == "load" || settings.iter().any(|s| s == varied))
+    };
+    drawn
+        && (of_runs.contains(&&*name)
+            || of_one.iter().any(|start| name.starts_with(start))
+            || name.split_once('-').is_some_and(of_sweep))
+}
