@@ -56,7 +56,7 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
     );
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     for line in [
-        "cluster    1x4: 1 nodes, 4 GPUs",
+        "cluster    1x4: 1 node, 4 GPUs",
         "workload   jobs.csv (csv, 4 jobs)",
         "measured   all 4 jobs",
         "rounds     300 s",
@@ -457,6 +457,8 @@ fn a_window_without_jobs_says_so() {
         "simulate -s fifo --trace jobs.csv --measure 10..20".split(' '),
     );
     assert_eq!(seen.code, Some(0));
+    let measured = "0 jobs, numbers 10 to 20; makespan, GPU util., preempted: of all jobs";
+    assert!(seen.out.contains(measured), "{}", seen.out);
     let notice = "notice     no job is measured: --measure names none of the 4 jobs that came";
     assert!(seen.out.contains(notice), "{}", seen.out);
 }
@@ -867,7 +869,7 @@ fn files_of_tiresias_are_traces_and_clusters() {
     let line = "simulate -s tiresias-dlas-gpu --trace t.csv --cluster c.csv";
     let seen = at(dir.path(), line.split(' '));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
-    for part in ["1 nodes, 2 GPUs", "t.csv (tiresias, 3 jobs)"] {
+    for part in ["1 node, 2 GPUs", "t.csv (tiresias, 3 jobs)"] {
         assert!(seen.out.contains(part), "{part}\n{}", seen.out);
     }
     for (name, sentence) in [

@@ -109,6 +109,14 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     format!("{sign}{int}{rest}")
 }
 
+/// So many of something, as `1 node` or `2 nodes`.
+pub(super) fn number_of(count: impl Into<u64>, what: &str) -> String {
+    match count.into() {
+        1 => format!("1 {what}"),
+        n => format!("{} {what}s", whole(n)),
+    }
+}
+
 /// A value as a multiple of another.
 pub(super) fn ratio(value: f64, base: f64) -> String {
     if base > 0.0 && !value.is_nan() {
@@ -131,6 +139,8 @@ mod tests {
         assert_eq!(decimal(188_995.176_8, 1), "188,995.2");
         assert_eq!(decimal(-1_234.5, 0), "-1,234");
         assert_eq!(decimal(0.04, 1), "0.0");
+        assert_eq!(number_of(1_u64, "node"), "1 node");
+        assert_eq!(number_of(2_000_u64, "node"), "2,000 nodes");
         assert_eq!(ratio(3.0, 0.0), "-");
         assert_eq!(ratio(f64::NAN, 3.0), "-");
         assert_eq!(decimal(f64::NAN, 1), "-");

@@ -6,7 +6,7 @@
 //! seeds alone, such as how heavy the load of one happens to be, does not widen them.
 
 use super::config::Given;
-use super::grid::{self, Grid, decimal, whole};
+use super::grid::{self, Grid, decimal, number_of, whole};
 use super::output::{self, OutputFormat};
 use super::run::human_duration;
 use super::sweep::plan::Plan;
@@ -249,10 +249,10 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
     say(
         "cluster",
         format!(
-            "{}: {} nodes, {} GPUs",
+            "{}: {}, {}",
             cell.experiment.cluster_text,
-            whole(c.nodes.len() as u64),
-            whole(c.total_gpus())
+            number_of(c.nodes.len() as u64, "node"),
+            number_of(c.total_gpus(), "GPU")
         ),
     );
     if let Some(first) = entries.first().and_then(|e| e.runs.first()) {

@@ -1,12 +1,12 @@
 //! The results as a table for people.
 
-use super::grid::{Grid, decimal, ratio, whole};
+use super::grid::{Grid, decimal, number_of, ratio, whole};
 use super::output::reasons;
 use super::resolve::Experiment;
 use super::run::Run;
 use blox_core::JobId;
-use blox_sim::results::MissCauses;
 use blox_sim::results::statistics::Paired;
+use blox_sim::results::{MissCauses, Summary};
 use blox_sim::{Ended, Measure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -162,17 +162,17 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     say(
         "cluster",
         format!(
-            "{}: {} nodes, {} GPUs",
+            "{}: {}, {}",
             experiment.cluster_text,
-            whole(c.nodes.len() as u64),
-            whole(c.total_gpus())
+            number_of(c.nodes.len() as u64, "node"),
+            number_of(c.total_gpus(), "GPU")
         ),
     );
     let Some(first) = runs.first() else {
         return lines;
     };
     say("workload", first.workload.clone());
-    say("measured", measured(experiment, first));
+    say("measured", measured(experiment, runs));
     say("rounds", rounds(runs));
     if experiment.compares
         && runs.len() > 1
@@ -312,17 +312,32 @@ fn paired(p: &Paired) -> [(&'static str, String); 2] {
     ]
 }
 
-fn measured(experiment: &Experiment<'_>, run: &Run) -> String {
-    let n = whole(run.report.summary.measured);
-    match experiment.measure {
-        Measure::All => format!("all {n} jobs"),
-        Measure::Ids(a, b) => format!("{n} jobs, numbers {a} to {b}"),
+/// Which jobs are measured, and how many came of them.
+fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
+    let summaries = || runs.iter().map(|r| &r.report.summary);
+    let first = summaries().next().map_or(0, |s| s.measured);
+    // Schedulers that were cut short had come to different jobs.
+    let jobs = match summaries().all(|s| s.measured == first) {
+        true => number_of(first, "job"),
+        false => {
+            let one = |s: &Summary| format!("{} {}", s.scheduler, whole(s.measured));
+            format!(
+                "jobs of {}",
+                summaries().map(one).collect::<Vec<_>>().join(", ")
+            )
+        }
+    };
+    let which = match experiment.measure {
+        Measure::All if first == 1 => return format!("{jobs}, which is all"),
+        Measure::All => return format!("all {jobs}"),
+        Measure::Ids(a, b) => format!("numbers {a} to {b}"),
         Measure::Submitted(a, b) => format!(
-            "{n} jobs, submitted from {} s to {} s",
+            "submitted from {} s to {} s",
             decimal(a.secs(), 0),
             decimal(b.secs(), 0)
         ),
-    }
+    };
+    format!("{jobs}, {which}; makespan, GPU util., preempted: of all jobs")
 }
 
 /// Measured jobs that did not complete.

@@ -3,6 +3,7 @@
 mod show;
 
 use super::config::Given;
+use super::grid::number_of;
 use super::resolve::Experiment;
 use super::{Failure, OK, Terminal};
 use blox_core::registry::Registry;
@@ -51,10 +52,10 @@ pub(super) fn run(
     let c = &experiment.cluster;
     writeln!(
         terminal.out,
-        "{contestant} on {}: {} nodes, {} GPUs; {about}; `help` lists the commands",
+        "{contestant} on {}: {}, {}; {about}; `help` lists the commands",
         experiment.cluster_text,
-        c.nodes.len(),
-        c.total_gpus()
+        number_of(c.nodes.len() as u64, "node"),
+        number_of(c.total_gpus(), "GPU")
     )?;
     let mut line = String::new();
     loop {
