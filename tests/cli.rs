@@ -850,9 +850,18 @@ fn one_virtual_cluster_has_its_own_nodes_and_jobs() {
     };
     let seen = run("vb");
     assert_eq!(seen.code, Some(0), "{}", seen.err);
-    for part in ["2 nodes, 16 GPUs", "vb of t.csv", "2 jobs"] {
+    for part in [
+        "2 nodes, 16 GPUs",
+        "vb of t.csv",
+        "2 jobs",
+        "notice     virtual cluster vb: 2 jobs of other virtual clusters, or of none, left out",
+    ] {
         assert!(seen.out.contains(part), "{part}\n{}", seen.out);
     }
+    let together = support::good(dir.path(), "simulate fifo --trace t.csv --cluster vc.csv");
+    let notice =
+        "the partitions of the cluster are not kept apart: --virtual-cluster simulates one";
+    assert!(together.out.contains(notice), "{}", together.out);
     let seen = run("vd");
     assert_eq!(
         seen.err,

@@ -379,6 +379,22 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
         return list;
     };
     list.extend(first.notices.iter().cloned());
+    let partitions = experiment
+        .cluster
+        .nodes
+        .iter()
+        .any(|n| n.partition.is_some());
+    match &experiment.options.virtual_cluster {
+        Some(name) if experiment.left_out > 0 => list.push(format!(
+            "virtual cluster {name}: {} of other virtual clusters, or of none, left out",
+            number_of(experiment.left_out, "job")
+        )),
+        None if partitions => list.push(
+            "the partitions of the cluster are not kept apart: --virtual-cluster simulates one"
+                .to_owned(),
+        ),
+        _ => {}
+    }
     let s = &first.report.summary;
     if s.jobs == 0 {
         list.push("the workload has no jobs".to_owned());

@@ -52,6 +52,8 @@ pub(in crate::cli) struct Experiment<'r> {
     /// After how many jobs an endless workload ends, so that a scheduler which
     /// starves measured jobs comes to an end as well.
     pub arrivals_end: Option<u64>,
+    /// Jobs of the trace that are not of the virtual cluster which is simulated.
+    pub left_out: u64,
     /// Files that are read, the trace among them.
     pub files: Vec<PathBuf>,
     /// The same with their hashes, where a manifest will name them.
@@ -160,6 +162,7 @@ impl<'r> Experiment<'r> {
             measure,
             expected_jobs: None,
             arrivals_end,
+            left_out: 0,
             files,
             inputs,
             seed,
@@ -302,7 +305,17 @@ impl<'r> Experiment<'r> {
             self.inputs.push(Input { path, sha256 });
         }
         known.traces.insert(key, trace.clone());
-        let count = trace.len();
+        let mut count = trace.len();
+        if let Some(name) = &self.options.virtual_cluster {
+            let all = trace.jobs().map_err(Failure::new)?;
+            let mut ours = virtual_clusters::Only::new(all, name.as_str());
+            let mut kept = 0;
+            while ours.next_job().map_err(Failure::new)?.is_some() {
+                kept += 1;
+            }
+            self.left_out = count - kept;
+            count = kept;
+        }
         self.trace = Some(trace);
         Ok(Some(count))
     }
