@@ -565,6 +565,18 @@ fn a_configuration_says_what_the_command_line_would() {
     );
     assert_eq!(by_file.code, Some(0), "{}", by_file.err);
     assert_eq!(by_file.out, by_line.out);
+    // One scheduler is one, whichever way it is named.
+    let one = at(dir.path(), "simulate --config conf/e.toml".split(' '));
+    assert_eq!(
+        one.err,
+        "error: conf/e.toml: schedulers names 2, expected one with `blox simulate`\n"
+    );
+    let text = text.replace("schedulers = [\"fifo\", \"las\"]", "scheduler = \"las\"");
+    fs::write(dir.path().join("conf/one.toml"), text).unwrap();
+    for line in ["compare -q", "sweep -q", "simulate -q"] {
+        let seen = support::good(dir.path(), &format!("{line} --config conf/one.toml"));
+        assert!(seen.out.contains("\nlas "), "{}", seen.out);
+    }
     // The command line wins, also with the other way to say the same.
     let events = at(
         dir.path(),

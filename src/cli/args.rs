@@ -268,11 +268,11 @@ pub(super) struct ReproduceArgs {
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 #[command(next_line_help = false, allow_negative_numbers = true)]
 pub(super) struct Options {
-    /// The scheduler of `simulate` in a configuration file.
+    /// The scheduler in a configuration file.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// The schedulers of `compare` in a configuration file.
+    /// The schedulers in a configuration file; one alone for `simulate`.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedulers: Option<Vec<String>>,

@@ -47,10 +47,11 @@ impl Given {
     }
 
     fn name_schedulers(&mut self, on_command_line: Vec<String>) -> Result<(), Failure> {
-        self.schedulers = if on_command_line.is_empty() {
-            self.options.schedulers.clone().unwrap_or_default()
-        } else {
-            on_command_line
+        let o = &self.options;
+        self.schedulers = match (&o.schedulers, &o.scheduler) {
+            _ if !on_command_line.is_empty() => on_command_line,
+            (Some(list), _) => list.clone(),
+            (None, one) => Vec::from_iter(one.clone()),
         };
         if self.schedulers.is_empty() {
             return Err(Failure::new(
@@ -88,15 +89,23 @@ impl Given {
 
 pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
     let mut given = merge(args.options)?;
-    let of_file = match (&given.options.scheduler, &given.options.schedulers) {
-        (Some(one), _) => Some(one.clone()),
-        (None, Some(list)) if list.len() == 1 => Some(list[0].clone()),
-        _ => None,
-    };
-    let Some(scheduler) = args.positional.or(args.scheduler).or(of_file) else {
-        return Err(Failure::new(
-            "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
-        ));
+    let on_command_line = args.positional.or(args.scheduler);
+    let o = &given.options;
+    let scheduler = match (on_command_line.or(o.scheduler.clone()), &o.schedulers) {
+        (Some(one), _) => one,
+        (None, Some(list)) if list.len() == 1 => list[0].clone(),
+        (None, Some(list)) => {
+            return Err(Failure::new(format!(
+                "{} names {}, expected one with `blox simulate`",
+                given.name("schedulers"),
+                list.len()
+            )));
+        }
+        (None, None) => {
+            return Err(Failure::new(
+                "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
+            ));
+        }
     };
     given.schedulers = vec![scheduler];
     given.refuse(&["seeds", "loads", "vary", "baseline"], "simulate")?;
