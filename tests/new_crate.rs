@@ -77,4 +77,11 @@ fn what_cannot_be_made_is_one_sentence() {
         "{said}"
     );
     assert!(!dir.path().join("My Policy").exists());
+    // Else the new policy would take the place of the one that ships.
+    let (code, said) = new(dir.path(), &["las"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.starts_with("error: `las` is the name of a scheduler that ships, expected another"),
+        "{said}"
+    );
 }

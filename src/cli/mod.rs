@@ -155,7 +155,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
-        Some(Ok(Command::New(a))) => new::run(&a, terminal),
+        Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
         Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
         Some(Ok(Command::Step(a))) => step::run(registry, config::simulate(a)?, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),

@@ -2,6 +2,7 @@
 
 use super::args::NewArgs;
 use super::{Failure, OK, Terminal};
+use blox_core::registry::Registry;
 use std::path::Path;
 
 /// Where each file goes, and what it is made from.
@@ -14,7 +15,11 @@ const FILES: [(&str, &str); 6] = [
     ("tests/policy.rs", include_str!("template/policy.rs.txt")),
 ];
 
-pub(super) fn run(args: &NewArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+pub(super) fn run(
+    registry: &Registry,
+    args: &NewArgs,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
     let dir = &args.path;
     let name = match (&args.name, dir.file_name()) {
         (Some(name), _) => name.clone(),
@@ -22,6 +27,14 @@ pub(super) fn run(args: &NewArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fa
         (None, None) => String::new(),
     };
     check(&name)?;
+    let schedulers = registry.schedulers.iter().map(|(n, _)| n);
+    let policies = registry.scheduling.iter().map(|(n, _)| n);
+    if schedulers.chain(policies).any(|n| n == name) {
+        return Err(Failure::new(format!(
+            "`{name}` is the name of a scheduler that ships, expected another one; --name says another \
+             than the folder's"
+        )));
+    }
     let fails = |path: &Path, e: std::io::Error| {
         Failure::new(format!("{}: cannot be written: {e}", path.display()))
     };
