@@ -632,3 +632,19 @@ fn a_large_file_is_streamed_in_bounded_memory() {
         seen.err
     );
 }
+
+#[test]
+fn help_names_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["simulate", "trace sample"] {
+        let help = line(dir.path(), &format!("{command} --help")).out;
+        let (_, formats) = help.split_once("--format <FORMAT>").unwrap();
+        let (formats, _) = formats.split_once("[default:").unwrap();
+        for format in blox::sim::workload::Format::ALL {
+            let named = formats
+                .split([' ', ',', '\n'])
+                .any(|word| word == format.name());
+            assert!(named, "{format:?} is not in {formats}");
+        }
+    }
+}

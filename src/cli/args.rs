@@ -305,7 +305,7 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
     /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
-    /// tiresias or synergy [default: told from the file]
+    /// tiresias, synergy, gavel or sia [default: told from the file, but for synergy and gavel]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,

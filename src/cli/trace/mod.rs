@@ -78,7 +78,7 @@ struct FileArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
-    /// tiresias or synergy [default: told from the file]
+    /// tiresias, synergy, gavel or sia [default: told from the file, but for synergy and gavel]
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Its columns, of a table of no such format; see `blox simulate --help`
