@@ -44,6 +44,7 @@ pub use cluster::backend;
 
 use args::{Cli, Command};
 use blox_core::registry::Registry;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fmt;
@@ -191,6 +192,22 @@ fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Resu
     Ok(OK)
 }
 
+/// Takes commands that the help hides out of what a misspelt one might have been.
+fn suggest_no_hidden(e: &mut clap::Error) {
+    let kind = ContextKind::SuggestedSubcommand;
+    let Some(ContextValue::Strings(names)) = e.get(kind) else {
+        return;
+    };
+    let command = Cli::command();
+    let hidden = |name: &str| {
+        command
+            .find_subcommand(name)
+            .is_some_and(|c| c.is_hide_set())
+    };
+    let shown: Vec<String> = names.iter().filter(|n| !hidden(n)).cloned().collect();
+    e.insert(kind, ContextValue::Strings(shown));
+}
+
 /// `None` after help or version was shown, a code after wrong usage was.
 fn parse(
     args: &[OsString],
@@ -198,13 +215,30 @@ fn parse(
 ) -> Result<Option<Result<Command, i32>>, Failure> {
     match Cli::try_parse_from(args) {
         Ok(cli) => Ok(Some(Ok(cli.command))),
-        Err(e) if e.use_stderr() => {
+        Err(mut e) if e.use_stderr() => {
+            suggest_no_hidden(&mut e);
             let _ = write!(terminal.err, "{}", e.render());
             Ok(Some(Err(BAD_INPUT)))
         }
         Err(e) => {
             write!(terminal.out, "{}", e.render())?;
             Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_command_is_never_suggested() {
+        let registry = Registry::new();
+        for wrong in ["simulat", "shi", "stp"] {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let code = run_with(&registry, ["blox", wrong, "las"], &mut out, &mut err);
+            let err = String::from_utf8_lossy(&err);
+            assert!(code == BAD_INPUT && !err.contains("shim"), "{err}");
         }
     }
 }
