@@ -131,6 +131,7 @@ fn make_bars(shows: &Shows) -> Vec<ProgressBar> {
             };
             let bar = all.add(bar.with_style(style.clone()));
             bar.set_prefix(format!("{label:width$}"));
+            bar.set_message(simulated(0.0));
             bar
         })
         .collect()
@@ -147,5 +148,9 @@ fn update(bar: &ProgressBar, watch: &Watch) {
     let days = watch.simulated_s.load(Ordering::Relaxed) as f64 / 86_400.0;
     // Jobs after the measured ones end too.
     bar.set_position(bar.length().map_or(ended, |n| ended.min(n)));
-    bar.set_message(format!("simulated day {days:.1}"));
+    bar.set_message(simulated(days));
+}
+
+fn simulated(days: f64) -> String {
+    format!("simulated day {days:.1}")
 }
