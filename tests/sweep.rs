@@ -341,7 +341,7 @@ fn a_file_says_what_the_command_line_would() {
 #[test]
 fn what_a_sweep_cannot_do_is_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
-    let numbers = "expected different numbers, such as 1..9, 4..8:0.5 or 2,4,8";
+    let numbers = "expected at most 100,000 different numbers, such as 1..9, 4..8:0.5 or 2,4,8";
     for (line, sentence) in [
         (
             "sweep fifo --loads 5..1",
@@ -353,7 +353,7 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
         ),
         (
             "sweep fifo --seeds 0.5",
-            "--seeds is `0.5`, expected different whole numbers, such as 0..9 or 1,2,5",
+            "--seeds is `0.5`, expected at most 100,000 different whole numbers, such as 0..9 or 1,2,5",
         ),
         (
             "sweep fifo --seeds 1,2 --seed 3",
@@ -401,7 +401,7 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
         ),
         (
             "sweep fifo --loads 0..90000 --seeds 0..9",
-            "the sweep has more than 100000 runs, expected fewer",
+            "there are more than 100,000 runs, expected fewer",
         ),
         (
             "sweep fifo a.toml b.toml",
@@ -852,4 +852,21 @@ sjf        too few GPUs        1    0.1      300   50.0 %
         assert!(seen.out.contains("no free GPUs       1"), "{}", seen.out);
         assert!(!seen.out.contains("behind the head"), "{}", seen.out);
     }
+}
+
+#[test]
+fn too_little_to_draw_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    good(
+        dir.path(),
+        "sweep fifo --jobs 5 --seeds 1,2 --output-dir out",
+    );
+    let seen = good(dir.path(), "plot out");
+    assert_eq!(
+        (seen.out.as_str(), seen.err.as_str()),
+        (
+            "",
+            "nothing to draw: no job has ended, or a sweep has fewer than two settings\n"
+        )
+    );
 }

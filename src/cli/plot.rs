@@ -21,7 +21,12 @@ pub(super) fn run(args: &PlotArgs, terminal: &mut Terminal<'_>) -> Result<i32, F
             ));
         }
     };
-    for (picture, path) in draw(&args.dirs, &out, &args.only, args.png)? {
+    let drawn = draw(&args.dirs, &out, &args.only, args.png)?;
+    if drawn.is_empty() {
+        let why = "nothing to draw: no job has ended, or a sweep has fewer than two settings";
+        let _ = writeln!(terminal.err, "{why}");
+    }
+    for (picture, path) in drawn {
         writeln!(terminal.out, "{}  {}", path.display(), picture.title)?;
     }
     Ok(OK)

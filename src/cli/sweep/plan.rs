@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
+use super::super::grid::whole;
 use super::super::output;
 use super::super::resolve::{Experiment, Known};
 use super::values;
@@ -108,7 +109,8 @@ impl<'r> Plan<'r> {
         let count = combinations.len().saturating_mul(given.schedulers.len());
         if count > MOST_RUNS {
             return Err(Failure::new(format!(
-                "the sweep has more than {MOST_RUNS} runs, expected fewer"
+                "there are more than {} runs, expected fewer",
+                whole(MOST_RUNS as u64)
             )));
         }
         given.options.seeds = None;
@@ -213,8 +215,11 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
         if o.seed.is_some() {
             return Err(both("seed", "seeds"));
         }
-        let expected = "different whole numbers, such as 0..9 or 1,2,5";
-        let seeds = values::seeds(text).ok_or_else(|| given.wrong("seeds", text, expected))?;
+        let expected = format!(
+            "at most {} different whole numbers, such as 0..9 or 1,2,5",
+            whole(values::MOST as u64)
+        );
+        let seeds = values::seeds(text).ok_or_else(|| given.wrong("seeds", text, &expected))?;
         axes.push(Axis {
             key: "seed".to_owned(),
             values: seeds.into_iter().map(|s| json!(s)).collect(),
@@ -244,8 +249,11 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
         if o.load.is_some() {
             return Err(both("load", "loads"));
         }
-        let expected = "different numbers, such as 1..9, 4..8:0.5 or 2,4,8";
-        let loads = values::numbers(text).ok_or_else(|| given.wrong("loads", text, expected))?;
+        let expected = format!(
+            "at most {} different numbers, such as 1..9, 4..8:0.5 or 2,4,8",
+            whole(values::MOST as u64)
+        );
+        let loads = values::numbers(text).ok_or_else(|| given.wrong("loads", text, &expected))?;
         axes.push(Axis {
             key: "load".to_owned(),
             values: loads.into_iter().map(whole_or_not).collect(),

@@ -1,7 +1,7 @@
 //! Lists of values in one text.
 
 /// More values than anybody wants, against a slip of the pen.
-const MOST: usize = 100_000;
+pub(super) const MOST: usize = 100_000;
 
 /// Numbers: `1,2,5`, `1..9` with both ends, `4..6:0.5` in steps; joined by commas.
 /// `None` if it is something else, or names a number twice.
