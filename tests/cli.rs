@@ -58,7 +58,7 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
     for line in [
         "cluster    1x4: 1 node, 4 GPUs",
         "workload   jobs.csv (csv, 4 jobs)",
-        "measured   all 4 jobs",
+        "measured   all 4 jobs\n",
         "rounds     300 s",
         "fifo       1 rejected (never fits: 1)",
         "notice     not in order of submission: sorted (1 times, first on line 4)",
@@ -119,11 +119,26 @@ fn a_job_tells_its_story_by_number_or_name() {
         let seen = at(dir.path(), args);
         assert!(seen.out.contains("job 0 under fifo"), "{}", seen.out);
         assert!(
+            seen.out.contains("submitted: 1 GPU for 400 s"),
+            "{}",
+            seen.out
+        );
+        assert!(
             seen.out.contains("600.0 s  ended: completed"),
             "{}",
             seen.out
         );
     }
+    let jobs = "submit_s,gpus,duration_s\n0,4,600\n0,4,600\n0,1,1.23456\n";
+    fs::write(dir.path().join("behind.csv"), jobs).unwrap();
+    let line = "simulate fifo --trace behind.csv --cluster 1x4 --explain 2 --why";
+    let behind = support::good(dir.path(), line).out;
+    for part in ["1 GPU for 1.2 s\n", "s  waits: behind"] {
+        assert!(behind.contains(part), "{behind}");
+    }
+    let free = "simulate fifo --trace behind.csv --jobs 1 --why -q";
+    let free = support::good(dir.path(), free).out;
+    assert!(free.ends_with("\n\nno measured job waited\n"), "{free}");
     let told = |format: &str| {
         let line =
             format!("simulate fifo -q --trace jobs.csv --explain 0 --output-format {format}");

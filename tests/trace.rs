@@ -296,7 +296,7 @@ fn check_reports_all_problems() {
     let seen = line(dir.path(), "trace check good.csv");
     assert_eq!(
         (seen.code, seen.out.as_str()),
-        (Some(0), "good.csv (csv): no problem, 1 jobs\n")
+        (Some(0), "good.csv (csv): no problem, 1 job\n")
     );
     // Of types that the cluster lacks there are none.
     fs::write(
@@ -427,7 +427,7 @@ fn a_table_of_no_known_format_is_read_by_its_columns() {
     );
     assert_eq!(
         seen.err,
-        "notice: dropped: asks for no GPU (1 times, first on line 3)\n1 jobs written\n"
+        "notice: dropped: asks for no GPU (1 times, first on line 3)\n1 job written\n"
     );
     // As good in a configuration.
     let toml = format!("scheduler = \"fifo\"\ntrace = \"t.txt\"\nmap = \"{map}\"\n");

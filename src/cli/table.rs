@@ -28,7 +28,11 @@ pub(super) fn render(
     let mut text = show(figures(experiment, runs));
     if experiment.options.why {
         text.push('\n');
-        text.push_str(&show(waits(runs)));
+        let waits = waits(runs);
+        match waits.rows.is_empty() {
+            true => text.push_str("no measured job waited\n"),
+            false => text.push_str(&show(waits)),
+        }
     }
     if !experiment.options.quiet {
         text.push('\n');

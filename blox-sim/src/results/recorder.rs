@@ -288,9 +288,10 @@ impl Recorder {
         };
         let what = match event {
             Event::Submitted { spec, .. } => format!(
-                "submitted: {} GPUs for {} s",
+                "submitted: {} {} for {} s",
                 spec.gpus,
-                spec.duration().secs()
+                if spec.gpus.get() == 1 { "GPU" } else { "GPUs" },
+                (spec.duration().secs() * 10.0).round() / 10.0
             ),
             Event::Judged { verdict, .. } => match verdict {
                 Verdict::Accept { .. } => "admitted".to_owned(),
@@ -326,7 +327,8 @@ impl Recorder {
         if waits {
             let why = plan.reason_for(id).to_string();
             if why != self.last_reason {
-                self.tell(view.now(), format!("waits: {why}"));
+                let said = why.strip_prefix("waits ").unwrap_or(&why);
+                self.tell(view.now(), format!("waits: {said}"));
                 self.last_reason = why;
             }
         }

@@ -1,7 +1,7 @@
 //! `blox trace check`: all problems of a file.
 
 use super::CheckArgs;
-use crate::cli::grid::whole;
+use crate::cli::grid::{number_of, whole};
 use crate::cli::{BAD_INPUT, Failure, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec};
 use blox_sim::workload::check;
@@ -40,11 +40,10 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
     }
     let problems = match count {
         0 => "no problem".to_owned(),
-        1 => "1 problem".to_owned(),
-        n => format!("{} problems", whole(n)),
+        n => number_of(n, "problem"),
     };
-    let (format, jobs) = (&checked.format, whole(checked.jobs));
-    writeln!(terminal.out, "{path} ({format}): {problems}, {jobs} jobs")?;
+    let (format, jobs) = (&checked.format, number_of(checked.jobs, "job"));
+    writeln!(terminal.out, "{path} ({format}): {problems}, {jobs}")?;
     Ok(if count == 0 { OK } else { BAD_INPUT })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
 use crate::cli::files::write_whole;
-use crate::cli::grid::whole;
+use crate::cli::grid::number_of;
 use crate::cli::resolve::{Experiment, parse_measure};
 use crate::cli::{Failure, OK, Terminal, config};
 use blox_core::registry::Registry;
@@ -168,7 +168,7 @@ impl Target<'_> {
             for notice in make()?.notices().iter() {
                 let _ = writeln!(terminal.err, "notice: {notice}");
             }
-            let _ = writeln!(terminal.err, "{} jobs written{into}", whole(count));
+            let _ = writeln!(terminal.err, "{} written{into}", number_of(count, "job"));
         }
         Ok(OK)
     }
