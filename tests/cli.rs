@@ -61,7 +61,7 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
         "measured   all 4 jobs\n",
         "rounds     300 s",
         "fifo       1 rejected (never fits: 1)",
-        "notice     not in order of submission: sorted (1 times, first on line 4)",
+        "notice     not in order of submission: sorted (once, on line 4)",
     ] {
         assert!(seen.out.contains(line), "{line}\n{}", seen.out);
     }

@@ -281,8 +281,8 @@ fn check_reports_all_problems() {
         "t.csv: line 6: gpus is `600`, expected at most the 32 GPUs in the cluster 4x8",
     ];
     let rest = [
-        "notice: unknown column `colour`: ignored (1 times, first on line 1)",
-        "notice: not in order of submission: sorted (1 times, first on line 6)",
+        "notice: unknown column `colour`: ignored (once, on line 1)",
+        "notice: not in order of submission: sorted (once, on line 6)",
     ];
     let lines: Vec<_> = seen.out.lines().collect();
     assert_eq!(lines[..4], problems);
@@ -395,7 +395,7 @@ fn every_format_is_simulated() {
             assert_eq!(seen.code, Some(0), "{}", seen.err);
             assert!(
                 seen.out
-                    .contains(&format!("workload   {name} ({format}, 1 jobs)")),
+                    .contains(&format!("workload   {name} ({format}, 1 job)")),
                 "{}",
                 seen.out
             );
@@ -427,14 +427,14 @@ fn a_table_of_no_known_format_is_read_by_its_columns() {
     );
     assert_eq!(
         seen.err,
-        "notice: dropped: asks for no GPU (1 times, first on line 3)\n1 job written\n"
+        "notice: dropped: asks for no GPU (once, on line 3)\n1 job written\n"
     );
     // As good in a configuration.
     let toml = format!("scheduler = \"fifo\"\ntrace = \"t.txt\"\nmap = \"{map}\"\n");
     fs::write(dir.path().join("e.toml"), toml).unwrap();
     let seen = line(dir.path(), "simulate --config e.toml");
     assert!(
-        seen.out.contains("workload   t.txt (map, 1 jobs)"),
+        seen.out.contains("workload   t.txt (map, 1 job)"),
         "{}{}",
         seen.out,
         seen.err

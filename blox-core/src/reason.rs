@@ -110,18 +110,27 @@ impl Reason {
     }
 }
 
+fn gpus(count: GpuCount) -> &'static str {
+    if count.get() == 1 { "GPU" } else { "GPUs" }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::NeverFits { asked, possible } => {
-                write!(f, "asks for {asked} GPUs, at most {possible} are possible")
+                let gpus = gpus(*asked);
+                write!(
+                    f,
+                    "asks for {asked} {gpus}, at most {possible} are possible"
+                )
             }
             Reason::TooFewGpus { needed, free } => {
-                write!(f, "needs {needed} GPUs, {free} are free")
+                write!(f, "needs {needed} {}, {free} are free", gpus(*needed))
             }
             Reason::Fragmented { needed, free } => write!(
                 f,
-                "needs {needed} GPUs, {free} are free but not where the placement rule wants them"
+                "needs {needed} {}, {free} are free but not where the placement rule wants them",
+                gpus(*needed)
             ),
             Reason::BehindHead(job) => {
                 write!(f, "waits behind job {job}, which could not be placed")

@@ -149,7 +149,7 @@ fn the_other_allocations_are_what_it_is_compared_with() {
     );
     assert_eq!(
         b.core.plan().reason_for(JobId(2)).to_string(),
-        "needs 1 GPUs, 2 are free but not where the placement rule wants them"
+        "needs 1 GPU, 2 are free but not where the placement rule wants them"
     );
     let mut b = Bench::fifo(1, Synergy::new(FirstFree).with(Allocation::Proportional));
     assert_eq!(

@@ -88,10 +88,7 @@ mod tests {
         let mut workload = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap();
         assert_eq!(workload.len(), 2);
         let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
-        assert_eq!(
-            notices,
-            ["unknown column `x`: ignored (1 times, first on line 1)"]
-        );
+        assert_eq!(notices, ["unknown column `x`: ignored (once, on line 1)"]);
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(jobs[0].duration().secs(), 35424.3471980879);
         assert_eq!(jobs[1].work.rate, 2.0);

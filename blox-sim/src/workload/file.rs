@@ -247,7 +247,8 @@ impl Stream {
 
 /// A file in a few words.
 pub(super) fn label(source: &Source, format: &str, jobs: u64) -> String {
-    format!("{} ({format}, {jobs} jobs)", source.path().display())
+    let what = if jobs == 1 { "job" } else { "jobs" };
+    format!("{} ({format}, {jobs} {what})", source.path().display())
 }
 
 /// Counts the moments of a job from `origin`.

@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "dropped: asks for no GPU (1 times, first on line 2)",
-                "dropped: never started (1 times, first on line 4)"
+                "dropped: asks for no GPU (once, on line 2)",
+                "dropped: never started (once, on line 4)"
             ]
         );
         let jobs = collect(&mut workload).unwrap();

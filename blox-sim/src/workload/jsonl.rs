@@ -91,7 +91,7 @@ mod tests {
             .collect();
         assert_eq!(
             notices,
-            ["no work: kept as a job that ends at once (1 times, first on line 3)"]
+            ["no work: kept as a job that ends at once (once, on line 3)"]
         );
         let mut out = Vec::new();
         write_jsonl(&mut out, &jobs).unwrap();

@@ -256,10 +256,10 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "asks for parts of GPUs: rounded up to whole ones (1 times, first on line 2)",
-                "not in order of submission: sorted (1 times, first on line 3)",
-                "dropped: asks for no GPU (1 times, first on line 4)",
-                "dropped: the log does not say when it ran (1 times, first on line 5)",
+                "asks for parts of GPUs: rounded up to whole ones (once, on line 2)",
+                "not in order of submission: sorted (once, on line 3)",
+                "dropped: asks for no GPU (once, on line 4)",
+                "dropped: the log does not say when it ran (once, on line 5)",
             ]
         );
         assert_eq!(trace.wall_clock_origin(), Some(1_704_067_200.0));

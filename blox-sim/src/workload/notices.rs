@@ -71,8 +71,15 @@ pub struct Notice {
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} times", self.kind, self.count)?;
-        write!(f, ", first on line {})", self.first_line)
+        let Notice {
+            kind,
+            count,
+            first_line,
+        } = self;
+        match count {
+            1 => write!(f, "{kind} (once, on line {first_line})"),
+            _ => write!(f, "{kind} ({count} times, first on line {first_line})"),
+        }
     }
 }
 
@@ -201,7 +208,7 @@ mod tests {
             lines,
             [
                 "no work: kept as a job that ends at once (2 times, first on line 7)",
-                "unknown column `x`: ignored (1 times, first on line 1)"
+                "unknown column `x`: ignored (once, on line 1)"
             ]
         );
     }

@@ -357,12 +357,12 @@ mod tests {
     #[test]
     fn the_first_line_tells_the_format() {
         for (name, text, told) in [
-            ("a", "submit_s,gpus,duration_s\n0,1,1\n", "a (csv, 1 jobs)"),
+            ("a", "submit_s,gpus,duration_s\n0,1,1\n", "a (csv, 1 job)"),
             ("a", "gpus,\"submit_s\",duration_s", "a (csv, 0 jobs)"),
             (
                 "a",
                 "\u{feff}{\"submit\":0,\"gpus\":1,\"work\":{\"iterations\":1,\"rate\":1}}",
-                "a (jsonl, 1 jobs)",
+                "a (jsonl, 1 job)",
             ),
             (
                 "a.csv",
@@ -389,7 +389,7 @@ mod tests {
             (
                 "pai_task_table.csv",
                 "j,worker,1.0,Terminated,5.0,6.0,100.0,1.0,100.0,T4",
-                "pai_task_table.csv (pai, 1 jobs)",
+                "pai_task_table.csv (pai, 1 job)",
             ),
             (
                 "a",

@@ -154,9 +154,9 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "dropped: asks for no GPU (1 times, first on line 2)",
-                "asks for parts of GPUs: rounded up to whole ones (1 times, first on line 4)",
-                "dropped: never started (1 times, first on line 5)",
+                "dropped: asks for no GPU (once, on line 2)",
+                "asks for parts of GPUs: rounded up to whole ones (once, on line 4)",
+                "dropped: never started (once, on line 5)",
             ]
         );
         let jobs = collect(&mut workload).unwrap();

@@ -348,10 +348,10 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "asks for parts of GPUs: rounded up to whole ones (1 times, first on line 2)",
-                "dropped: asks for no GPU (1 times, first on line 3)",
-                "dropped: had not ended when the log was taken (1 times, first on line 5)",
-                "dropped: never started (1 times, first on line 6)",
+                "asks for parts of GPUs: rounded up to whole ones (once, on line 2)",
+                "dropped: asks for no GPU (once, on line 3)",
+                "dropped: had not ended when the log was taken (once, on line 5)",
+                "dropped: never started (once, on line 6)",
             ]
         );
         let jobs = collect(&mut workload).unwrap();

@@ -97,9 +97,9 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "not in order of submission: sorted (1 times, first on line 3)",
-                "GPU time differs from duration times GPUs: ignored (1 times, first on line 4)",
-                "no work: kept as a job that ends at once (1 times, first on line 4)",
+                "not in order of submission: sorted (once, on line 3)",
+                "GPU time differs from duration times GPUs: ignored (once, on line 4)",
+                "no work: kept as a job that ends at once (once, on line 4)",
             ]
         );
         let job = |submit, gpus, duration, vc: &str| {

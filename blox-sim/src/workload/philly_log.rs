@@ -367,13 +367,13 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "an attempt without start or end: left out of its job (1 times, first on line 4)",
-                "not in order of submission: sorted (1 times, first on line 4)",
-                "dropped: never started (1 times, first on line 6)",
-                "dropped: had not ended when the log was taken (1 times, first on line 8)",
-                "dropped: the log does not say when it ran (1 times, first on line 10)",
-                "dropped: asks for no GPU (1 times, first on line 12)",
-                "attempts with different numbers of GPUs: the largest taken (1 times, first on line 14)",
+                "an attempt without start or end: left out of its job (once, on line 4)",
+                "not in order of submission: sorted (once, on line 4)",
+                "dropped: never started (once, on line 6)",
+                "dropped: had not ended when the log was taken (once, on line 8)",
+                "dropped: the log does not say when it ran (once, on line 10)",
+                "dropped: asks for no GPU (once, on line 12)",
+                "attempts with different numbers of GPUs: the largest taken (once, on line 14)",
             ]
         );
         let jobs = collect(&mut workload).unwrap();

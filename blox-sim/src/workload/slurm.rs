@@ -302,11 +302,11 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "dropped: a step of a job (1 times, first on line 3)",
+                "dropped: a step of a job (once, on line 3)",
                 "dropped: never started (2 times, first on line 5)",
-                "dropped: asks for no GPU (1 times, first on line 7)",
-                "dropped: had not ended when the log was taken (1 times, first on line 8)",
-                "the name of a job above: kept as another job (1 times, first on line 9)",
+                "dropped: asks for no GPU (once, on line 7)",
+                "dropped: had not ended when the log was taken (once, on line 8)",
+                "the name of a job above: kept as another job (once, on line 9)",
             ]
         );
         let jobs = collect(&mut workload).unwrap();

@@ -90,7 +90,7 @@ mod tests {
         let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
         assert_eq!(
             notices,
-            ["unknown column `note`: ignored (1 times, first on line 1)"]
+            ["unknown column `note`: ignored (once, on line 1)"]
         );
         let jobs = collect(&mut workload).unwrap();
         assert_eq!(jobs[0].name.as_deref(), Some("7"));
