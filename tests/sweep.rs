@@ -543,7 +543,10 @@ fn a_signal_keeps_what_is_finished_and_the_rest_follows() {
         let table = fs::read_to_string(out.join("sweep.csv")).unwrap();
         assert_eq!(table.lines().count(), 1 + finished);
         assert!(
-            seen.out.contains(&format!("\nfifo       {finished:>5}")),
+            seen.out.contains(&format!("\nfifo       {finished:>5}"))
+                && seen
+                    .out
+                    .contains(&format!("\nruns       {finished} of 120\n")),
             "{}",
             seen.out
         );

@@ -207,6 +207,7 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], markdown: bool) -> String {
         .collect();
     /// Rows that differ in their seeds alone.
     type Group<'a> = (Vec<String>, Vec<&'a Map<String, Value>>);
+    let finished = finished_rows(rows).count();
     // In order of their first run.
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (run, row) in plan.runs.iter().zip(rows) {
@@ -261,16 +262,21 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], markdown: bool) -> String {
     };
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&table::lines(&about(plan), markdown));
+        text.push_str(&table::lines(&about(plan, finished), markdown));
     }
     text
 }
 
-/// What the table is about.
-fn about(plan: &Plan<'_>) -> Vec<(String, String)> {
+/// What the table is about, with so many runs finished.
+fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
-    say("runs", whole(plan.runs.len() as u64));
+    let (finished, all) = (whole(finished as u64), whole(plan.runs.len() as u64));
+    let runs = match finished == all {
+        true => all,
+        false => format!("{finished} of {all}"),
+    };
+    say("runs", runs);
     for axis in &plan.axes {
         let values: Vec<String> = axis
             .values
