@@ -779,6 +779,19 @@ fn a_case_is_equal_or_shows_what_differs() {
          or inputs/ of it or above\n0 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(1));
+    fs::remove_file(case.join("summary.json")).unwrap();
+    for (text, sentence) in [
+        ("", "is empty, expected a header and a row a job"),
+        (
+            "job_id,first_launch_s,first_metric_s,responsiveness_s\n",
+            "has a header alone, and there is no summary.json, expected a row a job",
+        ),
+    ] {
+        fs::write(case.join("expected.csv"), text).unwrap();
+        let seen = at(dir.path(), ["verify", "."]);
+        let line = format!("ERROR  ./case/expected.csv: {sentence}\n0 of 1 cases equal\n");
+        assert_eq!((seen.code, seen.out), (Some(1), line));
+    }
 }
 
 /// Two jobs too many for two GPUs, and a third.

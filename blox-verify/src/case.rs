@@ -18,9 +18,16 @@ impl Case {
     /// Reads a case's own files.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// A file cannot be read, or nothing is expected and no summary says why.
     pub fn open(dir: &Path) -> Result<Self, VerifyError> {
         let expected = Table::read(&dir.join("expected.csv"))?;
+        let nothing = |what: &str| VerifyError::Bad {
+            path: expected.path.clone(),
+            what: what.to_owned(),
+        };
+        if expected.header.is_empty() {
+            return Err(nothing("is empty, expected a header and a row a job"));
+        }
         let path = dir.join("summary.json");
         let summary = if path.is_file() {
             let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
@@ -31,6 +38,10 @@ impl Case {
                 path,
                 what: e.to_string(),
             })?
+        } else if expected.rows.is_empty() {
+            return Err(nothing(
+                "has a header alone, and there is no summary.json, expected a row a job",
+            ));
         } else {
             Value::Null
         };
