@@ -372,6 +372,15 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
             "--vary names `quiet`, which is no setting of a simulation",
         ),
         (
+            "sweep fifo --vary colour=red|green",
+            "--vary names `colour`, expected one of trace, format, map, throughputs, data, workload, \
+             load-of-capacity, durations, gpu-mix, models, users, quiet-h, burst-h, burst-factor, \
+             burst-durations, diurnal, losses, jobs, cluster, virtual-cluster, admission, placement, \
+             cluster-manager, round, on-event, completion, launch-s, checkpoint-s, restart-s, \
+             migration-s, group-overheads-s, node-mtbf-h, node-mttr-h, job-mtbf-h, \
+             checkpoint-every-s, launch-failure, visit-every-round, measure, fairness",
+        ),
+        (
             "sweep fifo --vary load=1|2",
             "--vary names `load`, expected --loads for it",
         ),

@@ -8,6 +8,7 @@ use super::super::output;
 use super::super::resolve::{Experiment, Known};
 use super::values;
 use blox_core::registry::Registry;
+use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -35,6 +36,9 @@ const NOT_VARIED: [&str; 18] = [
     "output-format",
     "quiet",
 ];
+
+/// Settings of a simulation that have lists of their own.
+const LISTED: [&str; 2] = ["seed", "load"];
 
 /// An option with the values that it takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -202,7 +206,7 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
             given.name(b)
         ))
     };
-    for key in ["seed", "load"] {
+    for key in LISTED {
         if o.vary.contains_key(key) {
             return Err(Failure::new(format!(
                 "{} names `{key}`, expected --{key}s for it",
@@ -230,6 +234,14 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
             return Err(Failure::new(format!(
                 "{} names `{key}`, which is no setting of a simulation",
                 given.name("vary")
+            )));
+        }
+        let known = settings();
+        if !known.contains(key) {
+            return Err(Failure::new(format!(
+                "{} names `{key}`, expected one of {}",
+                given.name("vary"),
+                known.join(", ")
             )));
         }
         let twice = list.iter().enumerate().any(|(i, v)| list[..i].contains(v));
@@ -260,6 +272,16 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
         });
     }
     Ok(axes)
+}
+
+/// The options that `--vary` takes, by their long names.
+fn settings() -> Vec<String> {
+    let command = Options::augment_args(clap::Command::new(""));
+    let names = command.get_arguments().filter_map(|arg| arg.get_long());
+    names
+        .filter(|name| *name != "config" && !NOT_VARIED.contains(name) && !LISTED.contains(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// So that 4 is not written 4.0.
