@@ -437,6 +437,14 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
             "--plots has nowhere to write, expected --output-dir DIR with it",
         ),
         (
+            "sweep fifo --loads 1..2 --why",
+            "--why has nowhere to write, expected --output-dir DIR with it",
+        ),
+        (
+            "sweep fifo --loads 1..2 --fairness",
+            "--fairness has nowhere to write, expected --output-dir DIR with it",
+        ),
+        (
             "sweep synthesizer --vary admission=load|accept-all --jobs 1",
             "--admission is `load`, which has no meaning with `synthesizer`: that brings its own",
         ),

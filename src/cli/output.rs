@@ -69,10 +69,15 @@ pub(super) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
     match (&o.output_dir, asked.iter().find(|(_, asked)| *asked)) {
         (Some(dir), _) => Ok(Some(dir)),
         (None, None) => Ok(None),
-        (None, Some((what, _))) => Err(Failure::new(format!(
-            "--{what} has nowhere to write, expected --output-dir DIR with it"
-        ))),
+        (None, Some((what, _))) => Err(nowhere(what)),
     }
+}
+
+/// Something was asked for that would lie in an output folder, and there is none.
+pub(super) fn nowhere(what: &str) -> Failure {
+    Failure::new(format!(
+        "--{what} has nowhere to write, expected --output-dir DIR with it"
+    ))
 }
 
 /// Draws the pictures of a result folder and makes its page, as far as they are asked for.

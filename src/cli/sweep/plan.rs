@@ -91,7 +91,14 @@ impl<'r> Plan<'r> {
                 )));
             }
         }
-        output::folder(&given.options)?;
+        let o = &given.options;
+        if output::folder(o)?.is_none() {
+            // The table has no place for them, only the files of the runs.
+            let asked = [("why", o.why), ("fairness", o.fairness)];
+            if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
+                return Err(output::nowhere(what));
+            }
+        }
         let axes = axes(&given)?;
         let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
         for axis in &axes {
