@@ -185,7 +185,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "utilisation",
         "GPU util.",
-        "GPU-seconds run by all jobs / (GPUs x makespan)",
+        "GPU-seconds run by all jobs / (all GPUs, usable or not, x makespan)",
     ),
     column(
         "preemptions",

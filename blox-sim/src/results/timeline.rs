@@ -15,7 +15,8 @@ pub struct TimelineRow {
     pub length_s: f64,
     /// GPUs on which at least one job ran.
     pub busy_gpus: f64,
-    /// GPUs that could be used.
+    /// GPUs that could be used: whole ones, on nodes that were up and not cordoned. The utilisation
+    /// of the [`Summary`](super::Summary) is of all GPUs instead.
     pub usable_gpus: f64,
     /// Jobs with GPUs: starting, running or stopping.
     pub placed_jobs: f64,
