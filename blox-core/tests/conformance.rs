@@ -333,7 +333,9 @@ fn an_untrue_outlook_is_caught() {
             .placement(Preempting)
             .build()
     });
-    caught(suite, Property::Outlook);
+    let failure = caught(suite, Property::Outlook);
+    assert!(failure.found.contains("first start: "), "{failure}");
+    assert!(!failure.to_string().contains("Some("), "{failure}");
 }
 
 /// First come first served, and the other way round after every other end.

@@ -3,6 +3,7 @@
 //! state's after every step.
 
 use super::conformance::{Problem, Property};
+use super::listed;
 use super::script::{Outside, Script, Trouble};
 use super::verify::verify;
 use crate::assignment::GpuList;
@@ -18,6 +19,7 @@ use crate::state::EventError;
 use crate::units::{Seconds, Time};
 use crate::view::View;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// More steps than any scheduler that gets anywhere needs.
@@ -64,6 +66,19 @@ enum Truth {
     Running,
     Stopping,
     Ended(Outcome),
+}
+
+impl fmt::Display for Truth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Truth::Absent => "not there",
+            Truth::Idle => "idle",
+            Truth::Launching => "launching",
+            Truth::Running => "running",
+            Truth::Stopping => "stopping",
+            Truth::Ended(outcome) => outcome.as_str(),
+        })
+    }
 }
 
 /// A job as it really is.
@@ -556,7 +571,7 @@ impl ScriptedCluster {
                         Property::Commands,
                         "a start of a job that holds nothing".to_owned(),
                         format!(
-                            "a start of job {job}, which is {:?}",
+                            "a start of job {job}, which is {}",
                             self.jobs[job.index()].truth
                         ),
                     ));
@@ -635,10 +650,17 @@ impl ScriptedCluster {
                 return Err(Problem::new(
                     Property::Commands,
                     format!(
-                        "job {id} {:?} on {:?}, leaving {:?}",
-                        truth.truth, truth.gpus, truth.leaving
+                        "job {id} {} on GPUs {}, leaving {}",
+                        truth.truth,
+                        listed(&truth.gpus),
+                        listed(&truth.leaving)
                     ),
-                    format!("{} on {holds:?}, leaving {leaves:?}", job.phase()),
+                    format!(
+                        "{} on GPUs {}, leaving {}",
+                        job.phase(),
+                        listed(holds),
+                        listed(leaves)
+                    ),
                 ));
             }
             let runs = truth.truth == Truth::Running;

@@ -496,7 +496,7 @@ impl Suite<'_> {
                             spec.gpus, script.horizon
                         ),
                         format!(
-                            "it is {} after {} launches and {} preemptions: {}",
+                            "it is {} (launches: {}, preemptions: {}): {}",
                             job.phase(),
                             job.attempt(),
                             job.preemptions(),
@@ -512,8 +512,8 @@ impl Suite<'_> {
                 return wrong(
                     Property::Accounting,
                     format!(
-                        "job {i} as the cluster saw it end: {:?}",
-                        cluster.outcome(i)
+                        "job {i} as the cluster saw it end: {}",
+                        cluster.outcome(i).map_or("not at all", |o| o.as_str())
                     ),
                     ending.outcome.as_str().to_owned(),
                 );
@@ -694,12 +694,15 @@ fn same_books(skipped: &[Option<Ending>], visited: &[Option<Ending>]) -> Result<
         if a != b {
             let show = |e: &Option<Ending>| match e {
                 Some(e) => format!(
-                    "{} at {} s after {} launches and {} preemptions, first at {:?}",
+                    "{} at {} s (launches: {}, preemptions: {}, {})",
                     e.outcome.as_str(),
                     e.at,
                     e.launches,
                     e.preemptions,
-                    e.first_start
+                    match e.first_start {
+                        Some(at) => format!("first start: {at} s"),
+                        None => "never started".to_owned(),
+                    }
                 ),
                 None => "no end".to_owned(),
             };

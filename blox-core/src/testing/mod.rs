@@ -15,6 +15,16 @@ use crate::draft::{Draft, DraftError};
 use crate::policy::{Part, PlacementPolicy};
 use crate::reason::Reason;
 use crate::request::Requests;
+use std::fmt::Display;
+
+/// All of them with blanks between, for messages.
+fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    match items.is_empty() {
+        true => "none".to_owned(),
+        false => items.join(" "),
+    }
+}
 
 /// The plainest placement: jobs in order take the first free GPUs; the first
 /// that does not fit ends the walk. Never preempts.

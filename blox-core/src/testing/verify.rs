@@ -2,6 +2,8 @@
 
 use super::cluster::near;
 use super::conformance::{Problem, Property};
+use super::listed;
+use crate::assignment::Assignment;
 use crate::cluster::MAX_JOBS_PER_GPU;
 use crate::ids::{GpuId, JobId};
 use crate::job::{JobRef, Phase};
@@ -36,11 +38,14 @@ fn phases(view: View<'_>) -> Result<(), Problem> {
             Ended => false,
         };
         if !fits {
+            let gpus = |a: Option<&Assignment>| listed(a.iter().flat_map(|a| &a.gpus));
             return wrong(
                 format!("what a job that is {} has", job.phase()),
                 format!(
-                    "job {} promised {promised:?} and holding {held:?}",
-                    job.id()
+                    "job {} promised GPUs {} and holding {}",
+                    job.id(),
+                    gpus(promised),
+                    gpus(held)
                 ),
             );
         }
@@ -179,7 +184,8 @@ fn enter(
         );
     };
     let Some(place) = places.iter().position(Option::is_none) else {
-        return full(format!("job {} beside {places:?}", job.id()));
+        let others = listed(places.iter().flatten());
+        return full(format!("job {} beside {others}", job.id()));
     };
     if let Some(other) = places[0] {
         // Whoever is leaving a GPU was its other job's partner before. That no
@@ -214,7 +220,7 @@ fn agree(
         return Ok(());
     }
     wrong(
-        format!("GPU {gpu} {what} to {expected:?}, as the jobs say"),
-        format!("{found:?}"),
+        format!("GPU {gpu} {what} to {}, as the jobs say", listed(expected)),
+        listed(found),
     )
 }
