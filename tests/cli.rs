@@ -474,7 +474,7 @@ fn a_window_without_jobs_says_so() {
     assert_eq!(seen.code, Some(0));
     let measured = "0 jobs, numbers 10 to 20; makespan, GPU util., preempted: of all jobs";
     assert!(seen.out.contains(measured), "{}", seen.out);
-    let notice = "notice     no job is measured: --measure names none of the 4 jobs that came";
+    let notice = "notice     no job is measured: of 4 jobs that came --measure names none";
     assert!(seen.out.contains(notice), "{}", seen.out);
 }
 
@@ -767,7 +767,7 @@ fn a_case_is_equal_or_shows_what_differs() {
     let seen = at(dir.path(), ["verify", "case", "--system", "blox"]);
     assert_eq!(
         seen.out,
-        "DIFFERS  case  2 jobs, 12 values, 1 differ\n  \
+        "DIFFERS  case  2 jobs, 12 values, 1 differs\n  \
          job 1: finish_s expected 1500, found 1200\n0 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(1));
@@ -854,13 +854,13 @@ fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
     expected("");
     assert_eq!(
         verify().out,
-        "equal  case  0 jobs, 1 values\n  \
+        "equal  case  0 jobs, 1 value\n  \
          note: the original crashed after 0 of 3 jobs, ours ends 3\n1 of 1 cases equal\n"
     );
     summary("fifo", "balance", 0);
     assert_eq!(
         verify().out,
-        "equal  case  0 jobs, 1 values\n  \
+        "equal  case  0 jobs, 1 value\n  \
          note: the original leaves 3 of 3 jobs unfinished, so does ours\n1 of 1 cases equal\n"
     );
     summary("shortest-expected", "count", 0);

@@ -798,6 +798,8 @@ fn seeds_are_compared_in_pairs() {
         table.contains("interval   ± is half of the 95 % interval over 4 seeds (Student's t)"),
         "{table}"
     );
+    let table = good(dir.path(), &format!("{line} --seeds 3")).out;
+    assert!(table.contains("interval over 1 seed ("), "{table}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use crate::bins::{Binned, Feature, bin_frame};
 use crate::frame::{Frame, LearnError};
+use crate::number_of;
 use crate::random::Random;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -382,7 +383,11 @@ impl fmt::Display for Additive {
                     last = Some(next);
                 }
                 let label = last.map_or(label.clone(), |last| format!("{label} .. {last}"));
-                writeln!(f, "  {score:+10.4}  {label}  ({rows} rows)")?;
+                writeln!(
+                    f,
+                    "  {score:+10.4}  {label}  ({})",
+                    number_of(rows as usize, "row")
+                )?;
             }
         }
         let mut pairs: Vec<&Pair> = self.pairs.iter().collect();

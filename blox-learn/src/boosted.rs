@@ -3,6 +3,7 @@
 
 use crate::bins::{Binned, Feature, bin_frame};
 use crate::frame::{Frame, LearnError};
+use crate::number_of;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -166,8 +167,9 @@ impl fmt::Display for Boosted {
         let trees = self.trees.len();
         writeln!(
             f,
-            "{:.4} in the mean, and {trees} trees with {leaves} leaves",
-            self.intercept
+            "{:.4} in the mean, and {} with {leaves} leaves",
+            self.intercept,
+            number_of(trees, "tree")
         )?;
         for (feature, share) in self.importances() {
             writeln!(f, "  {:5.1} %  {feature}", 100.0 * share)?;

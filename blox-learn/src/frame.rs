@@ -1,5 +1,7 @@
 //! What models are trained on.
 
+use crate::number_of;
+
 /// A column of features.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
@@ -55,7 +57,7 @@ pub struct Frame {
 #[non_exhaustive]
 pub enum LearnError {
     /// Columns of different lengths.
-    #[error("the column {column} has {found} rows, expected {expected}")]
+    #[error("the column {column} has {}, expected {expected}", number_of(*found, "row"))]
     Length {
         /// The column.
         column: String,
@@ -83,7 +85,7 @@ pub enum LearnError {
         expected: &'static str,
     },
     /// Too few rows to learn from.
-    #[error("found {found} rows to learn from, expected at least {expected}")]
+    #[error("found {} to learn from, expected at least {expected}", number_of(*found, "row"))]
     TooFew {
         /// How many there are.
         found: usize,

@@ -40,6 +40,14 @@ pub use tree::{Tree, TreeParams};
 
 use serde::{Deserialize, Serialize};
 
+/// So many of something, as `1 row` or `2 rows`.
+fn number_of(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
 /// A trained model of any kind, as it is saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]

@@ -1,6 +1,6 @@
 //! Cases of Blox's released simulator.
 
-use super::{Case, Compared, Difference, System, VerifyError};
+use super::{Case, Compared, Difference, System, VerifyError, number_of};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
 use blox_schedulers::compat::blox as compat;
@@ -206,8 +206,8 @@ fn compare_jobs(
         out.differ(
             "all jobs",
             "job_id",
-            &format!("{} rows", e.rows.len()),
-            &format!("{} measured jobs", ours.len()),
+            &number_of(e.rows.len(), "row"),
+            &number_of(ours.len(), "measured job"),
         );
     }
     Ok(())

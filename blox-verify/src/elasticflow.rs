@@ -2,7 +2,7 @@
 
 mod chronus;
 
-use super::{Case, Compared, System, VerifyError};
+use super::{Case, Compared, System, VerifyError, number_of};
 use blox_core::{ClusterSpec, JobSpec, Part, Pipeline};
 use blox_schedulers::compat::elasticflow::{self as compat, Algorithm, PlannedEnd};
 use blox_sim::compat::elasticflow as files;
@@ -271,8 +271,8 @@ fn compare_jobs(
     }
     let more = by_row.iter().flatten().count();
     if more > 0 {
-        let expected = format!("{} rows", e.rows.len());
-        let found = format!("{} jobs", run.rows.len());
+        let expected = number_of(e.rows.len(), "row");
+        let found = number_of(run.rows.len(), "job");
         out.differ("all jobs", "job_idx", &expected, &found);
     }
     for (name, found) in [("accepted", met), ("declined", missed)] {

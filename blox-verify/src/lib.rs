@@ -112,6 +112,14 @@ pub enum VerifyError {
     },
 }
 
+/// So many of something, as `1 row` or `2 rows`.
+fn number_of(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
 /// Knows how to run the cases of one system.
 trait System {
     fn name(&self) -> &'static str;

@@ -1,7 +1,7 @@
 //! A table of texts, for a terminal, for Markdown, as CSV.
 
 use super::Failure;
-pub(super) use crate::results::whole;
+pub(super) use crate::results::{number_of, whole};
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use serde_json::{Map, Value};
@@ -107,14 +107,6 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     let int = int.parse().map_or_else(|_| int.to_owned(), whole);
     let sign = if value < 0.0 { "-" } else { "" };
     format!("{sign}{int}{rest}")
-}
-
-/// So many of something, as `1 node` or `2 nodes`.
-pub(super) fn number_of(count: impl Into<u64>, what: &str) -> String {
-    match count.into() {
-        1 => format!("1 {what}"),
-        n => format!("{} {what}s", whole(n)),
-    }
 }
 
 /// A value as a multiple of another.

@@ -6,7 +6,7 @@
 //! seeds alone, such as how heavy the load of one happens to be, does not widen them.
 
 use super::config::Given;
-use super::grid::{self, Grid, decimal, number_of, whole};
+use super::grid::{self, Grid, decimal, number_of};
 use super::output::{self, OutputFormat};
 use super::run::human_duration;
 use super::sweep::plan::Plan;
@@ -279,8 +279,8 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
     say(
         "interval",
         format!(
-            "± is half of the 95 % interval over {} seeds (Student's t)",
-            entries.first().map_or(0, |e| e.runs.len())
+            "± is half of the 95 % interval over {} (Student's t)",
+            number_of(entries.first().map_or(0, |e| e.runs.len() as u64), "seed")
         ),
     );
     for notice in notices(plan, entries) {
@@ -314,8 +314,8 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
         .collect();
     if unpaired > 0 {
         lines.push(format!(
-            "averages are over different jobs: {} jobs completed under one scheduler but not under the other",
-            whole(unpaired)
+            "averages are over different jobs: {} completed under one scheduler but not under the other",
+            number_of(unpaired, "job")
         ));
     }
     lines

@@ -297,9 +297,9 @@ fn paired(p: &Paired) -> [(&'static str, String); 2] {
         (
             "paired",
             format!(
-                "{:.1} % of {} jobs faster, {:.1} % slower",
+                "{:.1} % of {} faster, {:.1} % slower",
                 share(p.faster),
-                whole(p.pairs),
+                number_of(p.pairs, "job"),
                 share(p.slower)
             ),
         ),
@@ -404,8 +404,8 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
         list.push("the workload has no jobs".to_owned());
     } else if s.measured == 0 {
         list.push(format!(
-            "no job is measured: --measure names none of the {} jobs that came",
-            whole(s.jobs)
+            "no job is measured: of {} that came --measure names none",
+            number_of(s.jobs, "job")
         ));
     } else if let Measure::Ids(a, b) = experiment.measure {
         let wanted = u64::from(b - a) + 1;

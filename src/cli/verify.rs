@@ -1,6 +1,7 @@
 //! `blox verify`: our results against those of original programs.
 
 use super::args::VerifyArgs;
+use super::grid::number_of;
 use super::{DIFFERS, Failure, OK, Terminal};
 use crate::verify;
 
@@ -32,22 +33,19 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
     for case in &cases {
         let path = case.display();
         let compared = verify::compare(case, args.system.as_deref());
+        let size = |c: &verify::Compared| {
+            let (jobs, values) = (number_of(c.jobs, "job"), number_of(c.values, "value"));
+            format!("{jobs}, {values}")
+        };
         match &compared {
             Ok(c) if c.differences.is_empty() => {
                 equal += 1;
-                writeln!(
-                    terminal.out,
-                    "equal  {path}  {} jobs, {} values",
-                    c.jobs, c.values
-                )?;
+                writeln!(terminal.out, "equal  {path}  {}", size(c))?;
             }
             Ok(c) => {
                 let n = c.differences.len();
-                writeln!(
-                    terminal.out,
-                    "DIFFERS  {path}  {} jobs, {} values, {n} differ",
-                    c.jobs, c.values
-                )?;
+                let differ = if n == 1 { "differs" } else { "differ" };
+                writeln!(terminal.out, "DIFFERS  {path}  {}, {n} {differ}", size(c))?;
                 let shown = if args.all { n } else { n.min(SHOWN) };
                 for d in &c.differences[..shown] {
                     writeln!(

@@ -35,3 +35,11 @@ pub(crate) fn whole(n: u64) -> String {
     }
     out
 }
+
+/// So many of something, as `1 node` or `2 nodes`.
+pub(crate) fn number_of(count: impl Into<u64>, what: &str) -> String {
+    match count.into() {
+        1 => format!("1 {what}"),
+        n => format!("{} {what}s", whole(n)),
+    }
+}

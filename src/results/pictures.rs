@@ -2,7 +2,7 @@
 
 use super::fairness::finish_time_fairness;
 use super::folder::{Folder, FolderError, RunResults};
-use super::{sweep, whole};
+use super::{number_of, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 
 /// A drawn picture.
@@ -144,7 +144,7 @@ fn about(all: &[Contestant<'_>]) -> String {
         counts.iter().max().unwrap_or(&0),
     );
     let jobs = match least == most {
-        true => format!("{} measured jobs", whole(*least as u64)),
+        true => number_of(*least as u64, "measured job"),
         false => format!(
             "{} to {} measured jobs",
             whole(*least as u64),
@@ -157,7 +157,7 @@ fn about(all: &[Contestant<'_>]) -> String {
         all.iter().all(|c| what(c.folder) == text).then_some(text)
     };
     let workload = same(|f| f.workload().to_owned()).filter(|w| !w.is_empty());
-    let gpus = same(|f| format!("{} GPUs", f.gpus()));
+    let gpus = same(|f| number_of(f.gpus(), "GPU"));
     let parts: Vec<String> = [Some(jobs), workload, gpus].into_iter().flatten().collect();
     parts.join("; ")
 }

@@ -6,7 +6,7 @@
 
 use crate::compat::cpython::Random;
 use crate::compat::pow10;
-use crate::workload::{Notices, Workload, WorkloadError};
+use crate::workload::{Notices, Workload, WorkloadError, number_of};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 
 /// The published workload of Blox: endless, streaming, in constant memory.
@@ -127,11 +127,16 @@ impl Workload for BloxWorkload {
 
     fn describe(&self) -> String {
         let variant = match self.first_run {
-            Some(n) => format!(", first run over a trace of {n} jobs"),
+            Some(n) => format!(", first run over a trace of {}", number_of(n, "job")),
             None => String::new(),
         };
+        let jobs = if self.jobs_per_hour == 1.0 {
+            "job"
+        } else {
+            "jobs"
+        };
         format!(
-            "Blox workload, {} jobs per hour, seed {}{variant}",
+            "Blox workload, {} {jobs} per hour, seed {}{variant}",
             self.jobs_per_hour, self.seed
         )
     }

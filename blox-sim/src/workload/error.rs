@@ -1,5 +1,6 @@
 //! What can be wrong with a workload.
 
+use super::number_of;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -151,7 +152,8 @@ pub enum WorkloadError {
     },
     /// A job of a model that was not profiled so.
     #[error(
-        "job {job} is {model} with batch size {batch_size} on {gpus} GPUs, found no throughput of it, expected one above 0"
+        "job {job} is {model} with batch size {batch_size} on {}, found no throughput of it, expected one above 0",
+        number_of(u64::from(*gpus), "GPU")
     )]
     Unprofiled {
         /// Its number.

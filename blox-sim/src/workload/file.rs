@@ -1,7 +1,7 @@
 //! Jobs of a file, in order of submission.
 
 use super::source::Source;
-use super::{NoticeKind, Notices, Workload, WorkloadError};
+use super::{NoticeKind, Notices, Workload, WorkloadError, number_of};
 use blox_core::{JobSpec, Name, Seconds, SpecError, Time, Work};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -247,8 +247,8 @@ impl Stream {
 
 /// A file in a few words.
 pub(super) fn label(source: &Source, format: &str, jobs: u64) -> String {
-    let what = if jobs == 1 { "job" } else { "jobs" };
-    format!("{} ({format}, {jobs} {what})", source.path().display())
+    let jobs = number_of(jobs, "job");
+    format!("{} ({format}, {jobs})", source.path().display())
 }
 
 /// Counts the moments of a job from `origin`.

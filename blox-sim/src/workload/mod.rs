@@ -127,7 +127,15 @@ impl Workload for Jobs {
         &self.notices
     }
     fn describe(&self) -> String {
-        format!("{} jobs in memory", self.count)
+        format!("{} in memory", number_of(self.count as u64, "job"))
+    }
+}
+
+/// So many of something, as `1 job` or `2 jobs`.
+pub(crate) fn number_of(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
     }
 }
 
@@ -162,7 +170,11 @@ impl<W: Workload> Workload for Limited<W> {
         self.inner.notices()
     }
     fn describe(&self) -> String {
-        format!("the first {} jobs of {}", self.limit, self.inner.describe())
+        let first = match self.limit {
+            1 => "job".to_owned(),
+            n => format!("{n} jobs"),
+        };
+        format!("the first {first} of {}", self.inner.describe())
     }
 }
 
@@ -214,7 +226,7 @@ mod tests {
     fn a_limit_cuts_and_a_box_passes_through() {
         let jobs: Box<dyn Workload> = Box::new(Jobs::new(vec![job(0.0, "a"), job(1.0, "b")]));
         let mut first = Limited::new(jobs, 1);
-        assert_eq!(first.describe(), "the first 1 jobs of 2 jobs in memory");
+        assert_eq!(first.describe(), "the first job of 2 jobs in memory");
         assert_eq!(collect(&mut first).unwrap(), [job(0.0, "a")]);
         assert!(first.notices().is_empty());
     }

@@ -3,7 +3,7 @@
 use super::error::shown;
 use super::moment::parse_date;
 use super::source::{Lines, Source};
-use super::{NoticeKind, Notices, WorkloadError};
+use super::{NoticeKind, Notices, WorkloadError, number_of};
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,8 +66,8 @@ impl Table {
         if !columns.is_empty() && !first.clone().any(|name| columns.contains(&&*name)) {
             if table.row.len() != columns.len() {
                 let what = format!(
-                    "the row has {} fields, expected {}: {}",
-                    table.row.len(),
+                    "the row has {}, expected {}: {}",
+                    number_of(table.row.len() as u64, "field"),
                     columns.len(),
                     columns.join(", ")
                 );
@@ -246,7 +246,10 @@ impl Table {
             } => WorkloadError::line(
                 &self.path,
                 line,
-                format!("the row has {len} fields, expected {expected_len} as in the header"),
+                format!(
+                    "the row has {}, expected {expected_len} as in the header",
+                    number_of(len, "field")
+                ),
             ),
             ErrorKind::Utf8 { .. } => {
                 WorkloadError::line(&self.path, line, "the row is no text in UTF-8")

@@ -1,6 +1,6 @@
 //! Cases of Chronus on its greedy path: no commercial solver was at hand.
 
-use super::super::{Case, Compared, VerifyError};
+use super::super::{Case, Compared, VerifyError, number_of};
 use blox_core::{ClusterSpec, Part};
 use blox_schedulers::compat::elasticflow as compat;
 use blox_sim::compat::elasticflow as files;
@@ -92,10 +92,7 @@ pub(super) fn compare(
         }
     }
     if (out.jobs as usize) < rows.len() {
-        let (expected, found) = (
-            format!("{} rows", e.rows.len()),
-            format!("{} jobs", rows.len()),
-        );
+        let (expected, found) = (number_of(e.rows.len(), "row"), number_of(rows.len(), "job"));
         out.differ("all jobs", "job_id", &expected, &found);
     }
     let met = rows

@@ -1,6 +1,6 @@
 //! Cases of Chronus' own artifact: the path without a solver row by row.
 
-use super::super::{Case, Compared, VerifyError};
+use super::super::{Case, Compared, VerifyError, number_of};
 use super::{failed, option, unreadable, words};
 use blox_core::{ClusterSpec, ServiceClass};
 use blox_schedulers::compat::lucid as compat;
@@ -121,8 +121,8 @@ pub(super) fn compare(
         }
     }
     if e.rows.len() != jobs.len() {
-        let expected = format!("{} rows", e.rows.len());
-        let found = format!("{} jobs", jobs.len());
+        let expected = number_of(e.rows.len(), "row");
+        let found = number_of(jobs.len(), "job");
         out.differ("all jobs", "job_id", &expected, &found);
     }
     Ok(out)

@@ -3,7 +3,7 @@
 mod chronus;
 mod energy;
 
-use super::{Case, Compared, System, VerifyError};
+use super::{Case, Compared, System, VerifyError, number_of};
 use blox_core::JobSpec;
 use blox_core::perf::PairTable;
 use blox_policies::compat::lucid::{ESTIMATE, SHARING_SCORE};
@@ -359,8 +359,8 @@ fn compare_jobs(
         }
     }
     if e.rows.len() != input.jobs.len() {
-        let expected = format!("{} rows", e.rows.len());
-        let found = format!("{} jobs", input.jobs.len());
+        let expected = number_of(e.rows.len(), "row");
+        let found = number_of(input.jobs.len(), "job");
         out.differ("all jobs", "job_id", &expected, &found);
     }
     let jobs = input.jobs.len().max(1) as f64;

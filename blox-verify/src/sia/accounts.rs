@@ -1,7 +1,7 @@
 //! What each job had, counted as the original counts it.
 
 use super::input::{Input, World};
-use crate::{Case, Compared, VerifyError};
+use crate::{Case, Compared, VerifyError, number_of};
 use blox_core::decision::Action;
 use blox_core::journal::{Entry, Journal};
 use blox_core::perf::goodput::ThroughputParams;
@@ -296,8 +296,8 @@ pub(super) fn compare(
         out.differ(
             "all jobs",
             "job_id",
-            &format!("{rows} rows"),
-            &format!("{jobs} jobs"),
+            &number_of(rows, "row"),
+            &number_of(jobs, "job"),
         );
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
 use super::daemons::{runtime, token};
-use crate::cli::grid::Grid;
+use crate::cli::grid::{Grid, number_of};
 use crate::cli::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
@@ -311,20 +311,21 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     writeln!(out, "GPUs       {} on {}", j.gpus, j.nodes.join(" "))?;
     writeln!(
         out,
-        "launches   {}, preempted {} times",
-        j.attempt, j.preemptions
+        "launches   {}, preempted {}",
+        j.attempt,
+        number_of(j.preemptions, "time")
     )?;
     for a in &j.accounts {
         let id = a.id.unwrap_or_default();
         let guess = if a.estimated { ", estimated" } else { "" };
         writeln!(
             out,
-            "launch {}   node {}: {}, {:.1} s on {} GPUs{guess} {}",
+            "launch {}   node {}: {}, {:.1} s on {}{guess} {}",
             id.attempt,
             a.node,
             a.exit,
             a.ran_ms as f64 / 1000.0,
-            a.gpus,
+            number_of(a.gpus, "GPU"),
             a.why
         )?;
     }

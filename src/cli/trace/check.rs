@@ -68,7 +68,7 @@ fn never_fits(job: &JobSpec, cluster: &ClusterSpec) -> Option<String> {
         }
     };
     Some(format!(
-        "gpus is `{asked}`, expected at most the {} GPUs{types}",
-        whole(gpus)
+        "gpus is `{asked}`, expected at most the {}{types}",
+        number_of(gpus, "GPU")
     ))
 }

@@ -2,7 +2,7 @@
 
 use super::InfoArgs;
 use super::plot::{bar, sparkline};
-use crate::cli::grid::{decimal, whole};
+use crate::cli::grid::{decimal, number_of, whole};
 use crate::cli::{Failure, OK, Terminal};
 use blox_core::ClusterSpec;
 use blox_sim::workload::Trace;
@@ -166,9 +166,9 @@ fn load(page: &mut Page, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) 
     page.say(
         "load",
         &format!(
-            "{} GPU-hours an hour: it saturates {} GPUs; the widest job asks for {}",
+            "{} GPU-hours an hour: it saturates {}; the widest job asks for {}",
             decimal(load, 1),
-            whole(load.ceil() as u64),
+            number_of(load.ceil() as u64, "GPU"),
             whole(s.widest_job_gpus.into())
         ),
     );
@@ -178,8 +178,8 @@ fn load(page: &mut Page, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) 
         page.say(
             "cluster",
             &format!(
-                "{text}: {} GPUs, {} % of them busy on average if nothing waits for ever",
-                whole(gpus),
+                "{text}: {}, {} % busy on average if nothing waits for ever",
+                number_of(gpus, "GPU"),
                 decimal(100.0 * fraction, 1)
             ),
         );

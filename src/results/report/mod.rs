@@ -4,6 +4,7 @@ mod data;
 mod sweep;
 
 use super::folder::{Folder, FolderError};
+use super::number_of;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
 use blox_plot::Escaped;
@@ -60,7 +61,7 @@ pub fn report(folders: &[Folder]) -> Result<String, FolderError> {
 fn title(all: &[Contestant<'_>], sweeps: &[&Sweep]) -> String {
     match (all, sweeps) {
         ([], []) => "Results".to_owned(),
-        ([], [one]) => format!("Sweep of {} runs", one.runs.len()),
+        ([], [one]) => format!("Sweep of {}", number_of(one.runs.len() as u64, "run")),
         ([], many) => format!("{} sweeps", many.len()),
         ([one], []) => format!("{}: results", one.name),
         (many, []) => format!("{} schedulers compared", many.len()),
@@ -91,6 +92,7 @@ fn about(folders: &[Folder]) -> String {
     for folder in folders.iter().filter(|f| !f.manifest.is_null()) {
         let m = &folder.manifest;
         let text = |key: &str| m[key].as_str().unwrap_or("").to_owned();
+        let count = |key: &str, what: &str| number_of(m[key].as_u64().unwrap_or(0), what);
         let command: Vec<&str> = m["command_line"]
             .as_array()
             .into_iter()
@@ -103,7 +105,7 @@ fn about(folders: &[Folder]) -> String {
             ("workload", text("workload")),
             (
                 "cluster",
-                format!("{} nodes, {} GPUs", m["nodes"], m["gpus"]),
+                format!("{}, {}", count("nodes", "node"), count("gpus", "GPU")),
             ),
             ("seed", m["seed"].to_string()),
             ("version", format!("blox {}", text("blox_version"))),

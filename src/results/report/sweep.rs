@@ -73,12 +73,16 @@ pub(super) fn about(sweeps: &[&Sweep]) -> String {
 
 /// Of which runs jobs and GPUs over time are here.
 pub(super) fn rule(sweep: &Sweep, shown: usize) -> String {
+    let (runs, are) = match shown {
+        1 => ("run".to_owned(), "is"),
+        n => (format!("{n} runs"), "are"),
+    };
     match (sweep.runs.len() > shown, sweep.runs.first()) {
         (true, Some(first)) if !first.seed.is_empty() => format!(
-            "Of a sweep, the first {shown} runs with the seed {} are here. ",
+            "Of a sweep, the first {runs} with the seed {} {are} here. ",
             Escaped(&first.seed)
         ),
-        (true, _) => format!("Of a sweep, the first {shown} runs are here. "),
+        (true, _) => format!("Of a sweep, the first {runs} {are} here. "),
         (false, _) => String::new(),
     }
 }

@@ -139,7 +139,7 @@ mod tests {
         let error = Recipe::default().generate(&ScalingTable::default());
         assert_eq!(
             error.unwrap_err().to_string(),
-            "job 0 is deepspeech2 with batch size 32 on 1 GPUs, found no throughput of it, expected one above 0"
+            "job 0 is deepspeech2 with batch size 32 on 1 GPU, found no throughput of it, expected one above 0"
         );
     }
 }

@@ -4,7 +4,7 @@ use super::profiles::{Model, Profiles};
 use crate::workload::file::{FileWorkload, Rows, sensible};
 use crate::workload::line_rows::LineRows;
 use crate::workload::source::Source;
-use crate::workload::{Notices, WorkloadError};
+use crate::workload::{Notices, WorkloadError, number_of};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -94,8 +94,8 @@ impl Line<'_> {
         let fields: Vec<&str> = text.split(',').map(str::trim).collect();
         let &[id, model, arrival, iterations, gpus] = &fields[..] else {
             let what = format!(
-                "has {} fields, expected job_id,model,arrival_s,total_iterations,gpus",
-                fields.len()
+                "has {}, expected job_id,model,arrival_s,total_iterations,gpus",
+                number_of(fields.len() as u64, "field")
             );
             return Err(WorkloadError::line(self.path, self.line, what));
         };
