@@ -257,15 +257,18 @@ fn a_folder_in_use_is_refused() {
     let lock = fs::File::create(out.join("sweep.lock")).unwrap();
     lock.lock().unwrap();
     let line = format!("{SMALL} --output-dir out");
-    let seen = at(dir.path(), line.split_whitespace());
-    assert_eq!(
-        (seen.code, seen.err.as_str()),
-        (
-            Some(2),
-            "error: out: another process writes a sweep here, expected another --output-dir, or to \
-             wait for its end\n"
-        )
-    );
+    for line in [&line, "simulate fifo --jobs 5 --output-dir out --force"] {
+        let seen = at(dir.path(), line.split_whitespace());
+        assert_eq!(
+            (seen.code, seen.err.as_str()),
+            (
+                Some(2),
+                "error: out: another process writes a sweep here, expected another --output-dir, or to \
+                 wait for its end\n"
+            ),
+            "{line}"
+        );
+    }
     drop(lock);
     good(dir.path(), &line);
 }

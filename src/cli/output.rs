@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,6 +56,14 @@ impl OutputFormat {
 /// The file that a process which writes into a folder holds locked. Without a
 /// process it means nothing.
 pub(super) const LOCK: &str = "sweep.lock";
+
+/// A folder into which another process writes a sweep.
+pub(super) fn in_use(dir: &Path) -> Failure {
+    Failure::new(format!(
+        "{}: another process writes a sweep here, expected another --output-dir, or to wait for its end",
+        dir.display()
+    ))
+}
 
 /// The output folder; without one, nothing may be asked for that would lie in it.
 pub(super) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
@@ -137,8 +145,17 @@ pub(super) fn spare<'a>(
 }
 
 /// Makes sure that results can be written, before anything is simulated. Where they may be written
-/// over others, what is left of those goes.
+/// over others, what is left of those goes, unless they are still being written.
 pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
+    let lock = File::open(dir.join(LOCK)).map(|file| file.try_lock());
+    match lock {
+        Ok(Err(TryLockError::WouldBlock)) => Err(in_use(dir)),
+        _ => prepare_locked(dir, force),
+    }
+}
+
+/// As [`prepare`], for who holds the lock.
+pub(super) fn prepare_locked(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {
         Failure::new(format!(
             "{}: the output folder cannot be written: {e}",

@@ -75,7 +75,7 @@ impl Store {
         let lock = Lock::take(dir)?;
         let index = dir.join(INDEX);
         if force || !index.exists() {
-            output::prepare(dir, force)?;
+            output::prepare_locked(dir, force)?;
         }
         let store = Store {
             dir: dir.to_owned(),
@@ -236,10 +236,7 @@ impl Lock {
         std::fs::create_dir_all(dir).map_err(cannot)?;
         let file = File::create(&path).map_err(cannot)?;
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(Failure::new(format!(
-                "{}: another process writes a sweep here, expected another --output-dir, or to wait for its end",
-                dir.display()
-            )));
+            return Err(output::in_use(dir));
         }
         Ok(Lock { path, _file: file })
     }
