@@ -9,6 +9,17 @@ use std::fmt::Write;
 
 const WIDTH: u16 = 100;
 
+/// How a table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// For a terminal: at most 100 columns wide if the words can be wrapped.
+    Wrapped,
+    /// For whatever else reads it: a row a line.
+    Lines,
+    /// As a table of GitHub's Markdown.
+    Markdown,
+}
+
 /// Headings, whose lines may be broken, and rows; all texts.
 pub(super) struct Grid {
     pub head: Vec<String>,
@@ -18,13 +29,17 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// For people, at most 100 columns wide if the words can be wrapped.
-    pub fn text(&self) -> String {
+    pub fn text(&self, form: Form) -> String {
+        let width = match form {
+            Form::Wrapped => WIDTH,
+            Form::Lines => u16::MAX,
+            Form::Markdown => return self.markdown(),
+        };
         let mut table = Table::new();
         table
             .load_style(NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(WIDTH);
+            .set_width(width);
         table.set_header(&self.head);
         for row in &self.rows {
             table.add_row(row.iter().map(Cell::new));
@@ -53,8 +68,7 @@ impl Grid {
         text
     }
 
-    /// As a table of GitHub's Markdown.
-    pub fn markdown(&self) -> String {
+    fn markdown(&self) -> String {
         let line = |cells: &mut dyn Iterator<Item = String>| {
             let cells: Vec<String> = cells.collect();
             format!("| {} |\n", cells.join(" | "))
@@ -146,13 +160,27 @@ mod tests {
             words: 1,
         };
         assert_eq!(
-            grid.text(),
+            grid.text(Form::Wrapped),
             "scheduler    pre-\n           empted\na|b             7\n"
         );
         assert_eq!(
-            grid.markdown(),
+            grid.text(Form::Markdown),
             "| scheduler | preempted |\n| --- | ---: |\n| a\\|b | 7 |\n"
         );
+    }
+
+    #[test]
+    fn only_a_terminal_wraps_words() {
+        let name = "a long name".repeat(20);
+        let grid = Grid {
+            head: vec!["scheduler".into(), "jobs".into()],
+            rows: vec![vec![name.clone(), "7".into()]],
+            words: 1,
+        };
+        let wrapped = grid.text(Form::Wrapped);
+        assert!(wrapped.lines().all(|l| l.len() <= WIDTH.into()) && wrapped.lines().count() > 2);
+        let row = format!("{name}     7");
+        assert_eq!(grid.text(Form::Lines).lines().nth(1), Some(&*row));
     }
 
     #[test]

@@ -46,6 +46,7 @@ use args::{Cli, Command};
 use blox_core::registry::Registry;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
+use grid::Form;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -91,6 +92,8 @@ struct Terminal<'a> {
     /// Whether somebody types, and wants to be asked.
     prompts: bool,
     out: &'a mut dyn Write,
+    /// How tables are written there, unless another format is asked for.
+    form: Form,
     err: &'a mut dyn Write,
     /// Whether this is a whole process with a user before it: it may show
     /// progress and take Ctrl-C.
@@ -105,6 +108,10 @@ pub fn run(registry: Registry) -> ExitCode {
     let mut terminal = Terminal {
         input: &mut io::stdin().lock(),
         prompts,
+        form: match out.is_terminal() {
+            true => Form::Wrapped,
+            false => Form::Lines,
+        },
         out: &mut out,
         err: &mut err,
         interactive: true,
@@ -132,6 +139,7 @@ pub fn run_with<A: Into<OsString>>(
         input: &mut io::empty(),
         prompts: false,
         out: stdout,
+        form: Form::Lines,
         err: stderr,
         interactive: false,
     };

@@ -2,6 +2,7 @@
 //! the cores that there are.
 
 use super::config::Given;
+use super::grid::Form;
 use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
@@ -70,10 +71,8 @@ pub(super) fn simulate(
     let text = match format {
         OutputFormat::Json => output::json(&experiment, &done, explained)?,
         OutputFormat::Csv => output::csv(&experiment, &done)?,
-        OutputFormat::Table | OutputFormat::Markdown => {
-            let markdown = format == OutputFormat::Markdown;
-            table::render(&experiment, &done, explained, markdown)
-        }
+        OutputFormat::Table => table::render(&experiment, &done, explained, terminal.form),
+        OutputFormat::Markdown => table::render(&experiment, &done, explained, Form::Markdown),
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;

@@ -6,7 +6,7 @@
 //! seeds alone, such as how heavy the load of one happens to be, does not widen them.
 
 use super::config::Given;
-use super::grid::{self, Grid, decimal, number_of};
+use super::grid::{self, Form, Grid, decimal, number_of};
 use super::output::{self, OutputFormat};
 use super::run::human_duration;
 use super::sweep::plan::Plan;
@@ -126,8 +126,8 @@ pub(super) fn compare(
     let interrupted = whole_seeds.len() < plan.cells.len();
     let entries = entries(&plan, &whole_seeds);
     let text = match format {
-        OutputFormat::Table => render(&plan, &entries, false),
-        OutputFormat::Markdown => render(&plan, &entries, true),
+        OutputFormat::Table => render(&plan, &entries, terminal.form),
+        OutputFormat::Markdown => render(&plan, &entries, Form::Markdown),
         OutputFormat::Csv => csv(&entries)?,
         OutputFormat::Json => output::pretty_text(&json(&plan, &entries))?,
     };
@@ -182,7 +182,7 @@ fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
     plan.schedulers.iter().enumerate().map(one).collect()
 }
 
-fn render(plan: &Plan<'_>, entries: &[Entry<'_>], markdown: bool) -> String {
+fn render(plan: &Plan<'_>, entries: &[Entry<'_>], form: Form) -> String {
     let head = [
         "scheduler",
         "avg\nJCT s",
@@ -227,14 +227,10 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], markdown: bool) -> String {
         rows,
         words: 1,
     };
-    let mut text = if markdown {
-        grid.markdown()
-    } else {
-        grid.text()
-    };
+    let mut text = grid.text(form);
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&table::lines(&about(plan, entries), markdown));
+        text.push_str(&table::lines(&about(plan, entries), form));
     }
     text
 }

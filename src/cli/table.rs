@@ -1,6 +1,6 @@
 //! The results as a table for people.
 
-use super::grid::{Grid, decimal, number_of, ratio, whole};
+use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
 use super::output::reasons;
 use super::resolve::Experiment;
 use super::run::Run;
@@ -16,27 +16,20 @@ pub(super) fn render(
     experiment: &Experiment<'_>,
     runs: &[&Run],
     explained: Option<JobId>,
-    markdown: bool,
+    form: Form,
 ) -> String {
-    let show = |grid: Grid| {
-        if markdown {
-            grid.markdown()
-        } else {
-            grid.text()
-        }
-    };
-    let mut text = show(figures(experiment, runs));
+    let mut text = figures(experiment, runs).text(form);
     if experiment.options.why {
         text.push('\n');
         let waits = waits(runs);
         match waits.rows.is_empty() {
             true => text.push_str("no measured job waited\n"),
-            false => text.push_str(&show(waits)),
+            false => text.push_str(&waits.text(form)),
         }
     }
     if !experiment.options.quiet {
         text.push('\n');
-        text.push_str(&lines(&about(experiment, runs), markdown));
+        text.push_str(&lines(&about(experiment, runs), form));
     }
     if let Some(id) = explained {
         text.push_str(&stories(id, runs));
@@ -54,13 +47,13 @@ pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
 }
 
 /// What a table is about, a line each.
-pub(super) fn lines(about: &[(String, String)], markdown: bool) -> String {
+pub(super) fn lines(about: &[(String, String)], form: Form) -> String {
     let mut text = String::new();
     for (what, line) in about {
         // Writing to a string cannot fail.
-        let _ = match markdown {
-            true => writeln!(text, "- {what}: {line}"),
-            false => writeln!(text, "{what:<10} {line}"),
+        let _ = match form {
+            Form::Markdown => writeln!(text, "- {what}: {line}"),
+            _ => writeln!(text, "{what:<10} {line}"),
         };
     }
     text

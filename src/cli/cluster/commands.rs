@@ -36,7 +36,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             if a.json {
                 print(terminal, &Value::Array(jobs.iter().map(job_json).collect()))?;
             } else {
-                write!(terminal.out, "{}", queue(&jobs).text())?;
+                write!(terminal.out, "{}", queue(&jobs).text(terminal.form))?;
             }
         }
         ClusterCommand::Cancel(a) => change(a, pb::Verb::Cancel, terminal).await?,
@@ -51,7 +51,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                     &Value::Array(nodes.iter().map(node_json).collect()),
                 )?;
             } else {
-                write!(terminal.out, "{}", node_table(&nodes).text())?;
+                write!(terminal.out, "{}", node_table(&nodes).text(terminal.form))?;
             }
         }
         ClusterCommand::Drain(a) => {

@@ -5,7 +5,7 @@ mod store;
 mod values;
 
 use super::config::Given;
-use super::grid::{Grid, decimal, whole};
+use super::grid::{Form, Grid, decimal, whole};
 use super::output::{self, OutputFormat};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
@@ -105,8 +105,8 @@ pub(super) fn sweep(
     let text = match format {
         OutputFormat::Csv => store::table_of(&plan, &rows)?,
         OutputFormat::Json => output::pretty_text(&finished_rows(&rows).collect::<Vec<_>>())?,
-        OutputFormat::Table => render(&plan, &rows, false),
-        OutputFormat::Markdown => render(&plan, &rows, true),
+        OutputFormat::Table => render(&plan, &rows, terminal.form),
+        OutputFormat::Markdown => render(&plan, &rows, Form::Markdown),
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
@@ -201,7 +201,7 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
 }
 
 /// Means over seeds, a row a scheduler and setting.
-fn render(plan: &Plan<'_>, rows: &[Option<Row>], markdown: bool) -> String {
+fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let axes: Vec<usize> = (0..plan.axes.len())
         .filter(|i| plan.axes[*i].key != "seed")
         .collect();
@@ -255,14 +255,10 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], markdown: bool) -> String {
         })
         .collect();
     let grid = Grid { head, rows, words };
-    let mut text = if markdown {
-        grid.markdown()
-    } else {
-        grid.text()
-    };
+    let mut text = grid.text(form);
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&table::lines(&about(plan, finished), markdown));
+        text.push_str(&table::lines(&about(plan, finished), form));
     }
     text
 }
