@@ -5,8 +5,8 @@ use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
-    GpuId, JobId, JobSpec, NodeId, Outcome, Outlook, Part, PlacementPolicy, Plan, PlanError,
-    Reason, Requests, Seconds, State, Time, order::SortKey,
+    GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Outlook, Part, PlacementPolicy, Plan,
+    PlanError, Reason, Requests, Seconds, State, Time, order::SortKey,
 };
 use std::sync::Arc;
 
@@ -486,5 +486,40 @@ fn a_candidate_without_an_answer_is_not_lost() {
             let placed: Vec<u32> = (0..4).filter(placed).collect();
             assert_eq!(placed, (0..=round).collect::<Vec<_>>(), "looks at {looks}");
         }
+    }
+}
+
+#[test]
+fn what_no_node_can_do_is_refused_without_effect() {
+    let mut state = waiting(1);
+    let left = NodeId(1);
+    state
+        .apply(Time::ZERO, &Event::NodeLeft { node: left })
+        .unwrap();
+    let refused = [
+        NodeAction::Power {
+            node: NodeId(0),
+            on: true,
+        },
+        NodeAction::Power {
+            node: left,
+            on: true,
+        },
+        NodeAction::Power {
+            node: left,
+            on: false,
+        },
+        NodeAction::Shrink { node: left },
+    ];
+    let before = serde_json::to_string(&state).unwrap();
+    for action in refused {
+        let event = Event::NodeManaged {
+            action: action.clone(),
+        };
+        let result = state.apply(Time::new(5.0), &event);
+        assert!(result.is_err(), "{action:?}");
+        assert_eq!(commands(&mut state), [], "{action:?}");
+        let after = serde_json::to_string(&state).unwrap();
+        assert_eq!(after, before, "{action:?}");
     }
 }

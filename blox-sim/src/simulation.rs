@@ -506,9 +506,9 @@ mod tests {
         assert_eq!(run(true).waits, report.waits);
     }
 
-    #[test]
-    fn training_jobs_are_charged_their_restarts_beside_jobs_that_start_free() {
-        let mut trains = job(0.0, 600.0);
+    /// A job that trains, and takes 40 s to restart.
+    fn training(duration: f64) -> JobSpec {
+        let mut trains = job(0.0, duration);
         trains.extras = Some(Box::new(Extras {
             training: Some(Arc::new(TrainingSpec {
                 initial_batch: 8,
@@ -519,7 +519,12 @@ mod tests {
             })),
             ..Extras::default()
         }));
-        let mut jobs = Jobs::new(vec![trains, job(0.0, 600.0)]);
+        trains
+    }
+
+    #[test]
+    fn training_jobs_are_charged_their_restarts_beside_jobs_that_start_free() {
+        let mut jobs = Jobs::new(vec![training(600.0), job(0.0, 600.0)]);
         let report = Simulation::new(ClusterSpec::uniform(1, 2))
             .overheads(CheckpointRestart::default())
             .completion(Exact)
@@ -719,7 +724,7 @@ mod tests {
         let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
         let why = "no".into();
         let (job_1, attempt) = (JobId(1), 2);
-        Simulation::new(ClusterSpec::uniform(1, 2))
+        let report = Simulation::new(ClusterSpec::uniform(1, 2))
             .completion(Exact)
             .overheads(FixedOverheads {
                 migration: Seconds::new(100.0),
@@ -737,11 +742,32 @@ mod tests {
             .measure(Measure::Ids(0, 0))
             .run(
                 pair(600.0, true),
-                &mut Jobs::new(vec![job(0.0, 2000.0), job(0.0, 2000.0)]),
+                &mut Jobs::new(vec![job(0.0, 2000.0), training(2000.0)]),
             )
             .unwrap();
         let rows = rows.lock().unwrap();
         let row = rows.iter().find(|r| r.job == job_1).unwrap();
         assert_eq!((row.end.secs(), row.why), (650.0, "launch failed"));
+        // Until 600 s on the one GPU, until 650 s meant for the other, and then on none.
+        let given = report.jobs[1].given.as_deref().unwrap();
+        assert_eq!(given.gpu, Seconds::new(650.0));
+    }
+
+    #[test]
+    fn figures_sum_in_order_of_job_whatever_the_order_of_ends() {
+        let durations = [0.3, 0.2, 0.1];
+        let report = Simulation::new(ClusterSpec::uniform(1, 3))
+            .completion(Exact)
+            .run(
+                fifo(),
+                &mut Jobs::new(durations.map(|d| job(0.0, d)).to_vec()),
+            )
+            .unwrap();
+        let sum: f64 = durations.iter().sum();
+        // They end in the other order, whose sum is another number.
+        assert_eq!(finishes(&report), durations.map(Some));
+        assert_ne!(durations.iter().rev().sum::<f64>(), sum);
+        assert_eq!(report.summary.avg_jct_s, sum / 3.0);
+        assert_eq!(report.summary.utilisation, sum / (3.0 * 0.3));
     }
 }
