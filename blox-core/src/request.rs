@@ -1,7 +1,7 @@
 //! What a scheduling policy asks for: jobs in order of importance, each with
 //! the shapes that would do.
 
-use crate::assignment::BatchConfig;
+use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::draft::Draft;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase};
@@ -54,6 +54,18 @@ impl Shape {
         Shape {
             gpus,
             ..Shape::default()
+        }
+    }
+
+    /// These GPUs with what else the shape asks for.
+    #[inline]
+    pub fn on(&self, gpus: GpuList) -> Assignment {
+        Assignment {
+            gpus,
+            cpus: self.cpus,
+            memory_gib: self.memory_gib,
+            config: self.config,
+            partner: None,
         }
     }
 }

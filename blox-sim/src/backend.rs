@@ -1,7 +1,7 @@
 //! The simulated cluster: virtual time, a heap of what is to come.
 
 use crate::completion::CompletionRule;
-use crate::execution::ExecutionModel;
+use crate::execution::{ExecutionModel, beside};
 use crate::faults::Faults;
 use crate::overheads::Overheads;
 use crate::workload::{Workload, WorkloadError};
@@ -9,7 +9,7 @@ use blox_core::decision::Command;
 use blox_core::drive::{AtOnce, Backend, Input};
 use blox_core::perf::LOSS;
 use blox_core::{
-    Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec, NodeAction, NodeId,
+    Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
     NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
@@ -154,12 +154,6 @@ fn is_over(event: &Event, view: View<'_>) -> bool {
     };
     let current = view.job(*job);
     current.is_none_or(|j| j.attempt() != *attempt || j.phase() != phase)
-}
-
-/// The other job that holds these GPUs: those that share have the very same.
-fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Option<JobId> {
-    let mut holders = view.cluster().held_by(*gpus.first()?);
-    holders.find(|other| *other != job)
 }
 
 /// Whole epochs in so much work, which may lie a rounding error below them.
@@ -548,15 +542,13 @@ impl<'w> Simulator<'w> {
             }
             Kind::NodeLost => {
                 let node = NodeId(t.who);
-                if view.cluster().node(node)?.status() == NodeStatus::Left {
+                let status = view.cluster().node(node)?.status();
+                if status == NodeStatus::Left {
                     return None;
                 }
                 let away = self.faults.node_away(node, t.nth);
                 self.timer(t.at + away, Kind::NodeReturned, t.who, t.nth);
-                view.cluster()
-                    .node(node)
-                    .filter(|n| n.status() == NodeStatus::Up)?;
-                Some(Event::NodeLost { node })
+                (status == NodeStatus::Up).then_some(Event::NodeLost { node })
             }
             Kind::Scripted => self.script.pop().map(|(_, event)| event),
             Kind::NodeReturned => {

@@ -116,10 +116,7 @@ pub(super) fn spare<'a>(
     folders: impl IntoIterator<Item = PathBuf>,
     force: bool,
 ) -> Result<(), Failure> {
-    let files = files.into_iter();
-    let files: BTreeMap<PathBuf, &PathBuf> = files
-        .filter_map(|file| Some((file.canonicalize().ok()?, file)))
-        .collect();
+    let files = resolved(files);
     let cleared = match force {
         true => leftovers::files(dir),
         false => Vec::new(),
@@ -142,6 +139,14 @@ pub(super) fn spare<'a>(
             file.display()
         ))),
     }
+}
+
+/// Files by where they really are.
+fn resolved<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> BTreeMap<PathBuf, &'a PathBuf> {
+    let files = files.into_iter();
+    files
+        .filter_map(|file| Some((file.canonicalize().ok()?, file)))
+        .collect()
 }
 
 /// Makes sure that results can be written, before anything is simulated. Where they may be written
@@ -521,14 +526,10 @@ pub(super) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf
         .iter()
         .map(|c| path_of(&c.folder))
         .collect();
-    let files = experiment
-        .files
-        .iter()
-        .filter_map(|f| f.canonicalize().ok());
-    let files: Vec<PathBuf> = files.collect();
+    let files = resolved(&experiment.files);
     for path in list.iter().flatten() {
         let shown = path.display();
-        if path.canonicalize().is_ok_and(|p| files.contains(&p)) {
+        if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
             return Err(Failure::new(format!(
                 "{shown}: is read, and the journal would replace it, expected another --journal"
             )));

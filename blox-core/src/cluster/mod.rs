@@ -11,6 +11,7 @@ pub mod topology;
 use crate::assignment::Assignment;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use spec::NodeSpec;
 
 /// At most this many jobs share a GPU.
@@ -91,6 +92,12 @@ pub struct Node {
     pub(crate) memory_promised: f64,
     pub(crate) changed: u64,
     dirty: bool,
+}
+
+/// Whether an amount is more than what is left of a capacity. Sums of shares carry rounding
+/// errors; a capacity of 0 is unknown.
+pub(crate) fn is_too_much(amount: f64, left: f64, capacity: f64) -> bool {
+    amount > 0.0 && capacity > 0.0 && amount > left + capacity * 1e-9 + 1e-9
 }
 
 impl Node {
@@ -527,6 +534,15 @@ impl Cluster {
         self.free = self.free + free.count_ones() - node.free.count_ones();
         node.free = free;
         self.mark_dirty(id);
+    }
+
+    /// The nodes of GPUs, each with the share of the GPUs that lies there.
+    pub(crate) fn shares(&self, gpus: &[GpuId]) -> SmallVec<[(&Node, f64); 4]> {
+        let mut nodes: SmallVec<[NodeId; 8]> =
+            gpus.iter().filter_map(|g| self.node_of(*g)).collect();
+        nodes.sort_unstable();
+        let share = |n: &[NodeId]| Some((self.node(n[0])?, n.len() as f64 / gpus.len() as f64));
+        nodes.chunk_by(|a, b| a == b).filter_map(share).collect()
     }
 
     fn count_resources(&mut self, a: &Assignment, sign: f64) {

@@ -1,7 +1,7 @@
 //! What is free in a draft, and on which nodes.
 
 use crate::assignment::{Assignment, GpuList};
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Node, is_too_much};
 use crate::ids::{GpuId, NodeId};
 use crate::view::View;
 use std::collections::BTreeMap;
@@ -215,25 +215,19 @@ impl Ledger {
 
     #[cold]
     fn lacking_some(&self, cluster: &Cluster, a: &Assignment) -> Option<NodeId> {
-        let nodes = || a.gpus.iter().filter_map(|g| cluster.node_of(*g));
-        // With the tolerance that plans are checked with; a capacity of 0 is unknown.
-        let lacks = |amount: f64, free: f64, capacity: f64| {
-            amount > 0.0 && capacity > 0.0 && amount > free + capacity * 1e-9 + 1e-9
-        };
-        nodes().find(|&id| {
-            let Some(node) = cluster.node(id) else {
-                return false;
-            };
-            let part = nodes().filter(|n| *n == id).count() as f64 / a.gpus.len() as f64;
-            let [cpus, memory] = self.given_back(id);
-            let spec = node.spec();
-            lacks(a.cpus * part, node.free_cpus() + cpus, spec.cpus)
-                || lacks(
-                    a.memory_gib * part,
-                    node.free_memory_gib() + memory,
-                    spec.memory_gib,
-                )
-        })
+        let mut shares = cluster.shares(&a.gpus).into_iter();
+        let lacking = shares
+            .find(|(node, share)| !self.has_left(node, a.cpus * share, a.memory_gib * share))?;
+        Some(lacking.0.id())
+    }
+
+    /// Whether so many CPUs and so much memory are left on a node.
+    pub fn has_left(&self, node: &Node, cpus: f64, memory_gib: f64) -> bool {
+        let given_back = self.given_back(node.id());
+        let left = |free: f64, i: usize| free + given_back[i];
+        let spec = node.spec();
+        !is_too_much(cpus, left(node.free_cpus(), 0), spec.cpus)
+            && !is_too_much(memory_gib, left(node.free_memory_gib(), 1), spec.memory_gib)
     }
 
     #[inline]

@@ -227,15 +227,12 @@ impl<'a> Draft<'a> {
             return Ok(false);
         }
         // Made where it stays: copying what has just been written is slow.
-        self.m.given.push(Assignment::default());
+        self.m.given.push(shape.on(GpuList::new()));
         if let Some(given) = self.m.given.last_mut() {
             if !self.m.ledger.take_first(node, count, &mut given.gpus) {
                 self.m.given.pop();
                 return Ok(false);
             }
-            given.cpus = shape.cpus;
-            given.memory_gib = shape.memory_gib;
-            given.config = shape.config;
             let cluster = self.view.cluster();
             self.m.ledger.count_resources(cluster, given, -1.0);
         }
@@ -281,8 +278,15 @@ impl<'a> Draft<'a> {
             _ => return Err(DraftError::NotPlaced(job)),
         };
         let was = self.take_away(e, original);
+        self.note_released(e, was, original.is_some(), why);
+        Ok(())
+    }
+
+    /// The job of an entry has nothing any more; it had `was`, and something `before` the draft.
+    #[inline(always)]
+    fn note_released(&mut self, e: usize, was: Now, before: bool, why: Reason) {
         let entry = &mut self.m.entries[e];
-        let first = original.is_some() && entry.released == 0;
+        let first = before && entry.released == 0;
         if first {
             self.m.reasons.push(why);
             entry.released = self.m.reasons.len() as u32;
@@ -292,7 +296,6 @@ impl<'a> Draft<'a> {
             was,
             first,
         });
-        Ok(())
     }
 
     /// Stops a job and gives another the very GPUs that it has: as [`Draft::release`] and then
@@ -317,15 +320,8 @@ impl<'a> Draft<'a> {
             return Ok(false);
         }
         let e = self.m.add(from);
-        self.m.reasons.push(why);
-        let entry = &mut self.m.entries[e];
-        entry.now = Now::Nothing;
-        entry.released = self.m.reasons.len() as u32;
-        self.m.log.push(Op::Released {
-            entry: e as u32,
-            was: Now::AsBefore,
-            first: true,
-        });
+        self.m.entries[e].now = Now::Nothing;
+        self.note_released(e, Now::AsBefore, true, why);
         self.m.given.push(original.clone());
         self.note_given(to, known);
         Ok(true)
@@ -532,8 +528,14 @@ impl<'a> Draft<'a> {
         free + self.m.ledger.given_back(node)[1]
     }
 
-    /// Whether the CPUs and the memory of an assignment are left on its nodes. A node that does
-    /// not say how many it has has enough.
+    /// Whether so many CPU cores and so much memory are left on a node, as far as sums of shares
+    /// tell. A node that does not say what it has has enough.
+    pub fn has_left(&self, node: NodeId, cpus: f64, memory_gib: f64) -> bool {
+        let node = self.view.node(node);
+        node.is_some_and(|node| self.m.ledger.has_left(node, cpus, memory_gib))
+    }
+
+    /// Whether the CPUs and the memory of an assignment are [left](Draft::has_left) on its nodes.
     #[inline]
     pub fn has_resources(&self, a: &Assignment) -> bool {
         self.m.ledger.lacking(self.view.cluster(), a).is_none()

@@ -2,7 +2,7 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{MAX_JOBS_PER_GPU, NodeStatus};
+use crate::cluster::{MAX_JOBS_PER_GPU, NodeStatus, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{JobId, Name};
 use crate::job::{Phase, Record};
@@ -200,43 +200,24 @@ impl State {
                 });
             }
         }
-        let gpus = a.gpus.len() as f64;
-        for (i, &gpu) in a.gpus.iter().enumerate() {
-            let Some(id) = self.cluster.node_of(gpu) else {
-                continue;
-            };
-            if a.gpus[..i]
-                .iter()
-                .any(|g| self.cluster.node_of(*g) == Some(id))
-            {
-                continue;
-            }
-            let Some(node) = self.cluster.node(id) else {
-                continue;
-            };
-            let here = a
-                .gpus
-                .iter()
-                .filter(|g| self.cluster.node_of(**g) == Some(id))
-                .count() as f64;
+        for (node, share) in self.cluster.shares(&a.gpus) {
+            let spec = node.spec();
             let parts = [
-                ("CPUs", a.cpus, node.cpus_promised, node.spec.cpus),
+                ("CPUs", a.cpus, node.cpus_promised, spec.cpus),
                 (
                     "memory",
                     a.memory_gib,
                     node.memory_promised,
-                    node.spec.memory_gib,
+                    spec.memory_gib,
                 ),
             ];
             for (what, amount, promised, capacity) in parts {
-                let total = promised + amount * here / gpus;
-                // Sums of shares carry rounding errors; a capacity of 0 is unknown.
-                if amount > 0.0 && capacity > 0.0 && total > capacity * (1.0 + 1e-9) + 1e-9 {
+                if is_too_much(amount * share, capacity - promised, capacity) {
                     return Err(PlanError::Overcommitted {
                         job,
-                        node: id,
+                        node: node.id(),
                         what: Name::from(what),
-                        total,
+                        total: promised + amount * share,
                         capacity,
                     });
                 }

@@ -1,6 +1,6 @@
 //! An even load over the nodes.
 
-use super::walk::{Rule, filled, most_with_resources, suits};
+use super::walk::{Rule, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, JobRef, NodeId, Shape};
 use std::cmp::Reverse;
 
@@ -28,6 +28,6 @@ impl Rule for Balanced {
         }
         offers.sort_unstable();
         let gpus = offers.into_iter().take(needed).map(|(_, _, gpu)| gpu);
-        Some(filled(gpus.collect(), shape))
+        Some(shape.on(gpus.collect()))
     }
 }

@@ -1,7 +1,7 @@
 //! The GPUs of a node that are linked best.
 
 use super::consolidated::{Consolidated, Split};
-use super::walk::{Rule, filled, has_resources, suits};
+use super::walk::{Rule, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View};
 
 /// Placement by intra-node bandwidth (Blox, EuroSys 2024, table 4: Bebop).
@@ -61,7 +61,7 @@ impl Rule for Bandwidth {
             }
         }
         match best {
-            Some((_, gpus)) => Some(filled(gpus, shape)),
+            Some((_, gpus)) => Some(shape.on(gpus)),
             None => self.otherwise.find(draft, job, shape),
         }
     }

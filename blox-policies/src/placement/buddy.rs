@@ -1,5 +1,5 @@
 use super::resizing::current;
-use super::walk::{filled, most_with_resources, shortage_of_gpus, suits};
+use super::walk::{most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
@@ -58,7 +58,7 @@ fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), D
         let shape = request.shapes.first().cloned().unwrap_or_default();
         match find(draft, request.job, &shape, &[], true) {
             Some(gpus) => {
-                draft.assign(request.job, filled(gpus, &shape))?;
+                draft.assign(request.job, shape.on(gpus))?;
                 requests.candidate_placed(draft);
             }
             None => {
@@ -90,7 +90,7 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
         let job = request.job;
         if draft.current(job).is_none() {
             match find(draft, job, shape, &[], false) {
-                Some(gpus) => draft.assign(job, filled(gpus, shape))?,
+                Some(gpus) => draft.assign(job, shape.on(gpus))?,
                 None => all = false,
             }
         } else if let Some(has) = current(draft, job).filter(|has| has.count() < shape.gpus) {
@@ -111,7 +111,7 @@ fn change(
 ) -> Result<bool, DraftError> {
     let before = draft.savepoint();
     draft.release(job, Reason::NotChosen)?;
-    let chosen = choose(draft).map(|gpus| filled(gpus, shape));
+    let chosen = choose(draft).map(|gpus| shape.on(gpus));
     let chosen = chosen.filter(|a| draft.has_resources(a));
     draft.rollback(before);
     match chosen {
@@ -143,7 +143,7 @@ fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), Draf
         // What cannot lie together lies apart.
         let gpus = find(draft, job, shape, &had, true);
         match gpus {
-            Some(gpus) => draft.assign(job, filled(gpus, shape))?,
+            Some(gpus) => draft.assign(job, shape.on(gpus))?,
             None if had.len() as u32 == count && draft.spare(job).is_ok() => {}
             None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
         }

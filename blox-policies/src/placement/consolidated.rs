@@ -1,6 +1,6 @@
 //! As few nodes as possible.
 
-use super::walk::{Rule, filled, has_resources, sizes_for, suits};
+use super::walk::{Rule, has_resources, sizes_for, suits};
 use blox_core::{
     Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeId, NodeStatus, Shape, View,
 };
@@ -40,9 +40,7 @@ impl Rule for Consolidated {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let needed = shape.gpus.get();
         if let Some(node) = self.node(draft, job, shape) {
-            return draft
-                .take_from(node, needed)
-                .map(|gpus| filled(gpus, shape));
+            return draft.take_from(node, needed).map(|gpus| shape.on(gpus));
         }
         match self.split {
             Split::Never => None,
@@ -113,7 +111,7 @@ fn spread(
             left -= count;
         }
         if left == 0 {
-            return Some(filled(gpus, shape));
+            return Some(shape.on(gpus));
         }
         most = left.min(count - 1);
     }
@@ -128,7 +126,7 @@ fn spread(
         });
         if let Some(node) = rest {
             gpus.extend(draft.take_from(node.id(), left)?);
-            return Some(filled(gpus, shape));
+            return Some(shape.on(gpus));
         }
     }
     None

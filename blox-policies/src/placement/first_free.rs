@@ -1,6 +1,6 @@
 //! The first free GPUs.
 
-use super::walk::{Rule, filled, has_resources, suits};
+use super::walk::{Rule, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
 
 /// The first free GPUs, by node and then by GPU number, however they are spread.
@@ -22,7 +22,7 @@ impl Rule for FirstFree {
             }
             gpus.extend(draft.free_gpus_on(node.id()).take(here));
             if gpus.len() == needed {
-                return Some(filled(gpus, shape));
+                return Some(shape.on(gpus));
             }
         }
         None

@@ -1,5 +1,5 @@
 use super::Consolidated;
-use super::walk::{Rule, filled, has_resources, suits};
+use super::walk::{Rule, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, Shape, View};
 
 /// Jobs of one size together (Gandiva, OSDI 2018, section 4.1: node affinity): a node on which
@@ -30,7 +30,7 @@ impl Rule for NodeSets {
         match best {
             Some(node) => {
                 let gpus = draft.take_from(node.id(), needed)?;
-                Some(filled(gpus, shape))
+                Some(shape.on(gpus))
             }
             None => Consolidated::default().find(draft, job, shape),
         }

@@ -1,7 +1,7 @@
 //! Consolidation only for the jobs that need it.
 
 use super::consolidated::{Consolidated, Split};
-use super::walk::{Rule, filled, has_resources, suits};
+use super::walk::{Rule, has_resources, suits};
 use blox_core::perf::SkewTable;
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ fn left_over(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assig
             }
             gpus.extend(draft.free_gpus_on(node.id()).take(here as usize));
             if gpus.len() as u32 == needed {
-                return Some(filled(gpus, shape));
+                return Some(shape.on(gpus));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Anywhere, by chance.
 
-use super::walk::{Rule, filled, most_with_resources, suits};
+use super::walk::{Rule, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Shape};
 
 /// Free GPUs by chance, each as likely as any other, wherever they are: what
@@ -46,7 +46,7 @@ impl Rule for Random {
             gpus.push(offers[taken]);
         }
         gpus.sort_unstable();
-        Some(filled(gpus, shape))
+        Some(shape.on(gpus))
     }
 }
 

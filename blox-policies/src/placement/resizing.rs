@@ -1,7 +1,7 @@
 //! Placement for jobs whose number of GPUs changes while they run.
 
 use super::types::alike;
-use super::walk::{Rule, filled, place_in_free, shortage};
+use super::walk::{Rule, place_in_free, shortage};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, NodeStatus, Part,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
@@ -168,5 +168,5 @@ fn reassign(
     shape: &Shape,
     draft: &mut Draft<'_>,
 ) -> Result<(), DraftError> {
-    draft.reassign(job, filled(gpus, shape))
+    draft.reassign(job, shape.on(gpus))
 }

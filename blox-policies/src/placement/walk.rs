@@ -276,7 +276,7 @@ fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> 
     }
     let beside = Assignment {
         partner: Some(other),
-        ..filled(theirs.gpus.clone(), shape)
+        ..shape.on(theirs.gpus.clone())
     };
     draft.has_resources(&beside).then_some(beside)
 }
@@ -291,19 +291,8 @@ pub(crate) fn on_nodes(
     for (node, count) in nodes {
         gpus.extend(draft.take_from(*node, *count)?);
     }
-    let found = filled(gpus, shape);
+    let found = shape.on(gpus);
     draft.has_resources(&found).then_some(found)
-}
-
-/// An assignment of these GPUs with what else the shape asks for.
-pub(crate) fn filled(gpus: blox_core::GpuList, shape: &Shape) -> Assignment {
-    Assignment {
-        gpus,
-        cpus: shape.cpus,
-        memory_gib: shape.memory_gib,
-        config: shape.config,
-        partner: None,
-    }
 }
 
 /// Whether a job may use a node in this shape: its type, and that the job runs on it.
@@ -348,14 +337,7 @@ pub(crate) fn has_resources(
         return true;
     }
     let part = f64::from(count) / f64::from(shape.gpus.get().max(1));
-    let fits = |amount: f64, free: f64, has: f64| has == 0.0 || amount * part <= free + 1e-9;
-    let (id, spec) = (node.id(), node.spec());
-    fits(shape.cpus, draft.free_cpus_on(id), spec.cpus)
-        && fits(
-            shape.memory_gib,
-            draft.free_memory_gib_on(id),
-            spec.memory_gib,
-        )
+    draft.has_left(node.id(), shape.cpus * part, shape.memory_gib * part)
 }
 
 /// For how many of the shape's GPUs, `most` at most, CPUs and memory are left on a node in the

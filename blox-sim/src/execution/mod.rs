@@ -47,7 +47,7 @@ macro_rules! passes_on {
 }
 use passes_on;
 
-use blox_core::{Assignment, BatchConfig, JobId, JobRef, Part, Time, TrainingReport, View};
+use blox_core::{Assignment, BatchConfig, GpuId, JobId, JobRef, Part, Time, TrainingReport, View};
 use std::sync::Arc;
 
 /// The truth about speed. Policies never see it; they have beliefs.
@@ -144,4 +144,10 @@ pub fn untrained() -> Box<dyn ExecutionModel> {
     Box::new(Shared::over(LinkBound::over(CpuMemory::over(
         ByType::over(Profiled),
     ))))
+}
+
+/// The other job that holds these GPUs: those that share have the very same.
+pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Option<JobId> {
+    let mut holders = view.cluster().held_by(*gpus.first()?);
+    holders.find(|other| *other != job)
 }

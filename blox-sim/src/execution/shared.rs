@@ -1,8 +1,8 @@
 //! Two jobs on the same GPUs.
 
-use super::{ExecutionModel, around, passes_on};
+use super::{ExecutionModel, around, beside, passes_on};
 use blox_core::perf::{PairTable, gpu_utilisation};
-use blox_core::{Assignment, JobRef, Phase, View};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View};
 use std::sync::Arc;
 
 /// What another model says, less where two jobs share GPUs: both are as fast
@@ -46,10 +46,8 @@ impl<M: ExecutionModel + Clone> Shared<M> {
 }
 
 /// The job that runs on the same GPUs.
-fn beside<'v>(view: View<'v>, job: &JobRef<'_>, assignment: &Assignment) -> Option<JobRef<'v>> {
-    let gpu = *assignment.gpus.first()?;
-    let mut others = view.cluster().held_by(gpu).filter(|id| *id != job.id());
-    let other = others.find_map(|id| view.job(id))?;
+fn running_beside<'v>(view: View<'v>, job: JobId, gpus: &[GpuId]) -> Option<JobRef<'v>> {
+    let other = view.job(beside(view, job, gpus)?)?;
     (other.phase() == Phase::Running).then_some(other)
 }
 
@@ -59,7 +57,7 @@ impl<M: ExecutionModel + Clone> ExecutionModel for Shared<M> {
     #[inline]
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
         let rate = self.inner.rate(view, job, assignment);
-        match beside(view, job, assignment) {
+        match running_beside(view, job.id(), &assignment.gpus) {
             None => rate,
             Some(_) if job.spec().extras().speeds.is_some() => rate,
             Some(other) => self.left(rate, job, &other),
