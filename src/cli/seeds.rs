@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What is kept of a run.
 struct Kept {
+    seed: u64,
     figures: Map<String, Value>,
     /// Job completion times of measured jobs, by number of job.
     times: Vec<(u32, f64)>,
@@ -96,6 +97,7 @@ pub(super) fn compare(
                 };
                 let measured = run.report.jobs.iter().filter(|j| j.measured);
                 Ok(Kept {
+                    seed: experiment.seed,
                     figures,
                     times: measured
                         .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
@@ -135,7 +137,7 @@ pub(super) fn compare(
     terminal.out.flush()?;
     if !plan.base.quiet {
         if format.is_data() {
-            for notice in notices(&plan, &entries) {
+            for notice in notices(&entries) {
                 let _ = writeln!(terminal.err, "notice: {notice}");
             }
         }
@@ -252,15 +254,11 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
         ),
     );
     if let Some(first) = entries.first().and_then(|e| e.runs.first()) {
-        let seed = format!(", seed {}", cell.experiment.seed);
+        let seed = format!(", seed {}", first.seed);
         let workload = first.workload.trim_end_matches(&seed);
         say("workload", workload.to_owned());
     }
-    let seeds: Vec<String> = plan
-        .cells
-        .iter()
-        .map(|c| c.experiment.seed.to_string())
-        .collect();
+    let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     say("seeds", seeds.join(", "));
     if let Some(base) = entries.get(baseline(plan)) {
         say(
@@ -276,17 +274,23 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
         "interval",
         format!(
             "± is half of the 95 % interval over {} (Student's t)",
-            number_of(entries.first().map_or(0, |e| e.runs.len() as u64), "seed")
+            number_of(seeds.len() as u64, "seed")
         ),
     );
-    for notice in notices(plan, entries) {
+    for notice in notices(entries) {
         say("notice", notice);
     }
     lines
 }
 
+/// The seeds that all schedulers were simulated with.
+fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
+    let first = entries.iter().take(1);
+    first.flat_map(|e| &e.runs).map(|kept| kept.seed).collect()
+}
+
 /// Notices are mostly those of every seed: each is said once.
-fn notices(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
+fn notices(entries: &[Entry<'_>]) -> Vec<String> {
     let mut list: Vec<(String, usize)> = Vec::new();
     for kept in entries.iter().flat_map(|e| &e.runs) {
         for notice in &kept.notices {
@@ -296,6 +300,7 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
             }
         }
     }
+    let runs: usize = entries.iter().map(|e| e.runs.len()).sum();
     let unpaired: u64 = entries
         .iter()
         .flat_map(|e| &e.pairs)
@@ -305,7 +310,7 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
         .into_iter()
         .map(|(notice, times)| match times {
             1 => notice,
-            n => format!("{notice} (in {n} of {} runs)", plan.runs.len()),
+            n => format!("{notice} (in {n} of {runs} runs)"),
         })
         .collect();
     if unpaired > 0 {
@@ -359,9 +364,8 @@ fn csv(entries: &[Entry<'_>]) -> Result<String, Failure> {
 }
 
 fn json(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Value {
-    let seeds: Vec<u64> = plan.cells.iter().map(|c| c.experiment.seed).collect();
     json!({
-        "seeds": seeds,
+        "seeds": seeds(entries),
         "baseline": plan.schedulers.get(baseline(plan)),
         "confidence": CONFIDENCE,
         "schedulers": entries.iter().map(object).collect::<Vec<_>>(),

@@ -111,7 +111,8 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     );
     let title = "GPU utilisation";
     let axis = Axis::fraction("GPUs with a running job, of those usable");
-    let share = |r: &blox_sim::results::TimelineRow| (r.busy_gpus, r.usable_gpus);
+    // What runs on a node that takes nothing new goes on.
+    let share = |r: &blox_sim::results::TimelineRow| (r.busy_gpus, r.usable_gpus.max(r.busy_gpus));
     draw(
         "utilisation",
         title,

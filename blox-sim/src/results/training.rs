@@ -10,7 +10,7 @@ pub struct Given {
     /// GPU-seconds, restarts included: from the plan that gave GPUs until the one that took them,
     /// or the job's end.
     pub gpu: Seconds,
-    /// How often it began to run on other GPUs than before, but for the first time.
+    /// How often it was given other GPUs than before, but for the first time: launches that failed are counted.
     pub restarts: u32,
 }
 
