@@ -231,12 +231,11 @@ fn compare_jobs(
             Some(end) if end.late => "finished_late",
             Some(_) => "finished",
         };
-        if !best_effort {
-            match outcome {
-                "finished" => met += 1,
-                "unfinished" => {}
-                _ => missed += 1,
-            }
+        match outcome {
+            "finished" => met += u32::from(!best_effort),
+            "unfinished" => {}
+            // A best-effort job behind one that is late already is turned away as well.
+            _ => missed += 1,
         }
         if let Ok(c) = e.column("outcome") {
             out.values += 1;

@@ -349,7 +349,8 @@ impl<V: Variant> Program for Elastic<V> {
             .start
             .retain(|j| jobs.get(*j as usize).is_some_and(|j| j.known));
         let idle = self.pending.is_empty() && self.running.is_empty();
-        if idle && event.start.is_empty() && event.end.is_empty() {
+        // Without admission such a step is one like any other.
+        if V::ADMITS && idle && event.start.is_empty() && event.end.is_empty() {
             self.events.take(now);
             return;
         }

@@ -40,6 +40,9 @@ pub struct Gandiva {
     free: Vec<u32>,
     executed: Vec<f64>,
     pending: Vec<u32>,
+    /// Jobs that were pending once and have not ended: their overhead goes at each slice,
+    /// whether they had a turn or not.
+    waited: Vec<u32>,
     running: Vec<u32>,
     next: Option<f64>,
     elapsed: f64,
@@ -58,6 +61,7 @@ impl Gandiva {
             free: (0..shape.nodes()).collect(),
             executed: Vec::new(),
             pending: Vec::new(),
+            waited: Vec::new(),
             running: Vec::new(),
             elapsed: 0.0,
             steps: 0,
@@ -193,6 +197,7 @@ impl Gandiva {
                 }
                 set.jobs.retain(|j| !done.contains(j));
                 self.running.retain(|j| !done.contains(j));
+                self.waited.retain(|j| !done.contains(j));
                 if set.jobs.is_empty() {
                     self.free.append(&mut set.nodes);
                     released = true;
@@ -213,6 +218,9 @@ impl Program for Gandiva {
         self.executed.resize(jobs.len(), 0.0);
         self.adjust();
         let released = self.slice(now, jobs, out);
+        for &j in &self.waited {
+            jobs[j as usize].overhead = 0.0;
+        }
         let event = self.arrivals.take(now);
         for j in event.into_iter().flat_map(|e| e.start) {
             let Some(job) = jobs.get_mut(j as usize).filter(|j| j.known) else {
@@ -225,6 +233,7 @@ impl Program for Gandiva {
                 out.started.push(j);
             } else {
                 self.pending.push(j);
+                self.waited.push(j);
             }
         }
         if released {
