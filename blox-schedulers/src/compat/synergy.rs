@@ -6,7 +6,7 @@
 //! Its `opt` (a mixed-integer program) is left out: the released program ends
 //! with an error when the first lease does.
 
-use blox_core::{Assignment, Composition, JobRef, Part, Pipeline, Seconds, Time, View};
+use blox_core::{Assignment, Composition, JobId, JobRef, Part, Pipeline, Seconds, Time, View};
 use blox_policies::compat::synergy::{Allocate, Demand, Order, ServerSize};
 use blox_sim::Simulation;
 use blox_sim::compat::synergy::{RoundsFrom, WholeIterations};
@@ -27,7 +27,7 @@ pub struct Settings {
     /// Its option `placement`.
     pub consolidate: bool,
     /// When the first round begins: at 1 s for its static workloads, else at the
-    /// multiple of 300 s from the first arrival on.
+    /// multiple of 300 s from the arrival of its first row on.
     pub first: Time,
 }
 
@@ -42,14 +42,16 @@ impl Default for Settings {
     }
 }
 
-/// The scheduler. The world must behave as the original's: see [`simulation`].
-pub fn synergy(settings: Settings) -> Pipeline {
+/// The scheduler for these jobs, in the order in which the original reads them: that decides who comes
+/// first of those that arrive at one moment. The world must behave as the original's: see
+/// [`simulation`].
+pub fn synergy(settings: Settings, jobs: impl IntoIterator<Item = (JobId, Time)>) -> Pipeline {
     let round = Seconds::new(ROUND_S);
     let placement = Allocate::new(settings.mode)
         .consolidating(settings.consolidate)
         .reserving(settings.key == Key::Las);
     let pipeline = Composition::new("synergy-released")
-        .scheduling(Order::new(settings.key, settings.mode, round))
+        .scheduling(Order::new(settings.key, settings.mode, round).arriving(jobs, settings.first))
         .placement(placement)
         .build();
     match RoundsFrom::new(settings.first, round) {

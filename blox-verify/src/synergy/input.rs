@@ -1,19 +1,17 @@
 //! What the original was given.
 
 use crate::{Case, VerifyError};
-use blox_core::{ClusterSpec, JobId, JobSpec, Time};
+use blox_core::{ClusterSpec, JobId, Time};
 use blox_policies::compat::synergy::{Demand, ServerSize};
 use blox_schedulers::compat::synergy::{Key, Mode, ROUND_S, Settings};
 use blox_sim::cluster_file;
-use blox_sim::compat::synergy::{Profiles, read_trace};
-use blox_sim::workload::collect;
+use blox_sim::compat::synergy::{Profiles, Replay, read_replay};
 
 pub(super) struct Input {
     pub settings: Settings,
     pub cluster: ClusterSpec,
     pub profiles: Profiles,
-    /// In order of arrival.
-    pub jobs: Vec<JobSpec>,
+    pub replay: Replay,
 }
 
 impl Input {
@@ -79,15 +77,14 @@ impl Input {
             .and_then(Profiles::as_replayed)
             .map_err(|e| wrong(&profiles, &e))?;
         let trace = case.input(case.text("trace")?)?;
-        let mut workload = read_trace(&trace, &table).map_err(|e| wrong(&trace, &e))?;
-        let jobs = collect(&mut workload).map_err(|e| wrong(&trace, &e))?;
-        let first = match (flag("static"), jobs.first()) {
+        let replay = read_replay(&trace, &table).map_err(|e| wrong(&trace, &e))?;
+        let first = match (flag("static"), replay.arrivals.first()) {
             (Some(true), _) => Time::new(1.0),
-            (_, Some(job)) => Time::new((job.submit.secs() / ROUND_S).ceil() * ROUND_S),
+            (_, Some((_, at))) => Time::new((at.secs() / ROUND_S).ceil() * ROUND_S),
             (_, None) => Time::ZERO,
         };
         let size = ServerSize::of(&cluster.nodes);
-        for job in &jobs {
+        for job in &replay.jobs {
             let demand = Demand::of(job, &size);
             if demand.iteration_s > ROUND_S {
                 return Err(wrong(
@@ -108,7 +105,7 @@ impl Input {
             },
             cluster,
             profiles: table,
-            jobs,
+            replay,
         })
     }
 
@@ -121,7 +118,11 @@ impl Input {
             );
         }
         let size = ServerSize::of(&self.cluster.nodes);
-        let job = self.jobs.iter().find(|j| Demand::of(j, &size).unloadable)?;
+        let job = self
+            .replay
+            .jobs
+            .iter()
+            .find(|j| Demand::of(j, &size).unloadable)?;
         let name = job.name.as_deref().unwrap_or_default();
         Some(format!(
             "ends when it loads job {name}, whose demand it caps without finding a speedup for it"
@@ -129,7 +130,7 @@ impl Input {
     }
 
     pub fn name(&self, job: JobId) -> &str {
-        let spec = self.jobs.get(job.index());
+        let spec = self.replay.jobs.get(job.index());
         spec.and_then(|j| j.name.as_deref()).unwrap_or_default()
     }
 }

@@ -38,8 +38,8 @@ impl System for Synergy {
         let grants = Grants::default();
         let report = sim
             .run_journaled(
-                compat::synergy(input.settings),
-                &mut Jobs::new(input.jobs.clone()),
+                compat::synergy(input.settings, input.replay.arrivals.iter().copied()),
+                &mut Jobs::new(input.replay.jobs.clone()),
                 Some(Box::new(grants.clone())),
             )
             .map_err(simulation)?;
@@ -110,7 +110,7 @@ fn compare_jobs(
     let size = ServerSize::of(&input.cluster.nodes);
     let e = &case.expected;
     let id = e.column("job_id")?;
-    let mut unfinished = input.jobs.len();
+    let mut unfinished = input.replay.jobs.len();
     for row in &e.rows {
         let what = format!("job {}", row[id]);
         let Some(j) = ours.get(row[id].as_str()) else {
@@ -119,7 +119,7 @@ fn compare_jobs(
         };
         unfinished = unfinished.saturating_sub(1);
         out.jobs += 1;
-        let spec = &input.jobs[j.job.index()];
+        let spec = &input.replay.jobs[j.job.index()];
         let demand = Demand::of(spec, &size);
         let seen = |t: Option<Time>| t.filter(|t| *t <= stop && j.submit <= stop);
         let finish = seen(j.finish);

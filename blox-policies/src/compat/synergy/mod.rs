@@ -14,6 +14,9 @@
 //! - a peer that is shrunk does the iterations of a fair share for the round,
 //!   even if its grant stays what it was, and every peer that was looked at is
 //!   taken for shrunk;
+//! - of jobs that are equal in all, the one that came first in the last round comes first, and
+//!   of new ones that arrived at one moment whoever leaves its heap of events first
+//!   ([`Order::arriving`]);
 //! - every GPU demands 62.5 MB/s of storage, whatever the profile says.
 //!
 //! What a profile says of a job is read from its attributes, in numbers:
@@ -24,6 +27,7 @@
 //! demands the CPUs and memory that it asks for, and gains nothing by them.
 
 mod allocation;
+mod arrivals;
 mod demand;
 mod order;
 mod pass;

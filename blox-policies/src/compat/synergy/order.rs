@@ -1,12 +1,18 @@
 //! The orders of the original.
 
 use super::Mode;
+use super::arrivals::Arrivals;
 use super::demand::{Demand, ServerSize};
 use blox_core::{
-    JobId, JobRef, Outlook, Part, Phase, Request, Requests, SchedulingPolicy, Seconds, View,
+    Event, JobId, JobRef, Outlook, Part, Phase, Request, Requests, RestoreError, SchedulingPolicy,
+    Seconds, Time, View,
 };
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeSet;
 
-/// What jobs are sorted by, ascending; ties go to the job that arrived first.
+/// What jobs are sorted by, ascending; ties go to the job that arrived first, then to the one that
+/// came first in the last round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Arrival. The only one that no starving job passes.
@@ -33,6 +39,16 @@ pub struct Order {
     key: Key,
     mode: Mode,
     round: Seconds,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Memory {
+    arrivals: Arrivals,
+    /// Jobs in the order of the last round: the original sorts its list in place.
+    listed: Vec<JobId>,
+    /// Jobs that ended since: each had a lease.
+    ended: usize,
 }
 
 /// After how long without a lease a job comes before all others.
@@ -41,7 +57,36 @@ const STARVED_HOURS: f64 = 1000.0;
 impl Order {
     /// By a key, for rounds of this length.
     pub fn new(key: Key, mode: Mode, round: Seconds) -> Self {
-        Order { key, mode, round }
+        Order {
+            key,
+            mode,
+            round,
+            memory: Memory::default(),
+        }
+    }
+
+    /// Jobs that arrive at one moment then come as the original's heap of events has them, whose
+    /// first round is at `first`. `jobs` are all, in the order in which it reads them. Jobs that
+    /// are not among these come by their numbers.
+    #[must_use]
+    pub fn arriving(mut self, jobs: impl IntoIterator<Item = (JobId, Time)>, first: Time) -> Self {
+        self.memory.arrivals = Arrivals::of(jobs, first);
+        self
+    }
+
+    /// Brings the list up to this round.
+    fn list(&mut self, view: View<'_>) {
+        let m = &mut self.memory;
+        let leases = view.active().filter(|j| j.is_placed()).count() + m.ended;
+        m.ended = 0;
+        let listed = &mut m.listed;
+        m.arrivals
+            .until(view.now(), self.round, leases, |job| listed.push(job));
+        let here = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() != Phase::Ended);
+        listed.retain(here);
+        let known: BTreeSet<JobId> = listed.iter().copied().collect();
+        let others = view.active().map(|j| j.id());
+        listed.extend(others.filter(|id| !known.contains(id)));
     }
 
     fn value(&self, view: View<'_>, job: &JobRef<'_>, size: &ServerSize) -> f64 {
@@ -98,25 +143,42 @@ fn speedup_of_last_round(job: &JobRef<'_>, d: &Demand) -> f64 {
     if shrunk { 1.0 } else { d.speedup }
 }
 
-impl Part for Order {}
+impl Part for Order {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if matches!(event, Event::Ended { .. }) {
+            self.memory.ended += 1;
+        }
+    }
+
+    fn save(&self) -> Option<Value> {
+        serde_json::to_value(&self.memory).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
 
 impl SchedulingPolicy for Order {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let size = ServerSize::in_view(view);
-        let mut jobs: Vec<(bool, f64, JobId)> = view
-            .active()
+        self.list(view);
+        let listed = self.memory.listed.iter().filter_map(|id| view.job(*id));
+        let mut jobs: Vec<(bool, f64, Time, JobId)> = listed
             .map(|job| {
                 let behind = self.key == Key::Fifo || !job.promoted();
-                (behind, self.value(view, &job, &size), job.id())
+                let value = self.value(view, &job, &size);
+                (behind, value, job.submit(), job.id())
             })
             .collect();
-        // Jobs are numbered as they arrive.
         jobs.sort_by(|a, b| {
             let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
             keys.then(a.2.cmp(&b.2))
         });
+        self.memory.listed = jobs.iter().map(|(.., id)| *id).collect();
         out.allow_preemption();
-        for (_, _, id) in jobs {
+        for &id in &self.memory.listed {
             let Some(job) = view.job(id) else { continue };
             if !job.promoted() && self.starves(view, &job) {
                 out.promote(id);

@@ -5,7 +5,7 @@ use crate::workload::file::{FileWorkload, Rows, sensible};
 use crate::workload::line_rows::LineRows;
 use crate::workload::source::Source;
 use crate::workload::{Notices, WorkloadError, number_of};
-use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
+use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,32 @@ pub fn read_trace(
     read(&Source::at(path.as_ref())?, profiles)
 }
 
+/// The jobs of a trace, as the original replays them.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// In order of arrival.
+    pub jobs: Vec<JobSpec>,
+    /// When each arrives, in the order of the file: that decides who comes first of those that
+    /// arrive at one moment.
+    pub arrivals: Vec<(JobId, Time)>,
+}
+
+/// As [`read_trace`], all at once.
+///
+/// # Errors
+/// As [`read_trace`].
+pub fn read_replay(path: impl AsRef<Path>, profiles: &Profiles) -> Result<Replay, WorkloadError> {
+    let (rows, _) = all(&Source::at(path.as_ref())?, profiles)?;
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|row| rows[*row].submit);
+    let mut arrivals = vec![(JobId(0), Time::ZERO); rows.len()];
+    for (job, &row) in (0..).zip(&order) {
+        arrivals[row] = (JobId(job), rows[row].submit);
+    }
+    let jobs = order.iter().map(|row| rows[*row].clone()).collect();
+    Ok(Replay { jobs, arrivals })
+}
+
 /// As [`read_trace`], with the `profiles.json` in the folder of the trace, or
 /// the nearest one above it.
 pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
@@ -42,13 +68,18 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
 }
 
 fn read(source: &Source, profiles: &Profiles) -> Result<FileWorkload, WorkloadError> {
+    let (jobs, notices) = all(source, profiles)?;
+    Ok(FileWorkload::sorted(source, "synergy", jobs, notices))
+}
+
+fn all(source: &Source, profiles: &Profiles) -> Result<(Vec<JobSpec>, Notices), WorkloadError> {
     let mut rows = TraceRows::open(source, profiles)?;
     let mut jobs = Vec::new();
     let mut notices = Notices::default();
     while let Some(job) = rows.next_row(&mut notices)? {
         jobs.push(job);
     }
-    Ok(FileWorkload::sorted(source, "synergy", jobs, notices))
+    Ok((jobs, notices))
 }
 
 struct TraceRows<P> {
