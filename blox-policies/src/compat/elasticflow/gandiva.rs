@@ -278,3 +278,32 @@ impl Program for Gandiva {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_once_waited_is_charged_for_a_slice_without_a_turn_no_longer() {
+        let shape = Shape {
+            switches: 1,
+            nodes_per_switch: 1,
+            gpus_per_node: 8,
+        };
+        let mut program = Gandiva::new(shape, 60.0, &[0.0, 0.0, 0.0]);
+        let mut jobs = [8, 4, 8].map(|gpus| Job {
+            known: true,
+            gpus,
+            duration: 1e6,
+            ..Job::default()
+        });
+        program.step(0.0, &mut jobs, &mut Step::default());
+        // The node is the first one's, which the last one shares in turn.
+        assert_eq!(program.waited, [1]);
+        for job in &mut jobs {
+            job.overhead = 5.0;
+        }
+        program.step(30.0, &mut jobs, &mut Step::default());
+        assert_eq!(jobs.map(|j| j.overhead), [0.0, 0.0, 5.0]);
+    }
+}
