@@ -264,6 +264,30 @@ fn finish_time_fairness_gives_an_incentive_to_share() {
     }
 }
 
+#[test]
+fn finish_time_fairness_by_weight_speeds_up_who_weighs_more() {
+    let mut instance = instance(0, 1, false);
+    instance.types.truncate(1);
+    instance.types[0].gpus = 1;
+    instance.jobs.truncate(2);
+    for (job, weight) in instance.jobs.iter_mut().zip([1.0, 3.0]) {
+        job.weight = weight;
+        (job.gpus, job.age, job.left) = (1, 0.0, 1000.0);
+        job.rates.truncate(1);
+        job.rates[0] = 1.0;
+    }
+    let shares = |mut policy: FinishTimeShares| {
+        let allocation = policy.allocate(&instance).unwrap();
+        [0, 1].map(|i| allocation.throughput(&instance, i))
+    };
+    let near = |a: [f64; 2], b: [f64; 2]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
+    let plain = shares(FinishTimeShares::default());
+    assert!(near(plain, [0.5, 0.5]), "{plain:?}");
+    // A third of the speed is as good as the whole of it.
+    let weighted = shares(FinishTimeShares::default().weighted());
+    assert!(near(weighted, [0.25, 0.75]), "{weighted:?}");
+}
+
 /// By how much all levels together can rise while none falls.
 fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
     let mut p = Program::maximise();

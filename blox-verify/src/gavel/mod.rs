@@ -50,11 +50,16 @@ impl System for Gavel {
             let calls = matrices.len();
             let recorded = recorded::Recorded::new(matrices, policy.shares, policy.determined);
             let outcome = run.simulate(case, recorded)?;
-            compared::outcome(&run, case, &outcome, true, &mut out)?;
+            compared::outcome(&run, case, &outcome, compared::Determined::Wholly, &mut out)?;
             compare_measures(&outcome, calls, &mut out);
         }
         let policy = run.policy(case)?;
-        let determined = policy.determined == Determined::Fully;
+        let replayed = recorded.is_file() && out.differences.is_empty();
+        let determined = match policy.determined {
+            Determined::Fully => compared::Determined::Wholly,
+            _ if replayed => compared::Determined::ByAllocation,
+            _ => compared::Determined::OnAverage,
+        };
         let outcome = run.simulate(case, Boxed(policy.shares))?;
         compared::outcome(&run, case, &outcome, determined, &mut out)?;
         Ok(out)
@@ -167,7 +172,7 @@ impl Run {
             seed: case.number("seed").unwrap_or(0.0) as u64,
             shuffles: false,
             jobs: jobs.as_ref().filter(|_| trace.is_some()).map(Vec::len),
-            logs: window.is_none(),
+            logs: true,
         };
         Ok(Run {
             settings,

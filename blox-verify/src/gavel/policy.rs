@@ -89,7 +89,15 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
             Knows::Nothing => (OnEveryType::new(WaterFilling::new(knows)), Most),
             _ => (OnEveryType::new(ReleasedFilling::new(knows)), Most),
         },
-        "finish_time_fairness" => (OnEveryType::new(FinishTimeShares::new(knows)), Least),
+        "finish_time_fairness" => {
+            let shares = FinishTimeShares::new(knows);
+            // The original counts weights with pairs alone.
+            let shares = match knows {
+                Knows::Pairs => shares.weighted(),
+                _ => shares,
+            };
+            (OnEveryType::new(shares), Least)
+        }
         "min_total_duration" => {
             let shares = OnEveryType::new(BisectedDuration::new(knows));
             (shares, Bisected(knows))

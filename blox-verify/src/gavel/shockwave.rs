@@ -60,7 +60,11 @@ impl System for Shockwave {
         let tables = Tables {
             round_s: round_s(case),
         };
-        compared::outcome(&tables, case, &found, exact, &mut out)?;
+        let determined = match exact {
+            true => compared::Determined::Wholly,
+            false => compared::Determined::OnAverage,
+        };
+        compared::outcome(&tables, case, &found, determined, &mut out)?;
         Ok(out)
     }
 }

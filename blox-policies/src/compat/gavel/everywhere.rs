@@ -5,8 +5,8 @@ use blox_core::{Part, RestoreError};
 use blox_solve::SolveError;
 use serde_json::Value;
 
-/// A policy whose program also has shares on types where a job does not run, as the released
-/// program's has: they take time and GPUs and give nothing, so that no measure gains by
+/// A policy whose program also has shares on types where a job, or a pair of jobs, does not run, as
+/// the released program's has: they take time and GPUs and give nothing, so that no measure gains by
 /// them, but they move the middle of all solutions. The rounds pass them over.
 #[derive(Clone)]
 pub struct OnEveryType {
@@ -35,12 +35,19 @@ impl Part for OnEveryType {
 impl SharePolicy for OnEveryType {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
         let runs = |rate: &f64| *rate > 0.0;
-        if instance.jobs.iter().all(|j| j.rates.iter().all(runs)) {
+        let both = |rates: &[f64; 2]| rates.iter().all(runs);
+        if instance.jobs.iter().all(|j| j.rates.iter().all(runs))
+            && instance.pairs.iter().all(|p| p.rates.iter().all(both))
+        {
             return self.policy.allocate(instance);
         }
         let mut everywhere = instance.clone();
         for rate in everywhere.jobs.iter_mut().flat_map(|j| &mut j.rates) {
             *rate = rate.max(f64::MIN_POSITIVE);
+        }
+        let pairs = everywhere.pairs.iter_mut().flat_map(|p| &mut p.rates);
+        for rates in pairs.filter(|rates| !both(rates)) {
+            *rates = [f64::MIN_POSITIVE; 2];
         }
         self.policy.allocate(&everywhere)
     }
@@ -65,8 +72,8 @@ impl SharePolicy for OnEveryType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduling::gavel::shares::MaxMinFairness;
-    use crate::scheduling::gavel::{Combination, Entrant, PerType, TypePool};
+    use crate::scheduling::gavel::shares::{Knows, MaxMinFairness};
+    use crate::scheduling::gavel::{Combination, Entrant, Pair, PerType, TypePool};
     use blox_core::JobId;
 
     #[test]
@@ -101,5 +108,38 @@ mod tests {
         assert!((a.0 - b.0).abs() < 1e-7, "{a:?} {b:?}");
         assert_eq!(a.1, 0.0);
         assert!(b.1 >= 0.0);
+    }
+
+    #[test]
+    fn a_pair_that_cannot_run_has_a_share_as_well() {
+        let job = |id| Entrant {
+            id: JobId(id),
+            gpus: 1,
+            weight: 1.0,
+            age: 0.0,
+            left: 1.0,
+            due: None,
+            rates: PerType::from_slice(&[1.0]),
+        };
+        let instance = Instance {
+            types: vec![TypePool {
+                name: "v100".into(),
+                gpus: 1,
+                price: 1.0,
+            }],
+            jobs: vec![job(0), job(1)],
+            pairs: vec![Pair {
+                jobs: [0, 1],
+                rates: vec![[0.0, 0.5]].into(),
+            }],
+        };
+        let policy = || MaxMinFairness::new(Knows::Pairs);
+        let pair = Combination::pair(JobId(0), JobId(1));
+        let plain = policy().allocate(&instance).unwrap();
+        let share = |a: &Allocation| a.get(pair).map_or(0.0, |x| x[0]);
+        assert_eq!(share(&plain), 0.0);
+        let everywhere = OnEveryType::new(policy()).allocate(&instance).unwrap();
+        // It takes from what the jobs have alone, but for what the optimum leaves.
+        assert!(share(&everywhere) > 0.0, "{everywhere:?}");
     }
 }

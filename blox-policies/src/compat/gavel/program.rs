@@ -76,7 +76,8 @@ impl<D: Dialect> Program<D> {
             .iter()
             .map(|p| TypePool {
                 name: p.name.clone(),
-                gpus: p.gpus,
+                // What is left over of a server does not register.
+                gpus: p.gpus - p.gpus % p.per_server.max(1),
                 price: 1.0,
             })
             .collect();

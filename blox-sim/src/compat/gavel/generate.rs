@@ -96,7 +96,8 @@ impl Workload for GavelWorkload {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
         let job = self.draw();
         let u = self.arrivals.random();
-        self.next += -libm::log(1.0 - u) * self.mean;
+        // By the rate, as the original divides: to the last bit.
+        self.next += -libm::log(1.0 - u) / (1.0 / self.mean);
         Ok(job)
     }
 
