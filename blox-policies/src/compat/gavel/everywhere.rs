@@ -76,25 +76,31 @@ mod tests {
     use crate::scheduling::gavel::{Combination, Entrant, Pair, PerType, TypePool};
     use blox_core::JobId;
 
-    #[test]
-    fn the_measure_is_the_same_and_useless_shares_are_there() {
-        let job = |id, rates: [f64; 2]| Entrant {
+    fn job(id: u32, rates: &[f64]) -> Entrant {
+        Entrant {
             id: JobId(id),
             gpus: 1,
             weight: 1.0,
             age: 0.0,
             left: 1.0,
             due: None,
-            rates: PerType::from_slice(&rates),
-        };
-        let pool = |name: &str| TypePool {
+            rates: PerType::from_slice(rates),
+        }
+    }
+
+    fn pool(name: &str, gpus: u32) -> TypePool {
+        TypePool {
             name: name.into(),
-            gpus: 2,
+            gpus,
             price: 1.0,
-        };
+        }
+    }
+
+    #[test]
+    fn the_measure_is_the_same_and_useless_shares_are_there() {
         let instance = Instance {
-            types: vec![pool("k80"), pool("v100")],
-            jobs: vec![job(0, [0.0, 1.0]), job(1, [1.0, 1.0])],
+            types: vec![pool("k80", 2), pool("v100", 2)],
+            jobs: vec![job(0, &[0.0, 1.0]), job(1, &[1.0, 1.0])],
             pairs: Vec::new(),
         };
         let mut plain = MaxMinFairness::default();
@@ -112,22 +118,9 @@ mod tests {
 
     #[test]
     fn a_pair_that_cannot_run_has_a_share_as_well() {
-        let job = |id| Entrant {
-            id: JobId(id),
-            gpus: 1,
-            weight: 1.0,
-            age: 0.0,
-            left: 1.0,
-            due: None,
-            rates: PerType::from_slice(&[1.0]),
-        };
         let instance = Instance {
-            types: vec![TypePool {
-                name: "v100".into(),
-                gpus: 1,
-                price: 1.0,
-            }],
-            jobs: vec![job(0), job(1)],
+            types: vec![pool("v100", 1)],
+            jobs: vec![job(0, &[1.0]), job(1, &[1.0])],
             pairs: vec![Pair {
                 jobs: [0, 1],
                 rates: vec![[0.0, 0.5]].into(),
