@@ -96,6 +96,32 @@ fn a_case_of_the_released_program_is_equal() {
     }
 }
 
+/// The first round is the first after the job of the first line, whoever came earlier.
+#[test]
+fn the_first_round_is_that_of_the_first_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = case(dir.path(), &[]);
+    for (name, text) in [
+        ("inputs/trace", "0,gnmt,700,1300,1\n1,gnmt,0.5,1300,1\n"),
+        (
+            "case/expected.csv",
+            "job_id,submit,first_sched,finish,jct\n0,700.0,900,1500,800.0\n1,0.5,900,1500,1499.5\n",
+        ),
+        (
+            "case/rounds.csv",
+            "round,time,job,gpus,server_res\n1,900,1,0,0:g1:c1:m10\n1,900,0,1,0:g1:c1:m10\n\
+             2,1200,1,0,0:g1:c1:m10\n2,1200,0,1,0:g1:c1:m10\n",
+        ),
+    ] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    let summary = SUMMARY.split_once("\"jobs\"").unwrap().0;
+    let summary = format!("{summary}\"jobs\": 2}}");
+    fs::write(dir.path().join("case/summary.json"), summary).unwrap();
+    let out = compare(&case, None).unwrap();
+    assert_eq!((out.jobs, out.differences), (2, vec![]));
+}
+
 #[test]
 fn what_differs_is_named() {
     let difference = |file, from, to| {

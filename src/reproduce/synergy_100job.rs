@@ -3,7 +3,7 @@ use crate::compat::synergy::{self as released, Key, Mode, Settings};
 use blox_core::Time;
 use blox_plot::{Axis, BarChart};
 use blox_sim::cluster_file::read_cluster;
-use blox_sim::compat::synergy::{Profiles, read_replay};
+use blox_sim::compat::synergy::{Profiles, read_trace};
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Figure for Synergy100Job {
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
         let cluster = read_cluster(&file(self, data, CLUSTER)?.to_string_lossy())?;
         let profiles = Profiles::read(file(self, data, PROFILES)?)?.as_replayed()?;
-        let replay = read_replay(file(self, data, TRACE)?, &profiles)?;
+        let replay = read_trace(file(self, data, TRACE)?, &profiles)?;
         let mut runs = Vec::new();
         for (key, order, _) in KEYS {
             for (mode, name) in MODES {
@@ -78,7 +78,9 @@ impl Figure for Synergy100Job {
                     label: format!("{order}, {name}"),
                     simulation: released::simulation(simulation, settings),
                     scheduler: released::synergy(settings, replay.arrivals.iter().copied()),
-                    workload: Box::new(Jobs::new(replay.jobs.clone())),
+                    workload: Box::new(
+                        Jobs::new(replay.jobs.clone()).with_notices(replay.notices.clone()),
+                    ),
                 });
             }
         }

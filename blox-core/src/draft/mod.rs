@@ -529,7 +529,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether so many CPU cores and so much memory are left on a node, as far as sums of shares
-    /// tell. A node that does not say what it has has enough.
+    /// tell. A node that does not say what it has has enough, one out of view has nothing.
     pub fn has_left(&self, node: NodeId, cpus: f64, memory_gib: f64) -> bool {
         let node = self.view.node(node);
         node.is_some_and(|node| self.m.ledger.has_left(node, cpus, memory_gib))

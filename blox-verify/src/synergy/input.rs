@@ -5,7 +5,7 @@ use blox_core::{ClusterSpec, JobId, Time};
 use blox_policies::compat::synergy::{Demand, ServerSize};
 use blox_schedulers::compat::synergy::{Key, Mode, ROUND_S, Settings};
 use blox_sim::cluster_file;
-use blox_sim::compat::synergy::{Profiles, Replay, read_replay};
+use blox_sim::compat::synergy::{Profiles, Replay, read_trace};
 
 pub(super) struct Input {
     pub settings: Settings,
@@ -77,7 +77,7 @@ impl Input {
             .and_then(Profiles::as_replayed)
             .map_err(|e| wrong(&profiles, &e))?;
         let trace = case.input(case.text("trace")?)?;
-        let replay = read_replay(&trace, &table).map_err(|e| wrong(&trace, &e))?;
+        let replay = read_trace(&trace, &table).map_err(|e| wrong(&trace, &e))?;
         let first = match (flag("static"), replay.arrivals.first()) {
             (Some(true), _) => Time::new(1.0),
             (_, Some((_, at))) => Time::new((at.secs() / ROUND_S).ceil() * ROUND_S),

@@ -4,7 +4,7 @@ use blox_core::{JobId, Seconds, Time};
 use serde::{Deserialize, Serialize};
 
 /// What happens in the original, in the order of its kinds at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Kind {
     Arrival(JobId),
     LeaseEnd,

@@ -84,9 +84,11 @@ impl Order {
             .until(view.now(), self.round, leases, |job| listed.push(job));
         let here = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() != Phase::Ended);
         listed.retain(here);
-        let known: BTreeSet<JobId> = listed.iter().copied().collect();
-        let others = view.active().map(|j| j.id());
-        listed.extend(others.filter(|id| !known.contains(id)));
+        if listed.len() < view.active().count() {
+            let known: BTreeSet<JobId> = listed.iter().copied().collect();
+            let others = view.active().map(|j| j.id());
+            listed.extend(others.filter(|id| !known.contains(id)));
+        }
     }
 
     fn value(&self, view: View<'_>, job: &JobRef<'_>, size: &ServerSize) -> f64 {

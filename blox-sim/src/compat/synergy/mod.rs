@@ -16,4 +16,4 @@ pub use cluster::parse_cluster;
 pub use profiles::{Model, Profiles, ProfilesError};
 pub use rounds::{RoundsFrom, WholeIterations};
 pub(crate) use trace::open_rows;
-pub use trace::{Replay, read_replay, read_trace};
+pub use trace::{Replay, read_trace};

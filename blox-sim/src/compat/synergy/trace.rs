@@ -1,7 +1,7 @@
 //! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, no header.
 
 use super::profiles::{Model, Profiles};
-use crate::workload::file::{FileWorkload, Rows, sensible};
+use crate::workload::file::{Rows, sensible};
 use crate::workload::line_rows::LineRows;
 use crate::workload::source::Source;
 use crate::workload::{Notices, WorkloadError, number_of};
@@ -9,6 +9,18 @@ use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// The jobs of a trace, as the original replays them.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// In order of arrival.
+    pub jobs: Vec<JobSpec>,
+    /// When each arrives, in the order of the file: that decides who comes first of those that
+    /// arrive at one moment.
+    pub arrivals: Vec<(JobId, Time)>,
+    /// What was odd in the file.
+    pub notices: Notices,
+}
 
 /// Reads jobs, plain or gzip: lines of `job_id,model,arrival_s,total_iterations,gpus`.
 ///
@@ -20,37 +32,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// If the file cannot be read, a line is no job, or a model has no profile.
-pub fn read_trace(
-    path: impl AsRef<Path>,
-    profiles: &Profiles,
-) -> Result<FileWorkload, WorkloadError> {
+pub fn read_trace(path: impl AsRef<Path>, profiles: &Profiles) -> Result<Replay, WorkloadError> {
     read(&Source::at(path.as_ref())?, profiles)
-}
-
-/// The jobs of a trace, as the original replays them.
-#[derive(Clone, Debug, Default)]
-pub struct Replay {
-    /// In order of arrival.
-    pub jobs: Vec<JobSpec>,
-    /// When each arrives, in the order of the file: that decides who comes first of those that
-    /// arrive at one moment.
-    pub arrivals: Vec<(JobId, Time)>,
-}
-
-/// As [`read_trace`], all at once.
-///
-/// # Errors
-/// As [`read_trace`].
-pub fn read_replay(path: impl AsRef<Path>, profiles: &Profiles) -> Result<Replay, WorkloadError> {
-    let (rows, _) = all(&Source::at(path.as_ref())?, profiles)?;
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|row| rows[*row].submit);
-    let mut arrivals = vec![(JobId(0), Time::ZERO); rows.len()];
-    for (job, &row) in (0..).zip(&order) {
-        arrivals[row] = (JobId(job), rows[row].submit);
-    }
-    let jobs = order.iter().map(|row| rows[*row].clone()).collect();
-    Ok(Replay { jobs, arrivals })
 }
 
 /// As [`read_trace`], with the `profiles.json` in the folder of the trace, or
@@ -67,19 +50,24 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
     Ok(Box::new(TraceRows::open(source, profiles)?))
 }
 
-fn read(source: &Source, profiles: &Profiles) -> Result<FileWorkload, WorkloadError> {
-    let (jobs, notices) = all(source, profiles)?;
-    Ok(FileWorkload::sorted(source, "synergy", jobs, notices))
-}
-
-fn all(source: &Source, profiles: &Profiles) -> Result<(Vec<JobSpec>, Notices), WorkloadError> {
-    let mut rows = TraceRows::open(source, profiles)?;
-    let mut jobs = Vec::new();
+fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
+    let mut file = TraceRows::open(source, profiles)?;
+    let mut rows = Vec::new();
     let mut notices = Notices::default();
-    while let Some(job) = rows.next_row(&mut notices)? {
-        jobs.push(job);
+    while let Some(job) = file.next_row(&mut notices)? {
+        rows.push(job);
     }
-    Ok((jobs, notices))
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|row| rows[*row].submit);
+    let mut arrivals = vec![(JobId(0), Time::ZERO); rows.len()];
+    for (job, &row) in (0..).zip(&order) {
+        arrivals[row] = (JobId(job), rows[row].submit);
+    }
+    Ok(Replay {
+        jobs: order.iter().map(|row| rows[*row].clone()).collect(),
+        arrivals,
+        notices,
+    })
 }
 
 struct TraceRows<P> {
@@ -196,12 +184,11 @@ fn attributes(m: &Model) -> BTreeMap<Name, serde_json::Value> {
 mod tests {
     use super::super::profiles::tests::profiles;
     use super::*;
-    use crate::workload::collect;
 
     fn read_text(text: &str) -> Result<Vec<JobSpec>, String> {
         let source = Source::of("t", text.as_bytes()).unwrap();
-        let mut jobs = read(&source, &profiles()).map_err(|e| e.to_string())?;
-        collect(&mut jobs).map_err(|e| e.to_string())
+        let replay = read(&source, &profiles()).map_err(|e| e.to_string())?;
+        Ok(replay.jobs)
     }
 
     #[test]
@@ -214,6 +201,20 @@ mod tests {
         assert_eq!(extras.attributes["storage_mb_s_per_gpu"], 60.0);
         assert_eq!(extras.attributes["iteration_s"], 0.5);
         assert!(extras.sensitivity.is_some() && jobs[1].extras().sensitivity.is_none());
+    }
+
+    #[test]
+    fn jobs_are_in_order_and_their_arrivals_in_that_of_the_file() {
+        let text = "0,vae,600,40,1\n1,vae,0,40,2\n2,vae,600,40,4\n";
+        let replay = read(&Source::of("t", text.as_bytes()).unwrap(), &profiles()).unwrap();
+        let gpus: Vec<u32> = replay.jobs.iter().map(|j| j.gpus.get()).collect();
+        assert_eq!(gpus, [2, 1, 4]);
+        let arrivals: Vec<_> = replay
+            .arrivals
+            .iter()
+            .map(|(j, t)| (j.0, t.secs()))
+            .collect();
+        assert_eq!(arrivals, [(1, 600.0), (0, 0.0), (2, 600.0)]);
     }
 
     #[test]
