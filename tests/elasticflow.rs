@@ -8,8 +8,10 @@ use blox::schedulers as shipped;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
+use blox::verify::compare;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::fs;
 
 const CASES: u64 = 300;
 
@@ -282,4 +284,42 @@ fn the_released_program_ends_jobs_when_it_had_planned() {
         released_job(5000.0, 30.0, 300.0),
     ]);
     assert_eq!(report.jobs[1].outcome, Some(Outcome::Rejected));
+}
+
+/// Two jobs of which the first cannot end in time for what a new group costs.
+#[test]
+fn a_best_effort_job_behind_a_late_one_counts_as_declined() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put(
+        "cluster_spec.csv",
+        "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n1,1,4,64,256\n",
+    );
+    put(
+        "input/trace.csv",
+        "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration,best_effort\n\
+         0,0,1200,bert,300,64,4,300,0\n1,10,100,vgg16,99999,64,1,100,1\n",
+    );
+    for (model, speeds) in [("bert", "2.0,3.0,4.0"), ("vgg16", "1.0,1.8,3.2")] {
+        let table = format!("global_batch_size,1,2,4\n64,{speeds}\n");
+        put(&format!("input/throughputs_T4/{model}.csv"), &table);
+    }
+    put(
+        "options.txt",
+        "--scheme=elastic\n--trace_file=trace.csv\n--schedule=edf-accessctrl\n--scheduling_slot=60\n--gpu_type=T4\n",
+    );
+    // What the released program makes of it.
+    put(
+        "expected.csv",
+        "job_idx,submit,start,finish,real_finish,jct,deadline_met,outcome,last_num_gpu\n\
+         0,0,0,310,,310,0,finished_late,4\n1,10,,,,,0,rejected,1\n",
+    );
+    put("summary.json", r#"{"accepted": 0, "declined": 2}"#);
+    let out = compare(dir.path(), None).unwrap();
+    assert_eq!((out.system, out.jobs), ("elasticflow", 2));
+    assert_eq!((out.differences, out.values), (vec![], 10));
 }

@@ -458,3 +458,25 @@ impl<V: Variant> Program for Elastic<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_up_with_nobody_there_is_a_step_only_without_admission() {
+        fn steps<V: Variant>() -> (u64, f64) {
+            let shape = Shape {
+                switches: 1,
+                nodes_per_switch: 1,
+                gpus_per_node: 4,
+            };
+            let mut program = Elastic::<V>::new(shape, 60.0, &[600.0]);
+            program.events.wake(120.0);
+            program.step(120.0, &mut [Job::default()], &mut Step::default());
+            (program.steps, program.elapsed)
+        }
+        assert_eq!(steps::<WithoutAdmission>(), (1, 480.0));
+        assert_eq!(steps::<WithAdmission>(), (0, 0.0));
+    }
+}
