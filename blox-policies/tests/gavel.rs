@@ -8,7 +8,7 @@ use blox_policies::scheduling::gavel::shares::{
 use blox_policies::scheduling::gavel::{
     Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
 };
-use blox_solve::{Auto, Program, Solver};
+use blox_solve::{Auto, Program, Solver, Var};
 use smallvec::SmallVec;
 
 /// Numbers by chance.
@@ -288,14 +288,46 @@ fn finish_time_fairness_by_weight_speeds_up_who_weighs_more() {
     assert!(near(weighted, [0.25, 0.75]), "{weighted:?}");
 }
 
-/// By how much all levels together can rise while none falls.
-fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
+/// However far apart speeds and ages lie, no lesser rho suffices for all.
+#[test]
+fn finish_time_fairness_reaches_its_least_rho() {
+    for seed in 0..60 {
+        let mut instance = instance(seed, 4, false);
+        for (i, job) in instance.jobs.iter_mut().enumerate() {
+            let apart = [1.0, 1e-3, 1e3][i % 3];
+            job.rates.iter_mut().for_each(|r| *r *= apart);
+            job.left *= apart;
+            job.age *= [0.0, 1.0, 40.0][i % 3];
+        }
+        let mut policy = FinishTimeShares::default();
+        let allocation = policy.allocate(&instance).unwrap();
+        let rho = policy.objective(&instance, &allocation).unwrap();
+        assert!(allocation.excess(&instance) <= 1e-6, "seed {seed}");
+        let alone = Isolated.allocate(&instance).unwrap();
+        let needed = |i: usize| {
+            let job = &instance.jobs[i];
+            let isolated = job.left / alone.throughput(&instance, i);
+            job.left / (rho * (1.0 - 1e-6) * isolated - job.age)
+        };
+        let (mut p, mut rows) = within(&instance);
+        let least = p.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
+        for (i, row) in rows.iter_mut().enumerate() {
+            row.iter_mut().for_each(|(_, rate)| *rate /= needed(i));
+            row.push((least, -1.0));
+            p.at_least(row, 0.0);
+        }
+        let met = Auto::default().solve(&p).unwrap().objective;
+        assert!(met < 1.0, "seed {seed}: {rho} is not the least: {met}");
+    }
+}
+
+/// A program of fractions of time, and each job's throughput in it.
+fn within(instance: &Instance) -> (Program, Vec<Vec<(Var, f64)>>) {
     let mut p = Program::maximise();
     let mut capacity = vec![Vec::new(); instance.types.len()];
-    for (i, job) in instance.jobs.iter().enumerate() {
-        let now = allocation.throughput(instance, i);
-        let rises = p.real(1.0, 0.0, f64::INFINITY);
-        let mut row = vec![(rises, -now)];
+    let mut rows = Vec::new();
+    for job in &instance.jobs {
+        let mut row = Vec::new();
         let mut time = Vec::new();
         for (kind, rate) in job.rates.iter().enumerate() {
             let x = p.real(0.0, 0.0, 1.0);
@@ -303,11 +335,23 @@ fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
             time.push((x, 1.0));
             capacity[kind].push((x, f64::from(job.gpus)));
         }
-        p.at_least(&row, now * (1.0 - 1e-6));
         p.at_most(&time, 1.0);
+        rows.push(row);
     }
     for (terms, pool) in capacity.iter().zip(&instance.types) {
         p.at_most(terms, f64::from(pool.gpus));
+    }
+    (p, rows)
+}
+
+/// By how much all levels together can rise while none falls.
+fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
+    let (mut p, mut rows) = within(instance);
+    for (i, row) in rows.iter_mut().enumerate() {
+        let now = allocation.throughput(instance, i);
+        let rises = p.real(1.0, 0.0, f64::INFINITY);
+        row.push((rises, -now));
+        p.at_least(row, now * (1.0 - 1e-6));
     }
     Auto::default().solve(&p).unwrap().objective
 }

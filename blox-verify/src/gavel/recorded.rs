@@ -45,7 +45,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Matrix>, VerifyError> {
 ///
 /// Solvers leave their optimum where they are content: a recorded allocation may give out a
 /// little more GPUs or time than there are, and its measure is then better than any can be. So ours
-/// has to be as good, [within] what there is, as the recorded one is, to one part in 100,000, and
+/// has to be as good, [within] what there is, as the recorded one is, to one part in a million, and
 /// better than that one by no more than one in a hundred; it may itself give out one part in
 /// ten thousand more. Of a bisection, any duration is right that is no shorter
 /// than can be and no longer than the last that was tried.
@@ -74,13 +74,13 @@ pub(super) struct Measured {
 }
 
 /// By what part the measure of an allocation may be worse than that of the recorded one.
-const MEASURE: f64 = 1e-5;
+const MEASURE: f64 = 1e-6;
 
 /// By what part it may be better: more means that another measure was asked for.
 const BETTER: f64 = 0.01;
 
 /// What an allocation may give out beyond what there is.
-const EXCESS: f64 = 1e-4;
+const EXCESS: f64 = 1e-6;
 
 impl Recorded {
     pub fn new(
