@@ -7,6 +7,9 @@ use blox::policies::scheduling::gavel::shares::Knows;
 use blox::schedulers::{GavelParams, gavel_with};
 use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
+use blox::verify::{Compared, compare};
+use std::fs;
+use std::path::Path;
 
 /// A job that keeps a GPU busy for a part of its time.
 fn job(i: u32, model: &str, busy: f64) -> JobSpec {
@@ -83,4 +86,108 @@ fn jobs_are_as_fast_beside_each_other_as_they_say() {
     // Four rounds together at 1.5 iterations a second and two alone at 2 make 3,600 of each.
     let ends = report.jobs.iter().map(|j| j.jct().unwrap().secs());
     assert_eq!(ends.collect::<Vec<_>>(), [2520.0, 2880.0]);
+}
+
+/// Steps a second of two models, alone on 1 and 2 GPUs.
+const SPEEDS: &str = r#"{
+    "v100": {"('a', 1)": {"null": 6.0}, "('a', 2)": {"null": 10.8}, "('b', 1)": {"null": 4.0}, "('b', 2)": {"null": 7.2}},
+    "p100": {"('a', 1)": {"null": 3.0}, "('a', 2)": {"null": 5.4}, "('b', 1)": {"null": 3.5}, "('b', 2)": {"null": 6.3}}}"#;
+
+const TRACE: [(&str, u32, u32, f64); 5] = [
+    ("a", 2, 3000, 0.0),
+    ("b", 1, 2500, 10.125),
+    ("a", 1, 1800, 33.3),
+    ("b", 2, 900, 300.7),
+    ("a", 1, 700, 400.1),
+];
+
+/// What the released program makes of it, the fastest first come first served, on 3 GPUs of each
+/// type in servers of 2: the third of each registers with no server.
+const EXPECTED: &str = r#"job_id,job_type,scale_factor,total_steps,submit,first_scheduled,finish,jct,rounds,v100_exclusive_s,slowdown_vs_v100
+0,"a",2,3000,0.0,0.0,277.77777777777777,277.77777777777777,3,277.777778,1.000000
+1,"b",1,2500,10.125,119.99999999999999,834.2857142857143,824.1607142857143,6,625.000000,1.318657
+2,"a",1,1800,33.3,119.99999999999999,720.0,686.7,5,300.000000,2.289000
+3,"b",2,900,300.7,834.2857142857143,959.2857142857143,658.5857142857144,2,125.000000,5.268686
+4,"a",1,700,400.1,834.2857142857143,1067.6190476190477,667.5190476190477,2,116.666667,5.721592
+"#;
+
+/// Its rounds up to the end of the third job; from then on it plans nothing anew until 1920 s after
+/// the second allocation.
+const ROUNDS: &str = r#"round,time,job,worker_type,worker_ids
+1,0.0,"0",v100,2|3
+2,119.99999999999999,"0",v100,2|3
+2,119.99999999999999,"1",p100,0
+2,119.99999999999999,"2",p100,1
+3,240.0,"0",v100,2|3
+3,240.0,"1",p100,0
+3,240.0,"2",p100,1
+4,360.0,"1",p100,0
+4,360.0,"2",p100,1
+5,480.0,"1",p100,0
+5,480.0,"2",p100,1
+6,600.0,"1",p100,0
+6,600.0,"2",p100,1
+7,720.0,"1",p100,0
+"#;
+
+/// Those after it, as there is nobody to wait for.
+const LATER: &str = r#"9,834.2857142857143,"3",v100,2|3
+9,834.2857142857143,"4",p100,0
+10,954.2857142857143,"3",v100,2|3
+10,954.2857142857143,"4",p100,0
+"#;
+
+/// The first two of its three allocations.
+const ALLOCATIONS: &str = r#"{"t": 0.0, "alloc": {"0": {"p100": 0.0, "v100": 1.0}}}
+{"t": 119.99999999999999, "alloc": {"0": {"p100": 0.0, "v100": 1.0}, "1": {"p100": 1.0, "v100": 0.0}, "2": {"p100": 1.0, "v100": 0.0}}}
+"#;
+
+/// Compares a case with these tables.
+fn compared(expected: &str, rounds: &str, window: &str, allocations: Option<&str>) -> Compared {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    let line = |(model, gpus, steps, at): &(&str, u32, u32, f64)| {
+        format!("{model}\tpython3 {model}.py\t.\t--steps\t0\t{steps}\t{gpus}\t1\t-1.000000\t{at}\n")
+    };
+    put("speeds.json", SPEEDS);
+    put("odd.trace", &TRACE.iter().map(line).collect::<String>());
+    put("expected.csv", expected);
+    put("rounds.csv", rounds);
+    if let Some(allocations) = allocations {
+        put("allocations.jsonl", allocations);
+    }
+    let summary = format!(
+        r#"{{"policy_flag": "fifo_perf", "trace": "odd.trace", "cluster": "3:3:0", "gpus_per_server": "2:2:1",
+            "seed": 0, "round_s": 120, "window": {window},
+            "cmd": "drive.py --throughputs_file speeds.json"}}"#
+    );
+    put("summary.json", &summary);
+    compare(Path::new(dir.path()), None).unwrap()
+}
+
+#[test]
+fn gpus_left_over_of_a_server_do_not_count_in_the_released_program() {
+    let out = compared(EXPECTED, &format!("{ROUNDS}{LATER}"), "null", None);
+    assert_eq!(
+        (out.system, out.jobs, out.differences),
+        ("gavel", 5, vec![])
+    );
+}
+
+#[test]
+fn the_released_program_stops_when_those_it_awaits_have_ended() {
+    let awaited: String = EXPECTED.lines().take(4).map(|l| format!("{l}\n")).collect();
+    let out = compared(&awaited, ROUNDS, "\"1:3\"", Some(ALLOCATIONS));
+    assert_eq!((out.system, out.differences), ("gavel", vec![]));
+}
+
+#[test]
+fn why_the_released_program_gave_up_is_said() {
+    let rounds = format!("{ROUNDS}{LATER}");
+    let out = compared(EXPECTED, &rounds, "null", Some(ALLOCATIONS));
+    let first = out.differences.first().map(|d| (&*d.what, &*d.found));
+    assert_eq!(first, Some(("job 3", "nothing")));
+    let why =
+        "the program gave up at 834.2857142857143 s: the record failed: it has no more allocations";
+    assert!(out.notes.iter().any(|n| n == why), "{:?}", out.notes);
 }

@@ -8,7 +8,7 @@
 pub use blox_policies::compat::gavel::{
     AsGavel, AsMarket, AsShockwave, BatchJob, BisectedDuration, EqualTime, FifoMode, Mode,
     OnEveryType, Pool, Released, ReleasedEnd, ReleasedFifo, ReleasedFilling, RoundRow, Settings,
-    released_ends, released_rounds, summed_gain,
+    released_ends, released_failure, released_rounds, summed_gain,
 };
 pub use blox_sim::completion::ByScheduler;
 

@@ -38,35 +38,43 @@ pub(super) trait Tables {
     }
 }
 
-/// How far a result is determined.
+/// What a result is compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Determined {
-    /// To the last: jobs and rounds are compared.
-    Wholly,
-    /// But for the choice among optima: averages are compared.
-    OnAverage,
-    /// As before, and every recorded allocation was held against ours, and what follows from it
-    /// against the rows: averages are said. In small runs one round that another optimum moves is a
-    /// large part of them: with other solvers the original's own lie up to 30 % apart.
-    ByAllocation,
+pub(super) enum By {
+    /// Jobs and rounds, where all is determined.
+    Rows,
+    /// Averages, where it is but for the choice among optima.
+    Averages,
+    /// Every recorded allocation was held against ours, and what follows from it against the rows:
+    /// averages are said. In small runs one round that another optimum moves is a large part of
+    /// them: with other solvers the original's own lie up to 30 % apart.
+    Allocations,
 }
 
-/// Compares what a simulation gave as far as it is determined.
+/// Compares what a simulation gave.
 pub(super) fn outcome(
     tables: &impl Tables,
     case: &Case,
     found: &Outcome,
-    determined: Determined,
+    by: By,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    match determined {
-        Determined::Wholly => {
+    let before = out.differences.len();
+    match by {
+        By::Rows => {
             tables.jobs(case, found, out)?;
-            tables.rounds(case, found, out)
+            tables.rounds(case, found, out)?;
         }
-        Determined::OnAverage => averages(tables, case, found, true, out),
-        Determined::ByAllocation => averages(tables, case, found, false, out),
+        By::Averages => averages(tables, case, found, true, out)?,
+        By::Allocations => averages(tables, case, found, false, out)?,
     }
+    if let Some((at, why)) = &found.failure
+        && out.differences.len() > before
+    {
+        out.notes
+            .push(format!("the program gave up at {at} s: {why}"));
+    }
+    Ok(())
 }
 
 /// Compares who ran where in each round, by keys of both.

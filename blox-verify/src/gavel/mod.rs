@@ -19,6 +19,7 @@ use blox_schedulers::compat::gavel::{self as compat, Pool, ReleasedEnd, RoundRow
 use blox_sim::compat::gavel as files;
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_sim::{Measure, SimError, Simulation};
+use compared::By;
 use policy::Determined;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -50,15 +51,15 @@ impl System for Gavel {
             let calls = matrices.len();
             let recorded = recorded::Recorded::new(matrices, policy.shares, policy.determined);
             let outcome = run.simulate(case, recorded)?;
-            compared::outcome(&run, case, &outcome, compared::Determined::Wholly, &mut out)?;
+            compared::outcome(&run, case, &outcome, By::Rows, &mut out)?;
             compare_measures(&outcome, calls, &mut out);
         }
         let policy = run.policy(case)?;
         let replayed = recorded.is_file() && out.differences.is_empty();
         let determined = match policy.determined {
-            Determined::Fully => compared::Determined::Wholly,
-            _ if replayed => compared::Determined::ByAllocation,
-            _ => compared::Determined::OnAverage,
+            Determined::Fully => By::Rows,
+            _ if replayed => By::Allocations,
+            _ => By::Averages,
         };
         let outcome = run.simulate(case, Boxed(policy.shares))?;
         compared::outcome(&run, case, &outcome, determined, &mut out)?;
@@ -102,6 +103,8 @@ pub(super) struct Outcome {
     pub ends: BTreeMap<u32, ReleasedEnd>,
     pub rows: Vec<RoundRow>,
     pub submits: BTreeMap<u32, f64>,
+    /// When the program gave up, and why.
+    failure: Option<(f64, String)>,
     shares: Value,
 }
 
@@ -171,7 +174,11 @@ impl Run {
             gap: above_zero("mintime_resets", 1920.0)?,
             seed: case.number("seed").unwrap_or(0.0) as u64,
             shuffles: false,
-            jobs: jobs.as_ref().filter(|_| trace.is_some()).map(Vec::len),
+            // Where it awaits some jobs alone the program does not see that no more will come.
+            jobs: jobs
+                .as_ref()
+                .filter(|_| trace.is_some() && window.is_none())
+                .map(Vec::len),
             logs: true,
         };
         Ok(Run {
@@ -315,6 +322,7 @@ pub(super) fn outcome(saved: &Value, report: &blox_sim::Report) -> Outcome {
             .iter()
             .map(|j| (j.job.0, j.submit.secs()))
             .collect(),
+        failure: compat::released_failure(program),
         shares: program[4].clone(),
     }
 }

@@ -1,7 +1,8 @@
 //! Cases of Shockwave's simulator, with the policies that it shares with Gavel's.
 
+use super::compared::{self, By};
 use super::policy::{self, Determined};
-use super::{Boxed, Outcome, compared, failed, outcome};
+use super::{Boxed, Outcome, failed, outcome};
 use crate::{Case, Compared, System, VerifyError};
 use blox_core::{JobSpec, Part};
 use blox_policies::scheduling::shockwave::Market;
@@ -61,8 +62,8 @@ impl System for Shockwave {
             round_s: round_s(case),
         };
         let determined = match exact {
-            true => compared::Determined::Wholly,
-            false => compared::Determined::OnAverage,
+            true => By::Rows,
+            false => By::Averages,
         };
         compared::outcome(&tables, case, &found, determined, &mut out)?;
         Ok(out)

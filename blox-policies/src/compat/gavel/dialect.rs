@@ -50,9 +50,9 @@ pub trait Dialect: Clone + Send + Sync + serde::Serialize + for<'a> serde::Deser
     /// A round has ended, with these jobs left.
     fn round_ended(&mut self, jobs: &[Job], clock: f64);
 
-    /// Who runs next, if it plans rounds by itself; else shares say it. The error is that
+    /// Who runs next, if it plans rounds by itself; else shares say it. The error is why
     /// it gives up.
-    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, ()>> {
+    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, String>> {
         let _ = (jobs, free);
         None
     }

@@ -64,7 +64,7 @@ impl AsMarket {
         }
     }
 
-    fn replan(&mut self, jobs: &[Job], gpus: u32) -> Result<(), ()> {
+    fn replan(&mut self, jobs: &[Job], gpus: u32) -> Result<(), String> {
         let clock = self.market.round_s * self.round as f64;
         let share = (f64::from(gpus) / jobs.len() as f64).min(1.0);
         let changed = self.known.len() != jobs.len()
@@ -77,7 +77,7 @@ impl AsMarket {
                 self.known.get_mut(&job.id),
                 self.base.jobs.get(job.id.index()),
             ) else {
-                return Err(());
+                return Err(format!("nothing is known of job {}", job.id));
             };
             known.calibrate(adapting.job.samples, self.market.round_s);
             let regimes = &known.regimes;
@@ -101,7 +101,10 @@ impl AsMarket {
                 fair_end_s: known.fair.value(self.round as f64).unwrap_or(clock),
             });
         }
-        let window = self.market.plan(gpus, clock, &bidders).map_err(|_| ())?;
+        let window = self
+            .market
+            .plan(gpus, clock, &bidders)
+            .map_err(|e| e.to_string())?;
         let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].id).collect();
         self.plan = (self.round, window.rounds.into_iter().map(ids).collect());
         self.due = false;
@@ -202,7 +205,7 @@ impl Dialect for AsMarket {
         }
     }
 
-    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, ()>> {
+    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, String>> {
         if jobs.is_empty() {
             return Some(Ok(Vec::new()));
         }
@@ -215,8 +218,8 @@ impl Dialect for AsMarket {
         if self.due || planned(self).is_none() {
             // All GPUs are of one type.
             let gpus = free.first().copied().unwrap_or(0);
-            if self.replan(jobs, gpus).is_err() {
-                return Some(Err(()));
+            if let Err(why) = self.replan(jobs, gpus) {
+                return Some(Err(why));
             }
         }
         let chosen = planned(self).unwrap_or_default().into_iter();

@@ -134,6 +134,11 @@ pub fn released_ends(saved: &Value) -> Option<Vec<ReleasedEnd>> {
     serde_json::from_value(saved.get(0)?.get("ends")?.clone()).ok()
 }
 
+/// When a [`Released`] policy gave up and why, from what it saved: it decides nothing from then on.
+pub fn released_failure(saved: &Value) -> Option<(f64, String)> {
+    serde_json::from_value(saved.get(0)?.get("gave_up")?.clone()).ok()?
+}
+
 /// The rows that a [`Released`] policy has logged, from what it saved.
 pub fn released_rounds(saved: &Value) -> Option<Vec<RoundRow>> {
     serde_json::from_value(saved.get(0)?.get("log")?.clone()).ok()

@@ -50,7 +50,8 @@ pub(super) struct Program<D> {
     clock: f64,
     last_reset: f64,
     changed: bool,
-    gave_up: bool,
+    /// When it gave up, and why.
+    gave_up: Option<(f64, String)>,
     pub(super) ends: Vec<ReleasedEnd>,
     pub(super) log: Vec<RoundRow>,
 }
@@ -103,7 +104,7 @@ impl<D: Dialect> Program<D> {
             clock: 0.0,
             last_reset: 0.0,
             changed: false,
-            gave_up: false,
+            gave_up: None,
             ends: Vec::new(),
             log: Vec::new(),
         }
@@ -128,7 +129,7 @@ impl<D: Dialect> Program<D> {
 
     /// One turn of the loop: the round ends, or jobs came in while nothing ran.
     pub(super) fn turn(&mut self, now: f64, arrivals: Vec<Job>, shares: &mut dyn SharePolicy) {
-        if self.gave_up {
+        if self.gave_up.is_some() {
             return;
         }
         self.advance(now);
@@ -140,7 +141,7 @@ impl<D: Dialect> Program<D> {
         self.choose(shares);
         while self.running.is_empty() && self.to_come == Some(0) && !self.jobs.is_empty() {
             // Nothing runs and nothing comes: the loop turns again at the same moment.
-            if !(self.changed && self.dialect.asks_when_idle()) {
+            if self.gave_up.is_some() || !(self.changed && self.dialect.asks_when_idle()) {
                 break;
             }
             self.last_reset = 0.0;
@@ -276,7 +277,7 @@ impl<D: Dialect> Program<D> {
                 let order = self.shuffled();
                 self.fill(&chosen, &order);
             }
-            Some(Err(())) => self.gave_up = true,
+            Some(Err(why)) => self.give_up(why),
             None => self.choose_by(shares, &free),
         }
     }
@@ -289,16 +290,17 @@ impl<D: Dialect> Program<D> {
             let instance = self.instance();
             match shares.allocate(&instance) {
                 Ok(allocation) => self.rounds.install(&allocation.completed(&instance)),
-                Err(_) => {
-                    self.gave_up = true;
-                    return;
-                }
+                Err(e) => return self.give_up(e.to_string()),
             }
             self.changed = false;
         }
         let order = self.shuffled();
         let chosen = self.rounds.select(&order, free, shares.conserves_work());
         self.fill(&chosen, &order);
+    }
+
+    fn give_up(&mut self, why: String) {
+        self.gave_up = Some((self.clock, why));
     }
 
     /// The types in the order in which they are filled this round.
@@ -312,8 +314,7 @@ impl<D: Dialect> Program<D> {
 
     fn fill(&mut self, chosen: &[Chosen], order: &[usize]) {
         let Some(placed) = assign(chosen, order, &self.servers, &self.placed) else {
-            self.gave_up = true;
-            return;
+            return self.give_up("those it chose need more workers than there are".to_owned());
         };
         self.earlier = self.placed.iter().map(|p| p.who).collect();
         self.steps_taken += 1;
