@@ -19,29 +19,38 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// A pipeline in rounds of 60 s.
-fn over(name: &str, policy: impl SchedulingPolicy + 'static) -> Pipeline {
+/// A pipeline in rounds of so long.
+fn over(name: &str, round: Seconds, policy: impl SchedulingPolicy + 'static) -> Pipeline {
     let base = Composition::new(name);
-    let base = match AfterOne::every(Seconds::new(60.0)) {
+    let base = match AfterOne::every(round) {
         Some(rounds) => base.cadence(rounds),
         None => base,
     };
     base.scheduling(policy).placement(MostFree).build()
 }
 
-/// Tiresias as in Pollux' simulator.
+/// Length of the rounds of the published runs, in seconds.
+const ROUND_S: f64 = 60.0;
+
+/// Tiresias as in Pollux' simulator, in rounds of 60 s.
 pub fn tiresias() -> Pipeline {
-    over("tiresias", TwoQueues::default())
+    tiresias_every(Seconds::new(ROUND_S))
 }
 
-/// Optimus as in Pollux' simulator: it knows the true step times and curves.
+/// As [`tiresias`], in rounds of another length, above 0.
+pub fn tiresias_every(round: Seconds) -> Pipeline {
+    over("tiresias", round, TwoQueues::default())
+}
+
+/// Optimus as in Pollux' simulator, in rounds of 60 s: it knows the true step times and curves.
 pub fn optimus(applications: Applications) -> Pipeline {
-    over(
-        "optimus",
-        MarginalGain {
-            applications: Arc::new(applications),
-        },
-    )
+    optimus_every(Seconds::new(ROUND_S), applications)
+}
+
+/// As [`optimus`], in rounds of another length, above 0.
+pub fn optimus_every(round: Seconds, applications: Applications) -> Pipeline {
+    let applications = Arc::new(applications);
+    over("optimus", round, MarginalGain { applications })
 }
 
 /// Jobs that have as many GPUs as asked for keep them; the others take them, in the order of the

@@ -56,8 +56,13 @@ impl Cadence for AfterOne {
 
 /// Sia as released, in rounds of 60 s.
 pub fn sia() -> Pipeline {
+    sia_every(Seconds::new(60.0))
+}
+
+/// As [`sia`], in rounds of another length, above 0.
+pub fn sia_every(round: Seconds) -> Pipeline {
     let base = Composition::new("sia");
-    let base = match AfterOne::every(Seconds::new(60.0)) {
+    let base = match AfterOne::every(round) {
         Some(rounds) => base.cadence(rounds),
         None => base,
     };

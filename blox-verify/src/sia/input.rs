@@ -46,7 +46,7 @@ pub(super) struct Input {
     fixed: Vec<JobSpec>,
 }
 
-/// Fits are recorded up to this many.
+/// Fits may be recorded up to this many.
 const RECORDED: usize = 400;
 
 #[derive(Deserialize)]
@@ -150,7 +150,7 @@ impl Input {
         Ok(Input {
             cluster: cluster(case, world)?,
             canonical: solver.and_then(|s| s.as_str()) == Some("CANON"),
-            fits_end: recorded.is_empty() || recorded.len() >= RECORDED,
+            fits_end: recorded.is_empty() || recorded.len() == RECORDED,
             fits,
             adaptive,
             fixed,

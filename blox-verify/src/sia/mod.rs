@@ -7,7 +7,7 @@ mod replay;
 
 use super::{Case, Compared, System, VerifyError};
 use accounts::{Account, Decisions};
-use blox_core::{JobSpec, Pipeline};
+use blox_core::{JobSpec, Pipeline, Seconds};
 use blox_schedulers::compat::{pollux, sia};
 use blox_sim::compat::sia as files;
 use blox_sim::overheads::CheckpointRestart;
@@ -75,11 +75,13 @@ fn closed_loop(
     every_round: bool,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
+    let round = Seconds::new(input.interval);
     let scheduler = match (input.policy, input.world) {
-        (Policy::Sia, World::Sia) => sia::sia(),
-        (Policy::Tiresias, World::Pollux) => pollux::tiresias(),
+        (Policy::Sia, World::Sia) => sia::sia_every(round),
+        (Policy::Tiresias, World::Pollux) => pollux::tiresias_every(round),
         (Policy::Optimus, World::Pollux) => {
-            pollux::optimus(files::pollux_applications(input.applications.clone()))
+            let applications = files::pollux_applications(input.applications.clone());
+            pollux::optimus_every(round, applications)
         }
         (policy, _) => {
             out.notes.push(format!(
