@@ -55,22 +55,35 @@ pub(super) struct Tried {
 impl Batches {
     /// Of a job that was written for a batch of `initial`, on so many GPUs.
     pub fn of(initial: u32, gpus: u32, limits: &BatchLimits) -> Self {
-        let (low, high) = limits.per_gpu;
+        let low = limits.per_gpu.0;
         let gpus = gpus.max(1);
         let least = f64::from(initial).max(f64::from(low) * f64::from(gpus));
         let most = f64::from(limits.max_batch);
         let (from, to) = (libm::log10(least), libm::log10(most));
         let stride = (to - from) / f64::from(TRIED - 1);
-        let first = split(least, gpus, initial, limits);
+        let batch = |i: u32| match i {
+            0 => least,
+            _ if i == TRIED - 1 => most,
+            _ => libm::pow(10.0, f64::from(i) * stride + from),
+        };
+        let configs = (0..TRIED).map(|i| split(batch(i), gpus, initial, limits));
+        Batches::trying(initial, gpus, limits, configs)
+    }
+
+    /// As [`Batches::of`], of these batches in their order, without those that are not within the limits.
+    pub fn trying(
+        initial: u32,
+        gpus: u32,
+        limits: &BatchLimits,
+        configs: impl IntoIterator<Item = BatchConfig>,
+    ) -> Self {
+        let (low, high) = limits.per_gpu;
+        let gpus = gpus.max(1);
+        let mut first = None;
         let mut tried: Vec<Tried> = Vec::new();
         let mut last = None;
-        for i in 0..TRIED {
-            let batch = match i {
-                0 => least,
-                _ if i == TRIED - 1 => most,
-                _ => libm::pow(10.0, f64::from(i) * stride + from),
-            };
-            let config = split(batch, gpus, initial, limits);
+        for config in configs {
+            first.get_or_insert(config);
             if last == Some(config) {
                 continue;
             }
@@ -89,6 +102,7 @@ impl Batches {
                 });
             }
         }
+        let first = first.unwrap_or_else(|| split(f64::from(initial), gpus, initial, limits));
         Batches { gpus, first, tried }
     }
 
@@ -96,7 +110,6 @@ impl Batches {
         self.gpus
     }
 
-    /// Ascending.
     pub(super) fn tried(&self) -> &[Tried] {
         &self.tried
     }
@@ -110,16 +123,29 @@ impl Batches {
     }
 }
 
-/// [`Batches`] that were asked for before: they depend on a job's limits and GPUs alone.
+/// [`Batches`] that were asked for before: they depend on a job's limits and GPUs, and on how they are tried, alone.
 #[derive(Clone, Debug, Default)]
-pub struct KnownBatches(BTreeMap<(u32, u32, BatchLimits), Arc<Batches>>);
+pub struct KnownBatches(BTreeMap<(u8, u32, u32, BatchLimits), Arc<Batches>>);
 
 impl KnownBatches {
     /// As [`Batches::of`].
     pub fn of(&mut self, initial: u32, gpus: u32, limits: &BatchLimits) -> Arc<Batches> {
-        let new = || Arc::new(Batches::of(initial, gpus, limits));
-        let known = self.0.entry((initial, gpus, *limits));
-        Arc::clone(known.or_insert_with(new))
+        self.in_way(0, initial, gpus, limits, || {
+            Batches::of(initial, gpus, limits)
+        })
+    }
+
+    /// Those that are tried in another way, which has a number above 0.
+    pub fn in_way(
+        &mut self,
+        way: u8,
+        initial: u32,
+        gpus: u32,
+        limits: &BatchLimits,
+        new: impl FnOnce() -> Batches,
+    ) -> Arc<Batches> {
+        let known = self.0.entry((way, initial, gpus, *limits));
+        Arc::clone(known.or_insert_with(|| Arc::new(new())))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod canonical;
 mod released;
+mod single;
 
 pub use canonical::Canonical;
 pub use released::{Coefficients, ReleasedScores};

@@ -1,6 +1,10 @@
+use super::single::Tried;
 use crate::scheduling::sia::{Applicant, Config, Scores, restart_factor};
 use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, NameId, Part, Seconds, TrainingSpec, View};
+
+/// The batch that every job of `ncf` asks for.
+const NCF_BATCH: u32 = 32_768;
 
 /// What stands for a configuration that cannot be used.
 const UNUSABLE: f32 = 1e-4;
@@ -61,8 +65,9 @@ impl ReleasedScores {
         let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
         let worst = worst.fold(f32::INFINITY, f32::min);
         if worst.is_finite() {
+            let scale = (1.0 / f64::from(worst)) as f32;
             for g in &mut row {
-                *g /= worst;
+                *g *= scale;
             }
         }
         // What was filled in was divided as well.
@@ -160,51 +165,54 @@ fn raw(
         Adapts::Gpus => asked,
         _ => most_gpus(training, report),
     };
-    let batch = applicant.job.spec().extras().batch_size;
-    let batch = batch.unwrap_or(training.max_batch);
+    let extras = applicant.job.spec().extras();
+    let batch = match extras.model.as_ref().map(|m| m.as_str()) {
+        Some("ncf") => NCF_BATCH,
+        _ => extras.batch_size.unwrap_or(training.max_batch),
+    };
     let donor = types.iter().find(|(_, n)| report.speed.contains_key(*n));
     let node_gpus = |of: u32| {
         let nodes = view.nodes().filter(|n| n.gpu_type().0 == of);
         nodes.map(|n| n.gpu_count()).max().unwrap_or(1).max(1)
     };
-    let mut value = |c: &Config| {
-        let own = training.on(name(c)?)?;
-        if c.gpus > most {
-            return None;
+    let mut values = Vec::with_capacity(configs.len());
+    for on in configs.chunk_by(|a, b| a.gpu_type == b.gpu_type) {
+        let gpus = on.iter().map(|c| c.gpus).filter(|gpus| *gpus <= most);
+        let known = name(&on[0]).and_then(|own| {
+            let seen = report.speed.contains_key(own);
+            let from = if seen { own } else { donor?.1 };
+            let speed = report.speed.get(from)?;
+            let (own, limits) = (training.on(own)?, training.on(from)?);
+            let within = BatchLimits {
+                max_batch: batch.max(training.initial_batch),
+                per_gpu: limits.per_gpu,
+                accumulate: true,
+            };
+            let tried = Tried::of(training.initial_batch, within, gpus);
+            let share = (own.one_gpu_rate / limits.one_gpu_rate) as f32;
+            let donor = donor.filter(|_| !seen).map(|d| (node_gpus(d.0.0), share));
+            Some((speed.params, tried, within, donor))
+        });
+        for c in on {
+            let Some((speed, tried, within, donor)) = known.filter(|_| c.gpus <= most) else {
+                values.push(UNUSABLE);
+                continue;
+            };
+            let model = GoodputModel {
+                speed,
+                noise: report.noise,
+                initial_batch: training.initial_batch,
+            };
+            let nodes = donor.map_or(c.nodes, |(size, _)| c.gpus.div_ceil(size));
+            let best = match applicant.adapts {
+                Adapts::Gpus => model.at_batch(nodes, c.gpus, batch, &within),
+                _ => model.best_of(nodes, &tried.on(c.gpus, batches)),
+            };
+            let goodput = best.goodput as f32;
+            values.push(donor.map_or(goodput, |(_, share)| goodput * share));
         }
-        let (speed, limits, nodes, share) = match report.speed.get(name(c)?) {
-            Some(speed) => (speed, own, c.nodes, 1.0),
-            None => {
-                let (id, from) = donor?;
-                let limits = training.on(from)?;
-                let nodes = c.gpus.div_ceil(node_gpus(id.0));
-                let share = own.one_gpu_rate / limits.one_gpu_rate;
-                (report.speed.get(from)?, limits, nodes, share)
-            }
-        };
-        let model = GoodputModel {
-            speed: speed.params,
-            noise: report.noise,
-            initial_batch: training.initial_batch,
-        };
-        let within = BatchLimits {
-            max_batch: batch.max(training.initial_batch),
-            per_gpu: limits.per_gpu,
-            accumulate: true,
-        };
-        let best = match applicant.adapts {
-            Adapts::Gpus => model.at_batch(nodes, c.gpus, batch, &within),
-            _ => {
-                let batches = batches.of(training.initial_batch, c.gpus, &within);
-                model.best_of(nodes, &batches)
-            }
-        };
-        Some((best.goodput * share) as f32)
-    };
-    configs
-        .iter()
-        .map(|c| value(c).unwrap_or(UNUSABLE))
-        .collect()
+    }
+    values
 }
 
 fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32 {

@@ -137,7 +137,7 @@ impl Application {
         let scale = batch / f64::from(self.initial_batch);
         let noise = self.curves.noise(epoch, batch);
         let total = step + (step - sync) * f64::from(config.accumulation);
-        let rate = noise.gain(scale) / total / self.slowdown;
+        let rate = noise.gain(scale) / total * (1.0 / self.slowdown);
         (rate, noise)
     }
 }

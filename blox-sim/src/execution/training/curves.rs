@@ -69,44 +69,62 @@ impl Curves {
     /// The noise of gradients in an epoch with a batch, interpolated between batches;
     /// beyond the outermost that of the nearest.
     pub fn noise(&self, epoch: usize, batch: f64) -> GradientNoise {
-        let (low, high, t) = self.around(batch);
+        let around = self.around(batch);
         let at = |curve: usize| self.by_batch[curve].1[epoch.min(self.epochs() - 1)].noise;
-        let (a, b) = (at(low), at(high));
+        let (a, b) = (at(around.low), at(around.high));
         GradientNoise {
-            sqr: mix(a.sqr, b.sqr, t),
-            var: mix(a.var, b.var, t),
+            sqr: around.mix(a.sqr, b.sqr),
+            var: around.mix(a.var, b.var),
         }
     }
 
     /// Iterations done at the end of an epoch with a batch, interpolated between batches.
     pub fn iterations(&self, epoch: usize, batch: f64) -> f64 {
-        let (low, high, t) = self.around(batch);
+        let around = self.around(batch);
         let at = |curve: usize| {
             let epochs = &self.by_batch[curve].1;
             epochs[epoch.min(epochs.len() - 1)].iteration
         };
-        mix(at(low), at(high), t)
+        around.mix(at(around.low), at(around.high))
     }
 
-    fn around(&self, batch: f64) -> (usize, usize, f64) {
+    fn around(&self, batch: f64) -> Around {
         let above = self
             .by_batch
             .partition_point(|(b, _)| f64::from(*b) <= batch);
-        let Some(low) = above.checked_sub(1) else {
-            return (0, 0, 0.0);
-        };
-        match self.by_batch.get(above) {
-            Some((high, _)) => {
-                let (a, b) = (f64::from(self.by_batch[low].0), f64::from(*high));
-                (low, above, (batch - a) / (b - a))
-            }
-            None => (low, low, 0.0),
+        let low = above.saturating_sub(1);
+        let at = |curve: usize| f64::from(self.by_batch[curve].0);
+        let between = above > 0 && above < self.by_batch.len() && at(low) != batch;
+        Around {
+            low,
+            high: if between { above } else { low },
+            parts: if between {
+                (at(above) - batch, batch - at(low))
+            } else {
+                (1.0, 0.0)
+            },
         }
     }
 }
 
-fn mix(a: f64, b: f64, t: f64) -> f64 {
-    if t == 0.0 { a } else { a + (b - a) * t }
+/// The curves on both sides of a batch.
+struct Around {
+    low: usize,
+    high: usize,
+    /// How near each of them is.
+    parts: (f64, f64),
+}
+
+impl Around {
+    /// In the order of operations of the programs that the curves come from: the last bit counts where a
+    /// duration is rounded to whole seconds.
+    fn mix(&self, low: f64, high: f64) -> f64 {
+        if self.low == self.high {
+            return low;
+        }
+        let (a, b) = self.parts;
+        (b * high + a * low) / (a + b)
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,99 @@
+//! The released policy's batches: it passes GPUs in single precision, and what is computed of them stays in it.
+
+use blox_core::BatchConfig;
+use blox_core::perf::goodput::{BatchLimits, Batches, KnownBatches};
+use std::sync::Arc;
+
+/// Batches tried between the least and the greatest.
+const TRIED: u16 = 50;
+
+/// What is told a whole number; nothing in single precision.
+const ROUNDING: f64 = 1e-8;
+
+/// The batches that are tried together: those of all GPU counts of a type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tried {
+    initial: u32,
+    limits: BatchLimits,
+    /// Whether there is a GPU count whose least batch is the greatest: numbers between are then
+    /// computed in another order for all.
+    narrow: bool,
+}
+
+impl Tried {
+    pub fn of(initial: u32, limits: BatchLimits, gpus: impl IntoIterator<Item = u32>) -> Self {
+        let mut tried = Tried {
+            initial,
+            limits,
+            narrow: false,
+        };
+        tried.narrow = gpus.into_iter().any(|n| {
+            let (from, to) = tried.ends(n);
+            log10(from) == log10(to)
+        });
+        tried
+    }
+
+    /// The least and the greatest batch.
+    fn ends(&self, gpus: u32) -> (f32, f32) {
+        let low = self.limits.per_gpu.0 as f32 * gpus as f32;
+        (low.max(self.initial as f32), self.limits.max_batch as f32)
+    }
+
+    pub fn on(&self, gpus: u32, known: &mut KnownBatches) -> Arc<Batches> {
+        let way = if self.narrow { 2 } else { 1 };
+        known.in_way(way, self.initial, gpus, &self.limits, || {
+            let configs = self.batches(gpus).map(|batch| self.split(batch, gpus));
+            Batches::trying(self.initial, gpus, &self.limits, configs)
+        })
+    }
+
+    /// Evenly on a logarithmic scale.
+    fn batches(&self, gpus: u32) -> impl Iterator<Item = f32> {
+        let (least, most) = self.ends(gpus);
+        let (from, to) = (log10(least), log10(most));
+        let (apart, last) = (to - from, TRIED - 1);
+        let narrow = self.narrow;
+        (0..TRIED).map(move |i| {
+            let place = f32::from(i);
+            let along = if narrow {
+                place / f32::from(last) * apart
+            } else {
+                place * (apart / f32::from(last))
+            };
+            match i {
+                0 => least,
+                _ if i == last => most,
+                _ => libm::pow(10.0, f64::from(along + from)) as f32,
+            }
+        })
+    }
+
+    fn split(&self, batch: f32, gpus: u32) -> BatchConfig {
+        let each = batch / gpus as f32;
+        let mut accumulation = (each / self.limits.per_gpu.1 as f32).ceil() - 1.0;
+        if gpus == 1 && each > self.initial as f32 {
+            accumulation = accumulation.max(1.0);
+        }
+        let accumulation = accumulation.max(0.0) as u32;
+        let passes = f64::from(accumulation) + 1.0;
+        BatchConfig {
+            per_gpu: (f64::from(each) / passes - ROUNDING).ceil() as u32,
+            accumulation,
+        }
+    }
+}
+
+/// The logarithm in single precision as glibc has it, for numbers of at least 1: it is up to two units off in the last
+/// place, so that a batch between two equal ones need not be that batch.
+fn log10(x: f32) -> f32 {
+    const TWO_HIGH: f32 = 3.010_292e-1;
+    const TWO_LOW: f32 = 7.903_415e-7;
+    const E: f32 = 4.342_945e-1;
+    let bits = x.to_bits();
+    let power = (bits >> 23) as i32 - 127;
+    let part = f32::from_bits((bits & 0x007f_ffff) | 0x3f80_0000);
+    let power = power as f32;
+    let low = power * TWO_LOW + E * libm::log(f64::from(part)) as f32;
+    low + power * TWO_HIGH
+}
