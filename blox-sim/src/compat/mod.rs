@@ -6,6 +6,7 @@ pub mod blox_workload;
 pub mod elasticflow;
 pub mod gavel;
 pub mod lucid;
+pub(crate) mod pandas;
 mod pow10;
 pub mod sia;
 pub mod synergy;

@@ -13,10 +13,11 @@
 use super::application::{Application, Applications, OnType, StepTimes};
 use super::curves::{Curves, Epoch};
 use super::table::{Measured, StepTable};
+use crate::compat::pandas;
 use crate::compat::sia::constants;
 use crate::workload::WorkloadError;
 use crate::workload::source::Source;
-use crate::workload::table::Table;
+use crate::workload::table::{Column, Table};
 use blox_core::perf::goodput::GradientNoise;
 use blox_core::{Name, Seconds, TypeLimits};
 use std::collections::BTreeMap;
@@ -150,6 +151,13 @@ fn read_application(dir: &Path, name: &str) -> Result<Option<Application>, Workl
 }
 
 const TIME: &str = "a number of seconds, at least 0";
+const AMOUNT: &str = "a number, at least 0";
+
+/// As the published programs read it: what they make of a number shows in the last bits.
+fn amount(table: &Table, column: Column, expected: &str) -> Result<f64, WorkloadError> {
+    let meant = table.number(column, |x| x >= 0.0, expected)?;
+    Ok(pandas::number(table.text(column)).unwrap_or(meant))
+}
 
 fn read_placements(path: &Path, into: &mut StepTable) -> Result<(), WorkloadError> {
     let mut table = Table::open(&Source::at(path)?)?;
@@ -164,8 +172,8 @@ fn read_placements(path: &Path, into: &mut StepTable) -> Result<(), WorkloadErro
         };
         let row = Measured {
             per_gpu: table.count(per_gpu)?,
-            step: table.number(step, |x| x >= 0.0, TIME)?,
-            sync: table.number(sync, |x| x >= 0.0, TIME)?,
+            step: amount(&table, step, TIME)?,
+            sync: amount(&table, sync, TIME)?,
         };
         into.add_placement(&digits, row);
     }
@@ -185,8 +193,8 @@ fn read_spread(path: &Path, into: &mut StepTable) -> Result<(), WorkloadError> {
     while table.advance()? {
         let row = Measured {
             per_gpu: table.count(per_gpu)?,
-            step: table.number(step, |x| x >= 0.0, TIME)?,
-            sync: table.number(sync, |x| x >= 0.0, TIME)?,
+            step: amount(&table, step, TIME)?,
+            sync: amount(&table, sync, TIME)?,
         };
         into.add_spread(table.count(nodes)?, table.count(gpus)?, row);
     }
@@ -197,15 +205,14 @@ fn read_epochs(path: &Path) -> Result<Vec<Epoch>, WorkloadError> {
     let mut table = Table::open(&Source::at(path)?)?;
     let columns = ["progress", "iteration", "grad_sqr", "grad_var"];
     let [progress, iteration, sqr, var] = table.require(columns)?;
-    let amount = "a number, at least 0";
     let mut epochs = Vec::new();
     while table.advance()? {
         epochs.push(Epoch {
-            progress: table.number(progress, |x| x >= 0.0, amount)?,
-            iteration: table.number(iteration, |x| x >= 0.0, amount)?,
+            progress: amount(&table, progress, AMOUNT)?,
+            iteration: amount(&table, iteration, AMOUNT)?,
             noise: GradientNoise {
-                sqr: table.number(sqr, |x| x >= 0.0, amount)?,
-                var: table.number(var, |x| x >= 0.0, amount)?,
+                sqr: amount(&table, sqr, AMOUNT)?,
+                var: amount(&table, var, AMOUNT)?,
             },
         });
     }

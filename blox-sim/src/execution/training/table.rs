@@ -171,13 +171,18 @@ fn rotated(placement: &[u32]) -> Vec<u32> {
     least
 }
 
+/// In the order of operations of the programs that the tables come from, at what was measured too: there the last bit may
+/// differ from it.
 fn between(rows: &[Measured], per_gpu: u32) -> Option<(f64, f64)> {
-    let above = rows.partition_point(|r| r.per_gpu < per_gpu);
-    let high = rows.get(above)?;
-    if high.per_gpu == per_gpu {
-        return Some((high.step, high.sync));
+    let above = rows.partition_point(|r| r.per_gpu < per_gpu).max(1);
+    let low = rows.get(above - 1)?;
+    let high = rows.get(above).unwrap_or(low);
+    if !(low.per_gpu..=high.per_gpu).contains(&per_gpu) {
+        return None;
     }
-    let low = &rows[above.checked_sub(1)?];
+    if low.per_gpu == high.per_gpu {
+        return Some((low.step, low.sync));
+    }
     let (x, width) = (per_gpu - low.per_gpu, high.per_gpu - low.per_gpu);
     let (x, width) = (f64::from(x), f64::from(width));
     let on_line = |a: f64, b: f64| (b - a) / width * x + a;
