@@ -2,8 +2,8 @@
 
 use super::walk::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Part, PlacementPolicy,
-    Reason, Request, Requests, Shape,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Part, Phase,
+    PlacementPolicy, Reason, Request, Requests, Shape,
 };
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
@@ -164,7 +164,14 @@ fn make_room(
                 continue;
             };
             if let Some(gpus) = draft.take_from(to, amount) {
-                draft.reassign(job, Assignment { gpus, ..has })?;
+                let there = Assignment { gpus, ..has };
+                if resident.phase() == Phase::Starting {
+                    // A change would keep its GPUs until it runs.
+                    draft.release(job, Reason::other("moved"))?;
+                    draft.assign(job, there)?;
+                } else {
+                    draft.reassign(job, there)?;
+                }
             }
         }
         if has_room(draft, node, shape, count) {

@@ -4,23 +4,38 @@ use std::collections::BTreeMap;
 
 /// Restarts as Sia's simulator charges them: a training job that is given as many GPUs of the same
 /// type on each of other nodes goes on there as if nothing had been; a restart that is under way goes on as well.
+/// A job that is stopped and started at one moment is such a move too.
 #[derive(Clone, Debug, Default)]
 pub struct FreeMoves {
     restarts: CheckpointRestart,
     /// When the last restart of each job is over.
     ready: BTreeMap<JobId, Time>,
+    /// When each job was last stopped.
+    stopped: BTreeMap<JobId, Time>,
+}
+
+impl FreeMoves {
+    /// What is left of a restart that goes on elsewhere.
+    fn left(&self, view: View<'_>, job: JobId) -> Seconds {
+        let ready = self.ready.get(&job).copied().unwrap_or(Time::ZERO);
+        (ready - view.now()).max(Seconds::ZERO)
+    }
 }
 
 impl Part for FreeMoves {
     fn observe(&mut self, _: View<'_>, _: &blox_core::Event) {}
 
     fn save(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(self.ready.iter().collect::<Vec<_>>()).ok()
+        let ready = self.ready.iter().collect::<Vec<_>>();
+        let stopped = self.stopped.iter().collect::<Vec<_>>();
+        serde_json::to_value((ready, stopped)).ok()
     }
 
     fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        let ready: Vec<(JobId, Time)> = serde_json::from_value(memory)?;
+        type Moments = Vec<(JobId, Time)>;
+        let (ready, stopped): (Moments, Moments) = serde_json::from_value(memory)?;
         self.ready = ready.into_iter().collect();
+        self.stopped = stopped.into_iter().collect();
         Ok(())
     }
 }
@@ -33,12 +48,17 @@ impl Overheads for FreeMoves {
         before: Option<&Assignment>,
         now: &Assignment,
     ) -> Seconds {
+        let moves = before.is_some_and(|before| shape(view, before) == shape(view, now));
+        if moves && self.stopped.get(&job.id()) == Some(&view.now()) {
+            return self.left(view, job.id());
+        }
         let takes = self.restarts.start(view, job, before, now);
         self.ready.insert(job.id(), view.now() + takes);
         takes
     }
 
     fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        self.stopped.insert(job.id(), view.now());
         self.restarts.stop(view, job)
     }
 
@@ -50,8 +70,7 @@ impl Overheads for FreeMoves {
         now: &Assignment,
     ) -> Seconds {
         if shape(view, before) == shape(view, now) {
-            let ready = self.ready.get(&job.id()).copied().unwrap_or(Time::ZERO);
-            return (ready - view.now()).max(Seconds::ZERO);
+            return self.left(view, job.id());
         }
         let takes = self.restarts.change(view, job, before, now);
         self.ready.insert(job.id(), view.now() + takes);
