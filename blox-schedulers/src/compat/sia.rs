@@ -82,3 +82,66 @@ pub fn sia_every(round: Seconds) -> Pipeline {
 pub fn simulation(base: Simulation, training: Training) -> Simulation {
     base.execution(training).overheads(FreeMoves::default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{
+        Adapts, ClusterSpec, Extras, GpuCount, JobSpec, Outlook, Request, Requests,
+        SchedulingPolicy, Shape, View,
+    };
+    use blox_sim::compat::sia::training;
+    use blox_sim::execution::training::built_in;
+    use blox_sim::workload::Jobs;
+
+    /// Everybody gets what is asked for; the first job is stopped for a round at 120 s.
+    #[derive(Clone)]
+    struct AsAsked;
+
+    impl Part for AsAsked {}
+
+    impl SchedulingPolicy for AsAsked {
+        fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+            out.stop_unlisted();
+            for job in view.active() {
+                if job.id().0 > 0 || view.now() != Time::new(120.0) {
+                    out.push(Request::with_shape(job.id(), Shape::gpus(job.gpus())));
+                }
+            }
+            Outlook::NextRound
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_starting_makes_room_at_once() {
+        let applications = built_in();
+        let job = |submit: f64, model: &str, gpus| {
+            let submit = Time::new(submit);
+            let job = JobSpec::new(submit, GpuCount(gpus), Seconds::new(1.0));
+            let mut job = job.with_extras(Extras {
+                model: Some(model.into()),
+                ..Extras::default()
+            });
+            assert!(applications.describe(&mut job, Adapts::All));
+            job
+        };
+        // Two on the first node, each starts for 120 s, and one on the second.
+        let jobs = vec![
+            job(0.0, "bert", 1),
+            job(0.0, "bert", 1),
+            job(0.0, "bert", 1),
+            job(100.0, "deepspeech2", 2),
+        ];
+        let cluster: ClusterSpec = "2x2:aws".parse().unwrap();
+        let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
+        let scheduler = Composition::new("as asked").cadence(rounds);
+        let scheduler = scheduler.scheduling(AsAsked).placement(KeepNodes).build();
+        let report = simulation(Simulation::new(cluster), training(applications.clone()))
+            .run(scheduler, &mut Jobs::new(jobs))
+            .unwrap();
+        let started = |job: usize| report.jobs[job].first_start.map(Time::secs);
+        assert_eq!(started(3), Some(145.0), "25 s after it was given its GPUs");
+        assert_eq!(started(1), Some(180.0), "as if it had not been moved");
+        assert_eq!(started(2), Some(180.0));
+    }
+}

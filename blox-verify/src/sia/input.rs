@@ -139,6 +139,9 @@ impl Input {
         let described = |fixed: bool| {
             let mut jobs = jobs.clone();
             for job in &mut jobs {
+                if policy == Policy::Sia && !fixed {
+                    files::ask_as_tuned(job);
+                }
                 let training = job.extras().training.as_ref();
                 let adapts = training.map_or(Adapts::All, |t| t.adapts);
                 applications.describe(job, if fixed { Adapts::Nothing } else { adapts });

@@ -3,9 +3,6 @@ use crate::scheduling::sia::{Applicant, Config, Scores, restart_factor};
 use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, NameId, Part, Seconds, TrainingSpec, View};
 
-/// The batch that every job of `ncf` asks for.
-const NCF_BATCH: u32 = 32_768;
-
 /// What stands for a configuration that cannot be used.
 const UNUSABLE: f32 = 1e-4;
 
@@ -62,20 +59,7 @@ impl ReleasedScores {
         batches: &mut KnownBatches,
     ) -> Vec<f32> {
         let mut row = raw(view, applicant, configs, batches);
-        let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
-        let worst = worst.fold(f32::INFINITY, f32::min);
-        if worst.is_finite() {
-            let scale = (1.0 / f64::from(worst)) as f32;
-            for g in &mut row {
-                *g *= scale;
-            }
-        }
-        // What was filled in was divided as well.
-        for g in &mut row {
-            if *g <= UNUSABLE {
-                *g = UNUSABLE;
-            }
-        }
+        normalise(&mut row);
         row
     }
 
@@ -138,6 +122,24 @@ impl Scores for ReleasedScores {
     }
 }
 
+/// In units of the worst that can be used, by multiplying with one rounded factor.
+fn normalise(row: &mut [f32]) {
+    let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
+    let worst = worst.fold(f32::INFINITY, f32::min);
+    if worst.is_finite() {
+        let scale = (1.0 / f64::from(worst)) as f32;
+        for g in row.iter_mut() {
+            *g *= scale;
+        }
+    }
+    // What was filled in was multiplied as well.
+    for g in row {
+        if *g <= UNUSABLE {
+            *g = UNUSABLE;
+        }
+    }
+}
+
 fn raw(
     view: View<'_>,
     applicant: &Applicant<'_>,
@@ -165,11 +167,8 @@ fn raw(
         Adapts::Gpus => asked,
         _ => most_gpus(training, report),
     };
-    let extras = applicant.job.spec().extras();
-    let batch = match extras.model.as_ref().map(|m| m.as_str()) {
-        Some("ncf") => NCF_BATCH,
-        _ => extras.batch_size.unwrap_or(training.max_batch),
-    };
+    let batch = applicant.job.spec().extras().batch_size;
+    let batch = batch.unwrap_or(training.max_batch);
     let donor = types.iter().find(|(_, n)| report.speed.contains_key(*n));
     let node_gpus = |of: u32| {
         let nodes = view.nodes().filter(|n| n.gpu_type().0 == of);
@@ -227,6 +226,18 @@ fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn goodputs_are_multiplied_with_one_factor() {
+        let mut row = [3.0, 7.0, UNUSABLE];
+        normalise(&mut row);
+        let third = 1.0f32 / 3.0;
+        assert_eq!(row, [3.0 * third, 7.0 * third, UNUSABLE]);
+        assert_ne!(row[1], 7.0 / 3.0);
+        let mut none = [UNUSABLE, 0.0];
+        normalise(&mut none);
+        assert_eq!(none, [UNUSABLE, UNUSABLE]);
+    }
 
     #[test]
     fn coefficients_are_powers_in_hundredths() {

@@ -97,3 +97,52 @@ fn log10(x: f32) -> f32 {
     let low = power * TWO_LOW + E * libm::log(f64::from(part)) as f32;
     low + power * TWO_HIGH
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: BatchLimits = BatchLimits {
+        max_batch: 128,
+        per_gpu: (16, 512),
+        accumulate: true,
+    };
+
+    #[test]
+    fn between_two_equal_batches_there_are_others() {
+        let tried = Tried::of(128, LIMITS, [1, 2]);
+        assert!(tried.narrow);
+        let all: Vec<f32> = tried.batches(2).collect();
+        assert_eq!((all[0], all[49]), (128.0, 128.0));
+        assert!(all[1..49].iter().all(|b| *b == 127.999_985), "{all:?}");
+        let wider = BatchLimits {
+            max_batch: 4096,
+            ..LIMITS
+        };
+        assert!(!Tried::of(128, wider, [1, 2]).narrow);
+        // Sixteen GPUs take at least 256.
+        let wider = BatchLimits {
+            max_batch: 256,
+            ..LIMITS
+        };
+        assert!(Tried::of(128, wider, [1, 16]).narrow);
+    }
+
+    #[test]
+    fn a_batch_a_little_larger_takes_one_sample_more() {
+        let tried = Tried::of(32, LIMITS, [1]);
+        let config = |batch| tried.split(batch, 2);
+        assert_eq!(config(64.0).per_gpu, 32);
+        assert_eq!(config(64.000_01).per_gpu, 33);
+        let one = tried.split(48.0, 1);
+        assert_eq!((one.per_gpu, one.accumulation), (24, 1));
+    }
+
+    #[test]
+    fn logarithms_are_those_of_glibc() {
+        assert_eq!(log10(1.0), 0.0);
+        assert_eq!(log10(10.0), 1.0);
+        // One unit above the nearest number.
+        assert_eq!(log10(28.0).to_bits(), 0x3fb9_3c7a);
+    }
+}

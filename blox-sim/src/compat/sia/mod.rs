@@ -13,7 +13,16 @@ pub use moves::FreeMoves;
 pub use recorded::{RecordedFits, add_points};
 
 use crate::execution::training::{Applications, EpochEnds, PassLimit, Training};
-use blox_core::Seconds;
+use blox_core::{JobSpec, Seconds};
+
+/// Lets a job ask for what Sia and Pollux take for its batch in their simulators: 32,768 for every job of `ncf`.
+pub fn ask_as_tuned(job: &mut JobSpec) {
+    if let Some(extras) = &mut job.extras
+        && extras.model.as_ref().is_some_and(|m| m.as_str() == "ncf")
+    {
+        extras.batch_size = Some(32_768);
+    }
+}
 
 /// How Sia's simulator runs training jobs: epochs end at whole seconds.
 pub fn training(applications: Applications) -> Training {
@@ -38,4 +47,26 @@ pub fn pollux_applications(applications: Applications) -> Applications {
 /// may be as large as on any placement.
 pub fn pollux_training(applications: Applications) -> Training {
     training(pollux_applications(applications)).pass_limit(PassLimit::Application)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{Extras, GpuCount, Time};
+
+    #[test]
+    fn only_ncf_has_a_batch_of_its_own() {
+        let asked = |model: &str| {
+            let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+            let mut job = job.with_extras(Extras {
+                model: Some(model.into()),
+                batch_size: Some(256),
+                ..Extras::default()
+            });
+            ask_as_tuned(&mut job);
+            job.extras().batch_size
+        };
+        assert_eq!(asked("ncf"), Some(32_768));
+        assert_eq!(asked("bert"), Some(256));
+    }
 }

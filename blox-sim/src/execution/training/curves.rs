@@ -154,6 +154,9 @@ mod tests {
         assert_eq!(curves.noise(0, 48.0).var, 3.0);
         assert_eq!(curves.noise(1, 500.0).var, 8.0);
         assert_eq!(curves.iterations(1, 48.0), 102.5);
+        assert_eq!(curves.noise(1, 1.0).var, 4.0);
+        let weighed = (8.0 * 4.0 + 24.0 * 2.0) / 32.0;
+        assert_eq!(curves.noise(0, 40.0).var, weighed);
         assert_eq!(curves.batches(), (32, 64));
         assert_eq!(Curves::new(vec![(32, vec![epoch(1.0, 1.0)])], 2), None);
     }

@@ -223,6 +223,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_is_the_end_of_a_line() {
+        let mut t = StepTable::default();
+        t.add_placement(&[1], row(7, 0.1));
+        t.add_placement(&[1], row(10, 0.3));
+        let line = (0.3 - 0.1) / 3.0 * 3.0 + 0.1;
+        assert_ne!(line, 0.3);
+        assert_eq!(t.step(&[1], 10).map(|s| s.0), Some(line));
+        assert_eq!(t.step(&[1], 7).map(|s| s.0), Some(0.1));
+        assert_eq!(t.step(&[1], 11), None);
+    }
+
+    #[test]
     fn what_was_not_measured_is_as_fast_as_what_is_nearest() {
         let mut t = table();
         assert_eq!(t.step(&[4, 4, 4], 8), Some((5.0, 1.25)));
