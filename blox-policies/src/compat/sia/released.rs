@@ -59,7 +59,9 @@ impl ReleasedScores {
         batches: &mut KnownBatches,
     ) -> Vec<f32> {
         let mut row = raw(view, applicant, configs, batches);
-        normalise(&mut row);
+        if applicant.adapts != Adapts::Nothing {
+            normalise(&mut row);
+        }
         row
     }
 
@@ -74,7 +76,8 @@ impl ReleasedScores {
             _ => 30.0,
         });
         let young = match applicant.adapts {
-            Adapts::Nothing => applicant.job.attained_time() < takes,
+            // What it had while it started counts there: by then it is no longer young.
+            Adapts::Nothing => applicant.previous.is_none(),
             _ => applicant.age < takes,
         };
         if young {
@@ -153,11 +156,13 @@ fn raw(
     let name = |c: &Config| types.get(NameId(c.gpu_type.0));
     let asked = applicant.job.gpus().get();
     if applicant.adapts == Adapts::Nothing {
+        // On the slowest type of the cluster a GPU counts one, whether the job fits there or not.
+        let rates = types.iter().filter_map(|(_, n)| training.on(n));
+        let slowest = rates.map(|l| l.one_gpu_rate).fold(f64::INFINITY, f64::min);
         let rate = |c: &Config| name(c).and_then(|n| training.on(n)).map(|l| l.one_gpu_rate);
-        let rates = configs
-            .iter()
-            .map(|c| rate(c).map_or(0.0, |r| r * f64::from(asked)));
-        return rates.map(|r| r as f32).collect();
+        let scale = f64::from(asked) / slowest;
+        let goodput = |c: &Config| (rate(c).unwrap_or(0.0) * scale) as f32;
+        return configs.iter().map(goodput).collect();
     }
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
         let first = |c: &Config| if c.gpus == 1 { 1.0 } else { UNUSABLE };
