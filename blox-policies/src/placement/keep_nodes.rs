@@ -8,11 +8,11 @@ use blox_core::{
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
 ///
-/// A job that has what is asked for keeps its nodes. The others are placed from the largest on: whole nodes
-/// first, then the node with the least free GPUs that has enough. Where none has, single-node jobs are
-/// moved to other nodes of the type, as few and as small as will do; only if that does not
-/// help either, a job is spread over what is free. With numbers that are powers of two
-/// or whole nodes that never happens.
+/// A job that has what is asked for keeps its nodes. The others are placed from the largest on:
+/// whole nodes first, then the node with the least free GPUs that has enough. Where none has,
+/// single-node jobs are moved to other nodes of the type, as few and as small as will do; only if
+/// that does not help either, a job is spread over what is free. With numbers that are powers of
+/// two or whole nodes that never happens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
 

@@ -1,21 +1,22 @@
 //! The simulator that Sia's authors released (SOSP 2023 artifact).
 //!
-//! Quirks are parts. Of the policy: [`ReleasedScores`] (a new job is worth the same on every type, values
-//! of the batch that its owner would ask for, rounded coefficients, delays of its own) and
-//! [`Canonical`] (one of the equally good assignments: theirs is whatever the solver finds). Of
-//! the world: [`FreeMoves`] and epochs that end at [whole
+//! Quirks are parts. Of the policy: [`ReleasedScores`] (a new job is worth the same on every type,
+//! values of the batch that its owner would ask for, rounded coefficients, delays of its own) and
+//! [`Canonical`] (one of the equally good assignments: theirs is whatever the solver finds). Of the
+//! world: [`FreeMoves`] and epochs that end at [whole
 //! seconds](blox_sim::execution::training::EpochEnds). Of the loop: [`AfterOne`].
 //!
-//! **Verified**: from recorded decisions every end, restart and GPU-second of each job is equal, under
-//! Sia with four solvers, Pollux and Gavel; so is each recorded program's objective, and each batch. In a closed loop with recorded
-//! fits of speeds and canonical assignments, every job is equal, of published workloads and of random ones on other
-//! clusters, in other rounds, with batches of their own or fixed ones; with more jobs than fits were
-//! recorded for, average completion times are within 1 %: where a fit stops depends on the last bits of logarithms.
-//! So does the original on the machine: its batches come of logarithms in single precision, here those of glibc; NumPy
-//! takes others where a processor has AVX-512.
+//! **Verified**: from recorded decisions every end, restart and GPU-second of each job is equal,
+//! under Sia with four solvers, Pollux and Gavel; so is each recorded program's objective, and each
+//! batch. In a closed loop with recorded fits of speeds and canonical assignments, every job is
+//! equal, of published workloads and of random ones on other clusters, in other rounds, with
+//! batches of their own or fixed ones; with more jobs than fits were recorded for, average
+//! completion times are within 1 %: where a fit stops depends on the last bits of logarithms. The
+//! original's own results depend on the machine: its batches come of logarithms in single precision, here those
+//! of glibc; NumPy takes others where a processor has AVX-512.
 //!
-//! **Left out.** Rigid jobs are valued by the profiles of one GPU, not by the true tables, and placed as any others. A file that is not in
-//! order of submission is put in order.
+//! **Left out.** Rigid jobs are valued by the profiles of one GPU, not by the true tables, and
+//! placed as any others. A file that is not in order of submission is put in order.
 
 use blox_core::{Cadence, Composition, Part, Pipeline, Rounds, Seconds, Time};
 use blox_policies::compat::sia::{Canonical, ReleasedScores};

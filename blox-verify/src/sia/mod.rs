@@ -60,8 +60,8 @@ const OTHER_CHOICES: Tolerance = Tolerance {
     jct: 0.10,
     others: 0.10,
 };
-/// The same with few jobs: restarts and GPU time follow from single choices. Between the original's own runs with
-/// three solvers they lie up to 30 % apart.
+/// The same with few jobs: restarts and GPU time follow from single choices. Between the original's
+/// own runs with three solvers they lie up to 30 % apart.
 const FEW_JOBS: usize = 100;
 const OTHER_CHOICES_FOR_FEW: Tolerance = Tolerance {
     jct: 0.10,

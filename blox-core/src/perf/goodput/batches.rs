@@ -70,7 +70,8 @@ impl Batches {
         Batches::trying(initial, gpus, limits, configs)
     }
 
-    /// As [`Batches::of`], of these batches in their order, without those that are not within the limits.
+    /// As [`Batches::of`], of these batches in their order, without those that are not within the
+    /// limits.
     pub fn trying(
         initial: u32,
         gpus: u32,
@@ -123,7 +124,8 @@ impl Batches {
     }
 }
 
-/// [`Batches`] that were asked for before: they depend on a job's limits and GPUs, and on how they are tried, alone.
+/// [`Batches`] that were asked for before: they depend on a job's limits and GPUs, and on how they
+/// are tried, alone.
 #[derive(Clone, Debug, Default)]
 pub struct KnownBatches(BTreeMap<(u8, u32, u32, BatchLimits), Arc<Batches>>);
 
@@ -149,8 +151,8 @@ impl KnownBatches {
     }
 }
 
-/// A batch over all GPUs as passes on each of them, as few and as equal as can be and none above the greatest.
-/// On one GPU a batch above the initial one takes at least two.
+/// A batch over all GPUs as passes on each of them, as few and as equal as can be and none above
+/// the greatest. On one GPU a batch above the initial one takes at least two.
 pub fn split(batch: f64, gpus: u32, initial: u32, limits: &BatchLimits) -> BatchConfig {
     let each = batch / f64::from(gpus);
     let mut accumulation = 0.0;

@@ -29,9 +29,9 @@ impl Coefficients {
     }
 }
 
-/// Values as the released simulator computes them (`sia.py`): a job that has not run is worth the same on one
-/// GPU of every type; a goodput is that of the batch that its owner would ask for at most; coefficients
-/// are rounded; delays are those of its own table, whatever jobs say.
+/// Values as the released simulator computes them (`sia.py`): a job that has not run is worth the
+/// same on one GPU of every type; a goodput is that of the batch that its owner would ask for at
+/// most; coefficients are rounded; delays are those of its own table, whatever jobs say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReleasedScores {
     /// The coefficients.

@@ -1,4 +1,5 @@
-//! The released policy's batches: it passes GPUs in single precision, and what is computed of them stays in it.
+//! The released policy's batches: it passes GPUs in single precision, and what is computed of them
+//! stays in it.
 
 use blox_core::BatchConfig;
 use blox_core::perf::goodput::{BatchLimits, Batches, KnownBatches};
@@ -84,8 +85,8 @@ impl Tried {
     }
 }
 
-/// The logarithm in single precision as glibc has it, for numbers of at least 1: it is up to two units off in the last
-/// place, so that a batch between two equal ones need not be that batch.
+/// The logarithm in single precision as glibc has it, for numbers of at least 1: it is up to two
+/// units off in the last place, so that a batch between two equal ones need not be that batch.
 fn log10(x: f32) -> f32 {
     const TWO_HIGH: f32 = 3.010_292e-1;
     const TWO_LOW: f32 = 7.903_415e-7;

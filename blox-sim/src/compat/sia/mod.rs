@@ -15,7 +15,8 @@ pub use recorded::{RecordedFits, add_points};
 use crate::execution::training::{Applications, EpochEnds, PassLimit, Training};
 use blox_core::{JobSpec, Seconds};
 
-/// Lets a job ask for what Sia and Pollux take for its batch in their simulators: 32,768 for every job of `ncf`.
+/// Lets a job ask for what Sia and Pollux take for its batch in their simulators: 32,768 for every
+/// job of `ncf`.
 pub fn ask_as_tuned(job: &mut JobSpec) {
     if let Some(extras) = &mut job.extras
         && extras.model.as_ref().is_some_and(|m| m.as_str() == "ncf")

@@ -3,8 +3,8 @@ use blox_core::{Assignment, JobId, JobRef, NodeId, Part, RestoreError, Seconds, 
 use std::collections::BTreeMap;
 
 /// Restarts as Sia's simulator charges them: a training job that is given as many GPUs of the same
-/// type on each of other nodes goes on there as if nothing had been; a restart that is under way goes on as well.
-/// A job that is stopped and started at one moment is such a move too.
+/// type on each of other nodes goes on there as if nothing had been; a restart that is under way
+/// goes on as well. A job that is stopped and started at one moment is such a move too.
 #[derive(Clone, Debug, Default)]
 pub struct FreeMoves {
     restarts: CheckpointRestart,

@@ -49,11 +49,12 @@ impl OnType {
         gpus / self.limits.stages.max(1)
     }
 
-    /// Seconds of a step of one pass, `per_replica` samples on each replica, and of its exchange of gradients;
-    /// `None` where nothing is known, or where no replica fits.
+    /// Seconds of a step of one pass, `per_replica` samples on each replica, and of its exchange of
+    /// gradients; `None` where nothing is known, or where no replica fits.
     ///
-    /// A pipeline's pass is that of `per_replica` micro-batches of one sample through all of its stages, forth and back:
-    /// as measured of one stage, forth, times `3 (stages - 1 + per_replica)`; its exchange is not hidden.
+    /// A pipeline's pass is that of `per_replica` micro-batches of one sample through all of its
+    /// stages, forth and back: as measured of one stage, forth, times `3 (stages - 1 +
+    /// per_replica)`; its exchange is not hidden.
     pub fn step(&self, placement: &[u32], per_replica: u32) -> Option<(f64, f64)> {
         let stages = self.limits.stages;
         if stages <= 1 {
@@ -173,9 +174,10 @@ impl Applications {
         Applications(changed.collect())
     }
 
-    /// Lets a job train the application that it names as its model: its work becomes
-    /// that of the application, its rate that on what it asks for; where it changes nothing about
-    /// itself, it says that of each type of GPU. `false`, and nothing changed, where there is none of that name.
+    /// Lets a job train the application that it names as its model: its work becomes that of the
+    /// application, its rate that on what it asks for; where it changes nothing about itself, it
+    /// says that of each type of GPU. `false`, and nothing changed, where there is none of that
+    /// name.
     pub fn describe(&self, job: &mut JobSpec, adapts: Adapts) -> bool {
         let named = job.extras().model.as_ref().and_then(|m| self.0.get(m));
         let Some(app) = named else { return false };

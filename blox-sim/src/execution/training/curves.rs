@@ -23,8 +23,8 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// Of these batches, for so many epochs; what batches say beyond is not looked at. `None` where a batch has
-    /// fewer, or none is there, or progress does not grow.
+    /// Of these batches, for so many epochs; what batches say beyond is not looked at. `None` where
+    /// a batch has fewer, or none is there, or progress does not grow.
     pub fn new(mut by_batch: Vec<(u32, Vec<Epoch>)>, epochs: usize) -> Option<Self> {
         by_batch.sort_by_key(|(batch, _)| *batch);
         let enough = by_batch.iter().all(|(_, e)| e.len() >= epochs);
@@ -116,8 +116,8 @@ struct Around {
 }
 
 impl Around {
-    /// In the order of operations of the programs that the curves come from: the last bit counts where a
-    /// duration is rounded to whole seconds.
+    /// In the order of operations of the programs that the curves come from: the last bit counts
+    /// where a duration is rounded to whole seconds.
     fn mix(&self, low: f64, high: f64) -> f64 {
         if self.low == self.high {
             return low;

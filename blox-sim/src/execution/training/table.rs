@@ -18,10 +18,10 @@ pub struct Measured {
 /// Step times of one application on one type of GPU, by how many GPUs each node gives.
 ///
 /// Between two measured passes of a placement, times are interpolated linearly. A placement that
-/// was not measured is interpolated linearly in a Delaunay triangulation of nodes, GPUs and samples of a
-/// pass, as the programs of Pollux and Sia do; beyond what was measured it is as fast as the same number of GPUs on the
-/// same number of nodes, else as the nearest such numbers. (On a grid a triangulation is not unique: what those programs
-/// found can be [added](StepTable::add_point).)
+/// was not measured is interpolated linearly in a Delaunay triangulation of nodes, GPUs and samples
+/// of a pass, as the programs of Pollux and Sia do; beyond what was measured it is as fast as the
+/// same number of GPUs on the same number of nodes, else as the nearest such numbers. (On a grid a
+/// triangulation is not unique: what those programs found can be [added](StepTable::add_point).)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepTable {
     placements: BTreeMap<Vec<u32>, Vec<Measured>>,
@@ -171,8 +171,8 @@ fn rotated(placement: &[u32]) -> Vec<u32> {
     least
 }
 
-/// In the order of operations of the programs that the tables come from, at what was measured too: there the last bit may
-/// differ from it.
+/// In the order of operations of the programs that the tables come from, at what was measured too:
+/// there the last bit may differ from it.
 fn between(rows: &[Measured], per_gpu: u32) -> Option<(f64, f64)> {
     let above = rows.partition_point(|r| r.per_gpu < per_gpu).max(1);
     let low = rows.get(above - 1)?;
