@@ -39,7 +39,7 @@ impl Solver for Highs {
         if program.is_curved() {
             return Err(SolveError::Unsuited {
                 solver: NAME,
-                why: "it has products or squared distances".to_owned(),
+                why: "it has geometric means or squared distances".to_owned(),
             });
         }
         let failed = |why: String| SolveError::Failed { solver: NAME, why };

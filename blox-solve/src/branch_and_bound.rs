@@ -15,7 +15,7 @@ impl Solver for BranchAndBound {
         if program.is_curved() {
             return Err(SolveError::Unsuited {
                 solver: NAME,
-                why: "it has products or squared distances".to_owned(),
+                why: "it has geometric means or squared distances".to_owned(),
             });
         }
         let mut problem = Problem::new(if program.maximises {

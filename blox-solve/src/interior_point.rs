@@ -1,3 +1,4 @@
+use crate::program::Mean;
 use crate::{Program, Relation, Solution, SolveError, Solver};
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{
@@ -75,23 +76,17 @@ impl Solver for InteriorPoint {
             cost[var.0] -= 2.0 * weight * target;
         }
         let linear = rows.bound.len();
-        for product in &program.products {
+        for Mean { of: [a, b], mean } in &program.means {
             // a b >= c^2 is (a + b)^2 >= (a - b)^2 + (2 c)^2.
-            let [a, b] = &product.factors;
-            let terms = |second: f64| {
-                let first = a.iter().map(|(v, f)| (v.0, -f));
-                first.chain(b.iter().map(move |(v, f)| (v.0, -second * f)))
-            };
-            rows.push(terms(1.0), 0.0);
-            rows.push(terms(-1.0), 0.0);
-            let root = product.root.iter().map(|(v, f)| (v.0, -2.0 * f));
-            rows.push(root, 2.0 * product.constant);
+            rows.push([(a.0, -1.0), (b.0, -1.0)].into_iter(), 0.0);
+            rows.push([(a.0, -1.0), (b.0, 1.0)].into_iter(), 0.0);
+            rows.push(std::iter::once((mean.0, -2.0)), 0.0);
         }
         let m = rows.bound.len();
         let matrix = CscMatrix::new_from_triplets(m, n, rows.row, rows.column, rows.factor);
         let mut cones: Vec<SupportedConeT<f64>> =
             vec![ZeroConeT(equalities), NonnegativeConeT(linear - equalities)];
-        cones.extend(program.products.iter().map(|_| SecondOrderConeT(3)));
+        cones.extend(program.means.iter().map(|_| SecondOrderConeT(3)));
         let failed = |why: String| SolveError::Failed { solver: NAME, why };
         let mut settings = DefaultSettingsBuilder::default();
         settings.verbose(false).time_limit(f64::INFINITY);

@@ -291,19 +291,22 @@ mod tests {
     }
 
     #[test]
-    fn products_bound_from_below() {
+    fn geometric_means_bound_from_below() {
         // The least x + 4 y with x y >= 9: x = 6, y = 1.5.
         let mut p = Program::minimise();
         let x = p.real(1.0, 0.0, f64::INFINITY);
         let y = p.real(4.0, 0.0, f64::INFINITY);
-        p.product_at_least(&[(x, 1.0)], &[(y, 1.0)], 9.0);
+        let mean = p.real(0.0, 3.0, 3.0);
+        p.geometric_mean_at_least(x, y, mean);
         let s = Auto::default().solve(&p).unwrap();
         assert!(
             close(s.objective, 12.0) && (s[x] - 6.0).abs() < 1e-4,
             "{s:?}"
         );
-        let refused = BranchAndBound::default().solve(&p);
-        assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
+        for solver in [&BranchAndBound::default() as &dyn Solver, &SelfDual] {
+            let refused = solver.solve(&p);
+            assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
+        }
     }
 
     #[test]

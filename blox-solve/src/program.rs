@@ -46,23 +46,22 @@ pub struct Row {
     pub bound: f64,
 }
 
-/// Two sums whose product is at least the square of a third and a constant.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Product {
-    pub factors: [Vec<(Var, f64)>; 2],
-    pub root: Vec<(Var, f64)>,
-    pub constant: f64,
+/// Two variables whose geometric mean is at least a third.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mean {
+    pub of: [Var; 2],
+    pub mean: Var,
 }
 
 /// A linear program, with integers where variables say so, and two kinds of
-/// curved terms that the interior-point method takes as well: products
-/// ([`Program::product_at_least`]) and squared distances ([`Program::near`]).
+/// curved terms that the interior-point method takes as well: geometric means
+/// ([`Program::geometric_mean_at_least`]) and squared distances ([`Program::near`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) maximises: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
-    pub(crate) products: Vec<Product>,
+    pub(crate) means: Vec<Mean>,
     /// Weight and target of a squared distance, by variable.
     pub(crate) near: Vec<(Var, f64, f64)>,
 }
@@ -74,7 +73,7 @@ impl Program {
             maximises: true,
             columns: Vec::new(),
             rows: Vec::new(),
-            products: Vec::new(),
+            means: Vec::new(),
             near: Vec::new(),
         }
     }
@@ -163,23 +162,9 @@ impl Program {
         self.row(terms, Relation::Equal, bound);
     }
 
-    /// The product of two sums, neither of them negative, is at least `bound`, which
-    /// is not negative: a convex set, since the inverse of a sum is convex.
-    pub fn product_at_least(&mut self, a: &[(Var, f64)], b: &[(Var, f64)], bound: f64) {
-        self.products.push(Product {
-            factors: [a.to_vec(), b.to_vec()],
-            root: Vec::new(),
-            constant: bound.max(0.0).sqrt(),
-        });
-    }
-
     /// The geometric mean of two variables, neither of them negative, is at least a third.
     pub fn geometric_mean_at_least(&mut self, a: Var, b: Var, mean: Var) {
-        self.products.push(Product {
-            factors: [vec![(a, 1.0)], vec![(b, 1.0)]],
-            root: vec![(mean, 1.0)],
-            constant: 0.0,
-        });
+        self.means.push(Mean { of: [a, b], mean });
     }
 
     /// Adds `weight`, not negative, times the squared distance of a variable from
@@ -188,9 +173,9 @@ impl Program {
         self.near.push((var, target, weight));
     }
 
-    /// Whether it has products or squared distances.
+    /// Whether it has geometric means or squared distances.
     pub fn is_curved(&self) -> bool {
-        !(self.products.is_empty() && self.near.is_empty())
+        !(self.means.is_empty() && self.near.is_empty())
     }
 
     /// Whether the objective is maximised; else minimised.

@@ -1,12 +1,9 @@
 //! Interior point in the self-dual embedding, with linear algebra by parts.
 
-mod cone;
 mod parted;
 mod system;
 
-use crate::program::Product;
-use crate::{Column, Program, Solution, SolveError, Solver, Var};
-use cone::{Cones, Scaling};
+use crate::{Column, Program, Solution, SolveError, Solver};
 use parted::Parted;
 use system::System;
 
@@ -17,7 +14,7 @@ const LIMIT: usize = 100;
 const DONE: f64 = 1e-8;
 /// The same where it is content if rounding lets it get no further.
 const CONTENT: f64 = 2e-7;
-/// The part of the way to the border of the cone that is gone.
+/// The part of the way to the border that is gone.
 const STEP: f64 = 0.99;
 /// The longest and the shortest way.
 const LONGEST: f64 = 0.999;
@@ -53,8 +50,7 @@ pub struct Parts {
 /// such a program means the sum over all copies that it meets. Rows may have
 /// [copies](Parts::row_copies) as well.
 ///
-/// It takes rows with `<=` and `>=`, and products of two sums within a part; neither whole
-/// numbers, nor equations, nor squared distances.
+/// It takes rows with `<=` and `>=`; neither whole numbers, nor equations, nor curved terms.
 ///
 /// ```
 /// use blox_solve::{Parts, Program, SelfDual};
@@ -75,24 +71,13 @@ pub struct SelfDual;
 
 impl Solver for SelfDual {
     fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
-        // Every variable for itself; those of a product have to stay together, and those
-        // without bounds are shared by the rows that bound them.
+        // Every variable for itself; those without bounds are shared by the rows that bound them.
         let bounded = |(i, c): (usize, &Column)| {
-            let of = |v: &Var| v.0 == i;
-            let in_product = |p: &Product| p.factors.iter().flatten().any(|(v, _)| of(v));
             let bounded = c.low.is_finite() || c.high.is_finite();
-            (bounded || program.products.iter().any(in_product)).then_some(i)
+            bounded.then_some(i)
         };
-        let mut part: Vec<_> = program.columns.iter().enumerate().map(bounded).collect();
-        for product in &program.products {
-            let terms = product.factors.iter().chain([&product.root]).flatten();
-            let least = terms.clone().filter_map(|(v, _)| part[v.0]).min();
-            let joined: Vec<_> = terms.map(|(v, _)| part[v.0]).collect();
-            let joins = |p: &&mut Option<usize>| joined.contains(p);
-            part.iter_mut().filter(joins).for_each(|p| *p = least);
-        }
         let parts = Parts {
-            part,
+            part: program.columns.iter().enumerate().map(bounded).collect(),
             ..Parts::default()
         };
         self.solve_in_parts(program, &parts)
@@ -103,7 +88,7 @@ impl SelfDual {
     /// As [`Solver::solve`], of a program in parts.
     ///
     /// # Errors
-    /// As the solver's; [`SolveError::Unsuited`] if a product reaches over several parts.
+    /// As the solver's.
     pub fn solve_in_parts(&self, program: &Program, parts: &Parts) -> Result<Solution, SolveError> {
         let mut parted = Parted::of(program, parts)?;
         parted.equilibrate();
@@ -125,7 +110,6 @@ impl SelfDual {
 /// of the embedding.
 struct Iteration<'a> {
     program: &'a Parted,
-    cones: Cones,
     x: Vec<f64>,
     s: Vec<f64>,
     z: Vec<f64>,
@@ -156,7 +140,6 @@ impl<'a> Iteration<'a> {
     fn new(program: &'a Parted) -> Self {
         Iteration {
             program,
-            cones: Cones::of(program),
             x: Vec::new(),
             s: Vec::new(),
             z: Vec::new(),
@@ -171,12 +154,12 @@ impl<'a> Iteration<'a> {
         let mut system = System::of(p);
         let minus_cost: Vec<f64> = p.cost.iter().map(|c| -c).collect();
         let (no_x, no_z) = (vec![0.0; p.cost.len()], vec![0.0; p.bound.len()]);
-        system.factor(Scaling::unit(&self.cones))?;
+        system.factor(vec![1.0; p.bound.len()])?;
         let (x, z) = system.solve(&no_x, &p.bound);
         let slack: Vec<f64> = z.iter().map(|z| -z).collect();
-        (self.x, self.s) = (x, self.cones.brought_inside(&slack, STEP));
+        (self.x, self.s) = (x, brought_inside(slack));
         let (_, z) = system.solve(&minus_cost, &no_z);
-        self.z = self.cones.brought_inside(&z, STEP);
+        self.z = brought_inside(z);
         let mut best = (f64::INFINITY, Vec::new());
         let mut why = Err(SolveError::Limit {
             limit: LIMIT as u64,
@@ -258,7 +241,7 @@ impl<'a> Iteration<'a> {
             x,
             z,
             tau: self.kappa + cx + hz,
-            mu: (gap + self.kappa * self.tau) / (self.cones.degree(p) + 1.0),
+            mu: (gap + self.kappa * self.tau) / (p.row_copies.iter().sum::<f64>() + 1.0),
             error,
             outcome,
         }
@@ -272,13 +255,17 @@ impl<'a> Iteration<'a> {
         off: &Residuals,
     ) -> Result<f64, SolveError> {
         let p = self.program;
-        let scaling = Scaling::of(&self.cones, &self.s, &self.z);
-        let scaling = scaling.ok_or_else(|| failed("a slack or a price left its cone"))?;
-        let at = scaling.times(&self.z);
+        if !self.s.iter().chain(&self.z).all(|v| *v > 0.0) {
+            return Err(failed("a slack or a price is not above 0"));
+        }
+        // Takes prices and slacks to the same point.
+        let pairs = self.s.iter().zip(&self.z);
+        let scaling: Vec<f64> = pairs.map(|(s, z)| (s / z).sqrt()).collect();
+        let at = product(&scaling, &self.z);
         system.factor(scaling.clone())?;
         let (x1, z1) = system.solve(minus_cost, &p.bound);
         // What is left of the cost and the bound along this way, without cancellation.
-        let length = p.norm_z(&scaling.times(&z1));
+        let length = p.norm_z(&product(&scaling, &z1));
         let divisor = self.kappa / self.tau + length * length;
 
         // Straight to the solution.
@@ -287,7 +274,7 @@ impl<'a> Iteration<'a> {
         let sums = p.dot_x(&p.cost, &x2) + p.dot_z(&p.bound, &z2);
         let tau = (off.tau - self.kappa + sums) / divisor;
         add(&mut z2, tau, &z1);
-        let prices = scaling.times(&z2);
+        let prices = product(&scaling, &z2);
         let slacks = prices.iter().zip(&at).map(|(p, a)| -p - a).collect();
         let straight = Way {
             slacks,
@@ -300,12 +287,11 @@ impl<'a> Iteration<'a> {
 
         // Along the middle, with what the straight way's bend was.
         let pull = centred * off.mu;
-        let mut bent = self.cones.product(&at, &at);
-        let bend = self.cones.product(&straight.slacks, &straight.prices);
-        add(&mut bent, 1.0, &bend);
-        self.cones.add_unit(&mut bent, -pull);
-        let bent = self.cones.quotient(&at, &bent);
-        let mut wanted = scaling.times(&bent);
+        let mut bent = product(&at, &at);
+        add(&mut bent, 1.0, &product(&straight.slacks, &straight.prices));
+        let bends = bent.iter_mut().zip(&at);
+        bends.for_each(|(b, at)| *b = (*b - pull) / at);
+        let mut wanted = product(&scaling, &bent);
         add(&mut wanted, centred - 1.0, &off.z);
         let wanted_x: Vec<f64> = off.x.iter().map(|x| x * (1.0 - centred)).collect();
         let (mut x2, mut z2) = system.solve(&wanted_x, &wanted);
@@ -314,7 +300,7 @@ impl<'a> Iteration<'a> {
         let tau = ((1.0 - centred) * off.tau - of_kappa / self.tau + sums) / divisor;
         add(&mut x2, tau, &x1);
         add(&mut z2, tau, &z1);
-        let prices = scaling.times(&z2);
+        let prices = product(&scaling, &z2);
         let slacks = prices.iter().zip(&bent).map(|(p, b)| -p - b).collect();
         let way = Way {
             slacks,
@@ -325,15 +311,19 @@ impl<'a> Iteration<'a> {
         let step = self.reach(&at, &way) * STEP;
         add(&mut self.x, step, &x2);
         add(&mut self.z, step, &z2);
-        add(&mut self.s, step, &scaling.times(&way.slacks));
+        add(&mut self.s, step, &product(&scaling, &way.slacks));
         self.tau += step * way.tau;
         self.kappa += step * way.kappa;
         Ok(step)
     }
 
-    /// How far one can go from the scaled point before anything leaves its cone.
+    /// How far one can go from the scaled point before anything reaches 0.
     fn reach(&self, at: &[f64], way: &Way) -> f64 {
-        let mut reach = self.cones.reach(at, &way.slacks, &way.prices);
+        let ways = at.iter().zip(way.slacks.iter().zip(&way.prices));
+        let fastest = ways.fold(0.0_f64, |fastest, (at, (s, z))| {
+            fastest.max(-s / at).max(-z / at)
+        });
+        let mut reach = 1.0 / fastest;
         for (value, change) in [(self.tau, way.tau), (self.kappa, way.kappa)] {
             if change < 0.0 {
                 reach = reach.min(-value / change);
@@ -350,6 +340,19 @@ fn failed(why: &str) -> SolveError {
     }
 }
 
+/// Numbers above 0: the same ones, or each as much larger as the least needs.
+fn brought_inside(mut v: Vec<f64>) -> Vec<f64> {
+    let outside = v.iter().filter(|v| **v <= 0.0);
+    let most = outside.fold(-STEP, |most, v| most.max(-v));
+    v.iter_mut().for_each(|v| *v += 1.0 + most);
+    v
+}
+
+/// One by one.
+fn product(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a * b).collect()
+}
+
 /// Adds a multiple.
 fn add(to: &mut [f64], factor: f64, what: &[f64]) {
     to.iter_mut().zip(what).for_each(|(t, w)| *t += factor * w);
@@ -358,6 +361,7 @@ fn add(to: &mut [f64], factor: f64, what: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Var;
 
     const FREE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 
@@ -440,25 +444,6 @@ mod tests {
         let ours = SelfDual.solve_in_parts(&p, &parts).unwrap().objective;
         let other = crate::InteriorPoint::default().solve(&p).unwrap().objective;
         assert!((ours - other).abs() < 1e-7, "{ours} {other}");
-    }
-
-    #[test]
-    fn products_are_taken_within_a_part() {
-        // The least x + 4 y with x y >= 9: x = 6, y = 1.5.
-        let mut p = Program::minimise();
-        let (x, y) = (p.real(1.0, FREE.0, FREE.1), p.real(4.0, FREE.0, FREE.1));
-        p.product_at_least(&[(x, 1.0)], &[(y, 1.0)], 9.0);
-        let s = SelfDual.solve(&p).unwrap();
-        assert!(
-            (s[x] - 6.0).abs() < 1e-5 && (s[y] - 1.5).abs() < 1e-5,
-            "{s:?}"
-        );
-        let parts = Parts {
-            part: vec![Some(0), Some(1)],
-            ..Parts::default()
-        };
-        let refused = SelfDual.solve_in_parts(&p, &parts);
-        assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
     }
 
     #[test]

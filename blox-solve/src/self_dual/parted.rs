@@ -7,16 +7,13 @@ use std::ops::Range;
 /// Rounds of equilibration.
 const ROUNDS: usize = 3;
 
-/// Least `c x` with `G x + s = h`, `s` in the cone: slacks alone first, then in triples.
-/// Numbers are those of one copy of a part.
+/// Least `c x` with `G x + s = h` and `s` at least 0. Numbers are those of one copy of a part.
 #[derive(Default)]
 pub(super) struct Parted {
     /// Weights of the variables, which are minimised.
     pub cost: Vec<f64>,
     /// Right-hand sides of the rows.
     pub bound: Vec<f64>,
-    /// Rows whose slacks are alone; those of triples come after them.
-    pub single: usize,
     /// Where the terms of each row begin and end.
     starts: Vec<usize>,
     /// Variables and factors of all rows.
@@ -45,8 +42,8 @@ impl Parted {
                 why: why.to_owned(),
             })
         };
-        if program.has_integers() || !program.near.is_empty() {
-            return unsuited("it has whole numbers or squared distances");
+        if program.has_integers() || program.is_curved() {
+            return unsuited("it has whole numbers or curved terms");
         }
         if parts.part.len() != program.variables() {
             return unsuited("not every variable is said to be of a part or of none");
@@ -86,30 +83,6 @@ impl Parted {
             }
             if column.high.is_finite() {
                 this.push([(Var(i), 1.0)].into_iter(), column.high, 1.0, false);
-            }
-        }
-        this.single = this.bound.len();
-        for product in &program.products {
-            // a b >= c^2 is (a + b)^2 >= (a - b)^2 + (2 c)^2.
-            let [a, b] = &product.factors;
-            let terms = |second: f64| {
-                let first = a.iter().map(|(v, f)| (*v, -f));
-                first.chain(b.iter().map(move |(v, f)| (*v, -second * f)))
-            };
-            this.push(terms(1.0), 0.0, 1.0, false);
-            this.push(terms(-1.0), 0.0, 1.0, false);
-            let root = product.root.iter().map(|(v, f)| (*v, -2.0 * f));
-            this.push(root, 2.0 * product.constant, 1.0, false);
-            let rows = this.row_part.len() - 3..this.row_part.len();
-            let all = rows.clone().flat_map(|r| this.terms_of(r));
-            let mut of: Vec<_> = all.map(|(v, _)| this.part[*v]).collect();
-            of.dedup();
-            let (&[Some(part)], ..) = (&of[..], ()) else {
-                return unsuited("a product reaches over several parts");
-            };
-            for row in rows {
-                this.row_part[row] = Some(part);
-                this.row_copies[row] = of_part(part);
             }
         }
         Ok(this)
@@ -169,10 +142,6 @@ impl Parted {
                     columns[*v] = columns[*v].max(f.abs());
                     *most = most.max(f.abs());
                 }
-            }
-            for triple in most[self.single..].chunks_exact_mut(3) {
-                let sum = triple.iter().sum();
-                triple.fill(sum);
             }
             columns.iter_mut().for_each(|c| *c = root(*c));
             most.iter_mut().for_each(|r| *r = root(*r));

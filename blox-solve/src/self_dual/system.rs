@@ -1,6 +1,5 @@
 //! The linear system of a step: parts are eliminated, then what they share.
 
-use super::cone::{Cones, Scaling};
 use super::failed;
 use super::parted::Parted;
 use crate::SolveError;
@@ -8,13 +7,12 @@ use std::ops::Range;
 
 /// How often a solution is refined, at most.
 const REFINED: usize = 3;
-/// Relative error at which it is not refined further: of linear programs, and of those with
-/// products, whose scalings lie further apart.
-const EXACT: (f64, f64) = (1e-11, 1e-13);
+/// Relative error at which it is not refined further.
+const EXACT: f64 = 1e-11;
 /// Pivots nearer to 0 than this part of the largest number in their column count as this much.
 const TINY: f64 = 1e-14;
 
-/// `G' dz = bx`, `G dx - W^2 dz = bz` with a scaling `W`.
+/// `G' dz = bx`, `G dx - W^2 dz = bz` with a scaling `W`, a number a row.
 ///
 /// The unknowns are all variables, and the prices of rows that reach over parts; other prices
 /// follow from them. A part's own variables are eliminated by a small matrix, its front, over
@@ -27,7 +25,7 @@ pub(super) struct System<'a> {
     vars: Vec<usize>,
     /// The shared unknowns that fronts meet.
     met: Vec<usize>,
-    /// The rows of fronts (first rows of triples), by ranges of terms.
+    /// The rows of fronts, by ranges of terms.
     rows: Vec<(usize, Range<usize>)>,
     /// Places in the front, and factors.
     terms: Vec<(usize, f64)>,
@@ -40,7 +38,7 @@ pub(super) struct System<'a> {
     long: Vec<(usize, usize)>,
     /// The shared unknown of each variable that is shared.
     shared: Vec<(usize, usize)>,
-    scaling: Scaling,
+    scaling: Vec<f64>,
 }
 
 /// A part.
@@ -49,7 +47,6 @@ struct Front {
     vars: Range<usize>,
     met: Range<usize>,
     rows: Range<usize>,
-    triples: Range<usize>,
     across: Range<usize>,
     /// Where its matrix begins.
     at: usize,
@@ -107,7 +104,7 @@ impl<'a> System<'a> {
             border: Border::of(border),
             long,
             shared,
-            scaling: Scaling::unit(&Cones { single: 0, all: 0 }),
+            scaling: Vec::new(),
         };
         // The place of a variable, or of a shared unknown, in the front at hand.
         let (mut of_var, mut of_met) = (vec![0; variables], vec![usize::MAX; border]);
@@ -131,7 +128,6 @@ impl<'a> System<'a> {
                 this.across.push((of_var[v], at, f));
             }
             let first_row = this.rows.len();
-            let mut singles = first_row;
             for row in rows {
                 let begin = this.terms.len();
                 for (v, f) in program.terms_of(row) {
@@ -142,7 +138,6 @@ impl<'a> System<'a> {
                     this.terms.push((at, *f));
                 }
                 this.rows.push((row, begin..this.terms.len()));
-                singles += usize::from(row < program.single);
             }
             for u in &this.met[start..] {
                 of_met[*u] = usize::MAX;
@@ -151,8 +146,7 @@ impl<'a> System<'a> {
                 copies,
                 vars: from..this.vars.len(),
                 met: start..this.met.len(),
-                rows: first_row..singles,
-                triples: singles..this.rows.len(),
+                rows: first_row..this.rows.len(),
                 across: first_across..this.across.len(),
                 at: this.pool.len(),
             };
@@ -164,14 +158,13 @@ impl<'a> System<'a> {
     }
 
     /// Prepares for another scaling.
-    pub fn factor(&mut self, scaling: Scaling) -> Result<(), SolveError> {
+    pub fn factor(&mut self, scaling: Vec<f64>) -> Result<(), SolveError> {
         self.scaling = scaling;
-        let single = &self.scaling.single;
         self.border.clear();
         for (row, u) in &self.long {
             let copies = self.program.row_copies[*row];
             self.border
-                .add(*u, *u, -copies * single[*row] * single[*row]);
+                .add(*u, *u, -copies * self.scaling[*row] * self.scaling[*row]);
             for (v, f) in self.program.terms_of(*row) {
                 if self.program.part[*v].is_none() {
                     let at = self.shared.binary_search_by_key(v, |(v, _)| *v);
@@ -191,22 +184,10 @@ impl<'a> System<'a> {
                 }
             };
             for (row, terms) in &self.rows[front.rows.clone()] {
-                let weight = 1.0 / (single[*row] * single[*row]);
+                let weight = 1.0 / (self.scaling[*row] * self.scaling[*row]);
                 let terms = &self.terms[terms.clone()];
                 for (a, f) in terms {
                     terms.iter().for_each(|(b, g)| add(*a, *b, weight * f * g));
-                }
-            }
-            for triple in self.rows[front.triples.clone()].chunks_exact(3) {
-                let of = (triple[0].0 - self.program.single) / 3;
-                let weights = &self.scaling.inverse_square[of];
-                for ((_, one), weights) in triple.iter().zip(weights) {
-                    for ((_, other), weight) in triple.iter().zip(weights) {
-                        for (a, f) in &self.terms[one.clone()] {
-                            let others = self.terms[other.clone()].iter();
-                            others.for_each(|(b, g)| add(*a, *b, weight * f * g));
-                        }
-                    }
                 }
             }
             for (v, u, f) in &self.across[front.across.clone()] {
@@ -233,15 +214,13 @@ impl<'a> System<'a> {
     pub fn solve(&self, bx: &[f64], bz: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let (mut dx, mut dz) = self.solve_once(bx, bz);
         let size = |x: &[f64], z: &[f64]| self.program.norm_x(x) + self.program.norm_z(z);
-        let linear = self.program.single == self.program.bound.len();
-        let exact = if linear { EXACT.0 } else { EXACT.1 };
-        let enough = exact * (1.0 + size(bx, bz));
+        let enough = EXACT * (1.0 + size(bx, bz));
         let mut before = f64::INFINITY;
         for _ in 0..REFINED {
             let mut x = self.program.transposed(&dz);
             x.iter_mut().zip(bx).for_each(|(x, b)| *x = b - *x);
             let mut z = self.program.times(&dx);
-            let scaled = self.scaling.times(&self.scaling.times(&dz));
+            let scaled = self.scaling.iter().zip(&dz).map(|(w, z)| w * (w * z));
             let rest = z.iter_mut().zip(bz).zip(scaled);
             rest.for_each(|((z, b), w)| *z = b - *z + w);
             let off = size(&x, &z);
@@ -256,10 +235,16 @@ impl<'a> System<'a> {
         (dx, dz)
     }
 
+    /// Times the inverse of the scaling's square.
+    fn over_square(&self, v: &[f64]) -> Vec<f64> {
+        let each = self.scaling.iter().zip(v);
+        each.map(|(w, v)| v / (w * w)).collect()
+    }
+
     fn solve_once(&self, bx: &[f64], bz: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let p = self.program;
         // The prices of rows within parts, where their variables are 0.
-        let mut dz = self.scaling.inverse_square_times(bz);
+        let mut dz = self.over_square(bz);
         for (row, _) in &self.long {
             dz[*row] = 0.0;
         }
@@ -306,7 +291,7 @@ impl<'a> System<'a> {
         self.shared.iter().for_each(|(v, u)| dx[*v] = right[*u]);
         let mut within = p.times(&dx);
         super::add(&mut within, -1.0, bz);
-        let mut dz = self.scaling.inverse_square_times(&within);
+        let mut dz = self.over_square(&within);
         self.long.iter().for_each(|(row, u)| dz[*row] = right[*u]);
         (dx, dz)
     }
