@@ -254,16 +254,21 @@ fn a_folder_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     fs::create_dir(&out).unwrap();
-    let lock = fs::File::create(out.join("sweep.lock")).unwrap();
+    let lock = fs::File::create(out.join("blox.lock")).unwrap();
     lock.lock().unwrap();
     let line = format!("{SMALL} --output-dir out");
-    for line in [&line, "simulate fifo --jobs 5 --output-dir out --force"] {
+    for line in [
+        &line,
+        "simulate fifo --jobs 5 --output-dir out --force",
+        "compare fifo las --jobs 5 --output-dir out --force",
+        "reproduce blox-fig6 --output-dir out --force",
+    ] {
         let seen = at(dir.path(), line.split_whitespace());
         assert_eq!(
             (seen.code, seen.err.as_str()),
             (
                 Some(2),
-                "error: out: another process writes a sweep here, expected another --output-dir, or to \
+                "error: out: another process writes here, expected another --output-dir, or to \
                  wait for its end\n"
             ),
             "{line}"

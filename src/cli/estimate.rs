@@ -268,7 +268,7 @@ fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let Some(dir) = &args.output_dir else {
         return Ok(OK);
     };
-    prepare(dir, args.force)?;
+    let _lock = prepare(dir, args.force)?;
     for (name, svg) in pictures(&saved) {
         write_picture(dir, &name, &svg)?;
     }

@@ -21,6 +21,7 @@ mod files;
 mod generated;
 mod grid;
 mod leftovers;
+mod lock;
 mod new;
 mod output;
 mod plot;

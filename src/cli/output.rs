@@ -5,6 +5,7 @@ use super::args::Options;
 use super::config::Given;
 use super::files::write_whole;
 use super::leftovers::{self, RUN_FILES};
+use super::lock::{LOCK, Lock};
 use super::resolve::{Experiment, Input};
 use super::run::Run;
 use super::{plot, report};
@@ -18,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,18 +52,6 @@ impl OutputFormat {
     pub fn is_data(self) -> bool {
         matches!(self, OutputFormat::Csv | OutputFormat::Json)
     }
-}
-
-/// The file that a process which writes into a folder holds locked. Without a
-/// process it means nothing.
-pub(super) const LOCK: &str = "sweep.lock";
-
-/// A folder into which another process writes a sweep.
-pub(super) fn in_use(dir: &Path) -> Failure {
-    Failure::new(format!(
-        "{}: another process writes a sweep here, expected another --output-dir, or to wait for its end",
-        dir.display()
-    ))
 }
 
 /// The output folder; without one, nothing may be asked for that would lie in it.
@@ -149,25 +138,22 @@ fn resolved<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> BTreeMap<PathBu
         .collect()
 }
 
-/// Makes sure that results can be written, before anything is simulated. Where they may be written
-/// over others, what is left of those goes, unless they are still being written.
-pub(super) fn prepare(dir: &Path, force: bool) -> Result<(), Failure> {
-    let lock = File::open(dir.join(LOCK)).map(|file| file.try_lock());
-    match lock {
-        Ok(Err(TryLockError::WouldBlock)) => Err(in_use(dir)),
-        _ => prepare_locked(dir, force),
-    }
+/// Makes sure that results can be written, before anything is simulated, and by nobody else until
+/// the end. Where they may be written over others, what is left of those goes.
+pub(super) fn prepare(dir: &Path, force: bool) -> Result<Lock, Failure> {
+    let lock = Lock::take(dir)?;
+    clear(dir, force)?;
+    Ok(lock)
 }
 
 /// As [`prepare`], for who holds the lock.
-pub(super) fn prepare_locked(dir: &Path, force: bool) -> Result<(), Failure> {
+pub(super) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {
         Failure::new(format!(
             "{}: the output folder cannot be written: {e}",
             dir.display()
         ))
     };
-    std::fs::create_dir_all(dir).map_err(cannot)?;
     let mut full = false;
     for entry in std::fs::read_dir(dir).map_err(cannot)? {
         full |= entry.map_err(cannot)?.file_name() != LOCK;
@@ -178,10 +164,7 @@ pub(super) fn prepare_locked(dir: &Path, force: bool) -> Result<(), Failure> {
             dir.display()
         )));
     }
-    leftovers::clear(dir)?;
-    let probe = dir.join(".blox-writes-here");
-    File::create(&probe).map_err(cannot)?;
-    std::fs::remove_file(&probe).map_err(cannot)
+    leftovers::clear(dir)
 }
 
 /// `summary.json`, and an element of what `--json` prints.

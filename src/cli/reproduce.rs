@@ -29,9 +29,8 @@ pub(super) fn run(
         return list(terminal);
     };
     let figure = reproduce::figure(name).map_err(Failure::new)?;
-    if let Some(dir) = &args.output_dir {
-        prepare(dir, args.force)?;
-    }
+    let dir = args.output_dir.as_deref();
+    let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
     let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
     let watches: Vec<Arc<Watch>> = runs.iter().map(|_| Arc::default()).collect();
     let done = Arc::new(AtomicU64::new(0));

@@ -41,11 +41,14 @@ pub(super) fn simulate(
     let explained = experiment.explained()?.map(JobId);
     let o = &experiment.options;
     let journals = output::journals(&experiment)?;
-    if let Some(dir) = output::folder(o)? {
-        let folders = experiment.contestants.iter().map(|c| dir.join(&c.folder));
-        output::spare(&experiment.files, dir, folders, o.force)?;
-        output::prepare(dir, o.force)?;
-    }
+    let _lock = match output::folder(o)? {
+        Some(dir) => {
+            let folders = experiment.contestants.iter().map(|c| dir.join(&c.folder));
+            output::spare(&experiment.files, dir, folders, o.force)?;
+            Some(output::prepare(dir, o.force)?)
+        }
+        None => None,
+    };
     let journals = output::open_journals(journals)?;
     #[allow(
         clippy::disallowed_methods,

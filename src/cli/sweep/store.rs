@@ -10,7 +10,7 @@
 //! runs/NAME/manifest.json last of all: without it the run is not whole
 //! plots/                  if asked for
 //! report.html             if asked for
-//! sweep.lock              held locked by the process that writes here; means nothing
+//! blox.lock               held locked by the process that writes here; means nothing
 //!                         without one
 //! ```
 //!
@@ -36,7 +36,8 @@
 use super::super::Failure;
 use super::super::files::write_whole;
 use super::super::grid;
-use super::super::output::{self, LOCK, MANIFEST, pretty};
+use super::super::lock::Lock;
+use super::super::output::{self, MANIFEST, pretty};
 use super::super::run::Run;
 use super::super::table;
 use super::plan::{Plan, Planned};
@@ -44,7 +45,6 @@ use blox_sim::results::COLUMNS;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ impl Store {
         let lock = Lock::take(dir)?;
         let index = dir.join(INDEX);
         if force || !index.exists() {
-            output::prepare_locked(dir, force)?;
+            output::clear(dir, force)?;
         }
         let store = Store {
             dir: dir.to_owned(),
@@ -214,38 +214,6 @@ impl Store {
             io::Write::write_all(out, text.as_bytes())
         })?;
         write_whole(&self.dir.join(INDEX), |out| pretty(out, &index))
-    }
-}
-
-/// Keeps other processes out of the folder, where files can be locked.
-struct Lock {
-    path: PathBuf,
-    /// Let go when the process ends, however it does.
-    _file: File,
-}
-
-impl Lock {
-    fn take(dir: &Path) -> Result<Self, Failure> {
-        let path = dir.join(LOCK);
-        let cannot = |e: io::Error| {
-            Failure::new(format!(
-                "{}: the output folder cannot be written: {e}",
-                dir.display()
-            ))
-        };
-        std::fs::create_dir_all(dir).map_err(cannot)?;
-        let file = File::create(&path).map_err(cannot)?;
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(output::in_use(dir));
-        }
-        Ok(Lock { path, _file: file })
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Whatever stays behind is locked by nobody, and means nothing.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
