@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::{Seen, at, blox, bytes};
 
@@ -961,7 +961,13 @@ fn interrupted(line: &str, out: &Path) -> Seen {
     while !out.exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    std::thread::sleep(Duration::from_millis(200));
+    stopped(child, Duration::from_millis(200))
+}
+
+/// What comes of a process that is interrupted after a while.
+#[cfg(unix)]
+fn stopped(child: Child, after: Duration) -> Seen {
+    std::thread::sleep(after);
     let kill = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status();
@@ -995,6 +1001,31 @@ fn ctrl_c_leaves_what_there_is() {
     assert_eq!(json("las/summary.json")["ended"], "interrupted");
     let jobs = fs::read_to_string(out.join("las/jobs.csv")).unwrap();
     assert!(jobs.lines().count() > 2);
+}
+
+/// Of several seeds those count that all schedulers have.
+#[cfg(unix)]
+#[test]
+fn a_comparison_over_seeds_that_is_interrupted_says_how_many_it_has() {
+    let line = "compare fifo las --seeds 1..2000 --jobs 6000 --load 7 --output-format csv";
+    let mut compare = blox();
+    let compare = compare.args(line.split(' '));
+    let compare = compare.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let seen = stopped(compare.spawn().unwrap(), Duration::from_millis(1500));
+    let said = seen.err.lines().last().unwrap();
+    let count = said.strip_prefix("interrupted: results of ").unwrap();
+    let count: u32 = count
+        .strip_suffix(" of 2000 seeds")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(count < 2000);
+    let mut rows = csv::Reader::from_reader(seen.out.as_bytes());
+    let head = rows.headers().unwrap().clone();
+    let at = head.iter().position(|c| c == "seeds").unwrap();
+    for row in rows.records() {
+        assert_eq!(row.unwrap()[at], count.to_string());
+    }
 }
 
 /// A figure that is stopped keeps the simulations that had ended, and says so.
