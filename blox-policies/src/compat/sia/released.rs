@@ -156,13 +156,10 @@ fn raw(
     let name = |c: &Config| types.get(NameId(c.gpu_type.0));
     let asked = applicant.job.gpus().get();
     if applicant.adapts == Adapts::Nothing {
-        // On the slowest type of the cluster a GPU counts one, whether the job fits there or not.
-        let rates = types.iter().filter_map(|(_, n)| training.on(n));
-        let slowest = rates.map(|l| l.one_gpu_rate).fold(f64::INFINITY, f64::min);
+        let of_cluster = types.iter().filter_map(|(_, n)| training.on(n));
+        let slowest = of_cluster.map(|l| l.one_gpu_rate).reduce(f64::min);
         let rate = |c: &Config| name(c).and_then(|n| training.on(n)).map(|l| l.one_gpu_rate);
-        let scale = f64::from(asked) / slowest;
-        let goodput = |c: &Config| (rate(c).unwrap_or(0.0) * scale) as f32;
-        return configs.iter().map(goodput).collect();
+        return of_fixed(asked, slowest, configs.iter().map(rate));
     }
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
         let first = |c: &Config| if c.gpus == 1 { 1.0 } else { UNUSABLE };
@@ -219,6 +216,17 @@ fn raw(
     values
 }
 
+/// Values of a job with a fixed number of GPUs: on the slowest type of the cluster, whether it fits
+/// there or not, each counts one.
+fn of_fixed(
+    asked: u32,
+    slowest: Option<f64>,
+    rates: impl Iterator<Item = Option<f64>>,
+) -> Vec<f32> {
+    let scale = f64::from(asked) / slowest.unwrap_or(1.0);
+    rates.map(|r| (r.unwrap_or(0.0) * scale) as f32).collect()
+}
+
 fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32 {
     let of = |(name, limits): (&blox_core::Name, &blox_core::TypeLimits)| {
         let seen = report.speed.get(name).map_or(0, |s| s.most_gpus.get());
@@ -231,6 +239,14 @@ fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gpus_of_fixed_jobs_count_by_the_slowest_type() {
+        let rates = [Some(3.0), None, Some(5.0)];
+        let values = of_fixed(4, Some(2.0), rates.into_iter());
+        assert_eq!(values, [6.0, 0.0, 10.0]);
+        assert_eq!(of_fixed(4, None, [None].into_iter()), [0.0]);
+    }
 
     #[test]
     fn goodputs_are_multiplied_with_one_factor() {
