@@ -21,6 +21,11 @@ pub trait Dialect: Clone + Send + Sync + serde::Serialize + for<'a> serde::Deser
     /// Whether a cluster without work for the last jobs of a trace asks for shares at once.
     fn asks_when_idle(&self) -> bool;
 
+    /// Whether it ends when no job is left, whatever is still to come.
+    fn ends_when_empty(&self) -> bool {
+        false
+    }
+
     /// What is left of a quantum after overheads.
     fn charge(&self, quantum: Quantum) -> Quantum;
 

@@ -51,6 +51,24 @@ impl Job {
         }
     }
 
+    /// A job of one GPU with these rates.
+    #[cfg(test)]
+    pub(super) fn plain(id: u32, steps: f64, rates: &[f64]) -> Self {
+        Job {
+            id: JobId(id),
+            gpus: 1,
+            weight: 1.0,
+            submit: 0.0,
+            total: steps,
+            done: 0.0,
+            rates: PerType::from_slice(rates),
+            model: Name::from(""),
+            speeds: Arc::default(),
+            failures: 0,
+            ran: 0.0,
+        }
+    }
+
     pub(super) fn left(&self) -> f64 {
         self.total - self.done
     }

@@ -141,6 +141,10 @@ impl Dialect for AsMarket {
         self.base.asks_when_idle()
     }
 
+    fn ends_when_empty(&self) -> bool {
+        self.base.ends_when_empty()
+    }
+
     fn charge(&self, quantum: Quantum) -> Quantum {
         self.base.charge(quantum)
     }

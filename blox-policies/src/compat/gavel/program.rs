@@ -138,6 +138,9 @@ impl<D: Dialect> Program<D> {
         for job in arrivals {
             self.admit(job);
         }
+        if self.jobs.is_empty() && self.to_come != Some(0) && self.dialect.ends_when_empty() {
+            return self.give_up("no job is left, and it does not wait for others".to_owned());
+        }
         self.choose(shares);
         while self.running.is_empty() && self.to_come == Some(0) && !self.jobs.is_empty() {
             // Nothing runs and nothing comes: the loop turns again at the same moment.
@@ -233,7 +236,14 @@ impl<D: Dialect> Program<D> {
                 let job = &self.jobs[at];
                 self.dialect
                     .measured(job, self.steps_taken, *steps, *seconds);
+                let before = self.jobs[at].rates.clone();
                 self.dialect.counted(&mut self.jobs[at], &self.types);
+                let after = &self.jobs[at].rates;
+                if *after != before {
+                    // With another batch it may run on other types.
+                    let runs = after.iter().map(|r| *r > 0.0).collect();
+                    self.rounds.set_runs(Combination::single(*id), runs);
+                }
             }
         }
         for (id, dropped) in leaves {
@@ -411,4 +421,79 @@ fn split(steps: f64, workers: &[u32]) -> Vec<f64> {
     }
     parts.sort_by_key(|(worker, _)| *worker);
     parts.into_iter().map(|(_, part)| part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AsGavel, AsShockwave, BatchJob, Mode};
+    use super::*;
+    use crate::scheduling::gavel::shares::Isolated;
+    use std::collections::BTreeMap;
+
+    fn settings(types: &[&str], jobs: usize) -> Settings {
+        let pool = |name: &&str| Pool {
+            name: (*name).into(),
+            gpus: 1,
+            per_server: 1,
+        };
+        Settings {
+            pools: types.iter().map(pool).collect(),
+            round: 100.0,
+            gap: 1000.0,
+            seed: 0,
+            shuffles: true,
+            jobs: Some(jobs),
+            logs: false,
+        }
+    }
+
+    fn workers<D: Dialect>(program: &Program<D>) -> Vec<Vec<u32>> {
+        program.placed().map(|(_, on)| on.to_vec()).collect()
+    }
+
+    /// Who runs when a job comes after all others have left.
+    fn after_a_gap<D: Dialect>(dialect: D) -> (Vec<Vec<u32>>, bool) {
+        let mut program = Program::new(&settings(&["v100"], 2), dialect, false);
+        program.turn(0.0, vec![Job::plain(0, 50.0, &[1.0])], &mut Isolated);
+        assert_eq!(program.due(), Some(50.0));
+        program.turn(50.0, Vec::new(), &mut Isolated);
+        program.turn(700.0, vec![Job::plain(1, 50.0, &[1.0])], &mut Isolated);
+        (workers(&program), program.gave_up.is_some())
+    }
+
+    #[test]
+    fn shockwaves_ends_when_nobody_is_left() {
+        assert_eq!(after_a_gap(AsGavel), (vec![vec![0]], false));
+        let jobs = vec![BatchJob::default(); 2];
+        assert_eq!(
+            after_a_gap(AsShockwave::new(100.0, jobs)),
+            (Vec::new(), true)
+        );
+    }
+
+    #[test]
+    fn a_job_leaves_a_type_that_its_new_batch_does_not_run_on() {
+        let rates = [(5, vec![1.0, 1.0]), (80, vec![0.0, 1.0])];
+        let job = BatchJob {
+            mode: Mode::Accordion,
+            family: "LM".into(),
+            batch: 5,
+            samples: 100,
+            epochs: vec![(5, 1e6)],
+            pattern: Vec::new(),
+            rates: BTreeMap::from(rates),
+        };
+        let dialect = AsShockwave::new(100.0, vec![job]);
+        let mut program = Program::new(&settings(&["k80", "v100"], 1), dialect, false);
+        let mut on = Vec::new();
+        let mut new = vec![Job::plain(0, 1e5, &[1.0, 1.0])];
+        for _ in 0..24 {
+            let now = program.due().unwrap_or(0.0);
+            program.turn(now, std::mem::take(&mut new), &mut Isolated);
+            on.extend(workers(&program).concat());
+        }
+        // Its eleventh epoch begins in the third round, and the batch changes after the next.
+        assert!(on[..4].contains(&0), "{on:?}");
+        assert_eq!(on[4..], [1; 20]);
+    }
 }

@@ -194,6 +194,10 @@ impl Dialect for AsShockwave {
         false
     }
 
+    fn ends_when_empty(&self) -> bool {
+        true
+    }
+
     fn charge(&self, quantum: Quantum) -> Quantum {
         let mut charged = quantum;
         let whole = self.round - 5.0 < quantum.seconds && quantum.seconds != 0.0;
@@ -216,7 +220,8 @@ impl Dialect for AsShockwave {
 
     fn is_overdue(&self, job: &Job) -> bool {
         let known = self.jobs.get(job.id.index());
-        known.is_some_and(|a| job.ran > (1.5 * a.duration()).trunc())
+        // Durations are cut to whole seconds, and so is the limit.
+        known.is_some_and(|a| job.ran > (1.5 * a.duration().trunc()).trunc())
     }
 
     fn counted(&mut self, job: &mut Job, _: &[TypePool]) {
@@ -255,5 +260,27 @@ impl SharePolicy for EqualTime {
             rows.map(|j| (Combination::single(j.id), x.clone()))
                 .collect(),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_of_whole_seconds() {
+        let job = BatchJob {
+            epochs: vec![(1, 50.5), (1, 50.4)],
+            ..BatchJob::default()
+        };
+        let dialect = AsShockwave::new(100.0, vec![job]);
+        let after = |ran| {
+            let mut job = Job::plain(0, 1.0, &[1.0]);
+            job.ran = ran;
+            job
+        };
+        // Half as long again as 100 s, not as 100.9 s.
+        assert!(dialect.is_overdue(&after(150.5)));
+        assert!(!dialect.is_overdue(&after(150.0)));
     }
 }
