@@ -2,6 +2,7 @@
 
 use super::compared::{self, By};
 use super::policy::{self, Determined};
+use super::recorded::{self, Recorded};
 use super::{Boxed, Outcome, failed, outcome};
 use crate::{Case, Compared, System, VerifyError};
 use blox_core::{JobSpec, Part};
@@ -57,12 +58,28 @@ impl System for Shockwave {
             .as_ref()
             .is_some_and(|p| p.determined == Determined::Fully)
             && !(shipped && name.starts_with("allox"));
-        let found = simulate(case, policy, seed, every_round)?;
         let tables = Tables {
             round_s: round_s(case),
         };
+        let recorded = case.dir().join("allocations.jsonl");
+        let mut replayed = false;
+        if let Some(of_record) = policy::by_name(name, seed, ALPHA).filter(|_| recorded.is_file()) {
+            let matrices = recorded::read(&recorded)?;
+            let calls = matrices.len();
+            let shares = Recorded::new(matrices, of_record.shares, of_record.determined);
+            let of_record = policy::Policy {
+                shares: Box::new(shares),
+                ..of_record
+            };
+            let found = simulate(case, Some(of_record), seed, every_round)?;
+            compared::outcome(&tables, case, &found, By::Rows, &mut out)?;
+            super::compare_measures(&found, calls, &mut out);
+            replayed = out.differences.is_empty();
+        }
+        let found = simulate(case, policy, seed, every_round)?;
         let determined = match exact {
             true => By::Rows,
+            false if replayed => By::Allocations,
             false => By::Averages,
         };
         compared::outcome(&tables, case, &found, determined, &mut out)?;
@@ -77,13 +94,17 @@ fn simulate(
     every_round: bool,
 ) -> Result<Outcome, VerifyError> {
     let bad = |what: String| case.bad("summary.json", what);
-    let cluster = option(case, "--cluster_spec").unwrap_or_default();
-    let gpus: Option<Vec<u32>> = cluster.split(':').map(|n| n.parse().ok()).collect();
-    let gpus = gpus.filter(|g| g.len() == 3).ok_or_else(|| {
-        bad(format!(
-            "--cluster_spec is `{cluster}`, expected V100:P100:K80, such as 32:0:0"
-        ))
-    })?;
+    let of_types = |name: &str, default: &str| {
+        let said = option(case, name).unwrap_or(default);
+        let counts: Option<Vec<u32>> = said.split(':').map(|n| n.parse().ok()).collect();
+        counts.filter(|c| c.len() == 3).ok_or_else(|| {
+            bad(format!(
+                "{name} is `{said}`, expected V100:P100:K80, such as {default}"
+            ))
+        })
+    };
+    let gpus = of_types("--cluster_spec", "32:0:0")?;
+    let per_server = of_types("--num_gpus_per_server", "1:1:1")?;
     let file = |name: &str, default: &str| {
         let path = option(case, name).unwrap_or(default);
         path.rsplit('/').next().unwrap_or_default().to_owned()
@@ -95,18 +116,24 @@ fn simulate(
     let jobs = files::read_jobs(&trace, &oracle).map_err(|e| failed(case, e))?;
     let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
     let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
-    let batches = jobs.iter().enumerate();
-    let batches = batches.map(|(i, job)| batches_of(job, &oracle, &patterns, profiles.get(i)));
     let pools = ["v100", "p100", "k80"].into_iter().zip(gpus);
+    let mut pools: Vec<Pool> = pools
+        .zip(per_server)
+        .map(|((name, gpus), per_server)| Pool {
+            name: name.into(),
+            gpus,
+            per_server,
+        })
+        .collect();
+    pools.retain(|p| p.gpus / p.per_server.max(1) > 0);
+    pools.sort_by(|a, b| a.name.cmp(&b.name));
+    let batches = jobs.iter().enumerate().map(|(i, job)| {
+        let profile = profiles.get(i);
+        batches_of(job, &oracle, &pools, &patterns, profile)
+    });
+    let batches = batches.collect();
     let settings = Settings {
-        pools: pools
-            .map(|(name, gpus)| Pool {
-                name: name.into(),
-                gpus,
-                per_server: 1,
-            })
-            .filter(|p| p.gpus > 0)
-            .collect(),
+        pools,
         round: round_s(case),
         gap: 1000.0,
         seed,
@@ -114,7 +141,6 @@ fn simulate(
         jobs: Some(jobs.len()),
         logs: true,
     };
-    let batches = batches.collect();
     let mut pipeline = match policy {
         Some(policy) => compat::released_shockwave(&settings, batches, Boxed(policy.shares)),
         None => compat::released_market(&settings, batches, market(case, settings.round)?),
@@ -159,6 +185,7 @@ fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
 fn batches_of(
     job: &JobSpec,
     oracle: &files::Oracle,
+    pools: &[Pool],
     patterns: &Patterns,
     profile: Option<&Value>,
 ) -> BatchJob {
@@ -172,8 +199,9 @@ fn batches_of(
         .filter(|b| *b > 0);
     let rates = |batch: u32| {
         let speeds = oracle.speeds(&format!("{family} (batch size {batch})"), gpus)?;
-        let of_cluster = speeds.types().filter(|(name, _)| name.as_str() == "v100");
-        Some((batch, of_cluster.map(|(_, rate)| rate).collect()))
+        // A batch that a type cannot run is asked for all the same.
+        let rate = |pool: &Pool| speeds.alone(&pool.name).unwrap_or(0.0);
+        Some((batch, pools.iter().map(rate).collect()))
     };
     let list = |name: &str| profile.and_then(|p| p[name].as_array());
     let seconds = list("duration_every_epoch").into_iter().flatten();
