@@ -118,7 +118,7 @@ fn the_first_round_is_that_of_the_first_line() {
     let summary = SUMMARY.split_once("\"jobs\"").unwrap().0;
     let summary = format!("{summary}\"jobs\": 2}}");
     fs::write(dir.path().join("case/summary.json"), summary).unwrap();
-    let out = compare(&case, None).unwrap();
+    let out = compare(&case, Some("synergy")).unwrap();
     assert_eq!((out.jobs, out.differences), (2, vec![]));
 }
 
