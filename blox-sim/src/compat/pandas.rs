@@ -21,7 +21,7 @@ pub(crate) fn number(text: &str) -> Option<f64> {
         .fold(0.0, |n, digit| n * 10.0 + f64::from(digit - b'0'));
     let left_out = whole.len().saturating_sub(DIGITS) as i32;
     let decimals = part.len().min(DIGITS.saturating_sub(whole.len())) as i32;
-    let power = left_out - decimals + written;
+    let power = (left_out - decimals).saturating_add(written);
     let ten = |power: i32| format!("1e{power}").parse::<f64>().ok();
     let number = match power {
         309.. => return None,
@@ -43,6 +43,12 @@ mod tests {
         // The zero in front is a digit.
         assert_eq!(number("0.12345678901234567"), number("0.1234567890123456"));
         assert_ne!(number("1.2345678901234567"), number("1.234567890123456"));
+    }
+
+    #[test]
+    fn powers_beyond_all_numbers_are_left_to_others() {
+        assert_eq!(number("0.1e-2147483648"), None);
+        assert_eq!(number("100000000000000000000e2147483647"), None);
     }
 
     #[test]

@@ -56,13 +56,13 @@ impl System for Gavel {
         }
         let policy = run.policy(case)?;
         let replayed = recorded.is_file() && out.differences.is_empty();
-        let determined = match policy.determined {
+        let by = match policy.determined {
             Determined::Fully => By::Rows,
             _ if replayed => By::Allocations,
             _ => By::Averages,
         };
         let outcome = run.simulate(case, Boxed(policy.shares))?;
-        compared::outcome(&run, case, &outcome, determined, &mut out)?;
+        compared::outcome(&run, case, &outcome, by, &mut out)?;
         Ok(out)
     }
 }

@@ -77,12 +77,12 @@ impl System for Shockwave {
             replayed = out.differences.is_empty();
         }
         let found = simulate(case, policy, seed, every_round)?;
-        let determined = match exact {
+        let by = match exact {
             true => By::Rows,
             false if replayed => By::Allocations,
             false => By::Averages,
         };
-        compared::outcome(&tables, case, &found, determined, &mut out)?;
+        compared::outcome(&tables, case, &found, by, &mut out)?;
         Ok(out)
     }
 }

@@ -157,8 +157,9 @@ impl SharePolicy for FinishTimeShares {
             rho.filter(|r| r.is_finite())
         };
         let mut best = Isolated.allocate(instance)?;
+        let mut reached = rho(&best);
         for _ in 0..STEPS {
-            let Some(so_far) = rho(&best) else { break };
+            let Some(so_far) = reached else { break };
             let Ok(answer) = self.below(instance, &ties, so_far) else {
                 break;
             };
@@ -169,6 +170,7 @@ impl SharePolicy for FinishTimeShares {
             if now >= so_far * (1.0 - ROUNDING) {
                 break;
             }
+            reached = Some(now);
         }
         Ok(self.memory.keep(best))
     }
