@@ -6,7 +6,7 @@
 //! [`ByScheduler`]; [`run`] simulates all of them, and the profiler before Lucid.
 
 pub use blox_policies::compat::lucid::{
-    ChronusRecord, Forecast, Lookup, PackedSettings, Placer, Record, Scaling,
+    ChronusRecord, Forecast, Lookup, Objective, PackedSettings, Placer, Planner, Record, Scaling,
 };
 pub use blox_sim::completion::ByScheduler;
 
@@ -64,9 +64,10 @@ pub fn lucid(settings: PackedSettings) -> Pipeline {
     compose("lucid-released", programs::lucid(settings))
 }
 
-/// Chronus without its solver, on so many GPUs with leases of so many minutes.
-pub fn chronus(gpus: u32, lease_min: u32) -> Pipeline {
-    compose("chronus-released", programs::chronus(gpus, lease_min))
+/// Chronus on so many GPUs with leases of so many minutes.
+pub fn chronus(gpus: u32, lease_min: u32, planner: Planner) -> Pipeline {
+    let program = programs::chronus(gpus, lease_min, planner);
+    compose("chronus-released", program)
 }
 
 /// What became of the jobs that ended under a pipeline of this module, in that order;

@@ -16,6 +16,8 @@ pub const GPU_MEMORY: &str = "gmem";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     pub id: u32,
+    /// What it is called, if that is a number; else as `id`.
+    pub number: i64,
     pub submit: i64,
     pub gpus: u32,
     pub duration: i64,
@@ -33,8 +35,10 @@ impl Job {
     pub fn of(job: &JobRef<'_>) -> Self {
         let (spec, extras) = (job.spec(), job.spec().extras());
         let number = |name: &str| extras.attributes.get(name).and_then(|v| v.as_f64());
+        let called = spec.name.as_deref().and_then(|name| name.parse().ok());
         Job {
             id: job.id().0,
+            number: called.unwrap_or(i64::from(job.id().0)),
             submit: spec.submit.secs() as i64,
             gpus: spec.gpus.get(),
             duration: spec.duration().secs().ceil() as i64,

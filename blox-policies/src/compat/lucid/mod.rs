@@ -31,7 +31,7 @@ mod preemptive;
 mod profiler;
 
 pub use blocking::Blocking;
-pub use chronus::{ChronusRecord, Leases};
+pub use chronus::{ChronusRecord, Leases, Objective, Planner};
 pub use forecast::Forecast;
 pub use job::{ESTIMATE, GPU_MEMORY, Record, SHARING_SCORE};
 pub use nodes::Placer;
@@ -198,12 +198,12 @@ pub fn lucid(settings: PackedSettings) -> Original<Packed> {
 }
 
 /// Chronus (SoCC 2021, S-Lab-System-Group/ChronusArtifact) on `gpus` GPUs with leases
-/// of so many minutes, planned without its solver; its ticks are minutes. How many
-/// GPUs a node has changes nothing: only counts do.
-pub fn chronus(gpus: u32, lease_min: u32) -> Original<Leases> {
+/// of so many minutes; its ticks are minutes. How many GPUs a node has changes nothing: only
+/// counts do.
+pub fn chronus(gpus: u32, lease_min: u32, planner: Planner) -> Original<Leases> {
     Original {
         tick: 60.0,
-        ..Original::of(Leases::new(gpus, lease_min))
+        ..Original::of(Leases::new(gpus, lease_min, planner))
     }
 }
 

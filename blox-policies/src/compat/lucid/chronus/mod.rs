@@ -1,10 +1,15 @@
-//! Chronus as its artifact runs without a solver: leases are planned greedily.
+//! Chronus as its artifact runs, with its mixed-integer program or without a solver.
+
+mod plan;
+
+pub use plan::{Objective, Planner};
 
 use super::job::Job;
 use super::sealed::Program;
 use super::{Start, Step};
+use plan::{Row, bin, solve};
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Minutes from one look at new and waiting jobs to the next.
@@ -12,6 +17,8 @@ const CHECK: i64 = 5;
 /// The longest lease, in minutes, with which jobs that were not accepted may be forced
 /// in, and accepted ones run beside their plan.
 const SHORT_LEASE: f64 = 30.0;
+/// Deadlines in one program, for each minute of a lease; plans of what is above stay as they are.
+const MOST_ROWS: f64 = 20.0;
 
 /// How a job is ordered; the numbers count.
 const LOWEST: i32 = -1;
@@ -45,6 +52,8 @@ pub struct ChronusRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct State {
     id: u32,
+    /// What its trace calls it.
+    number: i64,
     gpus: u32,
     submit: f64,
     duration: f64,
@@ -59,6 +68,8 @@ struct State {
     waited: f64,
     /// Whether it runs in each coming lease.
     plan: Option<VecDeque<bool>>,
+    /// Which of its deadlines the plan is for.
+    option: usize,
     expect: f64,
     guaranteed: bool,
     forced: bool,
@@ -118,6 +129,12 @@ impl State {
         }
     }
 
+    /// Whether it runs in the first lease of its plan, which begins.
+    fn begin_plan(&mut self) -> bool {
+        let first = self.plan.as_mut().and_then(VecDeque::pop_front);
+        first.unwrap_or(false)
+    }
+
     fn counts(&self) -> bool {
         self.priority == ACCEPTED && self.plannable && self.need > 0
     }
@@ -131,65 +148,14 @@ impl State {
     }
 }
 
-/// A deadline that a job could be planned for.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    job: u32,
-    /// Leases until the deadline.
-    most: i64,
-    need: i64,
-    gpus: i64,
-    value: f64,
-}
-
-impl Row {
-    fn by_size(&self, other: &Row) -> Ordering {
-        let key = |r: &Row| (-r.gpus, r.most - r.need, -r.most);
-        key(self).cmp(&key(other))
-    }
-
-    /// Takes its leases, latest first; gives them back if there are too few.
-    fn take(&self, free: &mut Vec<i64>, total: i64) -> Option<VecDeque<bool>> {
-        let most = self.most.max(0) as usize;
-        if free.len() < most {
-            free.resize(most, total);
-        }
-        let mut plan: VecDeque<bool> = std::iter::repeat_n(false, most).collect();
-        let mut need = self.need;
-        for k in (0..most).rev() {
-            if need <= 0 {
-                break;
-            }
-            if free[k] >= self.gpus {
-                free[k] -= self.gpus;
-                plan[k] = true;
-                need -= 1;
-            }
-        }
-        if need <= 0 {
-            return Some(plan);
-        }
-        for (k, _) in plan.iter().enumerate().filter(|(_, on)| **on) {
-            free[k] += self.gpus;
-        }
-        None
-    }
-}
-
-/// GPUs as they count in plans.
-fn bin(gpus: u32) -> i64 {
-    match gpus {
-        3 => 4,
-        5..=7 => 8,
-        g => i64::from(g),
-    }
-}
-
 /// The program of Chronus; its ticks are minutes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Leases {
     total: u32,
     lease: f64,
+    planner: Planner,
+    /// The last lease before which there was a job that was not accepted.
+    refused_before: i64,
     coming: Vec<State>,
     states: BTreeMap<u32, State>,
     pending: Vec<u32>,
@@ -205,10 +171,12 @@ pub struct Leases {
 }
 
 impl Leases {
-    pub(super) fn new(gpus: u32, lease_min: u32) -> Self {
+    pub(super) fn new(gpus: u32, lease_min: u32, planner: Planner) -> Self {
         Leases {
             total: gpus,
             lease: f64::from(lease_min.max(1)),
+            planner,
+            refused_before: -1,
             coming: Vec::new(),
             states: BTreeMap::new(),
             pending: Vec::new(),
@@ -329,14 +297,15 @@ impl Leases {
     }
 
     fn options(&self, s: &State, number: i64) -> Vec<Row> {
-        let row = |&(within, value): &(f64, f64)| Row {
+        let row = |(option, &(within, value)): (usize, &(f64, f64))| Row {
             job: s.id,
+            option,
             most: ((within + s.submit) / self.lease).floor() as i64 - number,
             need: s.need,
             gpus: bin(s.gpus),
             value,
         };
-        s.deadlines.iter().map(row).collect()
+        s.deadlines.iter().enumerate().map(row).collect()
     }
 
     fn packable(&self, rows: &[Row], free: &[i64]) -> bool {
@@ -351,10 +320,11 @@ impl Leases {
             .all(|row| !met.insert(row.job) || row.take(&mut left, i64::from(self.total)).is_some())
     }
 
-    /// Plans those without a plan, the most valuable first.
-    fn plan(&mut self, number: i64) {
+    /// Plans those without a plan, the most valuable first, and says who runs in the lease that
+    /// begins.
+    fn plan_greedily(&mut self, number: i64) -> Vec<u32> {
         let (mut rows, mut free) = self.rows(number);
-        rows.sort_by(|a, b| b.value.total_cmp(&a.value).then(a.by_size(b)));
+        rows.sort_by(Row::by_value);
         let total = i64::from(self.total);
         let mut planned = BTreeSet::new();
         for row in rows {
@@ -363,9 +333,93 @@ impl Leases {
             }
             if let Some(plan) = row.take(&mut free, total) {
                 planned.insert(row.job);
-                self.change(row.job, |s| s.plan = Some(plan));
+                self.change(row.job, |s| {
+                    s.plan = Some(plan);
+                    s.option = row.option;
+                });
             }
         }
+        let mut run = self.pending.clone();
+        run.retain(|&id| {
+            let runs = self.change(id, |s| {
+                if s.priority != ACCEPTED {
+                    return false;
+                }
+                if s.plan.is_none() {
+                    s.priority = UNACCEPTED;
+                }
+                s.begin_plan()
+            });
+            runs == Some(true)
+        });
+        run
+    }
+
+    /// Plans all anew by the program, and says who runs in the lease that begins. `None`, and
+    /// nothing has changed, if it has no solution.
+    fn plan_by_program(&mut self, number: i64, objective: Objective) -> Option<Vec<u32>> {
+        let pending = self.pending.iter().map(|id| self.state(*id));
+        let counted = pending.filter(|s| s.counts());
+        let mut rows: Vec<Row> = counted.flat_map(|s| self.options(s, number)).collect();
+        let longest = rows.iter().map(|r| r.most).max()?.max(1) as usize;
+        let mut free = vec![i64::from(self.total); longest];
+        let kept = self.keep_plans(&mut rows, &mut free);
+        let mut run = Vec::new();
+        if !rows.is_empty() {
+            let many = objective.uses_many(self.refused_before == number);
+            let plans = rows.iter().map(|row| {
+                let state = self.state(row.job);
+                let plan = state.plan.as_ref().filter(|_| state.option == row.option);
+                plan.filter(|p| p.iter().filter(|on| **on).count() as i64 == row.need)
+            });
+            let plans: Vec<_> = plans.collect();
+            let plans = solve(&rows, &free, many, &plans)?;
+            for (row, plan) in plans {
+                let Row { job, option, .. } = rows[row];
+                let runs = self.change(job, |s| {
+                    s.plan = Some(plan);
+                    s.option = option;
+                    s.begin_plan()
+                });
+                run.extend((runs == Some(true)).then_some(job));
+            }
+        }
+        for job in kept {
+            let runs = self.change(job, State::begin_plan);
+            run.extend((runs == Some(true)).then_some(job));
+        }
+        Some(run)
+    }
+
+    /// Takes out rows of more than the program may have, widest first, of jobs whose plans can
+    /// stay as they are, and says whose.
+    fn keep_plans(&self, rows: &mut Vec<Row>, free: &mut [i64]) -> Vec<u32> {
+        let most = (MOST_ROWS * self.lease).floor() as usize;
+        let mut excess = rows.len().saturating_sub(most);
+        if excess == 0 {
+            return Vec::new();
+        }
+        let named = |row: &Row| (self.state(row.job).number, row.option);
+        rows.sort_by_key(|r| (Reverse((r.gpus, r.most)), named(r)));
+        let (mut kept, mut stays) = (Vec::new(), BTreeSet::new());
+        rows.retain(|row| {
+            let state = self.state(row.job);
+            let plan = state.plan.as_ref();
+            let Some(plan) = plan.filter(|_| excess > 0 || stays.contains(&row.job)) else {
+                return true;
+            };
+            stays.insert(row.job);
+            if state.option == row.option {
+                kept.push(row.job);
+                for (left, _) in free.iter_mut().zip(plan).filter(|(_, on)| **on) {
+                    *left -= row.gpus;
+                }
+            }
+            excess = excess.saturating_sub(1);
+            false
+        });
+        rows.sort_by_key(named);
+        kept
     }
 
     /// A new lease begins.
@@ -386,22 +440,14 @@ impl Leases {
             });
             self.pending.push(id);
         }
+        let number = self.coming_lease(now, false);
         let mut selected = Vec::new();
         if self.pending.iter().any(|id| self.state(*id).counts()) {
-            self.plan(self.coming_lease(now, false));
-            for &id in &self.pending.clone() {
-                let runs = self.change(id, |s| match &mut s.plan {
-                    _ if s.priority != ACCEPTED => false,
-                    None => {
-                        s.priority = UNACCEPTED;
-                        false
-                    }
-                    Some(plan) => plan.pop_front().unwrap_or(false),
-                });
-                if runs == Some(true) {
-                    selected.push(id);
-                }
-            }
+            let solved = match self.planner {
+                Planner::Greedy => None,
+                Planner::Solved(objective) => self.plan_by_program(number, objective),
+            };
+            selected = solved.unwrap_or_else(|| self.plan_greedily(number));
         }
         self.spot = i64::from(self.total);
         for id in selected {
@@ -416,6 +462,9 @@ impl Leases {
             self.running.push(id);
         }
         self.count_switches(&before);
+        if self.states.values().any(|s| s.priority == UNACCEPTED) {
+            self.refused_before = number + 1;
+        }
     }
 
     fn count_switches(&mut self, before: &[u32]) {
@@ -461,7 +510,10 @@ impl Leases {
                 match most {
                     Fit::AsAsked(most) => s.expect = due(most),
                     Fit::Later(most) if due(most) <= latest => s.expect = due(most),
-                    Fit::Later(_) => s.priority = UNACCEPTED,
+                    Fit::Later(_) => {
+                        s.priority = UNACCEPTED;
+                        self.refused_before = number;
+                    }
                 }
             }
             self.pending.push(s.id);
@@ -689,6 +741,7 @@ impl Program for Leases {
             let deadlines: Vec<_> = deadlines.collect();
             self.coming.push(State {
                 id: job.id,
+                number: job.number,
                 gpus: job.gpus,
                 submit,
                 duration: minutes(job.duration),
@@ -701,6 +754,7 @@ impl Program for Leases {
                 executed: 0.0,
                 waited: 0.0,
                 plan: None,
+                option: 0,
                 guaranteed: false,
                 forced: false,
                 overran: false,
