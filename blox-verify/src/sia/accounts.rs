@@ -7,6 +7,7 @@ use blox_core::journal::{Entry, Journal};
 use blox_core::perf::goodput::ThroughputParams;
 use blox_core::{BatchConfig, ClusterSpec, Event, GpuId, JobId, Time, TrainingReport};
 use blox_sim::Report;
+use blox_sim::compat::sia as files;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -212,6 +213,9 @@ fn given(world: World, nodes: &[(u32, String)], gpus: &[GpuId]) -> Option<Given>
             _ => shape.push(1),
         }
         last = Some(node);
+    }
+    if world == World::Sia {
+        shape = files::lies(gpu_type, shape);
     }
     Some(Given {
         gpu_type: gpu_type.clone(),

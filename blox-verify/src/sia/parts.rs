@@ -5,6 +5,7 @@ use crate::{Case, Compared, VerifyError};
 use blox_core::perf::goodput::{Settings, fit_from, objective_of};
 use blox_policies::compat::sia::{Canonical, Coefficients};
 use blox_policies::scheduling::sia::{Tie, Ties};
+use blox_sim::compat::sia as files;
 use blox_sim::execution::training::StepTimes;
 use blox_solve::{Alternative, Choices};
 use serde::Deserialize;
@@ -263,14 +264,7 @@ fn columns(input: &Input) -> (Vec<(usize, u32)>, Vec<u32>) {
         }
     }
     for (t, (name, nodes, size)) in kinds.iter().enumerate() {
-        let most = match name.as_str() {
-            "aws" => 16,
-            "azure" => 5,
-            "dgx" | "dgx-ext" => 2,
-            "quad" => 1,
-            "rtx" => 3,
-            _ => u32::MAX,
-        };
+        let most = files::most_nodes(name).unwrap_or(u32::MAX);
         let within = std::iter::successors(Some(1u32), |g| Some(g * 2)).take_while(|g| g < size);
         let whole = (1..=*nodes.min(&most)).map(|n| n * size);
         columns.extend(within.chain(whole).filter(|g| *g <= 64).map(|g| (t, g)));

@@ -12,7 +12,7 @@ pub use jobs::read_jobs;
 pub use moves::FreeMoves;
 pub use recorded::{RecordedFits, add_points};
 
-use crate::execution::training::{Applications, EpochEnds, PassLimit, Training};
+use crate::execution::training::{Applications, EpochEnds, PassLimit, Training, gathered};
 use blox_core::{JobSpec, Seconds};
 
 /// Lets a job ask for what Sia and Pollux take for its batch in their simulators: 32,768 for every
@@ -25,9 +25,29 @@ pub fn ask_as_tuned(job: &mut JobSpec) {
     }
 }
 
-/// How Sia's simulator runs training jobs: epochs end at whole seconds.
+/// On how many nodes of a type of GPU Sia's authors measured (`cluster_max_physical_nnodes`).
+pub fn most_nodes(gpu_type: &str) -> Option<u32> {
+    Some(match gpu_type {
+        "aws" => 16,
+        "azure" => 5,
+        "dgx" | "dgx-ext" => 2,
+        "quad" => 1,
+        "rtx" => 3,
+        _ => return None,
+    })
+}
+
+/// How a job lies there that has so many GPUs on each node in turn: on as many nodes as were
+/// measured at most.
+pub fn lies(gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
+    gathered(placement, most_nodes(gpu_type))
+}
+
+/// How Sia's simulator runs training jobs: epochs end at whole seconds, and on [no more
+/// nodes](most_nodes) than were measured.
 pub fn training(applications: Applications) -> Training {
-    Training::of(applications).epoch_ends(EpochEnds::WholeSeconds)
+    let training = Training::of(applications).epoch_ends(EpochEnds::WholeSeconds);
+    training.most_nodes(most_nodes)
 }
 
 /// Applications as Pollux' simulator has them: nothing slows a step down, every restart takes
@@ -45,9 +65,10 @@ pub fn pollux_applications(applications: Applications) -> Applications {
 }
 
 /// How Pollux' simulator runs [such](pollux_applications) applications: as Sia's, but a pass
-/// may be as large as on any placement.
+/// may be as large as on any placement, and a job may lie on any number of nodes.
 pub fn pollux_training(applications: Applications) -> Training {
-    training(pollux_applications(applications)).pass_limit(PassLimit::Application)
+    let training = training(pollux_applications(applications)).most_nodes(|_| None);
+    training.pass_limit(PassLimit::Application)
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
+use crate::execution::training::lie_of;
 use crate::overheads::{CheckpointRestart, Overheads};
-use blox_core::{Assignment, JobId, JobRef, NodeId, Part, RestoreError, Seconds, Time, View};
+use blox_core::{Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
 use std::collections::BTreeMap;
 
 /// Restarts as Sia's simulator charges them: a training job that is given as many GPUs of the same
-/// type on each of other nodes goes on there as if nothing had been; a restart that is under way
-/// goes on as well. A job that is stopped and started at one moment is such a move too.
+/// type on each of other nodes, [in the same order](super::lies), goes on there as if nothing had
+/// been; a restart that is under way goes on as well. A job that is stopped and started at one
+/// moment is such a move too.
 #[derive(Clone, Debug, Default)]
 pub struct FreeMoves {
     restarts: CheckpointRestart,
@@ -78,17 +80,9 @@ impl Overheads for FreeMoves {
     }
 }
 
-/// The type of the GPUs, and how many each node gives, ascending.
-fn shape(view: View<'_>, assignment: &Assignment) -> (Option<u32>, Vec<u32>) {
-    let mut on: BTreeMap<Option<NodeId>, u32> = BTreeMap::new();
-    for gpu in &assignment.gpus {
-        *on.entry(view.cluster().node_of(*gpu)).or_default() += 1;
-    }
-    let first = on.keys().next().copied().flatten();
-    let gpu_type = first
-        .and_then(|n| view.cluster().node(n))
-        .map(|n| n.gpu_type().0);
-    let mut counts: Vec<u32> = on.into_values().collect();
-    counts.sort_unstable();
-    (gpu_type, counts)
+/// The type of the GPUs, and how many each node gives in turn.
+fn shape(view: View<'_>, assignment: &Assignment) -> (Option<Name>, Vec<u32>) {
+    let (gpu_type, placement) = lie_of(view, assignment);
+    let name = gpu_type.map_or("", |n| n.as_str());
+    (gpu_type.cloned(), super::lies(name, placement))
 }

@@ -81,7 +81,7 @@ impl OnType {
     }
 
     /// The greatest pass on a placement.
-    pub(super) fn most_per_gpu(&self, placement: &[u32]) -> u32 {
+    pub fn most_per_gpu(&self, placement: &[u32]) -> u32 {
         match &self.steps {
             StepTimes::Measured(table) if self.limits.stages <= 1 => table.most_per_gpu(placement),
             _ => None,

@@ -42,6 +42,7 @@ pub struct Training {
     round: Seconds,
     ends: EpochEnds,
     limit: PassLimit,
+    most_nodes: MostNodes,
     profiles: Profiles,
     fits: KnownFits,
     agents: BTreeMap<JobId, Agent>,
@@ -57,6 +58,7 @@ impl Training {
             round: Seconds::new(60.0),
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,
+            most_nodes: |_| None,
             profiles: Profiles::ByType,
             fits: KnownFits::by(LeastSquares),
             agents: BTreeMap::new(),
@@ -87,6 +89,14 @@ impl Training {
         self
     }
 
+    /// On more nodes of a type than this a job is as fast as on so many, among which its GPUs
+    /// are divided evenly ([`gathered`]).
+    #[must_use]
+    pub fn most_nodes(mut self, most: MostNodes) -> Self {
+        self.most_nodes = most;
+        self
+    }
+
     /// With another way to keep profiles.
     #[must_use]
     pub fn profiles(mut self, profiles: Profiles) -> Self {
@@ -113,8 +123,25 @@ impl Training {
     }
 }
 
-/// The type of the GPUs of an assignment, and how many each node gives.
-fn lie_of<'a>(view: View<'a>, assignment: &Assignment) -> (Option<&'a Name>, Vec<u32>) {
+/// How many nodes of a type of GPU are told apart; `None` for all of them.
+pub type MostNodes = fn(&str) -> Option<u32>;
+
+/// GPUs on each of at most `most` nodes: as they are where they lie on no more, else as many on
+/// each, and on the last what is left.
+pub fn gathered(placement: Vec<u32>, most: Option<u32>) -> Vec<u32> {
+    let most = most.filter(|most| placement.len() > *most as usize);
+    let Some(most) = most.filter(|most| *most > 0) else {
+        return placement;
+    };
+    let gpus: u32 = placement.iter().sum();
+    let each = gpus.div_ceil(most);
+    let mut evenly = vec![each; (gpus / each) as usize];
+    evenly.extend((!gpus.is_multiple_of(each)).then_some(gpus % each));
+    evenly
+}
+
+/// The type of the GPUs of an assignment, and how many each node gives, in the order of the GPUs.
+pub(crate) fn lie_of<'a>(view: View<'a>, assignment: &Assignment) -> (Option<&'a Name>, Vec<u32>) {
     let cluster = view.cluster();
     let mut last = None;
     let mut placement = Vec::new();
@@ -154,6 +181,7 @@ impl ExecutionModel for Training {
         let (gpu_type, placement) = lie_of(view, assignment);
         let agent = self.agents.entry(job.id()).or_default();
         let gpu_type = gpu_type.cloned().unwrap_or_else(|| "".into());
+        let placement = gathered(placement, (self.most_nodes)(&gpu_type));
         agent.start(gpu_type, placement, self.profiles);
         let batches = &mut self.batches;
         agent.tune(&app, wish(job), self.limit, assignment.config, batches);
@@ -196,5 +224,19 @@ fn wish(job: &JobRef<'_>) -> Option<u32> {
     match training.adapts {
         Adapts::All => None,
         Adapts::Gpus | Adapts::Nothing => extras.batch_size.or(Some(training.initial_batch)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gathered;
+
+    #[test]
+    fn gpus_on_too_many_nodes_are_divided_evenly() {
+        assert_eq!(gathered(vec![1, 4, 6], Some(2)), [6, 5]);
+        assert_eq!(gathered(vec![4, 4, 4, 4], Some(3)), [6, 6, 4]);
+        assert_eq!(gathered(vec![2, 1], Some(1)), [3]);
+        assert_eq!(gathered(vec![8, 4], Some(2)), [8, 4]);
+        assert_eq!(gathered(vec![1, 1, 1], None), [1, 1, 1]);
     }
 }
