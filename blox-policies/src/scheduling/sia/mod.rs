@@ -3,10 +3,12 @@
 mod configs;
 mod scores;
 mod ties;
+mod turns;
 
 pub use configs::{Config, Kinds, configs_of};
 pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
+pub(crate) use turns::{Turns, turns};
 
 use blox_core::perf::goodput::KnownBatches;
 use blox_core::{
@@ -57,10 +59,13 @@ struct Row {
 }
 
 /// What is remembered of a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Known {
     /// Type and GPUs at the last decision.
     last: Option<(u32, u32)>,
+    /// And how many of them each node gave in turn.
+    #[serde(default)]
+    lies: Vec<u32>,
     /// How often it was started anew; `None` before its first start.
     restarts: Option<u32>,
 }
@@ -114,18 +119,27 @@ impl Sia {
     }
 
     /// Takes note of what a job has, and says what it had at the last decision.
-    fn note(&mut self, view: View<'_>, job: &JobRef<'_>) -> Known {
+    fn note(&mut self, view: View<'_>, job: &JobRef<'_>) -> &Known {
         let has = job.assignment().and_then(|a| {
             let node = view.cluster().node_of(*a.gpus.first()?)?;
             let gpu_type = view.cluster().node(node)?.gpu_type();
-            Some((gpu_type.0, a.count().get()))
+            Some((gpu_type, a))
         });
+        let types = view.cluster().gpu_types();
+        let lies = has.map(|(gpu_type, a)| {
+            let name = types.get(NameId(gpu_type.0)).map_or("", |n| n.as_str());
+            let turns = turns(view, a).into_iter().map(|(_, gpus)| gpus);
+            self.scores.lies(name, turns.collect())
+        });
+        let lies = lies.unwrap_or_default();
+        let has = has.map(|(gpu_type, a)| (gpu_type.0, a.count().get()));
         let known = self.known.entry(job.id()).or_default();
-        if has.is_some() && has != known.last {
+        if has.is_some() && (has != known.last || lies != known.lies) {
             known.restarts = Some(known.restarts.map_or(0, |n| n + 1));
         }
         known.last = has;
-        *known
+        known.lies = lies;
+        known
     }
 
     /// What configurations are worth to a job: as kept, where it still holds.
@@ -149,6 +163,7 @@ impl Sia {
 
     fn applicant<'a>(&mut self, view: View<'a>, job: &JobRef<'a>) -> Applicant<'a> {
         let known = self.note(view, job);
+        let (restarts, previous) = (known.restarts.unwrap_or(0), known.last);
         let extras = job.spec().extras();
         let training = extras.training.as_deref();
         let allowed = |t: u32| {
@@ -163,8 +178,8 @@ impl Sia {
             adapts: training.map_or(Adapts::Nothing, |t| t.adapts),
             types: (0..types).map(allowed).collect(),
             age: job.age().max(Seconds::ZERO),
-            restarts: known.restarts.unwrap_or(0),
-            previous: known.last,
+            restarts,
+            previous,
         }
     }
 }
@@ -202,7 +217,7 @@ impl SchedulingPolicy for Sia {
             self.kept.kinds = kinds.clone();
         }
         let mut left: Vec<u32> = kinds.capacities.clone();
-        let columns = kinds.configs.len();
+        let (columns, types) = (kinds.configs.len(), kinds.capacities.len());
         let mut chosen: Vec<Option<(u32, u32)>> = vec![None; jobs.len()];
         let mut open: Vec<usize> = Vec::new();
         let mut groups: Vec<Vec<(Alternative, usize)>> = Vec::new();
@@ -222,11 +237,16 @@ impl SchedulingPolicy for Sia {
             let mut group = Vec::with_capacity(row.configs.len());
             for (k, (config, cost)) in row.configs.iter().zip(costs).enumerate() {
                 let Some(cost) = cost else { continue };
+                // A rigid job has a configuration of each type.
+                let (column, columns) = match config.column {
+                    Some(column) => (column, columns),
+                    None => (config.gpu_type.index(), types),
+                };
                 let tie = Tie {
                     job: job.id(),
                     place: i,
                     jobs: jobs.len(),
-                    column: config.column.unwrap_or(columns + k),
+                    column,
                     columns,
                     previous: applicant.previous == Some((config.gpu_type.0, config.gpus)),
                 };

@@ -44,6 +44,13 @@ pub trait Scores: Part {
         configs: &[Config],
         values: &[Option<f64>],
     ) -> Vec<Option<f64>>;
+
+    /// How a job lies with so many GPUs of a type on each node in turn: on the same type it restarts
+    /// when this changes.
+    fn lies(&self, gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
+        let _ = gpu_type;
+        placement
+    }
 }
 blox_core::dyn_part!(Scores);
 

@@ -11,9 +11,9 @@ pub struct Tie {
     pub place: usize,
     /// How many jobs there are.
     pub jobs: usize,
-    /// The configuration's place among all of the cluster.
+    /// The configuration's place among all of the cluster, for a rigid job that of its type.
     pub column: usize,
-    /// How many there are.
+    /// How many of these there are.
     pub columns: usize,
     /// Whether the job has it now.
     pub previous: bool,

@@ -1,0 +1,19 @@
+//! How the GPUs of a job lie.
+
+use blox_core::{Assignment, NodeId, View};
+
+/// How many GPUs each node gives, one after the other.
+pub(crate) type Turns = Vec<(NodeId, u32)>;
+
+/// How many GPUs each node gives, in the order of the GPUs.
+pub(crate) fn turns(view: View<'_>, assignment: &Assignment) -> Turns {
+    let mut turns = Turns::new();
+    let nodes = assignment.gpus.iter().map(|g| view.cluster().node_of(*g));
+    for node in nodes.flatten() {
+        match turns.last_mut() {
+            Some((last, count)) if *last == node => *count += 1,
+            _ => turns.push((node, 1)),
+        }
+    }
+    turns
+}
