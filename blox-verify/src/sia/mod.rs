@@ -77,7 +77,7 @@ fn closed_loop(
 ) -> Result<(), VerifyError> {
     let round = Seconds::new(input.interval);
     let scheduler = match (input.policy, input.world) {
-        (Policy::Sia, World::Sia) => sia::sia_every(round),
+        (Policy::Sia, World::Sia) => sia::sia_every(round, input.applications.clone()),
         (Policy::Tiresias, World::Pollux) => pollux::tiresias_every(round),
         (Policy::Optimus, World::Pollux) => {
             let applications = files::pollux_applications(input.applications.clone());

@@ -1,8 +1,10 @@
 //! What the simulator that Sia (SOSP 2023) released does otherwise than its paper.
 
 mod canonical;
+mod placement;
 mod released;
 mod single;
 
 pub use canonical::Canonical;
+pub use placement::RoundAndRound;
 pub use released::{Coefficients, ReleasedScores};

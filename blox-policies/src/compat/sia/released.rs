@@ -27,11 +27,24 @@ impl Coefficients {
         };
         goodputs.iter().enumerate().map(one).collect()
     }
+
+    /// The same of a job with a fixed number of GPUs: those are computed in double precision.
+    pub fn of_fixed(&self, values: &[f64], factor: f64, previous: Option<usize>) -> Vec<f64> {
+        let one = |(i, v): (usize, &f64)| {
+            let moves = previous.is_some_and(|p| p != i);
+            let value = if moves { *v * factor } else { *v };
+            let rounded = (libm::pow(value, self.power) * 100.0).round_ties_even() / 100.0;
+            rounded.min(3000.0)
+        };
+        values.iter().enumerate().map(one).collect()
+    }
 }
 
 /// Values as the released simulator computes them (`sia.py`): a job that has not run is worth the
 /// same on one GPU of every type; a goodput is that of the batch that its owner would ask for at
-/// most; coefficients are rounded; delays are those of its own table, whatever jobs say.
+/// most; coefficients are rounded; delays are those of its own table, whatever jobs say. A job with
+/// a fixed number of GPUs is as fast on them as its profile of one GPU says, unless who uses this
+/// [knows better](ReleasedScores::of_rates).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReleasedScores {
     /// The coefficients.
@@ -59,10 +72,17 @@ impl ReleasedScores {
         batches: &mut KnownBatches,
     ) -> Vec<f32> {
         let mut row = raw(view, applicant, configs, batches);
-        if applicant.adapts != Adapts::Nothing {
-            normalise(&mut row);
-        }
+        normalise(&mut row);
         row
+    }
+
+    /// What a job with a fixed number of GPUs is worth, from how fast it is on them on each type of
+    /// the cluster: on the slowest, whether it fits there or not, each counts one.
+    pub fn of_rates(asked: u32, rates: &[Option<f64>], configs: &[Config]) -> Vec<Option<f64>> {
+        let slowest = rates.iter().flatten().copied().reduce(f64::min);
+        let scale = f64::from(asked) / slowest.unwrap_or(1.0);
+        let rate = |c: &Config| rates.get(c.gpu_type.index()).copied().flatten();
+        configs.iter().map(|c| Some(rate(c)? * scale)).collect()
     }
 
     /// The restart factor with the program's own delays.
@@ -97,6 +117,12 @@ impl Scores for ReleasedScores {
         configs: &[Config],
         batches: &mut KnownBatches,
     ) -> Vec<Option<f64>> {
+        if let (Some(training), Adapts::Nothing) = (applicant.training, applicant.adapts) {
+            let types = view.cluster().gpu_types();
+            let on = types.iter().map(|(_, name)| training.on(name));
+            let rates: Vec<_> = on.map(|on| on.map(|on| on.one_gpu_rate)).collect();
+            return ReleasedScores::of_rates(applicant.job.gpus().get(), &rates, configs);
+        }
         let goodputs = ReleasedScores::goodputs(view, applicant, configs, batches);
         goodputs.into_iter().map(|g| Some(f64::from(g))).collect()
     }
@@ -107,16 +133,20 @@ impl Scores for ReleasedScores {
         configs: &[Config],
         values: &[Option<f64>],
     ) -> Vec<Option<f64>> {
-        let goodputs: Vec<f32> = values
-            .iter()
-            .map(|v| v.map_or(UNUSABLE, |v| v as f32))
-            .collect();
         let has = |c: &Config| applicant.previous == Some((c.gpu_type.0, c.gpus));
         let previous = configs.iter().position(has);
         let factor = ReleasedScores::factor(applicant);
-        let row = self.coefficients.of(&goodputs, factor, previous);
-        let signed = |a: f32| {
-            let a = f64::from(a);
+        let unusable = f64::from(UNUSABLE);
+        let row: Vec<f64> = if applicant.adapts == Adapts::Nothing {
+            let values: Vec<f64> = values.iter().map(|v| v.unwrap_or(unusable)).collect();
+            self.coefficients.of_fixed(&values, factor, previous)
+        } else {
+            let single = |v: &Option<f64>| v.unwrap_or(unusable) as f32;
+            let values: Vec<f32> = values.iter().map(single).collect();
+            let row = self.coefficients.of(&values, factor, previous);
+            row.into_iter().map(f64::from).collect()
+        };
+        let signed = |a: f64| {
             if self.coefficients.power < 0.0 { a } else { -a }
         };
         row.iter()
@@ -154,19 +184,12 @@ fn raw(
     };
     let types = view.cluster().gpu_types();
     let name = |c: &Config| types.get(NameId(c.gpu_type.0));
-    let asked = applicant.job.gpus().get();
-    if applicant.adapts == Adapts::Nothing {
-        let of_cluster = types.iter().filter_map(|(_, n)| training.on(n));
-        let slowest = of_cluster.map(|l| l.one_gpu_rate).reduce(f64::min);
-        let rate = |c: &Config| name(c).and_then(|n| training.on(n)).map(|l| l.one_gpu_rate);
-        return of_fixed(asked, slowest, configs.iter().map(rate));
-    }
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
         let first = |c: &Config| if c.gpus == 1 { 1.0 } else { UNUSABLE };
         return configs.iter().map(first).collect();
     };
     let most = match applicant.adapts {
-        Adapts::Gpus => asked,
+        Adapts::Gpus => applicant.job.gpus().get(),
         _ => most_gpus(training, report),
     };
     let batch = applicant.job.spec().extras().batch_size;
@@ -216,17 +239,6 @@ fn raw(
     values
 }
 
-/// Values of a job with a fixed number of GPUs: on the slowest type of the cluster, whether it fits
-/// there or not, each counts one.
-fn of_fixed(
-    asked: u32,
-    slowest: Option<f64>,
-    rates: impl Iterator<Item = Option<f64>>,
-) -> Vec<f32> {
-    let scale = f64::from(asked) / slowest.unwrap_or(1.0);
-    rates.map(|r| (r.unwrap_or(0.0) * scale) as f32).collect()
-}
-
 fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32 {
     let of = |(name, limits): (&blox_core::Name, &blox_core::TypeLimits)| {
         let seen = report.speed.get(name).map_or(0, |s| s.most_gpus.get());
@@ -242,10 +254,30 @@ mod tests {
 
     #[test]
     fn gpus_of_fixed_jobs_count_by_the_slowest_type() {
-        let rates = [Some(3.0), None, Some(5.0)];
-        let values = of_fixed(4, Some(2.0), rates.into_iter());
-        assert_eq!(values, [6.0, 0.0, 10.0]);
-        assert_eq!(of_fixed(4, None, [None].into_iter()), [0.0]);
+        // On the second type it does not fit.
+        let config = |t: u32| Config {
+            gpu_type: blox_core::GpuTypeId(t),
+            nodes: 1,
+            gpus: 4,
+            column: None,
+        };
+        let rates = [Some(3.0), Some(2.0), None, Some(5.0)];
+        let values = ReleasedScores::of_rates(4, &rates, &[config(0), config(2), config(3)]);
+        assert_eq!(values, [Some(6.0), None, Some(10.0)]);
+        assert_eq!(ReleasedScores::of_rates(4, &[], &[config(0)]), [None]);
+    }
+
+    #[test]
+    fn coefficients_of_fixed_jobs_are_not_rounded_twice() {
+        let c = Coefficients { power: -0.5 };
+        assert_eq!(c.of_fixed(&[4.0, 16.0], 0.25, Some(0)), [0.5, 0.5]);
+        // Between the 100ths: in single precision it is just 0.125.
+        let value = 64.000_001;
+        assert_eq!(c.of_fixed(&[value], 1.0, None), [0.12]);
+        assert_eq!(c.of(&[value as f32], 1.0, None), [0.12]);
+        let value = 63.999_999_9;
+        assert_eq!(c.of_fixed(&[value], 1.0, None), [0.13]);
+        assert_eq!(c.of(&[value as f32], 1.0, None), [0.12]);
     }
 
     #[test]
