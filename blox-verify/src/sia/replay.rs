@@ -4,9 +4,9 @@ use super::accounts::{self, Decisions};
 use super::input::{Input, Policy, required};
 use crate::{Case, Compared, VerifyError};
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, GpuId, JobId, NodeSpec,
-    Outlook, Part, PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Seconds, Shape,
-    Time, View,
+    Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, GpuId, JobId, JobSpec,
+    NodeSpec, Outlook, Part, PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Seconds,
+    Shape, Time, View,
 };
 use blox_schedulers::compat::sia::AfterOne;
 use blox_sim::Simulation;
@@ -207,6 +207,7 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
         cluster.nodes.extend(vec![node; nodes * jobs]);
         next += gpus * (nodes * jobs) as u32;
     }
+    leave_room(&mut cluster, input.jobs_for(input.policy));
     let mut script = Script::new();
     let mut last: BTreeMap<usize, Vec<GpuId>> = BTreeMap::new();
     for row in rows {
@@ -234,6 +235,20 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
         }
     }
     (cluster, script)
+}
+
+/// Adds a node that nobody is given: a job may have asked for more than it ever had, and none may
+/// ask for more than there is.
+fn leave_room(cluster: &mut ClusterSpec, jobs: &[JobSpec]) {
+    let asked = jobs.iter().map(|j| j.gpus.get()).max().unwrap_or(0);
+    let gpus: u32 = cluster.nodes.iter().map(|n| n.gpus).sum();
+    if let Some(node) = cluster.nodes.last().filter(|_| asked > gpus) {
+        let room = NodeSpec {
+            gpus: asked - gpus,
+            ..node.clone()
+        };
+        cluster.nodes.push(room);
+    }
 }
 
 /// Gives jobs what the script says.
@@ -287,5 +302,23 @@ impl PlacementPolicy for Recorded {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_as_much_as_anybody_asks_for() {
+        let nodes = |asked: u32| {
+            let mut cluster: ClusterSpec = "2x4:rtx".parse().unwrap();
+            let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1.0));
+            leave_room(&mut cluster, &[job(asked), job(1)]);
+            let gpus = cluster.nodes.iter().map(|n| n.gpus);
+            gpus.collect::<Vec<_>>()
+        };
+        assert_eq!(nodes(8), [4, 4]);
+        assert_eq!(nodes(16), [4, 4, 8]);
     }
 }
