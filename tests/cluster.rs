@@ -333,6 +333,29 @@ fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
 }
 
 #[test]
+fn who_waits_says_why_and_who_runs_for_how_long() {
+    let c = Cluster::start("fifo", &[1]);
+    let job = c.submit(&["--", "sleep", "600"]);
+    c.until_phase(job, "running");
+    for _ in 0..2 {
+        c.submit(&["--", "true"]);
+    }
+    let why = |job: u64| c.run(&["why", &job.to_string()]).unwrap();
+    c.until("a decision has passed them over", |_| {
+        !why(2).contains("not yet")
+    });
+    assert_eq!(why(0).trim(), "job 0 is running");
+    assert_eq!(why(1).trim(), "job 1 is waiting: needs 1 GPU, 0 are free");
+    let behind = "job 2 is waiting: waits behind job 1, which could not be placed";
+    assert_eq!(why(2).trim(), behind);
+    // Nothing happens meanwhile.
+    let ran = |c: &Cluster| c.job(job)["running_s"].as_f64().unwrap();
+    let before = ran(&c);
+    c.until("it has run for longer", |c| ran(c) > before + 0.5);
+    c.run(&["cancel", "0"]).unwrap();
+}
+
+#[test]
 fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
     let c = Cluster::start("las", &[1]);
     let saved = c.dir.path().join("steps");

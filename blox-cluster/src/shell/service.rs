@@ -9,7 +9,7 @@ use crate::protocol::Exit;
 use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
 use crate::protocol::{Millis, Report};
 use crate::wire::{LARGEST, LARGEST_JOB, job_spec, pb};
-use blox_core::{JobId, JobRef, Name, NodeId, NodeStatus};
+use blox_core::{JobId, JobRef, Name, NodeId, NodeStatus, Phase, Reason};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -261,7 +261,7 @@ impl pb::jobs_server::Jobs for Service {
         request: Request<pb::ListRequest>,
     ) -> Result<Response<pb::ListReply>, Status> {
         let pb::ListRequest { job, all } = request.into_inner();
-        let look = move |s: &Scheduler, _: Millis| lines(s, job.map(JobId), all);
+        let look = move |s: &Scheduler, now: Millis| lines(s, now, job.map(JobId), all);
         let jobs = self.handle.look(look).await.ok_or_else(gone)?;
         match job {
             Some(job) if jobs.is_empty() => {
@@ -319,13 +319,13 @@ impl pb::jobs_server::Jobs for Service {
     }
 }
 
-fn lines(s: &Scheduler, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
+fn lines(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
     let view = s.view();
     let known = 0..s.core().state().next_job_id().0;
     let wanted = known.map(JobId).filter(|j| only.is_none_or(|o| o == *j));
     wanted
         .filter_map(|id| match view.job(id) {
-            Some(job) => Some(line(s, &job)),
+            Some(job) => Some(line(s, now, &job)),
             None if all || only.is_some() => Some(past(s, id)),
             None => None,
         })
@@ -364,7 +364,7 @@ fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
     line
 }
 
-fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
+fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
     let text = |n: &Option<Name>| n.as_ref().map_or_else(String::new, |n| n.to_string());
     let view = s.view();
     let mut nodes: Vec<String> = Vec::new();
@@ -376,6 +376,11 @@ fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
         }
     }
     let spec = job.spec();
+    // The core's time stands still between events.
+    let since = match job.phase() {
+        Phase::Running => (s.time(now) - view.now()).secs().max(0.0),
+        _ => 0.0,
+    };
     pb::JobLine {
         job: job.id().0,
         name: text(&spec.name),
@@ -385,7 +390,7 @@ fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
         attempt: job.attempt(),
         reason: reason(s, job),
         submitted_s: job.submit().secs(),
-        running_s: job.attained_time().secs(),
+        running_s: job.attained_time().secs() + since,
         iterations_done: job.work_done(),
         iterations: spec.work.iterations,
         nodes,
@@ -395,15 +400,27 @@ fn line(s: &Scheduler, job: &JobRef<'_>) -> pb::JobLine {
     }
 }
 
+/// Why a job does not run; empty if it does.
 fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
-    let waits = s.launches().durable().backing_off.get(&job.id());
-    match waits {
-        Some(until) => {
-            let left = (*until - s.view().now()).secs().max(0.0);
-            format!("it failed, and is tried again in {left:.0} s")
-        }
-        None => job.reason().to_string(),
+    if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
+        let left = (*until - s.view().now()).secs().max(0.0);
+        return format!("it failed, and is tried again in {left:.0} s");
     }
+    let core = s.core();
+    let why = match job.phase() {
+        Phase::Running | Phase::Starting if job.held().is_some() => return String::new(),
+        Phase::Starting => &Reason::WaitingForGpus,
+        // What it was stopped for is told until a decision has passed it over.
+        Phase::Waiting if core.last_decision() >= Some(job.eligible_since()) => {
+            // A scheduler that has just come back has no plan.
+            match core.plan().version {
+                0 => &Reason::NotYetDecided,
+                _ => core.plan().reason_for(job.id()),
+            }
+        }
+        _ => job.reason(),
+    };
+    why.to_string()
 }
 
 fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
