@@ -61,10 +61,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// # Errors
 /// Its directory cannot be used when it begins.
 pub async fn run(
-    settings: NodeSettings,
+    mut settings: NodeSettings,
     stop: impl Future<Output = ()>,
     mut trouble: impl FnMut(&io::Error),
 ) -> io::Result<()> {
+    // Jobs are told paths in it, and run in other folders.
+    settings.dir = std::path::absolute(&settings.dir)?;
     let mut shell = Shell::open(settings.clone())?;
     let mut stop = std::pin::pin!(stop);
     loop {
