@@ -4,7 +4,7 @@ use super::scheduler::Handle;
 use crate::protocol::Exit;
 use crate::protocol::Millis;
 use crate::protocol::scheduler::Scheduler;
-use blox_core::{GpuId, JobId, NodeStatus};
+use blox_core::{JobId, NodeStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,12 +128,20 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
             _ => "left",
         };
         *nodes.entry(status.to_owned()).or_default() += 1;
-        for gpu in node.gpus() {
-            *gpus.entry(gpu_state(s, gpu).to_owned()).or_default() += 1;
+        // Those of a node that has left are nobody's any more.
+        for gpu in node.gpus().filter(|_| status != "left") {
+            let held = cluster.held_by(gpu).next().is_some();
+            let state = match status {
+                _ if held => "held",
+                "up" => "free",
+                status => status,
+            };
+            *gpus.entry(state.to_owned()).or_default() += 1;
         }
     }
     put(&mut out, "nodes", "gauge", "Nodes.", &by("status", nodes));
-    put(&mut out, "gpus", "gauge", "GPU slots.", &by("state", gpus));
+    let help = "GPU slots: held by a job, free, or of a node that is drained, lost or off.";
+    put(&mut out, "gpus", "gauge", help, &by("state", gpus));
     let silent: Vec<(String, f64)> = cluster
         .nodes()
         .iter()
@@ -243,11 +251,4 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         put(&mut out, name, kind, help, &one(value));
     }
     out
-}
-
-fn gpu_state(s: &Scheduler, gpu: GpuId) -> &'static str {
-    match s.view().cluster().held_by(gpu).next() {
-        Some(_) => "held",
-        None => "free",
-    }
 }
