@@ -168,6 +168,17 @@ impl Client {
         }
     }
 
+    /// Has a node that is lost or drained, and empty, leave for good.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, knows no such node, or refuses.
+    pub async fn remove(&mut self, node: String) -> Result<(), ClientError> {
+        match self.jobs.remove(soon(pb::RemoveRequest { node })).await {
+            Ok(_) => Ok(()),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
     /// Places nothing new on a node, or uses it again if `why` is empty.
     ///
     /// # Errors

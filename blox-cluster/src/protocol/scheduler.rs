@@ -5,6 +5,7 @@
 //! already; the effects may be carried out only once the facts are on the disk.
 
 use super::ids::{Epoch, Millis};
+use super::launches::report::is_idle;
 use super::launches::{Durable, Goal, Launches, Outcome};
 use super::message::{Orders, Report};
 use super::record::{Answer, CoreInput, Record};
@@ -13,7 +14,7 @@ use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Decided, Decision};
 use blox_core::{
     Command, Decide, DecideError, Event, JobId, JobSpec, Name, NodeAction, NodeActions, NodeId,
-    Outlook, Part, Phase, Plan, Seconds, State, Time, Verdicts, View,
+    NodeStatus, Outlook, Part, Phase, Plan, Seconds, State, Time, Verdicts, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub enum Request {
     Drain(NodeId, Name),
     /// Use a drained node again.
     Resume(NodeId),
+    /// Have a node that is lost or drained, and empty, leave for good.
+    Remove(NodeId),
 }
 
 /// Why a request was refused.
@@ -67,6 +70,17 @@ pub enum RequestError {
     /// No such node.
     #[error("there is no node {0}")]
     NoNode(NodeId),
+    /// It makes no sense as long as the node is as it is.
+    #[error("node {node} {why}")]
+    WrongNode {
+        /// The node.
+        node: NodeId,
+        /// What it is, and what would be right.
+        why: String,
+    },
+    /// The node that reports is not taken in.
+    #[error("{0}")]
+    NotTakenIn(String),
     /// It makes no sense in the job's phase.
     #[error("job {job} is {phase}: {expected}")]
     WrongPhase {
@@ -106,7 +120,8 @@ pub struct Step {
     pub records: Vec<Record>,
     /// What follows.
     pub effects: Vec<Effect>,
-    /// The job that a request was about; for a submission its number.
+    /// The job that a request was about; for a submission its number. To a report only why
+    /// its node is not taken in.
     pub reply: Option<Result<JobId, RequestError>>,
 }
 
@@ -305,7 +320,11 @@ impl Scheduler {
         let mut step = Step::default();
         let mut out = Outcome::default();
         match input {
-            Input::Report(r) => self.launches.report(now, self.core.view(), &r, &mut out),
+            Input::Report(r) => {
+                self.launches.report(now, self.core.view(), &r, &mut out);
+                let refused = out.refused.take();
+                step.reply = refused.map(|why| Err(RequestError::NotTakenIn(why)));
+            }
             Input::Tick => {
                 self.try_again(at, &mut step);
                 self.launches.tick(now, self.core.view(), &mut out);
@@ -473,6 +492,7 @@ impl Scheduler {
             Request::Resume(node) => {
                 self.node_action(at, node, NodeAction::Uncordon { node }, step)
             }
+            Request::Remove(node) => self.remove(at, node, step),
         }
     }
 
@@ -537,6 +557,27 @@ impl Scheduler {
         })
     }
 
+    fn remove(&mut self, at: Time, node: NodeId, step: &mut Step) -> Result<JobId, RequestError> {
+        let view = self.core.view();
+        let there = view.node(node).filter(|n| n.status() != NodeStatus::Left);
+        let n = there.ok_or(RequestError::NoNode(node))?;
+        let wrong = |why: String| Err(RequestError::WrongNode { node, why });
+        if n.status() == NodeStatus::Up && n.cordoned().is_none() {
+            return wrong("is up: drain it first".to_owned());
+        }
+        // What is not open is over: the node said so, or its fence has passed.
+        if let Some(job) = self.launches.job_on(node) {
+            return wrong(format!("cannot leave yet: job {job} may still run on it"));
+        }
+        if !is_idle(view, n) {
+            return wrong("cannot leave yet: a job holds GPUs of it".to_owned());
+        }
+        let event = Event::NodeLeft { node };
+        self.tell(CoreInput::Event { at, event }, step);
+        self.launches.part_with(node);
+        Ok(JobId(0))
+    }
+
     fn node_action(
         &mut self,
         at: Time,
@@ -544,7 +585,8 @@ impl Scheduler {
         action: NodeAction,
         step: &mut Step,
     ) -> Result<JobId, RequestError> {
-        if self.core.view().node(node).is_none() {
+        let status = self.core.view().node(node).map(|n| n.status());
+        if status.is_none_or(|s| s == NodeStatus::Left) {
             return Err(RequestError::NoNode(node));
         }
         let event = Event::NodeManaged { action };

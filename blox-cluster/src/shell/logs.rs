@@ -105,7 +105,7 @@ fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
             nodes.extend(parts.filter(|p| p.id == id).map(|p| p.node));
         }
     }
-    let key = |n| durable.nodes.get(&n).map(|n| n.key.to_string());
+    let key = |n| durable.key_of(n).map(|key| key.to_string());
     Some(Place {
         launch,
         nodes: nodes.into_iter().filter_map(key).collect(),

@@ -53,7 +53,7 @@ pub(super) enum Message {
     /// From a node or a user, with whoever waits for the reply.
     Input(Box<Input>, Option<Reply>),
     /// A node has a stream now.
-    Linked(Name, channel::Sender<pb::Orders>),
+    Linked(Name, ToNode),
     /// The answer to the question of this number.
     Answer(u64, Box<Input>),
     /// Somebody wants to look.
@@ -63,6 +63,9 @@ pub(super) enum Message {
     /// It is over.
     Stop,
 }
+
+/// The stream to a node.
+pub(super) type ToNode = channel::Sender<Result<pb::Orders, tonic::Status>>;
 
 /// What somebody wants to see.
 pub(super) type Look = Box<dyn FnOnce(&Scheduler, Millis) + Send>;
@@ -294,7 +297,7 @@ fn policy(
 struct Shell {
     machine: Scheduler,
     log: Log,
-    links: BTreeMap<Name, channel::Sender<pb::Orders>>,
+    links: BTreeMap<Name, ToNode>,
     to_policy: mpsc::Sender<ToPolicy>,
     /// The number of the last question.
     question: u64,
@@ -415,7 +418,7 @@ impl Shell {
                     Effect::Send(orders) => {
                         if let Some(link) = self.links.get(&orders.node) {
                             // Orders that find no room are made up for by the next.
-                            let _ = link.try_send((&orders).into());
+                            let _ = link.try_send(Ok((&orders).into()));
                         }
                     }
                     Effect::Ask(at) => {

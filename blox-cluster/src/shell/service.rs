@@ -129,7 +129,9 @@ fn gone() -> Status {
 fn refused(e: &RequestError) -> Status {
     match e {
         RequestError::NoJob(_) | RequestError::NoNode(_) => Status::not_found(e.to_string()),
-        RequestError::WrongPhase { .. } => Status::failed_precondition(e.to_string()),
+        RequestError::WrongPhase { .. }
+        | RequestError::WrongNode { .. }
+        | RequestError::NotTakenIn(_) => Status::failed_precondition(e.to_string()),
         RequestError::OtherJob { .. } => Status::already_exists(e.to_string()),
         _ => Status::invalid_argument(e.to_string()),
     }
@@ -146,6 +148,21 @@ impl Service {
         Ok(Response::new(pb::JobReply { job: job.0 }))
     }
 
+    /// The node of a number or name; of several, one that is up, and the latest.
+    async fn node(&self, wanted: String) -> Result<NodeId, Status> {
+        let none = Status::not_found(format!("there is no node {wanted}"));
+        let find = move |s: &Scheduler, _: Millis| {
+            let there = |n: &&blox_core::Node| {
+                let named = n.spec().name.as_ref().is_some_and(|x| x.as_str() == wanted);
+                n.status() != NodeStatus::Left && (named || n.id().to_string() == wanted)
+            };
+            let all = s.view().cluster().nodes().iter().filter(there);
+            all.max_by_key(|n| (n.status() == NodeStatus::Up, n.id()))
+                .map(blox_core::Node::id)
+        };
+        self.handle.look(find).await.ok_or_else(gone)?.ok_or(none)
+    }
+
     async fn all_nodes(&self) -> Result<Response<pb::NodesReply>, Status> {
         let nodes = self.handle.look(nodes).await.ok_or_else(gone)?;
         Ok(Response::new(pb::NodesReply { nodes }))
@@ -154,10 +171,7 @@ impl Service {
 
 #[tonic::async_trait]
 impl pb::node_link_server::NodeLink for Service {
-    type LinkStream = tokio_stream::adapters::Map<
-        ReceiverStream<pb::Orders>,
-        fn(pb::Orders) -> Result<pb::Orders, Status>,
-    >;
+    type LinkStream = ReceiverStream<Result<pb::Orders, Status>>;
 
     async fn link(
         &self,
@@ -165,7 +179,7 @@ impl pb::node_link_server::NodeLink for Service {
     ) -> Result<Response<Self::LinkStream>, Status> {
         let mut reports = request.into_inner();
         let (tx, rx) = mpsc::channel(16);
-        let to = self.handle.to.clone();
+        let handle = self.handle.clone();
         tokio::spawn(async move {
             let mut linked = false;
             // A stream that breaks is opened again by the node.
@@ -176,19 +190,18 @@ impl pb::node_link_server::NodeLink for Service {
                 if !linked {
                     linked = true;
                     let link = Message::Linked(report.node.clone(), tx.clone());
-                    if to.send(link).is_err() {
+                    if handle.to.send(link).is_err() {
                         return;
                     }
                 }
-                let input = Box::new(Input::Report(report));
-                if to.send(Message::Input(input, None)).is_err() {
+                // Only a node that is not taken in gets a reply.
+                if let Some(Err(e)) = handle.request(Input::Report(report)).await {
+                    let _ = tx.send(Err(refused(&e))).await;
                     return;
                 }
             }
         });
-        use tokio_stream::StreamExt;
-        let ok: fn(pb::Orders) -> Result<pb::Orders, Status> = Ok;
-        Ok(Response::new(ReceiverStream::new(rx).map(ok)))
+        Ok(Response::new(ReceiverStream::new(rx)))
     }
 
     type LogsStream = tokio_stream::adapters::Map<
@@ -295,26 +308,21 @@ impl pb::jobs_server::Jobs for Service {
         request: Request<pb::DrainRequest>,
     ) -> Result<Response<pb::NodesReply>, Status> {
         let pb::DrainRequest { node, why } = request.into_inner();
-        let wanted = node.clone();
-        let find = move |s: &Scheduler, _: Millis| {
-            let all = s.view().cluster().nodes();
-            let is = |n: &&blox_core::Node| {
-                n.spec().name.as_ref().is_some_and(|x| x.as_str() == wanted)
-                    || n.id().to_string() == wanted
-            };
-            all.iter().find(is).map(blox_core::Node::id)
-        };
-        let id: NodeId = self
-            .handle
-            .look(find)
-            .await
-            .ok_or_else(gone)?
-            .ok_or_else(|| Status::not_found(format!("there is no node {node}")))?;
+        let id = self.node(node).await?;
         self.ask(match why.is_empty() {
             true => Ask::Resume(id),
             false => Ask::Drain(id, why.into()),
         })
         .await?;
+        self.all_nodes().await
+    }
+
+    async fn remove(
+        &self,
+        request: Request<pb::RemoveRequest>,
+    ) -> Result<Response<pb::NodesReply>, Status> {
+        let id = self.node(request.into_inner().node).await?;
+        self.ask(Ask::Remove(id)).await?;
         self.all_nodes().await
     }
 }
@@ -439,7 +447,8 @@ fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
 
 fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
     let cluster = s.view().cluster();
-    let all = cluster.nodes().iter();
+    let there = |n: &&blox_core::Node| n.status() != NodeStatus::Left;
+    let all = cluster.nodes().iter().filter(there);
     all.map(|n| {
         let mut jobs: Vec<u32> = n
             .gpus()

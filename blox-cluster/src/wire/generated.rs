@@ -363,6 +363,12 @@ pub struct DrainRequest {
     #[prost(string, tag = "2")]
     pub why: ::prost::alloc::string::String,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveRequest {
+    /// Name or number.
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LogsRequest {
     #[prost(uint32, tag = "1")]
@@ -1130,6 +1136,28 @@ pub mod jobs_client {
                 .insert(GrpcMethod::new("blox.cluster.v1.Jobs", "Drain"));
             self.inner.unary(req, path, codec).await
         }
+        /// Has a node leave for good.
+        pub async fn remove(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemoveRequest>,
+        ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/blox.cluster.v1.Jobs/Remove",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("blox.cluster.v1.Jobs", "Remove"));
+            self.inner.unary(req, path, codec).await
+        }
         /// What a rank wrote.
         pub async fn logs(
             &mut self,
@@ -1193,6 +1221,11 @@ pub mod jobs_server {
         async fn drain(
             &self,
             request: tonic::Request<super::DrainRequest>,
+        ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status>;
+        /// Has a node leave for good.
+        async fn remove(
+            &self,
+            request: tonic::Request<super::RemoveRequest>,
         ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status>;
         /// Server streaming response type for the Logs method.
         type LogsStream: tonic::codegen::tokio_stream::Stream<
@@ -1483,6 +1516,49 @@ pub mod jobs_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DrainSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/blox.cluster.v1.Jobs/Remove" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemoveSvc<T: Jobs>(pub Arc<T>);
+                    impl<T: Jobs> tonic::server::UnaryService<super::RemoveRequest>
+                    for RemoveSvc<T> {
+                        type Response = super::NodesReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemoveRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Jobs>::remove(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemoveSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -152,10 +152,15 @@ impl Checks {
         }
         let mut ran: BTreeMap<PartId, u64> = BTreeMap::new();
         for w in &self.ledger {
-            let part = PartId {
+            // Under any of the numbers that it has had.
+            let ids = ids_of(s, w.node)?;
+            let part = |node: &NodeId| PartId {
                 id: w.id,
-                node: node_of(s, w.node)?,
+                node: *node,
             };
+            let accounts = &s.launches().durable().accounts;
+            let known = ids.iter().map(part).find(|p| accounts.contains_key(p));
+            let part = known.unwrap_or(part(&ids[0]));
             let spent = w.to.unwrap_or(w.from) - w.from;
             *ran.entry(part).or_default() += spent * clocks[w.node] / 1_000_000;
         }
@@ -198,6 +203,9 @@ impl Checks {
         }
         let cluster = s.view().cluster();
         for node in cluster.nodes() {
+            if node.status() == NodeStatus::Left {
+                continue;
+            }
             let held = node.gpus().any(|g| cluster.held_by(g).next().is_some());
             if node.status() != NodeStatus::Up || held || node.free_count() != node.gpu_count() {
                 return Err(format!("I8: node {} is not whole again", node.id()));
@@ -207,11 +215,16 @@ impl Checks {
     }
 }
 
-fn node_of(s: &Scheduler, index: usize) -> Result<NodeId, String> {
-    let key = format!("n{index}");
-    let nodes = &s.launches().durable().nodes;
-    let found = nodes.iter().find(|(_, n)| n.key.as_str() == key);
-    found
-        .map(|(id, _)| *id)
-        .ok_or(format!("I8: node {key} is unknown"))
+fn ids_of(s: &Scheduler, index: usize) -> Result<Vec<NodeId>, String> {
+    let key = Name::from(format!("n{index}"));
+    let durable = s.launches().durable();
+    let all = durable.left.keys().chain(durable.nodes.keys());
+    let ids: Vec<NodeId> = all
+        .filter(|id| durable.key_of(**id) == Some(&key))
+        .copied()
+        .collect();
+    match ids.is_empty() {
+        true => Err(format!("I8: node {key} is unknown")),
+        false => Ok(ids),
+    }
 }

@@ -276,7 +276,10 @@ impl World {
             .jobs
             .iter()
             .all(|j| self.checks.acknowledged.contains_key(&j.key));
-        let up = s.view().cluster().nodes();
+        let all_nodes = s.view().cluster().nodes().iter();
+        let up: Vec<_> = all_nodes
+            .filter(|n| n.status() != blox_core::NodeStatus::Left)
+            .collect();
         all && s.view().state().live_jobs() == 0
             && s.launches().durable().attempts.is_empty()
             && self
@@ -284,7 +287,7 @@ impl World {
                 .iter()
                 .all(|n| n.journals.is_empty() && n.processes.is_empty())
             && up.len() == self.nodes.len()
-            && up.iter().all(|n| n.status() == blox_core::NodeStatus::Up)
+            && up.iter().all(|n| n.is_usable())
     }
 
     fn at_rest(&self) -> Result<(), String> {
@@ -591,6 +594,11 @@ impl World {
             return Ok(());
         }
         n.session += 1;
+        let other = n.session > 1 && self.now < PEACE && self.rng.random_bool(0.3);
+        if other {
+            // It comes back with a GPU more, or without it.
+            n.gpus = 5 - n.gpus;
+        }
         let (now, session) = (n.clock.read(self.now), n.session);
         let timers = self.node_timers();
         let n = &mut self.nodes[i];

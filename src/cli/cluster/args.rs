@@ -312,6 +312,15 @@ pub(in crate::cli) enum ClusterCommand {
   blox resume node-3"
     )]
     Resume(ResumeArgs),
+    /// Have a node leave for good that is lost, or drained and empty
+    #[command(
+        after_help = "Its number and its GPUs go, and its manager is turned away: with a new --state-dir the machine
+joins again as another node.
+
+Examples:
+  blox remove node-3"
+    )]
+    Remove(ResumeArgs),
     /// Say why a job is where it is
     #[command(after_help = "Examples:
   blox why 17")]

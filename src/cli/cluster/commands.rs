@@ -67,6 +67,12 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                 print(terminal, &json!({"node": a.node}))?;
             }
         }
+        ClusterCommand::Remove(a) => {
+            client(&a.at).await?.remove(a.node.clone()).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
+        }
         ClusterCommand::Logs(a) => logs(a, terminal).await?,
         ClusterCommand::Why(a) => {
             let job = one(&a).await?;

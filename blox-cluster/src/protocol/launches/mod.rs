@@ -6,7 +6,7 @@
 
 mod advance;
 mod orders;
-mod report;
+pub(super) mod report;
 
 use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Status, Task};
@@ -128,6 +128,9 @@ pub struct Durable {
     /// Nodes by number.
     #[serde(with = "pairs")]
     pub nodes: BTreeMap<NodeId, KnownNode>,
+    /// The names for themselves of nodes that have left, by number.
+    #[serde(with = "pairs", default)]
+    pub left: BTreeMap<NodeId, Name>,
     /// Launches that are not over.
     #[serde(with = "pairs")]
     pub attempts: BTreeMap<AttemptId, Attempt>,
@@ -252,8 +255,19 @@ impl Durable {
                     brief.ended = Some(at);
                 }
             }
+            Event::NodeLeft { node } => {
+                if let Some(known) = self.nodes.remove(node) {
+                    self.left.insert(*node, known.key);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// What a node calls itself, also when it has left.
+    pub fn key_of(&self, node: NodeId) -> Option<&Name> {
+        let known = self.nodes.get(&node).map(|n| &n.key);
+        known.or_else(|| self.left.get(&node))
     }
 
     /// The accounts of a job, oldest launch first.
@@ -309,6 +323,8 @@ pub struct Outcome {
     pub orders: Vec<Orders>,
     /// Jobs that failed and are tried again, with how often they have failed.
     pub failed: Vec<(blox_core::JobId, u32)>,
+    /// Why the node that reported is not taken in.
+    pub refused: Option<String>,
     /// Nodes that need orders.
     pub(super) dirty: BTreeSet<NodeId>,
     /// Launches to look at again.
@@ -451,6 +467,17 @@ impl Launches {
             link.losses.retain(|at| now - *at <= window);
             link.losses.push(now);
         }
+    }
+
+    /// A job that may run on a node.
+    pub fn job_on(&self, node: NodeId) -> Option<blox_core::JobId> {
+        self.open_on(node).first().map(|part| part.id.job)
+    }
+
+    /// A node has left: nothing is waited for any more.
+    pub(super) fn part_with(&mut self, node: NodeId) {
+        self.links.remove(&node);
+        self.waking.remove(&node);
     }
 
     /// Where others reach a node, as it said last.

@@ -4,7 +4,11 @@ use super::{Launches, Link, Outcome, Seen};
 use crate::protocol::ids::{Incarnation, Millis, PartId};
 use crate::protocol::message::{Report, Status};
 use crate::protocol::record::Record;
-use blox_core::{Event, NodeId, NodeStatus, View};
+use blox_core::{Event, Name, Node, NodeAction, NodeId, NodeStatus, View};
+
+/// Why nothing new is placed on a node until it can join as what it is now.
+const OTHER_INVENTORY: &str =
+    "it came back with another inventory, and joins anew once it is empty";
 
 impl Launches {
     /// Takes a report. Orders in answer to it are in the outcome.
@@ -45,8 +49,78 @@ impl Launches {
             self.write_down(node, incarnation, r, out);
         }
         self.hear_all(node, now, r, out);
-        self.welcome_back(node, now, view, r, out);
+        let node = if offers_another(view, node, r) {
+            self.renew(node, now, view, r, out)
+        } else {
+            self.same_again(node, view, out);
+            self.welcome_back(node, now, view, r, out);
+            node
+        };
         out.dirty.insert(node);
+    }
+
+    /// A node that came back with other GPUs, another type or name: nothing new is placed
+    /// on it, and when nothing of it is in doubt it leaves and joins as what it is now.
+    /// Its number from then on.
+    fn renew(
+        &mut self,
+        node: NodeId,
+        now: Millis,
+        view: View<'_>,
+        r: &Report,
+        out: &mut Outcome,
+    ) -> NodeId {
+        let (Some(old), Some(link)) = (view.node(node), self.links.get(&node)) else {
+            return node;
+        };
+        // What this very report ended, the core has not heard of.
+        let idle = link.strays.is_empty() && is_idle(view, old) && self.open_on(node).is_empty();
+        let up = old.status() == NodeStatus::Up;
+        if !idle || self.quarantined(node, now) > Millis(0) {
+            if up && old.cordoned().is_none() {
+                let why = Name::from(OTHER_INVENTORY);
+                let action = NodeAction::Cordon { node, why };
+                out.events.push(Event::NodeManaged { action });
+            }
+            return node;
+        }
+        if let Some(why) = not_an_inventory(r).or_else(|| name_is_taken(view, Some(node), r)) {
+            self.refuse(why, out);
+            return node;
+        }
+        let new = NodeId(view.cluster().nodes().len() as u32);
+        let before = self.durable.nodes.get(&node).map(|n| n.incarnation);
+        let incarnation = Incarnation(before.unwrap_or_default().0 + 1);
+        self.write_down(new, incarnation, r, out);
+        out.events.push(Event::NodeLeft { node });
+        out.events.push(Event::NodeJoined {
+            spec: Box::new((*r.offer).clone()),
+        });
+        if let Some(why) = old.cordoned().filter(|w| w.as_str() != OTHER_INVENTORY) {
+            let why = why.clone();
+            let action = NodeAction::Cordon { node: new, why };
+            out.events.push(Event::NodeManaged { action });
+        }
+        // The same manager is spoken to, and numbers of messages go on.
+        if let Some(link) = self.links.remove(&node) {
+            self.links.insert(new, link);
+        }
+        self.part_with(node);
+        new
+    }
+
+    /// Before it could join as something else it came back as what it was.
+    fn same_again(&self, node: NodeId, view: View<'_>, out: &mut Outcome) {
+        let drained = view.node(node).and_then(Node::cordoned);
+        if drained.is_some_and(|why| why.as_str() == OTHER_INVENTORY) {
+            let action = NodeAction::Uncordon { node };
+            out.events.push(Event::NodeManaged { action });
+        }
+    }
+
+    fn refuse(&mut self, why: String, out: &mut Outcome) {
+        self.ignored.refused_nodes += 1;
+        out.refused = Some(why);
     }
 
     /// A node that nobody knows.
@@ -57,11 +131,15 @@ impl Launches {
         r: &Report,
         out: &mut Outcome,
     ) -> Option<NodeId> {
-        let spec = blox_core::ClusterSpec {
-            nodes: vec![(*r.offer).clone()],
-        };
-        if spec.check().is_err() {
-            self.ignored.refused_nodes += 1;
+        let left = self.durable.left.values().any(|key| *key == r.node);
+        let removed = left.then(|| {
+            "this node was removed: give it a new --state-dir to have it join again".to_owned()
+        });
+        let why = removed
+            .or_else(|| not_an_inventory(r))
+            .or_else(|| name_is_taken(view, None, r));
+        if let Some(why) = why {
+            self.refuse(why, out);
             return None;
         }
         let node = NodeId(view.cluster().nodes().len() as u32);
@@ -101,7 +179,8 @@ impl Launches {
             }
         }
         self.incarnate(node, r, out);
-        if up && self.quarantined(node, now) == Millis(0) {
+        let same = !offers_another(view, node, r);
+        if up && same && self.quarantined(node, now) == Millis(0) {
             out.events.push(Event::NodeReturned { node });
         }
     }
@@ -211,6 +290,9 @@ impl Launches {
         });
         let clear = self.links.get(&node).is_some_and(|l| l.strays.is_empty());
         if lost && clear && self.quarantined(node, now) == Millis(0) {
+            if let Some(why) = name_is_taken(view, Some(node), r) {
+                return self.refuse(why, out);
+            }
             self.waking.remove(&node);
             self.incarnate(node, r, out);
             out.events.push(Event::NodeReturned { node });
@@ -218,12 +300,49 @@ impl Launches {
     }
 }
 
+/// Whether a node offers something else than what it joined as.
+fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
+    view.node(node).is_some_and(|n| *n.spec() != *r.offer)
+}
+
+/// Whether no job holds or was promised a GPU of a node.
+pub(in crate::protocol) fn is_idle(view: View<'_>, node: &Node) -> bool {
+    let cluster = view.cluster();
+    node.gpus()
+        .all(|g| cluster.held_by(g).next().is_none() && cluster.promised_to(g).next().is_none())
+}
+
+/// Why a node cannot be made of what it offers.
+fn not_an_inventory(r: &Report) -> Option<String> {
+    let spec = blox_core::ClusterSpec {
+        nodes: vec![(*r.offer).clone()],
+    };
+    spec.check().err().map(|e| e.to_string())
+}
+
+/// Two nodes that are up have two names: people could not tell them apart.
+fn name_is_taken(view: View<'_>, node: Option<NodeId>, r: &Report) -> Option<String> {
+    let name = r.offer.name.as_ref()?;
+    let mut up = view.nodes().filter(|n| n.status() == NodeStatus::Up);
+    let other = up.find(|n| Some(n.id()) != node && n.spec().name.as_ref() == Some(name))?;
+    Some(format!(
+        "node {} has the name {name} and is up: give this one another --name, or stop that one and wait until it is lost",
+        other.id()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::protocol::scheduler::{Input, Saved, Scheduler, Settings};
-    use crate::protocol::{Epoch, Incarnation, Millis, Report, Session};
+    use crate::protocol::message::Status;
+    use crate::protocol::record::Record;
+    use crate::protocol::scheduler::{
+        Effect, Input, Request, RequestError, Saved, Scheduler, Settings, Step,
+    };
+    use crate::protocol::{
+        AttemptId, AttemptReport, Epoch, Fence, Incarnation, Millis, Report, Session,
+    };
     use blox_core::cadence::Rounds;
-    use blox_core::{NodeId, NodeSpec, NodeStatus, Time};
+    use blox_core::{JobId, NodeId, NodeSpec, NodeStatus, Time};
     use std::sync::Arc;
 
     /// A scheduler, its clock, and the reports of one node.
@@ -262,6 +381,206 @@ mod tests {
         fn status(&self) -> NodeStatus {
             self.scheduler.view().node(NodeId(0)).unwrap().status()
         }
+    }
+
+    /// A scheduler and all that it wrote down.
+    struct All {
+        scheduler: Scheduler,
+        log: Vec<Record>,
+        now: u64,
+    }
+
+    fn begun(log: &[Record]) -> (Scheduler, Step) {
+        let cadence = Box::new(Rounds::default());
+        let saved = Saved::default();
+        let settings = Settings::default();
+        Scheduler::begin(settings, saved, log, cadence, Millis(0), Time::ZERO)
+    }
+
+    impl All {
+        fn new() -> Self {
+            let (scheduler, first) = begun(&[]);
+            All {
+                scheduler,
+                log: first.records,
+                now: 0,
+            }
+        }
+
+        fn step(&mut self, input: Input) -> Step {
+            self.now += 100;
+            let step = self.scheduler.step(Millis(self.now), input);
+            self.log.extend(step.records.iter().cloned());
+            step
+        }
+
+        fn hear(&mut self, key: &str, session: u64, seq: u64, offer: NodeSpec) -> Step {
+            self.hear_of(key, session, seq, offer, Vec::new())
+        }
+
+        fn hear_of(
+            &mut self,
+            key: &str,
+            session: u64,
+            seq: u64,
+            offer: NodeSpec,
+            attempts: Vec<AttemptReport>,
+        ) -> Step {
+            self.step(Input::Report(Report {
+                node: key.into(),
+                boot: "b".into(),
+                session: Session(session),
+                seq,
+                epoch: Epoch(1),
+                incarnation: Incarnation(0),
+                offer: std::sync::Arc::new(offer),
+                address: "localhost".into(),
+                attempts,
+            }))
+        }
+
+        fn remove(&mut self, node: u32) -> Result<(), String> {
+            let step = self.step(Input::Request(Request::Remove(NodeId(node))));
+            let said = step.reply.expect("an answer");
+            said.map(drop).map_err(|e| e.to_string())
+        }
+
+        fn silence(&mut self, secs: u64) {
+            for _ in 0..secs {
+                self.now += 900;
+                self.step(Input::Tick);
+            }
+        }
+
+        /// Status and GPUs of each node, and the same after a restart.
+        fn nodes(&self) -> Vec<(NodeStatus, u32)> {
+            let of = |s: &Scheduler| -> Vec<(NodeStatus, u32)> {
+                let nodes = s.view().cluster().nodes().iter();
+                nodes.map(|n| (n.status(), n.gpu_count())).collect()
+            };
+            let (again, _) = begun(&self.log);
+            assert_eq!(of(&again), of(&self.scheduler));
+            let (theirs, ours) = (
+                again.launches().durable(),
+                self.scheduler.launches().durable(),
+            );
+            assert_eq!((&theirs.nodes, &theirs.left), (&ours.nodes, &ours.left));
+            of(&self.scheduler)
+        }
+    }
+
+    fn named(name: &str, gpus: u32) -> NodeSpec {
+        NodeSpec {
+            name: Some(name.into()),
+            ..NodeSpec::with_gpus(gpus)
+        }
+    }
+
+    fn refusal(step: &Step) -> String {
+        match &step.reply {
+            Some(Err(e @ RequestError::NotTakenIn(_))) => e.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_node_that_comes_back_with_another_inventory_joins_anew() {
+        use NodeStatus::{Left, Lost, Up};
+        let mut all = All::new();
+        all.hear("k", 1, 1, named("n", 2));
+        let step = all.hear("k", 2, 1, named("n", 1));
+        assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
+        // The new one is spoken to, as a later incarnation.
+        let told = |step: &Step| match &step.effects[..] {
+            [Effect::Send(o)] => (o.session, o.incarnation, o.seq),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told(&step), (Session(2), Incarnation(2), 2));
+        // What its earlier life said comes too late.
+        all.hear("k", 1, 9, named("n", 2));
+        assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
+        // Lost, and back with another type.
+        all.silence(9);
+        assert_eq!(all.nodes(), [(Left, 2), (Lost, 1)]);
+        let offer = NodeSpec {
+            gpu_type: Some("k80".into()),
+            ..named("n", 1)
+        };
+        all.hear("k", 3, 1, offer.clone());
+        assert_eq!(all.nodes(), [(Left, 2), (Left, 1), (Up, 1)]);
+        let node = all.scheduler.view().node(NodeId(2)).unwrap();
+        assert_eq!(*node.spec(), offer);
+        // Drained by a person, it stays so.
+        let why = "a fan".into();
+        all.step(Input::Request(Request::Drain(NodeId(2), why)));
+        all.hear("k", 4, 1, named("n", 4));
+        let node = all.scheduler.view().node(NodeId(3)).unwrap();
+        assert_eq!(node.cordoned().map(|w| w.as_str()), Some("a fan"));
+    }
+
+    #[test]
+    fn another_inventory_waits_until_nothing_of_the_old_one_runs() {
+        use NodeStatus::{Left, Up};
+        let mut all = All::new();
+        all.hear("k", 1, 1, named("n", 2));
+        let stray = AttemptReport {
+            id: AttemptId {
+                job: JobId(0),
+                attempt: 1,
+            },
+            fence: Fence(1),
+            status: Status::Running,
+            port: 0,
+            progress: None,
+        };
+        all.hear_of("k", 2, 1, named("n", 1), vec![stray]);
+        assert_eq!(all.nodes(), [(Up, 2)]);
+        let node = all.scheduler.view().node(NodeId(0)).unwrap();
+        assert!(!node.is_usable(), "{:?}", node.cordoned());
+        all.hear("k", 2, 2, named("n", 1));
+        assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
+        assert!(all.scheduler.view().node(NodeId(1)).unwrap().is_usable());
+    }
+
+    #[test]
+    fn a_node_that_was_removed_stays_away() {
+        use NodeStatus::{Left, Lost, Up};
+        let mut all = All::new();
+        all.hear("a", 1, 1, named("a", 2));
+        all.hear("b", 1, 1, named("b", 2));
+        assert_eq!(all.remove(0).unwrap_err(), "node 0 is up: drain it first");
+        assert_eq!(all.remove(7).unwrap_err(), "there is no node 7");
+        all.step(Input::Request(Request::Drain(NodeId(0), "old".into())));
+        all.remove(0).unwrap();
+        assert_eq!(all.remove(0).unwrap_err(), "there is no node 0");
+        assert_eq!(all.nodes(), [(Left, 2), (Up, 2)]);
+        let said = refusal(&all.hear("a", 2, 1, named("a", 2)));
+        assert!(said.contains("was removed"), "{said}");
+        all.silence(9);
+        all.remove(1).unwrap();
+        assert_eq!(all.nodes(), [(Left, 2), (Left, 2)]);
+        assert_eq!(all.scheduler.view().installed_gpus().get(), 0);
+        all.hear("c", 1, 1, named("a", 1));
+        assert_eq!(all.nodes(), [(Left, 2), (Left, 2), (Up, 1)]);
+        all.silence(9);
+        assert_eq!(all.nodes()[2], (Lost, 1));
+    }
+
+    #[test]
+    fn two_nodes_that_are_up_have_two_names() {
+        use NodeStatus::{Lost, Up};
+        let mut all = All::new();
+        all.hear("a", 1, 1, named("n", 2));
+        let said = refusal(&all.hear("b", 1, 1, named("n", 2)));
+        assert!(said.contains("give this one another --name"), "{said}");
+        assert_eq!(all.nodes(), [(Up, 2)]);
+        all.silence(9);
+        all.hear("b", 1, 2, named("n", 2));
+        assert_eq!(all.nodes(), [(Lost, 2), (Up, 2)]);
+        // And the first is not welcome back.
+        let said = refusal(&all.hear("a", 1, 2, named("n", 2)));
+        assert!(said.contains("node 1 has the name n"), "{said}");
+        assert_eq!(all.nodes(), [(Lost, 2), (Up, 2)]);
     }
 
     #[test]
