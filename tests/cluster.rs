@@ -578,7 +578,10 @@ fn who_has_no_token_is_turned_away_and_who_says_nothing_too() {
     // Before it has shown what it is, a connection may stay for five seconds.
     let silent = std::net::TcpStream::connect(&c.at).unwrap();
     // The first node has no token.
-    c.start_node(0, 1);
+    let at = c.at.clone();
+    let (_node, said) = saying(&c, "n0", &["--at", &at, "--gpus", "1"]);
+    let line = hears(&said, "turns this node away");
+    assert!(line.contains("give --token-file"), "{line}");
     c.start_node_with(1, 1, &["--token-file", &ours]);
     c.until("the second is there", |c| {
         let nodes = c.json(&["nodes", "--token-file", &ours]);
@@ -630,7 +633,7 @@ fn numbers_are_there_for_prometheus() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap().to_string();
     drop(port);
-    let c = Cluster::start_with("fifo", &[3], &["--metrics", &address]);
+    let mut c = Cluster::start_with("fifo", &[3], &["--metrics", &address]);
     let job = c.submit(&["--gpus", "2", "--", "true"]);
     c.until_phase(job, "completed");
     let get = |path: &str| {
@@ -658,6 +661,110 @@ fn numbers_are_there_for_prometheus() {
     }
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     assert!(get("/other").starts_with("HTTP/1.1 404"));
+    // Nobody can use what a lost node has.
+    c.nodes[0].as_mut().unwrap().kill();
+    c.until("it is lost", |c| c.json(&["nodes"])[0]["status"] == "lost");
+    let text = get("/metrics");
+    assert!(text.contains("\nblox_gpus{state=\"lost\"} 3\n"), "{text}");
+    assert!(!text.contains("state=\"free\""), "{text}");
+}
+
+/// A node manager that is told what it cannot do: what it says, line by line.
+fn saying(c: &Cluster, dir: &str, more: &[&str]) -> (Daemon, std::sync::mpsc::Receiver<String>) {
+    let mut child = blox()
+        .args(["node", "--faster", "5"])
+        .args(more)
+        .args(["--state-dir", dir])
+        .current_dir(c.dir.path())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let err = BufReader::new(child.stderr.take().unwrap());
+    let (tx, rx) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in err.lines().map_while(Result::ok) {
+            if tx.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    (Daemon(child), rx)
+}
+
+/// The next line that holds this.
+fn hears(lines: &std::sync::mpsc::Receiver<String>, part: &str) -> String {
+    let mut all = Vec::new();
+    loop {
+        match lines.recv_timeout(Duration::from_secs(30)) {
+            Ok(line) if line.contains(part) => return line,
+            Ok(line) => all.push(line),
+            Err(_) => panic!("it did not say `{part}`, but {all:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_node_comes_back_as_another_and_is_removed_for_good() {
+    let mut c = Cluster::start("fifo", &[2]);
+    let one = |c: &Cluster, gpus: u64| {
+        let nodes = c.json(&["nodes"]);
+        let all = nodes.as_array().cloned().unwrap_or_default();
+        all.len() == 1 && all[0]["gpus"] == gpus && all[0]["status"] == "up"
+    };
+    for gpus in [1, 3] {
+        c.nodes[0].as_mut().unwrap().kill();
+        c.start_node(0, gpus);
+        c.until("it has as many GPUs as it says", |c| one(c, gpus.into()));
+        let job = c.submit(&["--gpus", &gpus.to_string(), "--", "true"]);
+        c.until_phase(job, "completed");
+    }
+    assert!(c.run(&["logs", "0"]).is_ok(), "what the old one wrote");
+    let at = c.at.clone();
+    let (_second, said) = saying(&c, "other", &["--at", &at, "--name", "n0", "--gpus", "1"]);
+    hears(&said, "has the name n0 and is up");
+    let no = c.run(&["remove", "n0"]).unwrap_err();
+    assert!(no.contains("is up: drain it first"), "{no}");
+    c.nodes[0].as_mut().unwrap().kill();
+    c.until("it is lost", |c| c.json(&["nodes"])[0]["status"] == "lost");
+    c.run(&["remove", "n0"]).unwrap();
+    let none = |c: &Cluster| c.json(&["nodes"]).as_array().is_some_and(Vec::is_empty);
+    assert!(none(&c));
+    c.scheduler.as_mut().unwrap().kill();
+    c.start_scheduler("fifo");
+    assert!(none(&c));
+    let (mut old, said) = saying(&c, "n0", &["--at", &at, "--name", "n0", "--gpus", "3"]);
+    hears(&said, "this node was removed");
+    assert_eq!(old.0.wait().unwrap().code(), Some(2));
+}
+
+#[test]
+fn paths_that_jobs_are_told_hold_in_every_folder() {
+    let mut c = Cluster::start("fifo", &[]);
+    let at = c.at.clone();
+    let (node, _said) = saying(&c, "relative", &["--at", &at, "--gpus", "1"]);
+    c.nodes.push(Some(node));
+    let test = "case \"$BLOX_PROGRESS_FILE\" in /*) exit 0;; *) exit 1;; esac";
+    let job = c.submit(&["--max-retries", "0", "--", "sh", "-c", test]);
+    c.until_phase(job, "completed");
+}
+
+#[test]
+fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
+    let mut c = Cluster::start("fifo", &[]);
+    c.scheduler.as_mut().unwrap().kill();
+    let at = c.at.clone();
+    let (_node, said) = saying(&c, "n0", &["--at", &at, "--gpus", "1"]);
+    let line = hears(&said, "does not answer");
+    assert!(
+        line.starts_with(&format!("the scheduler at {at} ")),
+        "{line}"
+    );
+    c.start_scheduler("fifo");
+    hears(&said, "answers again");
+    let (mut none, said) = saying(&c, "n1", &["--at", &at, "--gpus", "0"]);
+    hears(&said, "give --gpus N");
+    assert_eq!(none.0.wait().unwrap().code(), Some(2));
 }
 
 /// First in, first out, and long to think once somebody runs.

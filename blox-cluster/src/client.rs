@@ -41,7 +41,7 @@ fn soon<T>(message: T) -> tonic::Request<T> {
 }
 
 /// Everything in an error's chain.
-fn chain(e: &dyn std::error::Error) -> String {
+pub(crate) fn chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut next = e.source();
     while let Some(e) = next {

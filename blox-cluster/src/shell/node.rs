@@ -6,6 +6,7 @@ use super::containment::Containment;
 use super::files;
 use super::shim::{LaunchFile, StatusFile};
 use super::token::Token;
+use crate::client::chain;
 use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimSays};
 use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
@@ -56,44 +57,65 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// without it, as long as their leases last.
 ///
 /// When its disk fails it tells `trouble`, forgets everything, and begins a
-/// new life with what it finds there.
+/// new life with what it finds there. `trouble` hears as well, once each time,
+/// that the scheduler does not answer or turns it away, and that it answers again.
 ///
 /// # Errors
-/// Its directory cannot be used when it begins.
+/// Its directory cannot be used when it begins, or the scheduler does not take
+/// the node in.
 pub async fn run(
     mut settings: NodeSettings,
     stop: impl Future<Output = ()>,
-    mut trouble: impl FnMut(&io::Error),
+    mut trouble: impl FnMut(&str),
 ) -> io::Result<()> {
     // Jobs are told paths in it, and run in other folders.
     settings.dir = std::path::absolute(&settings.dir)?;
-    let mut shell = Shell::open(settings.clone())?;
+    let named = |e: &io::Error| format!("{}: {e}", settings.dir.display());
+    let open = || Shell::open(settings.clone());
+    let mut shell = open().map_err(|e| io::Error::new(e.kind(), named(&e)))?;
     let mut stop = std::pin::pin!(stop);
     loop {
-        let error = tokio::select! {
+        let end = tokio::select! {
             () = &mut stop => return Ok(()),
-            error = live(shell) => error,
+            end = live(shell, &mut trouble) => end,
         };
-        trouble(&error);
+        match end {
+            End::Disk(e) => trouble(&named(&e)),
+            End::Refused(why) => return Err(io::Error::other(why)),
+        }
         shell = loop {
             tokio::select! {
                 () = &mut stop => return Ok(()),
                 () = tokio::time::sleep(AGAIN) => {}
             }
-            match Shell::open(settings.clone()) {
+            match open() {
                 Ok(shell) => break shell,
-                Err(e) => trouble(&e),
+                Err(e) => trouble(&named(&e)),
             }
         };
     }
 }
 
-/// One life, to the error that ends it.
-async fn live(mut shell: Shell) -> io::Error {
+/// What ends a life.
+enum End {
+    Disk(io::Error),
+    /// The scheduler does not take the node in.
+    Refused(String),
+}
+
+/// What comes of the stream, other than orders.
+enum News {
+    Said(String),
+    Refused(String),
+}
+
+/// One life, to its end.
+async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
     let (reports, from_us) = mpsc::channel::<pb::Report>(16);
     let (to_us, mut orders) = mpsc::channel::<Orders>(16);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(link(shell.settings.clone(), from_us, to_us));
+    let (tell, mut news) = mpsc::unbounded_channel();
+    tasks.spawn(link(shell.settings.clone(), from_us, to_us, tell));
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -102,6 +124,13 @@ async fn live(mut shell: Shell) -> io::Error {
                 let port = free_port();
                 shell.input(NodeInput::Orders(orders, port))
             }
+            Some(news) = news.recv() => match news {
+                News::Said(text) => {
+                    trouble(&text);
+                    continue;
+                }
+                News::Refused(why) => return End::Refused(why),
+            },
             _ = look.tick() => shell.look(),
         };
         match said {
@@ -111,7 +140,7 @@ async fn live(mut shell: Shell) -> io::Error {
                     let _ = reports.try_send((&report).into());
                 }
             }
-            Err(e) => return e,
+            Err(e) => return End::Disk(e),
         }
     }
 }
@@ -121,11 +150,37 @@ async fn link(
     settings: NodeSettings,
     mut reports: mpsc::Receiver<pb::Report>,
     orders: mpsc::Sender<Orders>,
+    news: mpsc::UnboundedSender<News>,
 ) {
+    let at = settings.scheduler.trim_start_matches("http://");
     let mut wait = Duration::from_millis(100);
+    let mut out = false;
     loop {
-        if connected(&settings, &mut reports, &orders).await.is_ok() {
-            wait = Duration::from_millis(100);
+        let opened = || {
+            if std::mem::take(&mut out) {
+                let text = format!("the scheduler at {at} answers again");
+                let _ = news.send(News::Said(text));
+            }
+        };
+        match connected(&settings, &mut reports, &orders, opened).await {
+            Ok(()) => wait = Duration::from_millis(100),
+            Err(e) => {
+                let status = e.downcast_ref::<tonic::Status>();
+                let text = match status.map(|s| (s.code(), s.message())) {
+                    Some((tonic::Code::FailedPrecondition, why)) => {
+                        let _ = news.send(News::Refused(why.to_owned()));
+                        return;
+                    }
+                    // It may be started again with the right one.
+                    Some((tonic::Code::Unauthenticated, why)) => {
+                        format!("the scheduler at {at} turns this node away: {why}")
+                    }
+                    _ => format!("the scheduler at {at} does not answer: {}", chain(&*e)),
+                };
+                if !std::mem::replace(&mut out, true) {
+                    let _ = news.send(News::Said(text));
+                }
+            }
         }
         // Old reports are no news.
         while reports.try_recv().is_ok() {}
@@ -138,6 +193,7 @@ async fn connected(
     settings: &NodeSettings,
     reports: &mut mpsc::Receiver<pb::Report>,
     orders: &mpsc::Sender<Orders>,
+    opened: impl FnOnce(),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let beat = Duration::from_millis(settings.timers.heartbeat.0.max(200));
     let channel = Endpoint::from_shared(settings.scheduler.clone())?
@@ -153,6 +209,7 @@ async fn connected(
         .max_decoding_message_size(crate::wire::LARGEST);
     let (tx, rx) = mpsc::channel(16);
     let mut stream = client.link(ReceiverStream::new(rx)).await?.into_inner();
+    opened();
     // Ends with the stream.
     let mut tasks = tokio::task::JoinSet::new();
     let dir = settings.dir.clone();

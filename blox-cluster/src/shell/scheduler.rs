@@ -11,7 +11,7 @@ use crate::protocol::scheduler::{
 use crate::protocol::{Millis, Record};
 use crate::wire::pb;
 use blox_core::core::Core;
-use blox_core::{JobId, Name, Part, Pipeline, Time};
+use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, Part, Pipeline, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -145,6 +145,8 @@ impl Handle {
 pub struct Running {
     /// The way to it.
     pub handle: Handle,
+    /// What people want to hear: nodes that come and go.
+    pub notices: channel::UnboundedReceiver<String>,
     /// Its thread; it ends when it is told to, or when the disk fails.
     pub thread: std::thread::JoinHandle<Result<(), SchedulerError>>,
 }
@@ -229,7 +231,9 @@ pub fn start(
     let (to_policy, for_policy) = mpsc::channel();
     let answers = to.clone();
     std::thread::spawn(move || policy(beside, pipeline, &for_policy, &answers));
+    let (notices, for_people) = channel::unbounded_channel();
     let mut shell = Shell {
+        notices,
         machine,
         log,
         links: BTreeMap::new(),
@@ -245,6 +249,7 @@ pub fn start(
     let thread = std::thread::spawn(move || shell.serve(&from));
     Ok(Running {
         handle: Handle { to, counters },
+        notices: for_people,
         thread,
     })
 }
@@ -295,6 +300,7 @@ fn policy(
 }
 
 struct Shell {
+    notices: channel::UnboundedSender<String>,
     machine: Scheduler,
     log: Log,
     links: BTreeMap<Name, ToNode>,
@@ -382,6 +388,51 @@ impl Shell {
         Ok(())
     }
 
+    /// What an event says to people, if it is about a node.
+    fn notice(&self, event: &Event) -> Option<String> {
+        let view = self.machine.view();
+        let called = |node: NodeId| {
+            let name = view.node(node).and_then(|n| n.spec().name.clone());
+            format!("node {node} {}", name.as_deref().unwrap_or_default())
+        };
+        match event {
+            Event::NodeJoined { spec } => {
+                let alike = view.nodes().filter(|n| n.spec() == &**spec);
+                let node = alike.last()?.id();
+                let of_name = |n: &&blox_core::Node| {
+                    let named = spec.name.is_some() && n.spec().name == spec.name;
+                    named && n.id() != node && n.status() == NodeStatus::Lost
+                };
+                let old = view.nodes().find(of_name).map(|n| n.id());
+                let old = old.map_or_else(String::new, |old| {
+                    format!("; node {old} of the same name is lost: `blox remove {old}` if it is gone for good")
+                });
+                Some(format!(
+                    "{} has joined with {} GPUs{old}",
+                    called(node),
+                    spec.gpus
+                ))
+            }
+            Event::NodeLost { node } => {
+                let out = self.machine.launches().quarantined(*node, clock::now());
+                Some(match out {
+                    Millis(0) => format!("{} is lost", called(*node)),
+                    out => format!(
+                        "{} is lost, again and again: it is not used for {:.0} s",
+                        called(*node),
+                        out.as_secs()
+                    ),
+                })
+            }
+            Event::NodeReturned { node } => Some(format!("{} is back", called(*node))),
+            Event::NodeLeft { node } => Some(format!("{} has left", called(*node))),
+            Event::NodeManaged {
+                action: NodeAction::Cordon { node, why },
+            } => Some(format!("{} is drained: {why}", called(*node))),
+            _ => None,
+        }
+    }
+
     /// Facts to the disk, then what follows from them.
     fn persist(&mut self, steps: Vec<(Step, Option<Reply>)>) -> Result<(), SchedulerError> {
         for (step, _) in &steps {
@@ -406,6 +457,12 @@ impl Shell {
         for (step, reply) in steps {
             for record in step.records {
                 if let Record::Core(input) = record {
+                    if let CoreInput::Event { event, .. } = &input
+                        && let Some(text) = self.notice(event)
+                    {
+                        // Nobody may want to hear it.
+                        let _ = self.notices.send(text);
+                    }
                     if matches!(input, CoreInput::Failed { .. }) {
                         count(&self.counters.unanswered, 1);
                     }

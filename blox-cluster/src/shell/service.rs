@@ -36,7 +36,8 @@ pub struct Listen {
 }
 
 /// Serves nodes and users until `stop` is ready or the machine ends. `ready`
-/// is told the addresses for them and for Prometheus.
+/// is told the addresses for them and for Prometheus, `notice` what people want
+/// to hear: nodes that come and go.
 ///
 /// # Errors
 /// An address cannot be used, or the machine failed.
@@ -44,10 +45,15 @@ pub async fn serve(
     running: Running,
     listen: Listen,
     ready: impl FnOnce(SocketAddr, Option<SocketAddr>),
+    mut notice: impl FnMut(&str),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), SchedulerError> {
     let (listener, at) = bind(listen.address).await?;
-    let Running { handle, thread } = running;
+    let Running {
+        handle,
+        mut notices,
+        thread,
+    } = running;
     let mut tasks = tokio::task::JoinSet::new();
     let metrics = match listen.metrics {
         Some(address) => {
@@ -95,10 +101,18 @@ pub async fn serve(
             guard,
         ))
         .serve_with_incoming(connections(listener));
-    tokio::select! {
-        served = served => served.map_err(|e| SchedulerError::Network(e.to_string()))?,
-        () = stop => {}
-        _ = over => {}
+    let (mut served, mut stop) = (std::pin::pin!(served), std::pin::pin!(stop));
+    let mut over = over;
+    loop {
+        tokio::select! {
+            served = &mut served => {
+                served.map_err(|e| SchedulerError::Network(e.to_string()))?;
+                break;
+            }
+            () = &mut stop => break,
+            _ = &mut over => break,
+            Some(text) = notices.recv() => notice(&text),
+        }
     }
     handle.stop();
     match watch.await {

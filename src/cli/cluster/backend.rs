@@ -84,9 +84,15 @@ async fn play(running: scheduler::Running, dir: &Path) -> Result<String, Failure
         // Who asked is there, or has failed already.
         let _ = tx.send(at);
     };
-    let served = tokio::spawn(service::serve(running, listen, ready_at, async move {
-        let _ = stop.wait_for(|over| *over).await;
-    }));
+    let served = tokio::spawn(service::serve(
+        running,
+        listen,
+        ready_at,
+        |_: &str| {},
+        async move {
+            let _ = stop.wait_for(|over| *over).await;
+        },
+    ));
     let at = ready.await.map_err(Failure::new)?.to_string();
     let program = std::env::current_exe().map_err(Failure::new)?;
     let mut nodes = tokio::task::JoinSet::new();

@@ -83,8 +83,9 @@ pub(super) fn scheduler(
     let runtime = runtime()?;
     let running =
         scheduler::start(&a.state_dir, settings, pipeline, limits).map_err(Failure::new)?;
-    let err = &mut *terminal.err;
+    let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
+        let mut err = err.borrow_mut();
         // Nobody may be there to read it.
         let _ = writeln!(err, "listening on {at}");
         if let Some(metrics) = metrics {
@@ -94,13 +95,22 @@ pub(super) fn scheduler(
             let _ = writeln!(err, "everybody who reaches {at} can run programs");
         }
     };
+    let notice = |text: &str| {
+        let _ = writeln!(err.borrow_mut(), "{text}");
+    };
     let listen = service::Listen {
         address: listen,
         metrics,
         token,
     };
     runtime
-        .block_on(service::serve(running, listen, ready, told_to_stop()))
+        .block_on(service::serve(
+            running,
+            listen,
+            ready,
+            notice,
+            told_to_stop(),
+        ))
         .map_err(Failure::new)?;
     Ok(OK)
 }
@@ -120,6 +130,9 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
             .map_err(|e| Failure::new(format!("no GPUs were found ({e}): give --gpus N")))?,
     };
     let slots = a.gpus.unwrap_or(found.len() as u32);
+    if slots == 0 {
+        return Err(Failure::new("a node has GPUs: give --gpus N, 1 or more"));
+    }
     let first = found.first();
     let gpu_type = a.gpu_type.or_else(|| first.map(|g: &Gpu| g.model.clone()));
     let settings = node::NodeSettings {
@@ -140,16 +153,15 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         devices: found.into_iter().map(|g| g.uuid).collect(),
         token,
     };
-    let dir = settings.dir.clone();
     writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
     let err = &mut *terminal.err;
-    let trouble = |e: &std::io::Error| {
+    let trouble = |text: &str| {
         // Nobody may be there to read it.
-        let _ = writeln!(err, "{}: {e}", dir.display());
+        let _ = writeln!(err, "{text}");
     };
     runtime()?
         .block_on(node::run(settings, told_to_stop(), trouble))
-        .map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
+        .map_err(Failure::new)?;
     Ok(OK)
 }
 
