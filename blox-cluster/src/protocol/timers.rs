@@ -21,8 +21,6 @@ pub struct Timers {
     pub drift_per_mille: u64,
     /// From a plan to all processes running; a launch that takes longer is undone.
     pub launch: Millis,
-    /// The ranks of a launch that ended well may end so far apart.
-    pub finish: Millis,
     /// From the signal to save its work to the end of a job that does not say otherwise.
     pub grace: Millis,
     /// A job that failed is tried again after this; twice as long after each further failure.
@@ -46,7 +44,6 @@ impl Default for Timers {
             kill: Millis::secs(5),
             drift_per_mille: 10,
             launch: Millis::secs(30),
-            finish: Millis::secs(30),
             grace: Millis::secs(30),
             back_off: Millis::secs(10),
             back_off_limit: Millis::secs(300),
@@ -75,7 +72,6 @@ impl Timers {
             kill: d(self.kill),
             drift_per_mille: self.drift_per_mille,
             launch: d(self.launch),
-            finish: d(self.finish),
             grace: d(self.grace),
             back_off: d(self.back_off),
             back_off_limit: d(self.back_off_limit),

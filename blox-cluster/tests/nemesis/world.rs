@@ -71,6 +71,8 @@ struct Job {
     left: u64,
     obeys: bool,
     fails: u32,
+    /// By how much longer the ranks work that are not on the first node.
+    lag: u64,
 }
 
 struct Life {
@@ -206,6 +208,11 @@ impl World {
             left,
             obeys: self.rng.random_bool(0.8),
             fails,
+            lag: if self.rng.random_bool(0.2) {
+                self.rng.random_range(0..60_000)
+            } else {
+                0
+            },
         }
     }
 
@@ -838,9 +845,13 @@ impl World {
             return Ok(());
         };
         let gpus = journal.task.gpus.clone();
+        let first = journal.task.node_rank == 0;
         let work = self.checks.begin(self.now, id, i, &gpus)?;
         let job = self.job_of(id);
         let (mut runs, mut code) = (self.jobs[job].left, 0);
+        if !first {
+            runs += self.jobs[job].lag;
+        }
         if self.jobs[job].fails > 0 {
             self.jobs[job].fails -= 1;
             (runs, code) = (runs / 2, 3);

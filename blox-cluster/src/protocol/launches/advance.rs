@@ -160,14 +160,7 @@ impl Launches {
             };
             return self.want(out, id, Goal::Abort(why));
         }
-        if !a.ends.is_empty() {
-            let by = *self.finish_by.entry(id).or_insert(now + self.timers.finish);
-            if now >= by {
-                let why = "some ranks went on after the others had ended";
-                self.want(out, id, Goal::Abort(why.to_owned()));
-            }
-            return;
-        }
+        // Nodes whose ranks have ended well wait for the others, however long these run.
         if a.started {
             return;
         }
@@ -227,7 +220,6 @@ impl Launches {
             out.failed.push((id.job, times.unwrap_or(1)));
         }
         self.launch_by.remove(&id);
-        self.finish_by.remove(&id);
         self.going.remove(&id);
         self.seen.retain(|part, _| part.id != id);
         self.began.retain(|part, _| part.id != id);

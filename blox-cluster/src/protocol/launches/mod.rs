@@ -7,6 +7,8 @@
 mod advance;
 mod orders;
 pub(super) mod report;
+#[cfg(test)]
+mod tests;
 
 use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Status, Task};
@@ -54,7 +56,7 @@ pub struct Attempt {
     pub launch: Launch,
     /// What is wanted of it.
     pub goal: Goal,
-    /// Whether all of it ran at once, and the core knows.
+    /// Whether all of it has begun to run, and the core knows.
     pub started: bool,
     /// How it ended, node by node.
     pub ends: BTreeMap<NodeId, End>,
@@ -397,7 +399,6 @@ pub struct Launches {
     /// When each launch was first seen to run on a node.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
-    finish_by: BTreeMap<AttemptId, Millis>,
     /// Launches whose processes were told to start.
     going: BTreeSet<AttemptId>,
     /// Nodes that were switched off and are wanted again.
@@ -423,7 +424,6 @@ impl Launches {
             seen: BTreeMap::new(),
             began: BTreeMap::new(),
             launch_by: launch_by.collect(),
-            finish_by: BTreeMap::new(),
             going: BTreeSet::new(),
             waking: BTreeSet::new(),
             last_tick: now,

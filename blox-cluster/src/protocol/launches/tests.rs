@@ -1,0 +1,257 @@
+//! A gang on two nodes, report by report.
+
+use super::End;
+use crate::protocol::message::{AttemptReport, Exit, Final, Report, Status, Wish};
+use crate::protocol::scheduler::{Effect, Input, Request, Saved, Scheduler, Settings, Step};
+use crate::protocol::{AttemptId, Epoch, Fence, Incarnation, Millis, Session};
+use blox_core::cadence::Rounds;
+use blox_core::core::Decision;
+use blox_core::{
+    Action, Assignment, Event, Extras, GpuCount, GpuId, JobId, JobSpec, NodeSpec, Outcome, Outlook,
+    Phase, Seconds, Time,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const JOB: JobId = JobId(0);
+
+/// A scheduler, two nodes of a GPU each, and a job that takes both.
+struct Gang {
+    scheduler: Scheduler,
+    now: u64,
+    seq: u64,
+    /// What each node has, by the number of the launch.
+    has: [BTreeMap<u32, Status>; 2],
+    /// What each node was told last, by the number of the launch.
+    told: [BTreeMap<u32, Wish>; 2],
+    silent: [bool; 2],
+    outcome: Option<Outcome>,
+}
+
+impl Gang {
+    fn new() -> Self {
+        let (scheduler, _) = Scheduler::begin(
+            Settings {
+                wait_for_nodes: 2,
+                ..Settings::default()
+            },
+            Saved::default(),
+            &[],
+            Box::new(Rounds::every(Seconds::new(2.0)).unwrap()),
+            Millis(0),
+            Time::ZERO,
+        );
+        let mut gang = Gang {
+            scheduler,
+            now: 0,
+            seq: 0,
+            has: Default::default(),
+            told: Default::default(),
+            silent: [false; 2],
+            outcome: None,
+        };
+        let mut extras = Extras::default();
+        extras.attributes.insert("grace_s".into(), 7.into());
+        let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(9.0)).with_extras(extras);
+        gang.step(Input::Request(Request::Submit {
+            key: "key".into(),
+            spec,
+        }));
+        gang
+    }
+
+    fn step(&mut self, input: Input) {
+        let mut steps = vec![self.scheduler.step(Millis(self.now), input)];
+        while let Some(Step {
+            records, effects, ..
+        }) = steps.pop()
+        {
+            for record in records {
+                if let crate::protocol::Record::Core(crate::protocol::CoreInput::Event {
+                    event: Event::Ended { outcome, .. },
+                    ..
+                }) = record
+                {
+                    assert_eq!(self.outcome.replace(outcome), None);
+                }
+            }
+            for effect in effects {
+                match effect {
+                    Effect::Ask(_) => {
+                        let answer = Input::Answer(Box::new(self.decision()), Outlook::NextRound);
+                        steps.push(self.scheduler.step(Millis(self.now), answer));
+                    }
+                    Effect::Send(orders) => {
+                        let node = usize::from(orders.node.as_str() == "n1");
+                        self.told[node] = orders
+                            .orders
+                            .into_iter()
+                            .map(|o| (o.id.attempt, o.wish))
+                            .collect();
+                        for id in orders.forget {
+                            self.has[node].remove(&id.attempt);
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(self.scheduler.last_refused(), "");
+    }
+
+    /// Takes the job in, and places it on all GPUs whenever it waits and both nodes are up.
+    fn decision(&self) -> Decision {
+        let view = self.scheduler.view();
+        let mut d = Decision::default();
+        d.plan.version = view.version();
+        let Some(job) = view.job(JOB) else { return d };
+        if matches!(job.phase(), Phase::Submitted) {
+            d.verdicts.accept(JOB);
+        }
+        let up = view.nodes().filter(|n| n.is_usable()).count() == 2;
+        if job.phase() == Phase::Waiting && up {
+            d.plan.actions.push(Action::Place {
+                job: JOB,
+                assignment: Assignment::of(vec![GpuId(0), GpuId(1)]),
+            });
+        }
+        d
+    }
+
+    /// Two seconds pass: nodes that are not silent report.
+    fn beat(&mut self) {
+        self.now += 2_000;
+        for node in 0..2 {
+            if !self.silent[node] {
+                self.report(node);
+            }
+        }
+        self.step(Input::Tick);
+    }
+
+    fn report(&mut self, node: usize) {
+        self.seq += 1;
+        let attempt = |(attempt, status): (&u32, &Status)| AttemptReport {
+            id: id(*attempt),
+            // One job: its launches are the grants.
+            fence: Fence(u64::from(*attempt)),
+            status: status.clone(),
+            port: 29_500,
+            progress: None,
+        };
+        let report = Report {
+            node: format!("n{node}").into(),
+            boot: "b".into(),
+            session: Session(1),
+            seq: self.seq,
+            epoch: Epoch(1),
+            incarnation: Incarnation(0),
+            offer: Arc::new(NodeSpec::with_gpus(1)),
+            address: "localhost".into(),
+            attempts: self.has[node].iter().map(attempt).collect(),
+        };
+        self.step(Input::Report(report));
+    }
+
+    fn beats(&mut self, secs: u64) {
+        for _ in 0..secs / 2 {
+            self.beat();
+        }
+    }
+
+    fn set(&mut self, node: usize, attempt: u32, status: Status) {
+        self.has[node].insert(attempt, status);
+    }
+
+    /// Until launch `attempt` runs on these nodes; the others do not get there.
+    fn runs(&mut self, attempt: u32, nodes: &[usize]) {
+        for _ in 0..30 {
+            if self.told.iter().all(|t| t.contains_key(&attempt)) {
+                break;
+            }
+            self.beat();
+        }
+        for status in [Status::Prepared, Status::Running] {
+            for node in 0..2 {
+                if nodes.contains(&node) || status == Status::Prepared {
+                    self.set(node, attempt, status.clone());
+                }
+            }
+            self.beat();
+        }
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        self.scheduler.view().job(JOB).map(|j| j.phase())
+    }
+
+    fn granted(&self) -> u64 {
+        self.scheduler.launches().durable().fence.0
+    }
+
+    fn accounts(&self) -> Vec<End> {
+        let all = self.scheduler.launches().durable().accounts_of(JOB);
+        all.map(|(_, end)| end.clone()).collect()
+    }
+}
+
+fn id(attempt: u32) -> AttemptId {
+    AttemptId { job: JOB, attempt }
+}
+
+fn done(exit: Exit) -> Status {
+    Status::Done(Final {
+        exit,
+        ran: Millis(9_000),
+        estimated: false,
+        why: String::new(),
+    })
+}
+
+#[test]
+fn ranks_may_end_as_far_apart_as_they_like() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    g.set(0, 1, done(Exit::Completed));
+    g.beats(600);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    assert!(matches!(g.told[1][&1], Wish::Run(_)));
+    // Nothing of it is on the first node any more, which may go.
+    g.silent[0] = true;
+    g.beats(600);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    g.set(1, 1, done(Exit::Completed));
+    g.beat();
+    assert_eq!((g.outcome, g.granted()), (Some(Outcome::Completed), 1));
+}
+
+#[test]
+fn ranks_that_end_before_others_begin_do_not_keep_the_launch_from_starting() {
+    let mut g = Gang::new();
+    g.runs(1, &[0]);
+    g.set(0, 1, done(Exit::Completed));
+    g.beat();
+    assert_eq!(g.phase(), Some(Phase::Starting));
+    g.set(1, 1, Status::Running);
+    g.beats(600);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    // Those that never begin do.
+    let mut g = Gang::new();
+    g.runs(1, &[0]);
+    g.set(0, 1, done(Exit::Completed));
+    g.beats(30);
+    assert!(!matches!(g.told[1].get(&1), Some(Wish::Run(_))));
+}
+
+#[test]
+fn a_rank_that_fails_after_others_ended_well_has_failed_the_launch() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.set(0, 1, done(Exit::Completed));
+    g.beats(60);
+    g.set(1, 1, done(Exit::Failed { code: 3 }));
+    g.beat();
+    let durable = g.scheduler.launches().durable();
+    assert_eq!(durable.failures.get(&JOB), Some(&1));
+    assert!(durable.backing_off.contains_key(&JOB));
+}
