@@ -3,7 +3,7 @@
 //! I1 no acknowledged job is lost, none invented; I2 no two launches of a job
 //! work at the same time; I3 no GPU has processes of two launches; I4 no
 //! process is left; I5 every launch is accounted for once, for as long as it
-//! ran; I6 once the nemesis has gone, all jobs end within a bound; I7 no number is given twice; I8 in the end
+//! ran, and work that is known to be done is not done again; I6 once the nemesis has gone, all jobs end within a bound; I7 no number is given twice; I8 in the end
 //! everything is as if nothing had happened.
 
 use blox_cluster::protocol::scheduler::Scheduler;
@@ -33,6 +33,8 @@ pub struct Checks {
     keys: BTreeMap<Name, JobId>,
     last_fence: u64,
     parts: BTreeSet<PartId>,
+    /// The last launch of each job: on how many nodes it was, and how it ended on them.
+    last: BTreeMap<JobId, (AttemptId, usize, BTreeMap<NodeId, Exit>)>,
 }
 
 impl Checks {
@@ -81,14 +83,28 @@ impl Checks {
                         return Err(format!("I7: key {key} is job {other} and job {job}"));
                     }
                 }
-                Record::Granted { id, fence, .. } => {
+                Record::Granted { id, fence, launch } => {
                     if fence.0 <= self.last_fence {
                         return Err(format!("I7: {id} has grant {} again", fence.0));
                     }
                     self.last_fence = fence.0;
+                    let new = (*id, launch.parts.len(), BTreeMap::new());
+                    if let Some((old, nodes, exits)) = self.last.insert(id.job, new)
+                        && exits.len() == nodes
+                        && exits.values().all(|e| *e == Exit::Completed)
+                    {
+                        return Err(format!("I5: {old} has done the work, {id} does it again"));
+                    }
                 }
-                Record::Part { part, end } if !end.estimated && !self.parts.insert(*part) => {
-                    return Err(format!("I5: {part:?} is accounted for twice"));
+                Record::Part { part, end } => {
+                    if !end.estimated && !self.parts.insert(*part) {
+                        return Err(format!("I5: {part:?} is accounted for twice"));
+                    }
+                    if let Some((_, _, exits)) =
+                        self.last.get_mut(&part.id.job).filter(|l| l.0 == part.id)
+                    {
+                        exits.insert(part.node, end.exit);
+                    }
                 }
                 _ => {}
             }

@@ -1,10 +1,12 @@
 //! A node speaks.
 
 use super::{Launches, Link, Outcome, Seen};
-use crate::protocol::ids::{Incarnation, Millis, PartId};
-use crate::protocol::message::{Report, Status};
+use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
+use crate::protocol::message::{Exit, Report, Status};
 use crate::protocol::record::Record;
-use blox_core::{Event, Name, Node, NodeAction, NodeId, NodeStatus, View};
+use blox_core::{
+    Event, Name, Node, NodeAction, NodeId, NodeStatus, Outcome as How, Phase, View,
+};
 
 /// Why nothing new is placed on a node until it can join as what it is now.
 const OTHER_INVENTORY: &str =
@@ -48,7 +50,7 @@ impl Launches {
             let incarnation = known.incarnation;
             self.write_down(node, incarnation, r, out);
         }
-        self.hear_all(node, now, r, out);
+        self.hear_all(node, now, view, r, out);
         let node = if offers_another(view, node, r) {
             self.renew(node, now, view, r, out)
         } else {
@@ -215,7 +217,14 @@ impl Launches {
             .collect()
     }
 
-    fn hear_all(&mut self, node: NodeId, now: Millis, r: &Report, out: &mut Outcome) {
+    fn hear_all(
+        &mut self,
+        node: NodeId,
+        now: Millis,
+        view: View<'_>,
+        r: &Report,
+        out: &mut Outcome,
+    ) {
         let mut strays = std::collections::BTreeMap::new();
         let mut forget = std::collections::BTreeSet::new();
         for a in &r.attempts {
@@ -235,6 +244,7 @@ impl Launches {
                         Some(end) if end.estimated => {
                             let end = self.account(part, f);
                             self.note(out, Record::Part { part, end });
+                            self.completed_unheard(view, a.id, out);
                         }
                         _ => self.ignored.accounted += 1,
                     }
@@ -270,6 +280,24 @@ impl Launches {
         }
         if let Some(link) = self.links.get_mut(&node) {
             (link.strays, link.forget) = (strays, forget);
+        }
+    }
+
+    /// A launch that was given up had completed, as its nodes say now: unless there
+    /// has been another since, its job is done and need not run again.
+    fn completed_unheard(&self, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+        let given_up = self.durable.of_job(id.job).next().is_none();
+        let waits = view
+            .job(id.job)
+            .is_some_and(|j| j.phase() != Phase::Ended && j.attempt() == id.attempt);
+        let mut ends = self.durable.accounts_of(id.job);
+        let completed = ends
+            .all(|(part, end)| part.id != id || (end.exit == Exit::Completed && !end.estimated));
+        if given_up && waits && completed {
+            out.events.push(Event::Ended {
+                job: id.job,
+                outcome: How::Completed,
+            });
         }
     }
 

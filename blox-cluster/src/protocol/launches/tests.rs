@@ -255,3 +255,41 @@ fn a_rank_that_fails_after_others_ended_well_has_failed_the_launch() {
     assert_eq!(durable.failures.get(&JOB), Some(&1));
     assert!(durable.backing_off.contains_key(&JOB));
 }
+
+/// Both nodes go out of reach, and the launch is given up.
+fn given_up() -> Gang {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.silent = [true; 2];
+    g.beats(30);
+    assert_eq!(g.phase(), Some(Phase::Waiting));
+    g.set(0, 1, done(Exit::Completed));
+    g
+}
+
+#[test]
+fn work_that_was_done_out_of_reach_is_not_done_again() {
+    let mut g = given_up();
+    g.set(1, 1, done(Exit::Completed));
+    g.silent[0] = false;
+    g.beats(10);
+    assert_eq!(g.phase(), Some(Phase::Waiting));
+    g.silent[1] = false;
+    g.beats(60);
+    assert_eq!((g.outcome, g.granted()), (Some(Outcome::Completed), 1));
+    assert!(
+        g.accounts()
+            .iter()
+            .all(|e| !e.estimated && e.ran == Millis(9_000))
+    );
+    assert!(g.has.iter().all(BTreeMap::is_empty));
+}
+
+#[test]
+fn work_that_was_done_in_part_out_of_reach_is_done_again() {
+    let mut g = given_up();
+    g.set(1, 1, done(Exit::Cut));
+    g.silent = [false; 2];
+    g.beats(10);
+    assert_eq!((g.outcome, g.granted()), (None, 2));
+}
