@@ -2,7 +2,7 @@
 
 use super::{Attempt, Goal, Launches, Outcome};
 use crate::protocol::ids::{AttemptId, PartId};
-use crate::protocol::message::{Meeting, Order, Orders, Status, Wish};
+use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Wish};
 use blox_core::{Name, NodeId};
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Launches {
             },
             Goal::Stop | Goal::Requeue | Goal::Finish => Wish::Yield(self.grace(a)),
             Goal::Cancel => Wish::Yield(self.timers.kill),
-            Goal::Abort(_) => Wish::Kill,
+            Goal::Abort(_) => Wish::Yield(self.grace_of_rest(a)),
         };
         let has_it = matches!(
             status,
@@ -89,6 +89,18 @@ impl Launches {
         said.map_or(self.timers.grace, |s| {
             crate::protocol::Millis((s * 1000.0) as u64)
         })
+    }
+
+    /// How long what is left of an aborted launch has. If a rank failed, or not all of it
+    /// ever ran, as long as the other ranks of a node have then: there is little to save.
+    /// Else, when some of it was lost, as long as if it was stopped.
+    fn grace_of_rest(&self, a: &Attempt) -> crate::protocol::Millis {
+        let failed = |end: &super::End| matches!(end.exit, Exit::Failed { .. });
+        if !a.started || a.ends.values().any(failed) {
+            self.timers.kill
+        } else {
+            self.grace(a)
+        }
     }
 
     /// Where the ranks meet, once every node keeps its GPUs for them.

@@ -293,3 +293,31 @@ fn work_that_was_done_in_part_out_of_reach_is_done_again() {
     g.beats(10);
     assert_eq!((g.outcome, g.granted()), (None, 2));
 }
+
+#[test]
+fn when_a_node_is_lost_the_ranks_on_others_may_save_their_work() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.silent[0] = true;
+    g.beats(30);
+    assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(Millis::secs(7))));
+    // Until they have, nothing of the job starts elsewhere.
+    g.silent[0] = false;
+    g.has[0].clear();
+    g.beats(6);
+    assert_eq!(g.granted(), 1);
+    g.set(1, 1, done(Exit::Yielded));
+    g.beats(6);
+    assert_eq!((g.outcome, g.granted()), (None, 2));
+    assert_eq!(g.scheduler.launches().durable().failures.get(&JOB), None);
+}
+
+#[test]
+fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.set(0, 1, done(Exit::Failed { code: 3 }));
+    g.beat();
+    let kill = Settings::default().timers.kill;
+    assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(kill)));
+}
