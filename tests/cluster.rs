@@ -278,6 +278,27 @@ fn a_gang_runs_on_two_nodes_and_its_ranks_know_each_other() {
 }
 
 #[test]
+fn ranks_of_a_gang_may_end_far_apart() {
+    let c = Cluster::start("fifo", &[2, 2]);
+    let script = "[ $RANK = 2 ] || sleep 12";
+    let job = c.submit(&["--gpus", "3", "--", "sh", "-c", script]);
+    c.until_phase(job, "completed");
+    assert_eq!(c.exits(job), ["Completed", "Completed"]);
+}
+
+#[test]
+fn work_that_was_done_while_its_node_was_out_of_reach_is_not_done_again() {
+    let c = Cluster::start("fifo", &[1]);
+    let job = c.submit(&["--", "sleep", "2"]);
+    c.until_phase(job, "running");
+    // Fencing takes 4 s here.
+    let manager = c.nodes[0].as_ref().unwrap().0.id();
+    stop_for(manager, 7_000);
+    c.until_phase(job, "completed");
+    assert_eq!(c.exits(job), ["Completed"]);
+}
+
+#[test]
 fn a_job_that_fails_is_tried_again_and_then_has_failed() {
     let c = Cluster::start("fifo", &[1]);
     let job = c.submit(&["--max-retries", "1", "--", "sh", "-c", "exit 3"]);
