@@ -408,7 +408,7 @@ impl Shell {
                     format!("; node {old} of the same name is lost: `blox remove {old}` if it is gone for good")
                 });
                 Some(format!(
-                    "{} has joined with {} GPUs{old}",
+                    "{} has joined with {} GPU slots{old}",
                     called(node),
                     spec.gpus
                 ))

@@ -24,7 +24,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// SIGTERM or Ctrl-C.
-async fn told_to_stop() {
+pub(super) async fn told_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut term) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;

@@ -5,7 +5,7 @@
     reason = "it shows when things happen; no decision sees it"
 )]
 
-use super::daemons::runtime;
+use super::daemons::{runtime, told_to_stop};
 use crate::cli::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, Token};
 use blox_cluster::wire::pb;
@@ -96,7 +96,13 @@ pub(super) fn run(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
         terminal.out,
         "scheduler las and {NODES} nodes of 2 GPU slots at {at}"
     )?;
-    let result = runtime()?.block_on(play(&at, &mut cluster, terminal));
+    let result = runtime()?.block_on(async {
+        tokio::select! {
+            result = play(&at, &mut cluster, terminal) => result,
+            // What was started is ended all the same.
+            () = told_to_stop() => Err(Failure::new("interrupted")),
+        }
+    });
     drop(cluster);
     result?;
     writeln!(terminal.out, "all processes and files are gone")?;

@@ -4,9 +4,7 @@ use super::{Launches, Link, Outcome, Seen};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
 use crate::protocol::message::{Exit, Report, Status};
 use crate::protocol::record::Record;
-use blox_core::{
-    Event, Name, Node, NodeAction, NodeId, NodeStatus, Outcome as How, Phase, View,
-};
+use blox_core::{Event, Name, Node, NodeAction, NodeId, NodeStatus, Outcome as How, Phase, View};
 
 /// Why nothing new is placed on a node until it can join as what it is now.
 const OTHER_INVENTORY: &str =
