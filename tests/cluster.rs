@@ -303,6 +303,7 @@ fn a_job_that_fails_is_tried_again_and_then_has_failed() {
     let c = Cluster::start("fifo", &[1]);
     let job = c.submit(&["--max-retries", "1", "--", "sh", "-c", "exit 3"]);
     c.until_phase(job, "failed");
+    assert_eq!(c.job(job)["preemptions"], 0);
     let accounts = c.job(job)["accounts"].clone();
     let exits: Vec<&str> = accounts
         .as_array()

@@ -372,17 +372,20 @@ fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
         line.submitted_s = brief.submit.secs();
         line.ended_s = brief.ended.map_or(0.0, blox_core::Time::secs);
     }
-    let mut ran = std::collections::BTreeMap::new();
+    // How long each launch ran, and whether it was stopped: it did not fail, nor was it lost.
+    let mut launches = std::collections::BTreeMap::new();
     for (part, end) in durable.accounts_of(id) {
-        let longest: &mut f64 = ran.entry(part.id.attempt).or_default();
-        *longest = longest.max(end.ran.as_secs());
+        let (ran, stopped) = launches.entry(part.id.attempt).or_insert((0.0f64, true));
+        *ran = ran.max(end.ran.as_secs());
+        *stopped &= matches!(end.exit, Exit::Yielded | Exit::Cut);
         line.attempt = part.id.attempt;
         if matches!(end.exit, Exit::Failed { .. }) && phase == "failed" {
             line.reason = end.why.clone();
         }
     }
-    line.running_s = ran.values().sum();
-    line.preemptions = ran.len().saturating_sub(1) as u32;
+    line.running_s = launches.values().map(|(ran, _)| ran).sum();
+    let before = launches.values().rev().skip(1);
+    line.preemptions = before.filter(|(_, stopped)| *stopped).count() as u32;
     line
 }
 

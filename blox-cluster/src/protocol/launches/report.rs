@@ -4,11 +4,15 @@ use super::{Launches, Link, Outcome, Seen};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
 use crate::protocol::message::{Exit, Report, Status};
 use crate::protocol::record::Record;
-use blox_core::{Event, Name, Node, NodeAction, NodeId, NodeStatus, Outcome as How, Phase, View};
+use blox_core::{
+    Event, Name, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome as How, Phase, View,
+};
 
 /// Why nothing new is placed on a node until it can join as what it is now.
 const OTHER_INVENTORY: &str =
     "it came back with another inventory, and joins anew once it is empty";
+/// A part of a node's memory.
+const SLIGHT: f64 = 0.02;
 
 impl Launches {
     /// Takes a report. Orders in answer to it are in the outcome.
@@ -326,9 +330,18 @@ impl Launches {
     }
 }
 
-/// Whether a node offers something else than what it joined as.
+/// Whether a node offers something else than what it joined as. Kernels and hypervisors keep a little
+/// more or less memory for themselves from time to time: that is no other inventory.
 fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
-    view.node(node).is_some_and(|n| *n.spec() != *r.offer)
+    let Some(known) = view.node(node).map(Node::spec) else {
+        return false;
+    };
+    let near = |a: f64, b: f64| (a - b).abs() <= a * SLIGHT;
+    let alike = NodeSpec {
+        memory_gib: known.memory_gib,
+        ..(*r.offer).clone()
+    };
+    !near(known.memory_gib, r.offer.memory_gib) || alike != *known
 }
 
 /// Whether no job holds or was promised a GPU of a node.
@@ -507,6 +520,21 @@ mod tests {
             Some(Err(e @ RequestError::NotTakenIn(_))) => e.to_string(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_little_more_or_less_memory_is_no_other_inventory() {
+        use NodeStatus::{Left, Up};
+        let with = |memory_gib: f64| NodeSpec {
+            memory_gib,
+            ..named("n", 2)
+        };
+        let mut all = All::new();
+        all.hear("k", 1, 1, with(64.0));
+        all.hear("k", 2, 1, with(63.2));
+        assert_eq!(all.nodes(), [(Up, 2)]);
+        all.hear("k", 3, 1, with(60.0));
+        assert_eq!(all.nodes(), [(Left, 2), (Up, 2)]);
     }
 
     #[test]
