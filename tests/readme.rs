@@ -58,7 +58,7 @@ fn the_first_table_and_the_trace_are_as_shown() {
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
-const CLUSTER: [&str; 15] = [
+const CLUSTER: [&str; 16] = [
     "scheduler",
     "node",
     "submit",
@@ -70,6 +70,7 @@ const CLUSTER: [&str; 15] = [
     "nodes",
     "drain",
     "resume",
+    "remove",
     "why",
     "show",
     "logs",
