@@ -320,6 +320,19 @@ fn a_job_that_fails_is_tried_again_and_then_has_failed() {
 }
 
 #[test]
+fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more() {
+    let c = Cluster::start("fifo", &[1]);
+    let job = c.submit(&["--gpus", "2", "--", "true"]);
+    c.until_phase(job, "rejected");
+    let why = c.run(&["why", "0"]).unwrap();
+    assert_eq!(
+        why.trim(),
+        "job 0 is rejected: asks for 2 GPUs, at most 1 are possible; \
+         if nodes were still to come, start the scheduler with --wait-for-nodes N"
+    );
+}
+
+#[test]
 fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
     let c = Cluster::start("fifo", &[1]);
     // It hides a grandchild in a session of its own.

@@ -48,7 +48,8 @@ pub(in crate::cli) struct SchedulerArgs {
         help_heading = "Cluster"
     )]
     pub log_kib: u64,
-    /// Nodes that must have come before the first decision
+    /// Nodes that must have come before the first decision: jobs that ask for more GPUs than
+    /// there are then are rejected
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
     pub wait_for_nodes: usize,
     /// Seconds after which a policy that gives no answer loses its turn

@@ -14,7 +14,7 @@ use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Status, Task};
 use super::record::{CoreInput, Record};
 use super::timers::Timers;
-use blox_core::{Event, Name, NodeId, Time, Verdict};
+use blox_core::{Event, Name, NodeId, Reason, Time, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -165,7 +165,14 @@ impl Durable {
             Record::Core(CoreInput::Answer { at, answer }) => {
                 for (job, verdict) in &answer.verdicts {
                     if let (Verdict::Reject(why), Some(brief)) = (verdict, self.jobs.get_mut(job)) {
-                        (brief.ended, brief.why) = (Some(*at), why.to_string());
+                        // Half a cluster turns away what all of it could run.
+                        let hint = match why {
+                            Reason::NeverFits { .. } => {
+                                "; if nodes were still to come, start the scheduler with --wait-for-nodes N"
+                            }
+                            _ => "",
+                        };
+                        (brief.ended, brief.why) = (Some(*at), format!("{why}{hint}"));
                     }
                 }
             }
