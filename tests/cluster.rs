@@ -537,6 +537,26 @@ fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
 }
 
 #[test]
+fn a_working_directory_that_is_missing_is_not_blamed_on_the_program() {
+    let c = Cluster::start("fifo", &[1]);
+    let dir = c.dir.path().join("gone");
+    std::fs::create_dir(&dir).unwrap();
+    c.run(&["drain", "n0"]).unwrap();
+    let out = blox()
+        .args(["submit", "--at", &c.at, "--max-retries", "0", "--", "true"])
+        .current_dir(&dir)
+        .output()
+        .unwrap();
+    assert!(out.status.success());
+    std::fs::remove_dir(&dir).unwrap();
+    c.run(&["resume", "n0"]).unwrap();
+    c.until_phase(0, "failed");
+    let why = c.run(&["why", "0"]).unwrap();
+    let part = format!("the working directory {} cannot be used", dir.display());
+    assert!(why.contains(&part), "{why}");
+}
+
+#[test]
 fn exit_codes_mean_what_a_job_says() {
     let c = Cluster::start("fifo", &[4]);
     let rules = ["--on-exit", "7=fail", "--on-exit", "5=complete"];

@@ -266,6 +266,9 @@ fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Chi
         .process_group(0);
     let attribute = |key: &str| extras.attributes.get(key);
     if let Some(cwd) = attribute("working_directory").and_then(|v| v.as_str()) {
+        // The program would be blamed for it.
+        rustix::fs::access(Path::new(cwd).join("."), rustix::fs::Access::EXEC_OK)
+            .map_err(|e| format!("the working directory {cwd} cannot be used on this node: {e}"))?;
         command.current_dir(cwd);
     }
     command

@@ -156,7 +156,8 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         Some(key) => key,
         None => fresh().map_err(Failure::new)?,
     };
-    let here = std::env::current_dir().map_err(Failure::new)?;
+    let here = std::env::current_dir()
+        .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
     let job = pb::Job {
         name: a.name.unwrap_or_default(),
         user: a
