@@ -537,6 +537,20 @@ fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
 }
 
 #[test]
+fn a_job_that_has_been_cancelled_is_stopping_until_it_has_ended() {
+    let c = Cluster::start("fifo", &[1]);
+    let ready = c.dir.path().join("ready");
+    let script = "trap '' TERM; touch ready; while :; do sleep 0.1; done";
+    let job = c.submit(&["--", "sh", "-c", script]);
+    c.until("it hears no SIGTERM", |_| ready.exists());
+    c.until_phase(job, "running");
+    c.run(&["cancel", "0"]).unwrap();
+    assert_eq!(c.phase(job), "stopping");
+    assert_eq!(c.run(&["why", "0"]).unwrap().trim(), "job 0 is stopping");
+    c.until_phase(job, "cancelled");
+}
+
+#[test]
 fn a_working_directory_that_is_missing_is_not_blamed_on_the_program() {
     let c = Cluster::start("fifo", &[1]);
     let dir = c.dir.path().join("gone");

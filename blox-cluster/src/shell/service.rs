@@ -6,6 +6,7 @@ use super::metrics;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::token::{Guard, Token};
 use crate::protocol::Exit;
+use crate::protocol::launches::Goal;
 use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
 use crate::protocol::{Millis, Report};
 use crate::wire::{LARGEST, LARGEST_JOB, job_spec, pb};
@@ -401,6 +402,14 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         }
     }
     let spec = job.spec();
+    // The core knows of stops that a plan made, and of others once they are over.
+    let last = s.launches().durable().of_job(job.id()).last();
+    let phase = match job.phase() {
+        Phase::Starting | Phase::Running if last.is_some_and(|(_, a)| a.goal != Goal::Run) => {
+            Phase::Stopping
+        }
+        phase => phase,
+    };
     // The core's time stands still between events.
     let since = match job.phase() {
         Phase::Running => (s.time(now) - view.now()).secs().max(0.0),
@@ -410,7 +419,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         job: job.id().0,
         name: text(&spec.name),
         user: text(&spec.user),
-        phase: job.phase().to_string(),
+        phase: phase.to_string(),
         gpus: job.gpus().get(),
         attempt: job.attempt(),
         reason: reason(s, job),

@@ -116,7 +116,7 @@ pub(in crate::cli) struct SubmitArgs {
     /// How long it runs on these GPUs, as far as you know
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
     pub duration: f64,
-    /// From SIGTERM to the end when it is preempted
+    /// From SIGTERM to the end when it is preempted [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub grace: Option<f64>,
     /// How often it may fail and is tried again [default: 3]
@@ -275,7 +275,9 @@ pub(in crate::cli) enum ClusterCommand {
     /// End a job
     #[command(
         visible_alias = "scancel",
-        after_help = "Examples:
+        after_help = "Its processes get SIGTERM, and 5 s to end.
+
+Examples:
   blox cancel 17"
     )]
     Cancel(JobArgs),
