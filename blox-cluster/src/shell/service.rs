@@ -503,7 +503,7 @@ fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
             silent_s: s
                 .launches()
                 .heard(n.id())
-                .map_or(-1.0, |h| (now - h).as_secs()),
+                .map_or(0.0, |h| (now - h).as_secs()),
             jobs,
         }
     })

@@ -348,7 +348,7 @@ pub struct NodeLine {
     /// Empty unless drained.
     #[prost(string, tag = "6")]
     pub drained: ::prost::alloc::string::String,
-    /// Seconds since it was heard; -1 if not yet.
+    /// Seconds since it was heard, or since the scheduler began.
     #[prost(double, tag = "7")]
     pub silent_s: f64,
     #[prost(uint32, repeated, tag = "8")]

@@ -294,11 +294,7 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
             jobs.join(" "),
             n.gpus.to_string(),
             n.free.to_string(),
-            if n.silent_s < 0.0 {
-                String::new()
-            } else {
-                format!("{:.1}", n.silent_s)
-            },
+            format!("{:.1}", n.silent_s),
         ]
     };
     Grid {

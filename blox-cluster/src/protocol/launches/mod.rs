@@ -450,9 +450,9 @@ impl Launches {
         self.ignored
     }
 
-    /// When a node was last heard; `None` before its first report in this life.
+    /// When a node was last heard; before its first report in this life, when that began.
     pub fn heard(&self, node: NodeId) -> Option<Millis> {
-        self.links.get(&node).filter(|l| l.spoke).map(|l| l.heard)
+        self.links.get(&node).map(|l| l.heard)
     }
 
     /// For how much longer a node that was lost again and again is not used; 0 if it is.

@@ -597,6 +597,16 @@ mod tests {
     }
 
     #[test]
+    fn after_a_restart_a_silent_node_is_silent_since_then() {
+        let mut all = All::new();
+        all.hear("k", 1, 1, named("n", 2));
+        let heard = |s: &Scheduler| s.launches().heard(NodeId(0));
+        assert_eq!(heard(&all.scheduler), Some(Millis(100)));
+        let (again, _) = begun(&all.log);
+        assert_eq!(heard(&again), Some(Millis(0)));
+    }
+
+    #[test]
     fn a_node_that_was_removed_stays_away() {
         use NodeStatus::{Left, Lost, Up};
         let mut all = All::new();
