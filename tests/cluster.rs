@@ -597,6 +597,14 @@ fn exit_codes_mean_what_a_job_says() {
     assert!(shown["reason"].as_str().unwrap().contains("ended with 7"));
     let wrong = c.run(&["submit", "--on-exit", "7=stop", "--", "true"]);
     assert!(wrong.unwrap_err().contains("expected CODE=MEANING"));
+    for (option, value, said) in [
+        ("--on-exit", "300=fail", "on_exit is 300, expected an exit code"),
+        ("--env", "=X", "env is `=X`, expected a name"),
+    ] {
+        let wrong = c.run(&["submit", option, value, "--", "true"]);
+        let wrong = wrong.unwrap_err();
+        assert!(wrong.contains(said), "{wrong}");
+    }
 }
 
 #[test]

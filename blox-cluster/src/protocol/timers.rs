@@ -4,6 +4,9 @@
 use super::ids::Millis;
 use serde::{Deserialize, Serialize};
 
+/// A job that asks for a longer grace than this has the cluster's.
+pub const LONGEST_GRACE_S: f64 = 86_400.0;
+
 /// The timers of a cluster; scheduler, node managers and shims share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {

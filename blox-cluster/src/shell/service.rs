@@ -9,7 +9,7 @@ use crate::protocol::Exit;
 use crate::protocol::launches::Goal;
 use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
 use crate::protocol::{Millis, Report};
-use crate::wire::{LARGEST, LARGEST_JOB, job_spec, pb};
+use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
 use blox_core::{JobId, JobRef, Name, NodeId, NodeStatus, Phase, Reason};
 use prost::Message as _;
 use std::net::SocketAddr;
@@ -260,10 +260,8 @@ impl pb::jobs_server::Jobs for Service {
             let text = format!("the job's description is longer than {LARGEST_JOB} bytes");
             return Err(Status::resource_exhausted(text));
         }
-        if job.command.is_empty() {
-            return Err(Status::invalid_argument("the job has no command"));
-        }
-        let spec = job_spec(job).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let spec = check_new(&job).and_then(|()| job_spec(job));
+        let spec = spec.map_err(|e| Status::invalid_argument(e.to_string()))?;
         let key = Name::from(key);
         self.ask(Ask::Submit { key, spec }).await
     }

@@ -3,7 +3,7 @@
 use super::pb;
 use crate::protocol::{
     AttemptId, AttemptReport, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis, Order,
-    Orders, Progress, Report, Session, Status, Task, Wish,
+    Orders, Progress, Report, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
 };
 use blox_core::{Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work};
 use std::collections::BTreeMap;
@@ -432,6 +432,37 @@ fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireErro
     Ok(serde_json::Value::Object(all.collect::<Result<_, _>>()?))
 }
 
+/// Looks for what nobody can mean in a job that is to come in. Not a part of [`job_spec`], which
+/// takes jobs that came in long ago as well.
+///
+/// # Errors
+/// Something would be of no effect.
+pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
+    let wrong = |field, found, expected| {
+        Err(WireError {
+            field,
+            found,
+            expected,
+        })
+    };
+    if let Some(code) = j.on_exit.keys().find(|c| !(1..=255).contains(*c)) {
+        return wrong("on_exit", code.to_string(), "an exit code from 1 to 255");
+    }
+    let is_name = |k: &String| !k.is_empty() && !k.contains(['=', '\0']);
+    if let Some((name, value)) = j.env.iter().find(|(k, _)| !is_name(k)) {
+        let found = format!("`{name}={value}`");
+        return wrong("env", found, "a name, `=` and a value");
+    }
+    if j.command.first().is_none_or(String::is_empty) {
+        return wrong("command", "empty".to_owned(), "a program");
+    }
+    if j.grace_s > LONGEST_GRACE_S {
+        let found = format!("{} s", j.grace_s);
+        return wrong("grace_s", found, "a day (86400 s) at most");
+    }
+    Ok(())
+}
+
 /// What the core knows of a job as its user describes it.
 ///
 /// # Errors
@@ -564,6 +595,45 @@ mod tests {
             Orders::try_from(o).unwrap_err().to_string(),
             "wish is missing, expected a value"
         );
+    }
+
+    #[test]
+    fn what_would_be_of_no_effect_does_not_come_in() {
+        let job = || pb::Job {
+            command: vec!["true".into()],
+            ..pb::Job::default()
+        };
+        let on_exit = |code| pb::Job {
+            on_exit: [(code, pb::OnExit::Fail.into())].into(),
+            ..job()
+        };
+        let env = |name: &str| pb::Job {
+            env: [(name.to_owned(), "x".to_owned())].into(),
+            ..job()
+        };
+        let grace_s = |grace_s| pb::Job { grace_s, ..job() };
+        for sound in [job(), on_exit(1), on_exit(255), env("A"), grace_s(86_400.0)] {
+            assert_eq!(check_new(&sound), Ok(()));
+        }
+        let codes = "expected an exit code from 1 to 255";
+        let names = "expected a name, `=` and a value";
+        for (wrong, said) in [
+            (on_exit(0), format!("on_exit is 0, {codes}")),
+            (on_exit(300), format!("on_exit is 300, {codes}")),
+            (on_exit(-3), format!("on_exit is -3, {codes}")),
+            (env(""), format!("env is `=x`, {names}")),
+            (env("A=B"), format!("env is `A=B=x`, {names}")),
+            (
+                pb::Job::default(),
+                "command is empty, expected a program".to_owned(),
+            ),
+            (
+                grace_s(1e9),
+                "grace_s is 1000000000 s, expected a day (86400 s) at most".to_owned(),
+            ),
+        ] {
+            assert_eq!(check_new(&wrong).unwrap_err().to_string(), said);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ pub mod generated;
 
 mod convert;
 
-pub use convert::{WireError, job_spec};
+pub use convert::{WireError, check_new, job_spec};
 pub use generated as pb;
 
 /// Largest message that is taken, in bytes.

@@ -102,7 +102,7 @@ pub(in crate::cli) struct SubmitArgs {
     /// Who submits it [default: $USER]
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
-    /// The virtual cluster
+    /// The virtual cluster: any name, by which policies such as quotas count
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
     /// More urgent jobs have larger numbers

@@ -3,6 +3,7 @@
 use super::{Attempt, Goal, Launches, Outcome};
 use crate::protocol::ids::{AttemptId, PartId};
 use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Wish};
+use crate::protocol::timers::LONGEST_GRACE_S;
 use blox_core::{Name, NodeId};
 use std::sync::Arc;
 
@@ -84,7 +85,7 @@ impl Launches {
     fn grace(&self, a: &Attempt) -> crate::protocol::Millis {
         let said = a.launch.parts.first().and_then(|(_, task)| {
             let said = task.spec.extras().attributes.get("grace_s")?.as_f64()?;
-            (0.0..=86_400.0).contains(&said).then_some(said)
+            (0.0..=LONGEST_GRACE_S).contains(&said).then_some(said)
         });
         said.map_or(self.timers.grace, |s| {
             crate::protocol::Millis((s * 1000.0) as u64)
