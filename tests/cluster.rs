@@ -699,10 +699,33 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
     let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = at.local_addr().unwrap().to_string();
     drop(at);
-    let out = blox().args(["queue", "--at", &address]).output().unwrap();
-    assert_eq!(out.status.code(), Some(3));
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.contains("does not answer"), "{said}");
+    let queue = |at: &str| {
+        let out = blox().args(["queue", "--at", at]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        (out.status.code(), said)
+    };
+    let said = format!("error: the scheduler at {address} does not answer: Connection refused\n");
+    assert_eq!(queue(&address), (Some(3), said));
+    // Somebody else is there.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        while let Ok((mut tcp, _)) = other.accept() {
+            let _ = tcp.read(&mut [0; 64]);
+            let _ = tcp.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
+        }
+    });
+    let (code, said) = queue(&address);
+    let begin = format!("error: the scheduler at {address} does not answer: ");
+    assert!(code == Some(3) && said.starts_with(&begin), "{said}");
+    for inner in ["transport", "Error", "code:", "os error", "source"] {
+        assert!(!said.contains(inner), "{said}");
+    }
+    for no in ["127.0.0.1", "no host:1", ""] {
+        let said = format!("error: `{no}` is no address of a scheduler, expected HOST:PORT\n");
+        assert_eq!(queue(no), (Some(2), said));
+    }
 }
 
 #[test]

@@ -19,9 +19,12 @@ pub enum ClientError {
     Unreachable {
         /// Where.
         at: String,
-        /// Everything that is known about it.
+        /// What came in the way.
         why: String,
     },
+    /// There can be nobody.
+    #[error("`{0}` is no address of a scheduler, expected HOST:PORT")]
+    NoAddress(String),
     /// The scheduler refused.
     #[error("{0}")]
     Refused(String),
@@ -40,15 +43,34 @@ fn soon<T>(message: T) -> tonic::Request<T> {
     request
 }
 
-/// Everything in an error's chain.
-pub(crate) fn chain(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut next = e.source();
-    while let Some(e) = next {
-        text = format!("{text}: {e}");
-        next = e.source();
+/// What began an error's chain: all else is said by layers that only hand it on.
+pub(crate) fn root(e: &(dyn std::error::Error + 'static)) -> String {
+    let mut first = e;
+    while let Some(next) = first.source() {
+        first = next;
     }
-    text
+    let text = match first.downcast_ref::<tonic::Status>() {
+        Some(status) if status.message().is_empty() => status.code().to_string(),
+        Some(status) => status.message().to_owned(),
+        None => first.to_string(),
+    };
+    // Numbers of the operating system are for programs.
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+/// The URL of the scheduler at `host:port`.
+///
+/// # Errors
+/// That is no address.
+pub fn url(at: &str) -> Result<String, ClientError> {
+    let url = format!("http://{at}");
+    let endpoint = Endpoint::from_shared(url.clone()).ok();
+    let port = endpoint.and_then(|e| e.uri().port_u16());
+    port.map(|_| url)
+        .ok_or_else(|| ClientError::NoAddress(at.to_owned()))
 }
 
 impl Client {
@@ -57,17 +79,17 @@ impl Client {
     /// # Errors
     /// Nobody is there.
     pub async fn connect(at: &str, token: Token) -> Result<Self, ClientError> {
-        let unreachable = |e: &dyn std::error::Error| ClientError::Unreachable {
+        let unreachable = |e: tonic::transport::Error| ClientError::Unreachable {
             at: at.to_owned(),
-            why: chain(e),
+            why: root(&e),
         };
-        let endpoint = Endpoint::from_shared(format!("http://{at}"))
-            .map_err(|e| unreachable(&e))?
+        let endpoint = Endpoint::from_shared(url(at)?)
+            .map_err(unreachable)?
             .connect_timeout(Duration::from_secs(5))
             .http2_keep_alive_interval(Duration::from_secs(2))
             .keep_alive_timeout(Duration::from_secs(4))
             .tcp_nodelay(true);
-        let channel = endpoint.connect().await.map_err(|e| unreachable(&e))?;
+        let channel = endpoint.connect().await.map_err(unreachable)?;
         Ok(Client {
             at: at.to_owned(),
             jobs: JobsClient::with_interceptor(channel, token).max_decoding_message_size(LARGEST),
@@ -75,15 +97,18 @@ impl Client {
     }
 
     fn failed(&self, status: &tonic::Status) -> ClientError {
-        use tonic::Code;
+        use std::error::Error;
+        use tonic::Code::{Cancelled, DeadlineExceeded, Unavailable, Unknown};
+        // What the scheduler says has no source here.
+        let transport = status.source().is_some();
         match status.code() {
-            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
-                ClientError::Unreachable {
-                    at: self.at.clone(),
-                    why: chain(status),
-                }
-            }
-            _ => ClientError::Refused(status.message().to_owned()),
+            Unavailable | DeadlineExceeded | Cancelled | Unknown => {}
+            _ if transport => {}
+            _ => return ClientError::Refused(status.message().to_owned()),
+        }
+        ClientError::Unreachable {
+            at: self.at.clone(),
+            why: root(status),
         }
     }
 

@@ -6,7 +6,7 @@ use super::containment::Containment;
 use super::files;
 use super::shim::{LaunchFile, StatusFile};
 use super::token::Token;
-use crate::client::chain;
+use crate::client::root;
 use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimSays};
 use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
@@ -175,7 +175,7 @@ async fn link(
                     Some((tonic::Code::Unauthenticated, why)) => {
                         format!("the scheduler at {at} turns this node away: {why}")
                     }
-                    _ => format!("the scheduler at {at} does not answer: {}", chain(&*e)),
+                    _ => format!("the scheduler at {at} does not answer: {}", root(&*e)),
                 };
                 if !std::mem::replace(&mut out, true) {
                     let _ = news.send(News::Said(text));

@@ -5,6 +5,7 @@ use super::logs::{self, Desk};
 use super::metrics;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::token::{Guard, Token};
+use crate::client::root;
 use crate::protocol::Exit;
 use crate::protocol::launches::Goal;
 use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
@@ -107,7 +108,7 @@ pub async fn serve(
     loop {
         tokio::select! {
             served = &mut served => {
-                served.map_err(|e| SchedulerError::Network(e.to_string()))?;
+                served.map_err(|e| SchedulerError::Network(root(&e)))?;
                 break;
             }
             () = &mut stop => break,

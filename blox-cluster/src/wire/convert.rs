@@ -453,6 +453,9 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         let found = format!("`{name}={value}`");
         return wrong("env", found, "a name, `=` and a value");
     }
+    if let Some(value) = j.attributes.get("") {
+        return wrong("attributes", format!("`={value}`"), "a name, `=` and a value");
+    }
     if j.command.first().is_none_or(String::is_empty) {
         return wrong("command", "empty".to_owned(), "a program");
     }
@@ -623,6 +626,13 @@ mod tests {
             (on_exit(-3), format!("on_exit is -3, {codes}")),
             (env(""), format!("env is `=x`, {names}")),
             (env("A=B"), format!("env is `A=B=x`, {names}")),
+            (
+                pb::Job {
+                    attributes: [(String::new(), "3".to_owned())].into(),
+                    ..job()
+                },
+                format!("attributes is `=3`, {names}"),
+            ),
             (
                 pb::Job::default(),
                 "command is empty, expected a program".to_owned(),

@@ -3,7 +3,7 @@
 use super::args::{NodeArgs, SchedulerArgs};
 use crate::cli::resolve::Experiment;
 use crate::cli::{Failure, OK, Terminal, config};
-use blox_cluster::client::Token;
+use blox_cluster::client::{self, Token};
 use blox_cluster::protocol::Timers;
 use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::shell::gpus::{self, Gpu};
@@ -136,7 +136,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     let first = found.first();
     let gpu_type = a.gpu_type.or_else(|| first.map(|g: &Gpu| g.model.clone()));
     let settings = node::NodeSettings {
-        scheduler: format!("http://{}", a.at.at),
+        scheduler: client::url(&a.at.at)?,
         dir: a.state_dir,
         offer: NodeSpec {
             name: Some(name.as_str().into()),
