@@ -1,7 +1,7 @@
 //! What can be said to the commands of a real cluster.
 
 use crate::cli::args::SimulateArgs;
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 use std::path::PathBuf;
 
 /// Where the scheduler is.
@@ -13,6 +13,24 @@ pub(in crate::cli) struct At {
     /// A file with the secret that the scheduler asks for [default: $BLOX_TOKEN_FILE]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+}
+
+/// Options of `simulate` that say how is decided; the others say what is simulated.
+pub(in crate::cli) const DECIDES: [&str; 6] = [
+    "seed",
+    "admission",
+    "placement",
+    "cluster-manager",
+    "round",
+    "on-event",
+];
+
+fn hide_simulation(arg: Arg) -> Arg {
+    let own = arg.get_help_heading().is_none_or(|h| h == "Cluster");
+    match arg.get_long() {
+        Some(key) if !own && DECIDES.contains(&key) => arg.help_heading("Policies"),
+        _ => arg.hide(!own),
+    }
 }
 
 #[derive(Args)]
@@ -249,8 +267,13 @@ pub(in crate::cli) struct LogsArgs {
 #[derive(Subcommand)]
 pub(in crate::cli) enum ClusterCommand {
     /// Run the scheduler of a real cluster
-    #[command(after_help = "Examples:
-  blox scheduler --scheduler las --round 30 --state-dir /var/lib/blox")]
+    #[command(
+        mut_args(hide_simulation),
+        after_help = "A --config file has the keys of `blox simulate`; what does not say how is decided is ignored.
+
+Examples:
+  blox scheduler --scheduler las --round 30 --state-dir /var/lib/blox"
+    )]
     Scheduler(Box<SchedulerArgs>),
     /// Run the node manager of one machine of a real cluster
     #[command(after_help = "Examples:

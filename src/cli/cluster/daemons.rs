@@ -70,7 +70,7 @@ pub(super) fn scheduler(
         )));
     }
     // Everything that simulates also schedules.
-    let pipeline = Experiment::of(config::simulate(a.simulate)?, registry)?.pipeline(0)?;
+    let pipeline = Experiment::of(config::scheduler(a.simulate)?, registry)?.pipeline(0)?;
     let settings = Settings {
         timers: Timers::default().divided_by(a.faster),
         wait_for_nodes: a.wait_for_nodes,

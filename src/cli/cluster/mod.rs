@@ -16,6 +16,8 @@ mod daemons;
 mod demo;
 
 pub(super) use args::ClusterCommand;
+#[cfg(feature = "cluster")]
+pub(super) use args::DECIDES;
 
 use super::{Failure, Terminal};
 use blox_core::registry::Registry;
