@@ -551,6 +551,40 @@ fn a_job_that_has_been_cancelled_is_stopping_until_it_has_ended() {
 }
 
 #[test]
+fn names_and_messages_of_others_do_nothing_to_a_terminal() {
+    let c = Cluster::start("fifo", &[1]);
+    let red = "a\u{1b}[31mb\nc\u{9b}2J\u{202e}";
+    let shown = "a\\u{1b}[31mb\\nc\\u{9b}2J\\u{202e}";
+    let job = c.submit(&[
+        "--name",
+        red,
+        "--user",
+        red,
+        "--max-retries",
+        "0",
+        "--",
+        red,
+    ]);
+    c.until_phase(job, "failed");
+    c.run(&["drain", "n0", "--why", red]).unwrap();
+    let no = c.run(&["drain", red]).unwrap_err();
+    for args in [
+        &["queue", "--all"][..],
+        &["nodes"],
+        &["why", "0"],
+        &["show", "0"],
+    ] {
+        let text = c.run(args).unwrap();
+        assert!(text.contains(shown), "{args:?}: {text}");
+        let sound = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
+        assert!(text.chars().all(sound), "{args:?}: {text:?}");
+    }
+    assert_eq!(no, format!("error: there is no node {shown}\n"));
+    // Programs get what was said.
+    assert_eq!(c.job(job)["name"], red);
+}
+
+#[test]
 fn a_working_directory_that_is_missing_is_not_blamed_on_the_program() {
     let c = Cluster::start("fifo", &[1]);
     let dir = c.dir.path().join("gone");
@@ -598,7 +632,11 @@ fn exit_codes_mean_what_a_job_says() {
     let wrong = c.run(&["submit", "--on-exit", "7=stop", "--", "true"]);
     assert!(wrong.unwrap_err().contains("expected CODE=MEANING"));
     for (option, value, said) in [
-        ("--on-exit", "300=fail", "on_exit is 300, expected an exit code"),
+        (
+            "--on-exit",
+            "300=fail",
+            "on_exit is 300, expected an exit code",
+        ),
         ("--env", "=X", "env is `=X`, expected a name"),
     ] {
         let wrong = c.run(&["submit", option, value, "--", "true"]);

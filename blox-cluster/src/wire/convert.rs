@@ -454,7 +454,11 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         return wrong("env", found, "a name, `=` and a value");
     }
     if let Some(value) = j.attributes.get("") {
-        return wrong("attributes", format!("`={value}`"), "a name, `=` and a value");
+        return wrong(
+            "attributes",
+            format!("`={value}`"),
+            "a name, `=` and a value",
+        );
     }
     if j.command.first().is_none_or(String::is_empty) {
         return wrong("command", "empty".to_owned(), "a program");

@@ -14,9 +14,23 @@ impl From<ClientError> for Failure {
     fn from(e: ClientError) -> Self {
         match e {
             ClientError::Unreachable { .. } => Failure::Unreachable(e.to_string()),
-            _ => Failure::new(e),
+            _ => Failure::new(plain(&e.to_string())),
         }
     }
+}
+
+/// What others wrote, for a terminal: what would move its cursor, colour it or turn its
+/// text around is shown as its code.
+pub(super) fn plain(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || turns(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 async fn client(at: &At) -> Result<Client, Failure> {
@@ -87,7 +101,9 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                 false => writeln!(
                     terminal.out,
                     "job {} is {}: {}",
-                    job.job, job.phase, job.reason
+                    job.job,
+                    job.phase,
+                    plain(&job.reason)
                 )?,
             }
         }
@@ -259,12 +275,12 @@ fn queue(jobs: &[pb::JobLine]) -> Grid {
     let row = |j: &pb::JobLine| {
         vec![
             j.job.to_string(),
-            j.name.clone(),
-            j.user.clone(),
+            plain(&j.name),
+            plain(&j.user),
             j.phase.clone(),
-            j.nodes.join(" "),
+            plain(&j.nodes.join(" ")),
             if j.nodes.is_empty() {
-                j.reason.clone()
+                plain(&j.reason)
             } else {
                 String::new()
             },
@@ -288,9 +304,9 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
         let jobs: Vec<String> = n.jobs.iter().map(u32::to_string).collect();
         vec![
             n.node.to_string(),
-            n.name.clone(),
+            plain(&n.name),
             n.status.clone(),
-            n.drained.clone(),
+            plain(&n.drained),
             jobs.join(" "),
             n.gpus.to_string(),
             n.free.to_string(),
@@ -306,12 +322,13 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
 
 fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     let out = &mut terminal.out;
-    writeln!(out, "job        {} {}", j.job, j.name)?;
+    writeln!(out, "job        {} {}", j.job, plain(&j.name))?;
     writeln!(out, "phase      {}", j.phase)?;
     if !j.reason.is_empty() {
-        writeln!(out, "why        {}", j.reason)?;
+        writeln!(out, "why        {}", plain(&j.reason))?;
     }
-    writeln!(out, "GPUs       {} on {}", j.gpus, j.nodes.join(" "))?;
+    let nodes = plain(&j.nodes.join(" "));
+    writeln!(out, "GPUs       {} on {nodes}", j.gpus)?;
     writeln!(
         out,
         "launches   {}, preempted {}",
@@ -329,7 +346,7 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
             a.exit,
             a.ran_ms as f64 / 1000.0,
             number_of(a.gpus, "GPU"),
-            a.why
+            plain(&a.why)
         )?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The processes that stay.
 
 use super::args::{NodeArgs, SchedulerArgs};
+use super::commands::plain;
 use crate::cli::resolve::Experiment;
 use crate::cli::{Failure, OK, Terminal, config};
 use blox_cluster::client::{self, Token};
@@ -96,7 +97,7 @@ pub(super) fn scheduler(
         }
     };
     let notice = |text: &str| {
-        let _ = writeln!(err.borrow_mut(), "{text}");
+        let _ = writeln!(err.borrow_mut(), "{}", plain(text));
     };
     let listen = service::Listen {
         address: listen,
@@ -157,11 +158,11 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     let err = &mut *terminal.err;
     let trouble = |text: &str| {
         // Nobody may be there to read it.
-        let _ = writeln!(err, "{text}");
+        let _ = writeln!(err, "{}", plain(text));
     };
     runtime()?
         .block_on(node::run(settings, told_to_stop(), trouble))
-        .map_err(Failure::new)?;
+        .map_err(|e| Failure::new(plain(&e.to_string())))?;
     Ok(OK)
 }
 
