@@ -53,6 +53,16 @@ pub enum LogError {
         /// What is wrong.
         what: String,
     },
+    /// Somebody took a file away.
+    #[error(
+        "{path} is missing: it begins with frame {frame}, which nothing else holds; nothing was changed"
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The number of the first frame that is missing.
+        frame: u64,
+    },
     /// A newer program wrote it.
     #[error("{path}: written in format {found}, this program knows {known}")]
     Newer {
@@ -110,13 +120,17 @@ impl Log {
         // Segments that the snapshot covers wholly are not needed any more.
         let first = segments.iter().rposition(|(from, _)| *from <= base + 1);
         let needed = &segments[first.unwrap_or(0)..];
+        let missing = |frame: u64| LogError::Missing {
+            path: segment(dir, frame),
+            frame,
+        };
+        // The segment after a snapshot is begun before the snapshot is written.
+        if !snapshots.is_empty() && needed.first().is_none_or(|(from, _)| *from != base + 1) {
+            return Err(missing(base + 1));
+        }
         for (i, (from, path)) in needed.iter().enumerate() {
             if *from > seq + 1 {
-                return Err(damaged(
-                    path,
-                    0,
-                    format!("frame {} is missing before it", seq + 1),
-                ));
+                return Err(missing(seq + 1));
             }
             let last = i + 1 == needed.len();
             let bytes = fs::read(path).map_err(at(path))?;
@@ -326,8 +340,12 @@ fn list(dir: &Path) -> Result<(Numbered, Numbered), LogError> {
     Ok((segments, snapshots))
 }
 
+fn segment(dir: &Path, first: u64) -> PathBuf {
+    dir.join(format!("segment-{first:016x}"))
+}
+
 fn begin_segment(dir: &Path, first: u64) -> Result<(File, PathBuf, u64), LogError> {
-    let path = dir.join(format!("segment-{first:016x}"));
+    let path = segment(dir, first);
     let mut file = File::create(&path).map_err(at(&path))?;
     let mut prefix = MAGIC.to_vec();
     prefix.extend(VERSION.to_le_bytes());

@@ -122,10 +122,12 @@ fn a_crash_around_a_snapshot_loses_nothing() {
     fs::write(dir.path().join("snapshot.tmp"), b"half").unwrap();
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!((found.records.len(), found.snapshot), (4, None));
-    // After it, before the next segment: the records are in the snapshot.
-    let mut bytes = Vec::new();
-    frame::write(Kind::Snapshot, 3, b"all", &mut bytes);
-    fs::write(dir.path().join("snapshot-0000000000000003"), bytes).unwrap();
+    // After it, before older segments went: the records are in the snapshot.
+    let first = fs::read(segment(dir.path(), 1)).unwrap();
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    log.snapshot(b"all").unwrap();
+    drop(log);
+    fs::write(segment(dir.path(), 1), first).unwrap();
     let (mut log, found) = Log::open(dir.path()).unwrap();
     assert_eq!(
         (found.records.len(), found.snapshot.unwrap()),
@@ -165,20 +167,63 @@ fn one_at_a_time_and_nothing_from_the_future() {
     ));
 }
 
+/// What is said when a log begins without this segment.
+fn without(dir: &Path, first: u64) -> String {
+    let path = segment(dir, first);
+    let bytes = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let left = || list(dir).unwrap();
+    let before = left();
+    let said = Log::open(dir).unwrap_err().to_string();
+    assert_eq!(left(), before, "it was changed");
+    fs::write(&path, bytes).unwrap();
+    Log::open(dir).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(said.contains(&format!("{name} is missing")), "{said}");
+    said
+}
+
 #[test]
-fn a_missing_segment_is_damage() {
+fn a_missing_segment_is_told_with_its_name() {
     let dir = tempfile::tempdir().unwrap();
-    let first = written(dir.path());
-    let (mut log, _) = Log::open(dir.path()).unwrap();
-    (log.file, log.path, log.written) = begin_segment(dir.path(), log.seq + 1).unwrap();
-    log.append(b"e");
+    let dir = dir.path();
+    written(dir);
+    let (mut log, _) = Log::open(dir).unwrap();
+    for record in [b"e", b"f"] {
+        (log.file, log.path, log.written) = begin_segment(dir, log.seq + 1).unwrap();
+        log.append(record);
+        log.sync().unwrap();
+    }
+    drop(log);
+    // At the beginning, and in the middle.
+    let said = without(dir, 1);
+    assert!(said.contains("begins with frame 1,"), "{said}");
+    without(dir, 4);
+    // After a snapshot, the last one or not.
+    let (mut log, _) = Log::open(dir).unwrap();
+    log.snapshot(b"all").unwrap();
+    log.append(b"g");
     log.sync().unwrap();
     drop(log);
-    fs::remove_file(first).unwrap();
-    assert!(matches!(
-        Log::open(dir.path()).unwrap_err(),
-        LogError::Damaged { position: 0, .. }
-    ));
+    without(dir, 6);
+    let (mut log, _) = Log::open(dir).unwrap();
+    log.turn_page().unwrap();
+    log.append(b"h");
+    log.sync().unwrap();
+    drop(log);
+    without(dir, 6);
+    // The snapshots are gone, and what they held with them.
+    let (mut log, _) = Log::open(dir).unwrap();
+    log.snapshot(b"all").unwrap();
+    log.append(b"i");
+    log.sync().unwrap();
+    log.snapshot(b"all").unwrap();
+    drop(log);
+    for (_, path) in list(dir).unwrap().1 {
+        fs::remove_file(path).unwrap();
+    }
+    let said = Log::open(dir).unwrap_err().to_string();
+    assert!(said.contains("frame 1,"), "{said}");
 }
 
 #[test]
