@@ -605,6 +605,44 @@ fn a_working_directory_that_is_missing_is_not_blamed_on_the_program() {
 }
 
 #[test]
+fn logs_have_an_end_while_a_job_writes_on_and_the_oldest_go() {
+    let mut c = Cluster::start("fifo", &[]);
+    c.nodes.push(None);
+    let room = ["--launch-logs-mib", "2", "--ended-logs-mib", "3"];
+    c.start_node_with(0, 1, &room);
+    let script = "while [ ! -e stop ]; do head -c 5000000 /dev/zero | tr '\\0' x; sleep 0.1; done; \
+        echo done >&2";
+    let flood = |c: &Cluster| c.submit(&["--", "sh", "-c", script]);
+    let job = flood(&c);
+    let line = "blox: this log has reached 1048576 bytes, and what else is written is dropped\n";
+    let is_cut = |c: &Cluster, job: u64| {
+        let log = c.run(&["logs", &job.to_string()]).unwrap_or_default();
+        log.len() == (1 << 20) + 1 + line.len() && log.ends_with(&format!("x\n{line}"))
+    };
+    c.until("it is cut", |c| is_cut(c, job));
+    c.nodes[0].as_mut().unwrap().kill();
+    c.start_node_with(0, 1, &room);
+    c.until_phase(job, "running");
+    // Read between a write and the next look it may be longer.
+    c.until("it is cut", |c| is_cut(c, job));
+    std::fs::write(c.dir.path().join("stop"), "").unwrap();
+    c.until_phase(job, "completed");
+    assert!(is_cut(&c, job));
+    assert_eq!(c.run(&["logs", "0", "--err"]).unwrap(), "done\n");
+    std::fs::remove_file(c.dir.path().join("stop")).unwrap();
+    // There is room for two of them.
+    for job in 1..3 {
+        assert_eq!(flood(&c), job);
+        c.until("it is cut", |c| is_cut(c, job));
+        std::fs::write(c.dir.path().join("stop"), "").unwrap();
+        c.until_phase(job, "completed");
+        std::fs::remove_file(c.dir.path().join("stop")).unwrap();
+    }
+    c.until("the first are gone", |c| c.run(&["logs", "0"]).is_err());
+    assert!(is_cut(&c, 2));
+}
+
+#[test]
 fn exit_codes_mean_what_a_job_says() {
     let c = Cluster::start("fifo", &[4]);
     let rules = ["--on-exit", "7=fail", "--on-exit", "5=complete"];

@@ -4,6 +4,8 @@
 use super::clock;
 use super::containment::Containment;
 use super::files;
+use super::room::Ended;
+pub use super::room::LogRoom;
 use super::shim::{LaunchFile, StatusFile};
 use super::token::Token;
 use crate::client::root;
@@ -44,6 +46,8 @@ pub struct NodeSettings {
     pub devices: Vec<String>,
     /// What the scheduler asks for.
     pub token: Token,
+    /// How much room logs may take.
+    pub logs: LogRoom,
 }
 
 /// How often launches are looked at.
@@ -254,6 +258,7 @@ struct Shell {
     watched: BTreeMap<AttemptId, Watched>,
     /// Shims that have nothing to say any more.
     leaving: Vec<Child>,
+    ended: Ended,
     // Held as long as this lives.
     _lock: File,
 }
@@ -290,6 +295,7 @@ impl Shell {
         };
         let (found, watched) = found(&dir.join("attempts"), &boot)?;
         let now = clock::now();
+        let ended = Ended::open(dir.join("logs"), settings.logs.ended)?;
         Ok(Shell {
             machine: Node::new(settings.timers, who, found, now),
             settings,
@@ -297,6 +303,7 @@ impl Shell {
             began: now,
             watched,
             leaving: Vec::new(),
+            ended,
             _lock: lock,
         })
     }
@@ -333,6 +340,7 @@ impl Shell {
                         boot: self.boot.clone(),
                         mark: format!("{}-{id}-{}", std::process::id(), fence.0),
                         timers: self.settings.timers,
+                        log_bytes: Some(self.settings.logs.launch),
                     };
                     self.spawn(&launch, lease)?;
                 }
@@ -344,7 +352,7 @@ impl Shell {
                 NodeEffect::Forget(id) => {
                     let watched = self.watched.remove(&id);
                     self.leaving.extend(watched.and_then(|w| w.child));
-                    self.keep_logs(id)?;
+                    self.ended.take(&self.folder(id))?;
                 }
             }
         }
@@ -393,23 +401,6 @@ impl Shell {
         };
         self.watched.insert(launch.id, watched);
         Ok(())
-    }
-
-    /// Logs stay until somebody wants the room.
-    fn keep_logs(&self, id: AttemptId) -> io::Result<()> {
-        let folder = self.folder(id);
-        // What never ran has none.
-        if !folder.exists() {
-            return Ok(());
-        }
-        let kept = self.settings.dir.join("logs");
-        fs::create_dir_all(&kept)?;
-        let kept = kept.join(id.to_string());
-        if kept.exists() {
-            // Of another scheduler, whose numbers began anew.
-            fs::remove_dir_all(&kept)?;
-        }
-        fs::rename(&folder, &kept)
     }
 
     /// Looks at every launch and at the clock.

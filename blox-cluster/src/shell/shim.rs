@@ -10,6 +10,7 @@
 use super::clock::now;
 use super::containment::{Containment, MARK};
 use super::files;
+use super::room::Shares;
 use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput};
 use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Progress, Timers};
@@ -48,6 +49,9 @@ pub struct LaunchFile {
     /// What the node calls its GPUs, if not by their numbers.
     #[serde(default)]
     pub devices: Vec<String>,
+    /// How many bytes its logs may have.
+    #[serde(default)]
+    pub log_bytes: Option<u64>,
 }
 
 /// Where a launch stands.
@@ -86,6 +90,11 @@ pub fn run(dir: &Path) -> io::Result<()> {
         // It was told too late: nothing was started, and nothing will be.
         return finish(dir, &held, cut_before_start());
     }
+    let ranks = launch.task.ranks.iter();
+    let logs: Vec<PathBuf> = ranks
+        .flat_map(|rank| ["out", "err"].map(|kind| log(dir, *rank, kind)))
+        .collect();
+    let logs = Shares::of(&logs, launch.log_bytes);
     held.enter(true);
     let started = start_all(dir, &launch);
     held.enter(false);
@@ -111,6 +120,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         machine: Shim::new(launch.timers, control.lease, children.len(), began),
         children: children.into_iter().map(Some).collect(),
         held,
+        logs,
         began,
         killing: false,
         last_control: Some(control),
@@ -145,6 +155,7 @@ struct Watch {
     machine: Shim,
     children: Vec<Option<Child>>,
     held: Containment,
+    logs: Shares,
     began: Millis,
     killing: bool,
     last_control: Option<Control>,
@@ -154,7 +165,9 @@ struct Watch {
 impl Watch {
     fn run_out(mut self) -> io::Result<()> {
         loop {
-            if let Some(done) = self.look()? {
+            let done = self.look()?;
+            self.logs.cut();
+            if let Some(done) = done {
                 return finish(&self.dir, &self.held, done);
             }
             std::thread::sleep(LOOK);
@@ -244,6 +257,11 @@ fn start_all(dir: &Path, launch: &LaunchFile) -> Started {
     Ok(children)
 }
 
+/// Where a rank's output or errors go.
+fn log(dir: &Path, rank: u32, kind: &str) -> PathBuf {
+    dir.join(format!("rank-{rank}.{kind}"))
+}
+
 fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Child, String> {
     let extras = launch.task.spec.extras();
     let (program, arguments) = extras
@@ -251,7 +269,7 @@ fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Chi
         .split_first()
         .ok_or("the job has no command")?;
     let log = |kind: &str| {
-        let path = dir.join(format!("rank-{rank}.{kind}"));
+        let path = log(dir, rank, kind);
         let file = OpenOptions::new().create(true).append(true).open(&path);
         file.map_err(|e| format!("{}: {e}", path.display()))
     };

@@ -102,6 +102,13 @@ pub(in crate::cli) struct NodeArgs {
     /// Where other nodes reach it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub address: String,
+    /// Room for the logs of a launch here: its ranks' outputs and errors have equal shares, and
+    /// what is more is dropped
+    #[arg(long, value_name = "MIB", default_value_t = 1_024)]
+    pub launch_logs_mib: u64,
+    /// Room for the logs of launches that have ended; the oldest are removed
+    #[arg(long, value_name = "MIB", default_value_t = 10_240)]
+    pub ended_logs_mib: u64,
     /// Divide all timers of the protocol by this, as the scheduler does
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub faster: u64,

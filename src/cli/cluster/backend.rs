@@ -109,6 +109,7 @@ async fn play(running: scheduler::Running, dir: &Path) -> Result<String, Failure
             shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
             devices: Vec::new(),
             token: Token::none(),
+            logs: node::LogRoom::default(),
         };
         let mut stop = told.clone();
         nodes.spawn(async move {

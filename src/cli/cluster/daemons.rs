@@ -153,6 +153,10 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
         devices: found.into_iter().map(|g| g.uuid).collect(),
         token,
+        logs: node::LogRoom {
+            launch: a.launch_logs_mib.saturating_mul(1 << 20),
+            ended: a.ended_logs_mib.saturating_mul(1 << 20),
+        },
     };
     writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
     let err = &mut *terminal.err;

@@ -1,0 +1,210 @@
+//! The room that logs take on a node: those of a launch that runs, and those of
+//! launches that have ended.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// How much room logs may take, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRoom {
+    /// Those of one launch on this node: its ranks' outputs and errors have equal shares.
+    pub launch: u64,
+    /// Those of all launches that have ended; the oldest go.
+    pub ended: u64,
+}
+
+impl Default for LogRoom {
+    fn default() -> Self {
+        LogRoom {
+            launch: 1 << 30,
+            ended: 10 << 30,
+        }
+    }
+}
+
+/// The logs of a launch that runs. Ranks append to the files themselves, and are never kept
+/// waiting; what is too much is cut off again from time to time.
+pub(super) struct Shares {
+    files: Vec<File>,
+    each: u64,
+    line: String,
+}
+
+impl Shares {
+    /// Of the files at these paths, which are made if that is possible; `None` is no limit.
+    pub fn of(paths: &[PathBuf], room: Option<u64>) -> Self {
+        let paths = if room.is_some() { paths } else { &[] };
+        let each = room.unwrap_or(u64::MAX) / paths.len().max(1) as u64;
+        // Not for appending: that would be the place of everything that is written.
+        let open = |path: &PathBuf| {
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).write(true).open(path)
+        };
+        Shares {
+            files: paths.iter().filter_map(|path| open(path).ok()).collect(),
+            each,
+            line: format!(
+                "\nblox: this log has reached {each} bytes, and what else is written is dropped\n"
+            ),
+        }
+    }
+
+    /// Cuts off what is too much, and says so in its place.
+    pub fn cut(&self) {
+        let most = self.each.saturating_add(self.line.len() as u64);
+        for file in &self.files {
+            let is = file.metadata().map_or(0, |m| m.len());
+            if is > self.each && is != most {
+                // In this order: what is appended meanwhile goes with the rest. A disk
+                // that refuses is asked again the next time.
+                let _ = file.write_all_at(self.line.as_bytes(), self.each);
+                let _ = file.set_len(most);
+            }
+        }
+    }
+}
+
+/// The logs of launches that have ended, a folder each.
+pub(super) struct Ended {
+    dir: PathBuf,
+    room: u64,
+    /// The oldest first, with their bytes.
+    folders: VecDeque<(PathBuf, u64)>,
+}
+
+impl Ended {
+    /// Those in a directory, which need not be there.
+    pub fn open(dir: PathBuf, room: u64) -> io::Result<Self> {
+        let mut found = Vec::new();
+        if dir.exists() {
+            for entry in fs::read_dir(&dir)? {
+                let path = entry?.path();
+                let end = fs::metadata(path.join("final.json")).and_then(|m| m.modified());
+                found.push((end.unwrap_or(SystemTime::UNIX_EPOCH), path));
+            }
+        }
+        found.sort();
+        let sized = found.into_iter().map(|(_, path)| {
+            let bytes = bytes_in(&path);
+            (path, bytes)
+        });
+        let mut ended = Ended {
+            dir,
+            room,
+            folders: sized.collect(),
+        };
+        ended.make_room();
+        Ok(ended)
+    }
+
+    /// Takes the folder of a launch in, if it has one.
+    pub fn take(&mut self, folder: &Path) -> io::Result<()> {
+        let Some(name) = folder.file_name().filter(|_| folder.exists()) else {
+            // What never ran has none.
+            return Ok(());
+        };
+        fs::create_dir_all(&self.dir)?;
+        let kept = self.dir.join(name);
+        if kept.exists() {
+            // Of another scheduler, whose numbers began anew.
+            fs::remove_dir_all(&kept)?;
+            self.folders.retain(|(path, _)| *path != kept);
+        }
+        fs::rename(folder, &kept)?;
+        let bytes = bytes_in(&kept);
+        self.folders.push_back((kept, bytes));
+        self.make_room();
+        Ok(())
+    }
+
+    fn make_room(&mut self) {
+        let mut bytes: u64 = self.folders.iter().map(|(_, bytes)| bytes).sum();
+        while bytes > self.room
+            && let Some((oldest, its)) = self.folders.pop_front()
+        {
+            // What cannot be removed is no reason to end anything.
+            let _ = fs::remove_dir_all(&oldest);
+            bytes -= its;
+        }
+    }
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = files.filter_map(|file| file.metadata().ok());
+    sizes.map(|m| m.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_log_is_cut_at_its_share_and_says_so_once_whatever_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["out", "err"].map(|name| dir.path().join(name));
+        let shares = Shares::of(&paths, Some(20));
+        // As a rank has it.
+        let append = |path| OpenOptions::new().append(true).open(path).unwrap();
+        let (mut out, mut err) = (append(&paths[0]), append(&paths[1]));
+        let said = || paths.each_ref().map(|p| fs::read_to_string(p).unwrap());
+        out.write_all(b"0123456789").unwrap();
+        err.write_all(b"oh").unwrap();
+        shares.cut();
+        assert_eq!(said(), ["0123456789", "oh"]);
+        for _ in 0..3 {
+            out.write_all(&[b'x'; 500]).unwrap();
+            shares.cut();
+            let line = "0123456789\n\
+                blox: this log has reached 10 bytes, and what else is written is dropped\n";
+            assert_eq!(said(), [line, "oh"]);
+        }
+        let none = Shares::of(&paths, None);
+        out.write_all(&[b'x'; 500]).unwrap();
+        none.cut();
+        assert!(said()[0].ends_with('x'));
+    }
+
+    #[test]
+    fn the_oldest_logs_go_when_there_is_no_room_also_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = dir.path().join("logs");
+        let mut ended = Ended::open(kept.clone(), 25).unwrap();
+        let end = |ended: &mut Ended, name: &str, second| {
+            let folder = dir.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("rank-0.out"), "0123456789").unwrap();
+            let done = File::create(folder.join("final.json")).unwrap();
+            let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second);
+            done.set_modified(at).unwrap();
+            ended.take(&folder).unwrap();
+        };
+        let left = || {
+            let all = fs::read_dir(&kept).unwrap();
+            let name = |e: fs::DirEntry| e.file_name().into_string().unwrap();
+            let mut names: Vec<String> = all.map(|e| name(e.unwrap())).collect();
+            names.sort();
+            names
+        };
+        ended.take(&dir.path().join("never-ran")).unwrap();
+        end(&mut ended, "9.1", 1);
+        end(&mut ended, "1.1", 2);
+        assert_eq!(left(), ["1.1", "9.1"]);
+        end(&mut ended, "5.1", 3);
+        assert_eq!(left(), ["1.1", "5.1"]);
+        // Of another scheduler.
+        end(&mut ended, "1.1", 4);
+        assert_eq!(left(), ["1.1", "5.1"]);
+        drop(Ended::open(kept.clone(), 25).unwrap());
+        assert_eq!(left(), ["1.1", "5.1"]);
+        drop(Ended::open(kept.clone(), 15).unwrap());
+        assert_eq!(left(), ["1.1"]);
+        drop(Ended::open(kept.clone(), 0).unwrap());
+        assert!(left().is_empty());
+    }
+}
