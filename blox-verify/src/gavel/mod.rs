@@ -174,6 +174,7 @@ impl Run {
             gap: above_zero("mintime_resets", 1920.0)?,
             seed: case.number("seed").unwrap_or(0.0) as u64,
             shuffles: false,
+            in_turn: false,
             // Where it awaits some jobs alone the program does not see that no more will come.
             jobs: jobs
                 .as_ref()
@@ -207,8 +208,10 @@ impl Run {
         case: &Case,
         shares: impl SharePolicy + 'static,
     ) -> Result<Outcome, VerifyError> {
+        let policy = self.policy(case)?;
         let settings = Settings {
-            shuffles: self.policy(case)?.shuffles,
+            shuffles: policy.shuffles,
+            in_turn: policy.in_turn,
             ..self.settings.clone()
         };
         let mut pipeline = compat::released(&settings, shares);

@@ -27,11 +27,13 @@ pub(super) struct Policy {
     pub shares: Box<dyn SharePolicy>,
     /// Whether the program fills types in random order.
     pub shuffles: bool,
+    /// Whether nobody overtakes a job that does not fit.
+    pub in_turn: bool,
     pub determined: Determined,
 }
 
 /// The names that are known.
-pub(super) const NAMES: &str = "isolated, gandiva_fair, fifo, fifo_perf, fifo_packed, gandiva, allox, \
+pub(super) const NAMES: &str = "isolated, isolated_plus, gandiva_fair, fifo, fifo_perf, fifo_packed, gandiva, allox, \
     max_min_fairness, finish_time_fairness, min_total_duration (each also with _perf or _packed), \
     max_min_fairness_water_filling (also with _perf or _packed), max_sum_throughput_perf, \
     max_sum_throughput_normalized_by_cost_perf";
@@ -43,12 +45,17 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
         Some(Policy {
             shares,
             shuffles,
+            in_turn: false,
             determined,
         })
     };
     let fifo = |mode| Box::new(ReleasedFifo::new(mode, seed));
     match name {
         "isolated" => return policy(Box::new(Isolated), true, Fully),
+        "isolated_plus" => {
+            let plus = policy(Box::new(EqualTime), true, Fully);
+            return plus.map(|p| Policy { in_turn: true, ..p });
+        }
         "gandiva_fair" => return policy(Box::new(EqualTime), true, Fully),
         "fifo" => return policy(fifo(FifoMode::Base), true, Fully),
         "fifo_perf" => return policy(fifo(FifoMode::Perf), false, Fully),

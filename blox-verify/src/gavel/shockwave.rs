@@ -138,6 +138,7 @@ fn simulate(
         gap: 1000.0,
         seed,
         shuffles: policy.as_ref().is_none_or(|p| p.shuffles),
+        in_turn: policy.as_ref().is_some_and(|p| p.in_turn),
         jobs: Some(jobs.len()),
         logs: true,
     };

@@ -62,6 +62,9 @@ pub struct Settings {
     pub seed: u64,
     /// Whether the policy is one for which the types are filled in random order.
     pub shuffles: bool,
+    /// Whether the policy is one (`isolated_plus`) under which nobody overtakes a job that does
+    /// not fit.
+    pub in_turn: bool,
     /// Jobs of the trace; `None` where jobs are generated without end.
     pub jobs: Option<usize>,
     /// Whether to keep a row for every job and round.

@@ -33,6 +33,7 @@ pub(super) struct Program<D> {
     /// The order in which types are filled, before it is shuffled.
     order: Vec<usize>,
     shuffler: Option<Random>,
+    in_turn: bool,
     /// Jobs that have not come in yet, if the program knows how many there are.
     to_come: Option<usize>,
     logs: bool,
@@ -89,6 +90,7 @@ impl<D: Dialect> Program<D> {
             order: fixed.iter().filter_map(at).collect(),
             servers,
             shuffler: settings.shuffles.then(|| Random::new(settings.seed + 5)),
+            in_turn: settings.in_turn,
             to_come: settings.jobs,
             logs: settings.logs,
             jobs: Vec::new(),
@@ -305,7 +307,12 @@ impl<D: Dialect> Program<D> {
             self.changed = false;
         }
         let order = self.shuffled();
-        let chosen = self.rounds.select(&order, free, shares.conserves_work());
+        let conserves = shares.conserves_work();
+        let chosen = if self.in_turn {
+            self.rounds.select_in_turn(&order, free, conserves)
+        } else {
+            self.rounds.select(&order, free, conserves)
+        };
         self.fill(&chosen, &order);
     }
 
@@ -442,6 +449,7 @@ mod tests {
             gap: 1000.0,
             seed: 0,
             shuffles: true,
+            in_turn: false,
             jobs: Some(jobs),
             logs: false,
         }

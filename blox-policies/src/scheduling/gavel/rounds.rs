@@ -162,7 +162,18 @@ impl RoundMechanism {
     /// fraction, then as they were added; what does not fit is passed over. Rows
     /// without a fraction take what is left, if `conserves_work`.
     pub fn select(&self, order: &[usize], free: &[u32], conserves_work: bool) -> Vec<Chosen> {
-        self.fill(&[], order, free, &[conserves_work])
+        self.fill(&[], order, free, &[conserves_work], true)
+    }
+
+    /// As [`RoundMechanism::select`], but nobody overtakes: the first row that does not fit is the
+    /// last one looked at, on all types.
+    pub fn select_in_turn(
+        &self,
+        order: &[usize],
+        free: &[u32],
+        conserves_work: bool,
+    ) -> Vec<Chosen> {
+        self.fill(&[], order, free, &[conserves_work], false)
     }
 
     /// As [`RoundMechanism::select`], with jobs and pairs that stay on a type in any
@@ -178,16 +189,18 @@ impl RoundMechanism {
     ) -> Vec<Chosen> {
         let passes = [false, true];
         let passes = &passes[..1 + usize::from(conserves_work)];
-        self.fill(kept, order, free, passes)
+        self.fill(kept, order, free, passes, true)
     }
 
-    /// Fills all types once for each pass, in which rows without a fraction run or not.
+    /// Fills all types once for each pass, in which rows without a fraction run or not; what does
+    /// not fit is overtaken or ends it all.
     fn fill(
         &self,
         kept: &[(Combination, usize)],
         order: &[usize],
         free: &[u32],
         passes: &[bool],
+        overtakes: bool,
     ) -> Vec<Chosen> {
         let mut chosen = Vec::new();
         let mut busy = FixedBitSet::new();
@@ -222,7 +235,7 @@ impl RoundMechanism {
             };
             places.clear();
             for (i, row) in self.rows.iter().enumerate() {
-                if !row.runs[kind] || row.gpus > left || !idle(&busy, row) {
+                if !row.runs[kind] || (overtakes && row.gpus > left) || !idle(&busy, row) {
                     continue;
                 }
                 let (priority, share) = (self.priority(row, kind), row.share_of(kind));
@@ -246,7 +259,10 @@ impl RoundMechanism {
                     break;
                 }
                 let row = &self.rows[place.row];
-                if row.gpus <= left && idle(&busy, row) {
+                if !idle(&busy, row) {
+                    continue;
+                }
+                if row.gpus <= left {
                     left -= row.gpus;
                     row.who.jobs().for_each(|j| busy.grow_and_insert(j.index()));
                     chosen.push(Chosen {
@@ -255,6 +271,8 @@ impl RoundMechanism {
                         gpus: row.gpus,
                         known: row.share.is_some(),
                     });
+                } else if !overtakes {
+                    return chosen;
                 }
             }
             rest[kind] = left;
@@ -331,6 +349,24 @@ mod tests {
         }
         m.reset(0.0, &shares(&[(0, &[1.0]), (1, &[0.5]), (2, &[0.1])]));
         assert_eq!(run(&mut m, &[4], 3), [vec![0, 2], vec![1], vec![0, 2]]);
+    }
+
+    #[test]
+    fn in_turn_nobody_overtakes_a_gang_that_does_not_fit() {
+        let mut m = RoundMechanism::new(2, 360.0);
+        for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
+            let runs = SmallVec::from_elem(true, 2);
+            m.add(Combination::single(JobId(id)), gpus, runs);
+        }
+        let x: &[f64] = &[0.5, 0.5];
+        m.reset(0.0, &shares(&[(0, x), (1, x), (2, x)]));
+        let ids =
+            |chosen: Vec<Chosen>| -> Vec<u32> { chosen.iter().map(|c| c.who.job.0).collect() };
+        let free = [3, 3];
+        assert_eq!(ids(m.select(&[0, 1], &free, true)), [0, 2]);
+        // Not even on another type.
+        assert_eq!(ids(m.select_in_turn(&[0, 1], &free, true)), [0]);
+        assert_eq!(ids(m.select_in_turn(&[0, 1], &[5, 1], true)), [0, 1, 2]);
     }
 
     #[test]
