@@ -25,7 +25,7 @@ use blox_policies::compat::sia::{Canonical, ReleasedScores, RoundAndRound};
 use blox_policies::scheduling::Sia;
 use blox_policies::scheduling::sia::{Applicant, Config, Scores};
 use blox_sim::Simulation;
-use blox_sim::compat::sia::{FreeMoves, lies, most_nodes};
+use blox_sim::compat::sia::{FreeMoves, MOST_NODES, lies};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Application, Applications};
 use std::sync::Arc;
@@ -79,15 +79,11 @@ pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
         applications: Arc::new(applications),
     };
     let mut policy = Sia::new(scores).settling(Canonical).searching(1 << 24);
-    for gpu_type in GPU_TYPES {
-        if let Some(nodes) = most_nodes(gpu_type) {
-            policy = policy.on_nodes(gpu_type, nodes);
-        }
+    for (gpu_type, nodes) in MOST_NODES {
+        policy = policy.on_nodes(gpu_type, nodes);
     }
     base.scheduling(policy).placement(RoundAndRound).build()
 }
-
-const GPU_TYPES: [&str; 6] = ["aws", "azure", "dgx", "dgx-ext", "quad", "rtx"];
 
 /// Values as [`ReleasedScores`] has them, but those of rigid jobs follow from the true step times of
 /// their batch on as few nodes of each type as hold them.

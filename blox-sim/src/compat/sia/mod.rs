@@ -25,16 +25,20 @@ pub fn ask_as_tuned(job: &mut JobSpec) {
     }
 }
 
-/// On how many nodes of a type of GPU Sia's authors measured (`cluster_max_physical_nnodes`).
+/// On how many nodes of each type of GPU Sia's authors measured (`cluster_max_physical_nnodes`).
+pub const MOST_NODES: [(&str, u32); 6] = [
+    ("aws", 16),
+    ("azure", 5),
+    ("dgx", 2),
+    ("dgx-ext", 2),
+    ("quad", 1),
+    ("rtx", 3),
+];
+
+/// The number that [`MOST_NODES`] has for a type.
 pub fn most_nodes(gpu_type: &str) -> Option<u32> {
-    Some(match gpu_type {
-        "aws" => 16,
-        "azure" => 5,
-        "dgx" | "dgx-ext" => 2,
-        "quad" => 1,
-        "rtx" => 3,
-        _ => return None,
-    })
+    let measured = MOST_NODES.iter().find(|(name, _)| *name == gpu_type);
+    measured.map(|(_, nodes)| *nodes)
 }
 
 /// How a job lies there that has so many GPUs on each node in turn: on as many nodes as were
