@@ -115,24 +115,15 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
 /// For the scheduler of a real cluster, which simulates nothing.
 #[cfg(feature = "cluster")]
 pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
+    use super::cluster::{decides, deciding};
     let mut given = simulate(args)?;
-    let meant = |key: &str| super::cluster::DECIDES.contains(&key);
-    if let Some(key) = given.on_command_line.iter().find(|key| !meant(key)) {
+    if let Some(key) = given.on_command_line.iter().find(|key| !decides(key)) {
         return Err(Failure::new(format!(
             "--{key} has no meaning with `blox scheduler`"
         )));
     }
     // A configuration file may be one that simulations have as well.
-    let all = std::mem::take(&mut given.options);
-    given.options = Options {
-        seed: all.seed,
-        admission: all.admission,
-        placement: all.placement,
-        cluster_manager: all.cluster_manager,
-        round: all.round,
-        on_event: all.on_event,
-        ..Options::default()
-    };
+    given.options = deciding(given.options);
     Ok(given)
 }
 

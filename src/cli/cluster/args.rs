@@ -1,6 +1,6 @@
 //! What can be said to the commands of a real cluster.
 
-use crate::cli::args::SimulateArgs;
+use crate::cli::args::{Options, SimulateArgs};
 use clap::{Arg, Args, Subcommand};
 use std::path::PathBuf;
 
@@ -16,19 +16,25 @@ pub(in crate::cli) struct At {
 }
 
 /// Options of `simulate` that say how is decided; the others say what is simulated.
-pub(in crate::cli) const DECIDES: [&str; 6] = [
-    "seed",
-    "admission",
-    "placement",
-    "cluster-manager",
-    "round",
-    "on-event",
-];
+macro_rules! that_decide {
+    ($($option:ident)*) => {
+        /// Whether an option, by its long name, says how is decided.
+        pub(in crate::cli) fn decides(key: &str) -> bool {
+            [$(stringify!($option)),*].contains(&&*key.replace('-', "_"))
+        }
+
+        /// Only what says how is decided.
+        pub(in crate::cli) fn deciding(all: Options) -> Options {
+            Options { $($option: all.$option,)* ..Options::default() }
+        }
+    };
+}
+that_decide!(seed admission placement cluster_manager round on_event);
 
 fn hide_simulation(arg: Arg) -> Arg {
     let own = arg.get_help_heading().is_none_or(|h| h == "Cluster");
     match arg.get_long() {
-        Some(key) if !own && DECIDES.contains(&key) => arg.help_heading("Policies"),
+        Some(key) if !own && decides(key) => arg.help_heading("Policies"),
         _ => arg.hide(!own),
     }
 }
