@@ -178,8 +178,13 @@ impl<'a> Ours<'a> {
     fn averages(&self, case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
         let e = &case.expected;
         let (times, deadlines) = LOOSE;
-        for (i, loose) in [(1, times), (2, deadlines), (3, deadlines)] {
-            let Ok(c) = e.column(COLUMNS[i]) else {
+        for (i, column) in COLUMNS.iter().enumerate() {
+            let is_time = match *column {
+                "jct" => true,
+                "miss_ddl" | "gt_miss_ddl" => false,
+                _ => continue,
+            };
+            let Ok(c) = e.column(column) else {
                 continue;
             };
             let mut expected = 0.0;
@@ -189,13 +194,13 @@ impl<'a> Ours<'a> {
             let found: f64 = self.by_name.values().flatten().map(|v| v[i]).sum();
             let count = e.rows.len().max(1) as f64;
             let (expected, found) = (expected / count, found / count);
-            let name = format!("average {}", COLUMNS[i]);
+            let name = format!("average {column}");
             out.values += 1;
             out.notes
                 .push(format!("{name} {found:.4}, {expected:.4} expected"));
-            let room = match i {
-                1 => loose * expected,
-                _ => loose.max(FEW / count),
+            let room = match is_time {
+                true => times * expected,
+                false => deadlines.max(FEW / count),
             };
             if (found - expected).abs() > room * (1.0 + 1e-9) {
                 out.differ("summary", &name, &expected.to_string(), &found.to_string());
