@@ -160,13 +160,27 @@ struct Until<'w> {
     watch: Arc<Watch>,
 }
 
+impl Until<'_> {
+    fn count(&self, event: &Event) {
+        if let Event::Ended { .. } = event {
+            self.watch.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Backend for Until<'_> {
     type Error = crate::SimError;
 
+    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
+        let (at, event) = self.inner.ready(view)?;
+        self.count(&event);
+        Some((at, event))
+    }
+
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Self::Error> {
         let input = self.inner.next(due, view).await?;
-        if let Input::Event(_, Event::Ended { .. }) = &input {
-            self.watch.open.fetch_sub(1, Ordering::Relaxed);
+        if let Input::Event(_, event) = &input {
+            self.count(event);
         }
         let beyond = match &input {
             Input::Event(at, _) | Input::Due(at) => *at > self.until,
@@ -217,6 +231,24 @@ mod tests {
             .build()
     }
 
+    /// Observes launches, as parts do that do not say otherwise.
+    #[derive(Clone)]
+    struct Observing;
+
+    impl Part for Observing {}
+
+    impl blox_core::AdmissionPolicy for Observing {
+        fn admit(
+            &mut self,
+            _: View<'_>,
+            asking: &[JobId],
+            out: &mut blox_core::Verdicts,
+        ) -> blox_core::Outlook {
+            asking.iter().for_each(|job| out.accept(*job));
+            blox_core::Outlook::Stable
+        }
+    }
+
     #[test]
     fn each_policy_is_told_what_would_become_of_it_and_nothing_changes() {
         let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
@@ -253,6 +285,9 @@ mod tests {
         let a = ahead.forecast(core.state(), &fifo, Horizon::UntilDrained);
         assert_eq!(ends(&a), [(0, 1200.0), (1, 2100.0), (2, 2400.0)]);
         assert_eq!(a.average_jct, Seconds::new(1890.0));
+        let observing = fifo.with_admission(Box::new(Observing));
+        let again = ahead.forecast(core.state(), &observing, Horizon::UntilDrained);
+        assert_eq!(again, a);
         let b = ahead.forecast(core.state(), &sjf, Horizon::UntilDrained);
         assert_eq!(ends(&b), [(0, 1200.0), (2, 1500.0), (1, 2400.0)]);
         let c = ahead.forecast(core.state(), &sjf, Horizon::For(Seconds::new(1600.0)));
