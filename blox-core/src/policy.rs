@@ -1,4 +1,5 @@
-//! The six traits that a scheduler is composed of.
+//! The traits that a scheduler is composed of, and what watches it. Launching and preempting are
+//! the backend's ([`drive::Backend`](crate::drive::Backend)).
 //!
 //! A policy reads a [`View`] and answers. It is synchronous and deterministic,
 //! does no input or output, takes time from the view and randomness from a
@@ -14,7 +15,6 @@ use crate::order::SortKey;
 use crate::reason::Reason;
 use crate::request::Requests;
 use crate::view::View;
-use async_trait::async_trait;
 use dyn_clone::DynClone;
 use serde_json::Value;
 use std::any::Any;
@@ -166,20 +166,6 @@ pub trait MetricCollector: Part + std::any::Any {
     fn round(&mut self, view: View<'_>, plan: &Plan);
 }
 dyn_part!(MetricCollector);
-
-/// Carries commands out: what a backend implements (Blox's launch and preemption).
-#[async_trait]
-pub trait Launcher: Send {
-    /// Why it could not.
-    type Error: std::error::Error + Send + Sync + 'static;
-
-    /// Carries commands out, in order. What becomes of them is reported by events.
-    async fn carry_out(
-        &mut self,
-        view: View<'_>,
-        commands: &[crate::decision::Command],
-    ) -> Result<(), Self::Error>;
-}
 
 /// Admission that takes everything, and what an earlier policy deferred as well.
 #[derive(Clone, Copy, Debug, Default)]
