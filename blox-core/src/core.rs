@@ -85,6 +85,8 @@ pub struct Core {
     due: Option<Time>,
     visit_every_round: bool,
     counters: Counters,
+    /// Why the policy missed an event, if nobody was told yet.
+    missed: Option<Box<DecideError>>,
     decision: Decision,
     /// How long the last decision stays right.
     outlook: Outlook,
@@ -115,6 +117,7 @@ impl Core {
             due,
             visit_every_round: false,
             counters: Counters::default(),
+            missed: None,
             decision: Decision::default(),
             outlook: Outlook::NextRound,
         }
@@ -380,6 +383,13 @@ impl Core {
         self.lost_turn_of(error, false)
     }
 
+    /// Why the policy missed an event since the last call: it panicked. The loop could go on, but
+    /// what the policy remembers may be half of what it should.
+    #[inline]
+    pub fn take_missed(&mut self) -> Option<DecideError> {
+        self.missed.take().map(|why| *why)
+    }
+
     /// Whether there are commands for the backend.
     #[inline]
     pub(crate) fn has_commands(&self) -> bool {
@@ -435,9 +445,10 @@ impl Core {
 
     fn tell(&mut self, event: &Event, policy: &mut dyn Decide) {
         let view = View::of(&self.state);
-        // Whoever panics here has missed the event; the loop goes on.
-        if guarded(policy, |p| p.observe(view, event)).is_err() {
+        // Whoever panics here has missed the event; the state has not.
+        if let Err(error) = guarded(policy, |p| p.observe(view, event)) {
             self.counters.failed_observations += 1;
+            self.missed = Some(Box::new(error));
         }
         for c in &mut self.collectors {
             c.observe(view, event);

@@ -80,7 +80,7 @@ pub trait Backend {
     /// An event contradicted the state and was dropped. An error ends the loop.
     fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), Self::Error>;
 
-    /// The policy lost its turn. An error ends the loop.
+    /// The policy lost its turn, or panicked when it was told of an event. An error ends the loop.
     fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), Self::Error>;
 }
 
@@ -135,6 +135,9 @@ pub async fn turn<B: Backend>(
             }
             Input::End => return Ok(false),
         }
+    }
+    if let Some(error) = core.take_missed() {
+        backend.lost_turn(core.state().now(), error)?;
     }
     if core.has_commands() {
         core.take_commands(commands);

@@ -24,4 +24,4 @@ pub mod stepping;
 pub mod workload;
 
 pub use backend::{Ended, Measure, SimError, Watch};
-pub use simulation::{Report, Simulation};
+pub use simulation::{Collected, Report, Simulation};

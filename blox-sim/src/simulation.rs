@@ -10,10 +10,11 @@ use crate::results::{
     Waits,
 };
 use crate::workload::Workload;
+use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
-use blox_core::{ClusterSpec, Decide, Event, JobId, Pipeline, State, Time};
+use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Pipeline, State, Time};
 use std::sync::Arc;
 
 /// A simulation: a cluster, a scheduler, and how the world behaves.
@@ -51,6 +52,7 @@ pub struct Simulation {
     keep_waits: bool,
     explain: Option<JobId>,
     visit_every_round: bool,
+    collectors: Vec<Box<dyn MetricCollector>>,
     watch: Arc<Watch>,
 }
 
@@ -75,6 +77,28 @@ pub struct Report {
     pub ended: Ended,
     /// When it ended.
     pub end: Time,
+    /// The collectors of [`Simulation::collector`], with what they have seen.
+    pub collected: Collected,
+}
+
+/// The collectors that a simulation was given, after its run.
+#[derive(Clone, Default)]
+pub struct Collected(Vec<Box<dyn MetricCollector>>);
+
+impl Collected {
+    /// The first collector of a type; `None` if there is none.
+    pub fn get<C: MetricCollector>(&self) -> Option<&C> {
+        self.0.iter().find_map(|collector| {
+            let any: &dyn std::any::Any = &**collector;
+            any.downcast_ref()
+        })
+    }
+}
+
+impl std::fmt::Debug for Collected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} collectors", self.0.len())
+    }
 }
 
 /// A run before, during or after its turns.
@@ -104,6 +128,7 @@ impl Simulation {
             keep_waits: false,
             explain: None,
             visit_every_round: false,
+            collectors: Vec::new(),
             watch: Arc::default(),
         }
     }
@@ -213,6 +238,47 @@ impl Simulation {
         self
     }
 
+    /// With somebody who sees every event and every plan. Each run has a copy of its own, which
+    /// [`Report::collected`] gives back.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
+    /// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+    /// use blox_core::{MetricCollector, Part, Plan, View};
+    /// use blox_sim::{Simulation, workload::Jobs};
+    ///
+    /// /// The longest queue that a decision left.
+    /// #[derive(Clone, Default)]
+    /// struct LongestQueue(u32);
+    ///
+    /// impl Part for LongestQueue {
+    ///     fn observes_launches(&self) -> bool {
+    ///         false
+    ///     }
+    /// }
+    ///
+    /// impl MetricCollector for LongestQueue {
+    ///     fn round(&mut self, view: View<'_>, _: &Plan) {
+    ///         self.0 = self.0.max(view.waiting_count());
+    ///     }
+    /// }
+    ///
+    /// # let fifo = Composition::new("fifo")
+    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+    /// #     .placement(FirstFit).build();
+    /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0));
+    /// let report = Simulation::new(ClusterSpec::uniform(1, 1))
+    ///     .collector(LongestQueue::default())
+    ///     .run(fifo, &mut Jobs::new(vec![job.clone(), job.clone(), job]))?;
+    /// assert_eq!(report.collected.get::<LongestQueue>().unwrap().0, 2);
+    /// # Ok::<(), blox_sim::SimError>(())
+    /// ```
+    #[must_use]
+    pub fn collector(mut self, collector: impl MetricCollector + 'static) -> Self {
+        self.collectors.push(Box::new(collector));
+        self
+    }
+
     /// Lets somebody watch and stop it; every simulation needs a watch of its own.
     #[must_use]
     pub fn watched_by(mut self, watch: Arc<Watch>) -> Self {
@@ -272,20 +338,35 @@ impl Simulation {
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
-        let mut parts = self.start(scheduler, workload, journal)?;
+        let cadence = scheduler.cadence();
+        self.run_whole(scheduler, cadence, workload, journal)
+    }
+
+    /// Runs what decides as a whole and is no composition, such as a decorator around several: due
+    /// when `cadence` says, and left as it is then.
+    ///
+    /// # Errors
+    /// The workload cannot be read, or the policy errs.
+    pub fn run_whole(
+        &self,
+        scheduler: &mut dyn Decide,
+        cadence: Box<dyn Cadence>,
+        workload: &mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Report, SimError> {
+        let mut parts = self.start(cadence, workload, journal)?;
         run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
         Ok(self.report(scheduler.name(), parts))
     }
 
-    /// Everything that a run of this scheduler needs, before its first turn.
+    /// Everything that a run with decisions due by `cadence` needs, before its first turn.
     pub(crate) fn start<'w>(
         &self,
-        scheduler: &Pipeline,
+        cadence: Box<dyn Cadence>,
         workload: &'w mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
-        let cadence = scheduler.cadence();
         let period = cadence.period();
         let completion: Box<dyn CompletionRule> =
             match (&self.completion, period.and_then(AtRoundEnd::every)) {
@@ -311,6 +392,9 @@ impl Simulation {
         }
         if self.keep_waits {
             core = core.with_collector(Box::new(Waits::new(self.measure)));
+        }
+        for theirs in &self.collectors {
+            core = core.with_collector(theirs.clone());
         }
         if let Some(journal) = journal {
             core = core.with_journal(journal);
@@ -343,7 +427,9 @@ impl Simulation {
         let mut recorder = Recorder::new(self.measure, false, None, Arc::default());
         let mut waits = Waits::new(self.measure);
         let mut occupancy = None;
-        for collector in core.take_collectors() {
+        let mut collectors = core.take_collectors();
+        let theirs = collectors.split_off(collectors.len() - self.collectors.len());
+        for collector in collectors {
             let collector: Box<dyn std::any::Any> = collector;
             let other = match collector.downcast::<Recorder>() {
                 Ok(it) => {
@@ -398,6 +484,7 @@ impl Simulation {
             counters,
             ended,
             end,
+            collected: Collected(theirs),
         }
     }
 }
@@ -412,9 +499,10 @@ mod tests {
     use blox_core::perf::PairTable;
     use blox_core::testing::FirstFit;
     use blox_core::{
-        Adapts, Assignment, Composition, Draft, DraftError, Extras, GpuCount, GpuId, JobSpec,
-        NodeAction, NodeId, NodeSpec, Outcome, Outlook, Part, PlacementPolicy, Reason, Requests,
-        Seconds, TrainingSpec, order::SortKey, policy::by_key,
+        Adapts, AdmissionPolicy, Assignment, Composition, DecideError, Draft, DraftError, Extras,
+        GpuCount, GpuId, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, Outlook,
+        Part, PlacementPolicy, Plan, Reason, Requests, Seconds, TrainingSpec, Verdicts, View,
+        order::SortKey, policy::by_key,
     };
     use std::sync::Mutex;
 
@@ -423,6 +511,77 @@ mod tests {
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
             .placement(FirstFit)
             .build()
+    }
+
+    /// Falls as soon as it is told of an end.
+    #[derive(Clone)]
+    struct Falls;
+
+    impl Part for Falls {
+        fn observe(&mut self, _: View<'_>, event: &Event) {
+            assert!(!matches!(event, Event::Ended { .. }), "told of an end");
+        }
+    }
+
+    impl AdmissionPolicy for Falls {
+        fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+            asking.iter().for_each(|job| out.accept(*job));
+            Outlook::Stable
+        }
+    }
+
+    #[test]
+    fn a_policy_that_panics_when_it_is_told_of_an_event_ends_the_run() {
+        let falls = fifo().with_admission(Box::new(Falls));
+        let jobs = || Jobs::new(vec![job(0.0, 400.0), job(0.0, 100.0)]);
+        let run = Simulation::new(ClusterSpec::uniform(1, 2)).run(falls.clone(), &mut jobs());
+        let error = run.unwrap_err().to_string();
+        assert!(
+            error.contains("policy `fifo` panicked: told of an end"),
+            "{error}"
+        );
+        // Where jobs end one after another, the first ends it.
+        let run = Simulation::new(ClusterSpec::uniform(1, 1)).run(falls, &mut jobs());
+        assert!(run.is_err());
+    }
+
+    #[test]
+    fn what_decides_as_a_whole_runs_as_the_composition_in_it() {
+        /// Gives every second turn away.
+        #[derive(Clone)]
+        struct Lazy(Pipeline, u32);
+
+        impl Part for Lazy {}
+
+        impl Decide for Lazy {
+            fn name(&self) -> &'static str {
+                "lazy"
+            }
+            fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+                self.0.manage(view, out)
+            }
+            fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+                self.0.admit(view, asking, out)
+            }
+            fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+                self.1 += 1;
+                match self.1 % 2 {
+                    1 => Ok(Outlook::NextRound),
+                    _ => self.0.plan(view, out),
+                }
+            }
+        }
+
+        let mut lazy = Lazy(fifo(), 0);
+        let rounds = fifo().cadence();
+        let mut jobs = Jobs::new(vec![job(0.0, 400.0), job(0.0, 300.0)]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .run_whole(&mut lazy, rounds, &mut jobs, None)
+            .unwrap();
+        let starts = report.jobs.iter().map(|j| j.first_start.unwrap().secs());
+        assert_eq!(starts.collect::<Vec<_>>(), [300.0, 900.0]);
+        assert_eq!(report.summary.scheduler, "lazy");
+        assert_eq!(lazy.1, 5);
     }
 
     fn job(submit: f64, duration: f64) -> JobSpec {

@@ -56,7 +56,7 @@ impl<'w> Stepper<'w> {
         workload: &'w mut dyn Workload,
     ) -> Result<Self, SimError> {
         Ok(Stepper {
-            parts: simulation.start(&scheduler, workload, None)?,
+            parts: simulation.start(scheduler.cadence(), workload, None)?,
             simulation: simulation.clone(),
             scheduler,
             commands: Vec::new(),
