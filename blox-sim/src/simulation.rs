@@ -14,7 +14,10 @@ use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
-use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Pipeline, State, Time};
+use blox_core::{
+    ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, Reason, State, Time,
+};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A simulation: a cluster, a scheduler, and how the world behaves.
@@ -444,20 +447,27 @@ impl Simulation {
             }
         }
         let state = core.state();
-        for id in 0..state.next_job_id().0 {
-            if let Some(job) = state.job(JobId(id)) {
-                recorder.note(&job, None, state.now());
+        let plan = core.plan();
+        // Of a job that is named twice, the first reason counts.
+        let told: BTreeMap<JobId, &Reason> =
+            plan.waits.iter().rev().map(|(j, w)| (*j, w)).collect();
+        for id in (0..state.next_job_id().0).map(JobId) {
+            let Some(job) = state.job(id) else { continue };
+            recorder.note(&job, None, state.now());
+            let passed_over = core.last_decision() >= Some(job.eligible_since());
+            if job.phase() == Phase::Waiting && passed_over {
+                recorder.waits(id, told.get(&id).unwrap_or(&&plan.otherwise));
             }
         }
         let jobs = recorder.take_jobs();
-        let end = if ended == Ended::Finished {
-            recorder.last_end
+        let (end, last) = if ended == Ended::Finished {
+            (recorder.last_end, recorder.last_let_in)
         } else {
-            state.now()
+            (state.now(), state.now())
         };
         let span = recorder
             .first_submit
-            .map_or(0.0, |first| (end - first).secs());
+            .map_or(0.0, |first| (last - first).secs());
         let counters = core.counters();
         let rounds = match period {
             Some(p) => (end.secs() / p).ceil() as u64,
@@ -543,6 +553,39 @@ mod tests {
         // Where jobs end one after another, the first ends it.
         let run = Simulation::new(ClusterSpec::uniform(1, 1)).run(falls, &mut jobs());
         assert!(run.is_err());
+    }
+
+    #[test]
+    fn a_rejected_job_stretches_no_makespan() {
+        let wide = |submit| JobSpec::new(Time::new(submit), GpuCount(2), Seconds::new(1.0));
+        let mut jobs = Jobs::new(vec![wide(0.0), job(100.0, 400.0), wide(1e6)]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .run(fifo(), &mut jobs)
+            .unwrap();
+        assert_eq!(report.summary.rejected, 2);
+        // Let in at 300 s, seen to have ended at 900 s.
+        assert_eq!(report.summary.makespan_s, 800.0);
+        assert_eq!(report.summary.utilisation, 0.75);
+    }
+
+    #[test]
+    fn what_runs_at_the_end_is_said_to_run_and_what_waits_says_why() {
+        let mut jobs = Jobs::new(vec![
+            job(0.0, 300.0),
+            job(0.0, 9e3),
+            job(0.0, 9e3),
+            job(1.0, 9e3),
+        ]);
+        let report = Simulation::new(ClusterSpec::uniform(1, 2))
+            .measure(Measure::Ids(0, 0))
+            .run(fifo(), &mut jobs)
+            .unwrap();
+        let reasons = report.jobs.iter().map(|j| j.reason.as_deref());
+        let waits = "needs 1 GPU, 0 are free";
+        assert_eq!(
+            reasons.collect::<Vec<_>>(),
+            [None, Some("running"), Some("running"), Some(waits)]
+        );
     }
 
     #[test]

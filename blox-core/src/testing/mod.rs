@@ -15,6 +15,7 @@ use crate::draft::{Draft, DraftError};
 use crate::policy::{Part, PlacementPolicy};
 use crate::reason::Reason;
 use crate::request::Requests;
+use crate::units::GpuCount;
 use std::fmt::Display;
 
 /// All of them with blanks between, for messages.
@@ -47,6 +48,8 @@ impl PlacementPolicy for FirstFit {
                 .take(needed.get() as usize)
                 .collect();
             if free.len() < needed.get() as usize {
+                let free = GpuCount(draft.free_gpus());
+                draft.explain(request.job, Reason::TooFewGpus { needed, free });
                 draft.explain_rest(Reason::BehindHead(request.job));
                 requests.candidate_blocked(draft);
                 break;

@@ -4,7 +4,7 @@ use super::JobResult;
 use super::training::Account;
 use crate::backend::{Measure, Watch};
 use blox_core::{
-    Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Seconds,
+    Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds,
     ServiceClass, Time, Verdict, View,
 };
 use serde::Serialize;
@@ -60,8 +60,10 @@ pub struct Recorder {
     overheads: BTreeMap<JobId, (Time, Seconds)>,
     /// Of jobs that train.
     given: BTreeMap<JobId, Account>,
-    pub(crate) first_submit: Option<Time>,
     pub(crate) last_end: Time,
+    /// First submission and last end of jobs that were let in.
+    pub(crate) first_submit: Option<Time>,
+    pub(crate) last_let_in: Time,
 }
 
 impl Recorder {
@@ -85,8 +87,9 @@ impl Recorder {
             with_extras: false,
             overheads: BTreeMap::new(),
             given: BTreeMap::new(),
-            first_submit: None,
             last_end: Time::ZERO,
+            first_submit: None,
+            last_let_in: Time::ZERO,
         }
     }
 
@@ -104,6 +107,14 @@ impl Recorder {
     pub(crate) fn note(&mut self, job: &JobRef<'_>, outcome: Option<blox_core::Outcome>, at: Time) {
         let measured = self.measure.includes(job.id(), job.submit());
         let rejected = outcome == Some(blox_core::Outcome::Rejected);
+        let (reason, reason_kind) = match (outcome, job.phase()) {
+            (None, phase @ (Phase::Starting | Phase::Running | Phase::Stopping)) => {
+                (Some(phase.to_string()), Some(phase.as_str()))
+            }
+            (None, _) => (Some(job.reason().to_string()), Some(job.reason().kind())),
+            _ if rejected => (Some(job.reason().to_string()), Some(job.reason().kind())),
+            _ => (None, None),
+        };
         let i = job.id().index();
         if i >= self.jobs.len() {
             self.jobs.resize_with(i + 1, || None);
@@ -122,8 +133,8 @@ impl Recorder {
             preemptions: job.preemptions(),
             launches: job.attempt(),
             crashes: job.crashes(),
-            reason: (rejected || outcome.is_none()).then(|| job.reason().to_string()),
-            reason_kind: (rejected || outcome.is_none()).then(|| job.reason().kind()),
+            reason,
+            reason_kind,
             measured,
             deadline: deadline_of(job),
             overhead: self
@@ -137,11 +148,26 @@ impl Recorder {
             },
             rho: None,
         });
+        if !rejected {
+            let first = self.first_submit.get_or_insert(job.submit());
+            *first = job.submit().min(*first);
+        }
         if outcome.is_some() {
             self.last_end = self.last_end.max(at);
+            if !rejected {
+                self.last_let_in = self.last_let_in.max(at);
+            }
             if measured {
                 self.watch.open.fetch_sub(1, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// Why a job that was noted waits, by the last plan.
+    pub(crate) fn waits(&mut self, id: JobId, why: &Reason) {
+        if let Some(Some(row)) = self.jobs.get_mut(id.index()) {
+            row.reason = Some(why.to_string());
+            row.reason_kind = Some(why.kind());
         }
     }
 
@@ -192,7 +218,6 @@ impl Part for Recorder {
     fn observe(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { job, spec } => {
-                self.first_submit.get_or_insert(spec.submit);
                 self.with_extras |= spec.extras.is_some();
                 if self.measure.includes(*job, spec.submit) {
                     self.watch.open.fetch_add(1, Ordering::Relaxed);

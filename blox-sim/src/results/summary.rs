@@ -180,7 +180,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "makespan_s",
         "makespan s",
-        "last end - first submission, over all jobs",
+        "last end - first submission, over all jobs that were not rejected",
     ),
     column(
         "utilisation",
@@ -253,7 +253,7 @@ impl Summary {
             } else {
                 0.0
             },
-            preemptions: counters.preemptions,
+            preemptions: jobs.iter().map(|j| u64::from(j.preemptions)).sum(),
             rounds,
             decisions: counters.decisions,
             deadlines: Deadlines::of(measured()),
