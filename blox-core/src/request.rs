@@ -23,7 +23,8 @@ pub enum Place {
     Any,
     /// On as few nodes as possible.
     Consolidated,
-    /// As near to another job as possible.
+    /// As near to another job as possible, by the [locations](crate::NodeSpec::location) of nodes;
+    /// where the placement policy likes while that job has no GPUs.
     Near(JobId),
     /// So many GPUs on each of these nodes.
     Nodes(Vec<(NodeId, u32)>),

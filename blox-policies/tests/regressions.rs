@@ -3,9 +3,9 @@
 use blox_core::core::{Core, Decided};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, NodeAction,
-    NodeId, Outcome, Outlook, Phase, Pipeline, Place, PlacementPolicy, Request, Requests, Rounds,
-    SchedulingPolicy, Seconds, Shape, State, Time, View,
+    Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Name,
+    NodeAction, NodeId, Outcome, Outlook, Phase, Pipeline, Place, PlacementPolicy, Request,
+    Requests, Rounds, SchedulingPolicy, Seconds, Shape, State, Time, View,
 };
 use blox_policies::cluster::Quarantine;
 use blox_policies::placement::{Buddy, Consolidated, KeepNodes, LocalSearch, OnNodes, Walk};
@@ -262,4 +262,36 @@ fn who_makes_room_stays_on_the_types_that_it_runs_on() {
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(2), Some(vec![1]));
     assert_eq!(run.gpus(3), Some(vec![2, 3]));
+}
+
+#[test]
+fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
+    let racks = [
+        ["row-1", "a"],
+        ["row-2", "a"],
+        ["row-1", "b"],
+        ["row-1", "a"],
+    ];
+    let mut cluster = ClusterSpec::uniform(4, 2);
+    for (node, rack) in cluster.nodes.iter_mut().zip(racks) {
+        node.location = rack.map(Name::from).to_vec();
+    }
+    let near = |_: View<'_>, job: JobId| Shape {
+        place: match job.0 {
+            0 => Place::Any,
+            _ => Place::Near(JobId(0)),
+        },
+        ..Shape::gpus(GpuCount([1, 2, 3][job.index()]))
+    };
+    let policy = composed(list(near), Walk::new(Consolidated::default()));
+    let mut run = Run::new(&cluster, policy);
+    for job in 0..3 {
+        let spec = JobSpec::new(Time::ZERO, GpuCount(3), Seconds::new(1e6));
+        run.submit(0.0, job, spec);
+    }
+    run.decide(0.0);
+    assert_eq!(run.gpus(0), Some(vec![0]));
+    assert_eq!(run.gpus(1), Some(vec![1, 6]));
+    // The other rack of the row comes before the other row, whatever its rack is called.
+    assert_eq!(run.gpus(2), Some(vec![7, 4, 5]));
 }

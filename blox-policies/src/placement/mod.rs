@@ -14,6 +14,7 @@ mod keep_nodes;
 mod leases;
 mod local_search;
 mod migrating;
+mod near;
 mod node_sets;
 mod on_nodes;
 mod profiled;

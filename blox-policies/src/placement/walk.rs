@@ -1,5 +1,6 @@
 //! The walk over jobs in order.
 
+use super::near::Near;
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeId, NodeStatus, Part,
@@ -149,6 +150,9 @@ fn place_by_shapes<R: Rule>(
         let found = match &shape.place {
             Place::ShareWith(other) => beside(draft, *other, shape),
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
+            Place::Near(other) if draft.current(*other).is_some() => {
+                find(&Near(*other), draft, &job, shape)
+            }
             _ if free < shape.gpus.get() => None,
             _ => {
                 if alone

@@ -1,0 +1,50 @@
+//! As near to another job as possible.
+
+use super::walk::{Rule, most_with_resources, suits};
+use blox_core::{Assignment, Draft, GpuList, JobId, JobRef, Node, Shape};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// For shapes that lie [near](blox_core::Place::Near) a job: its own nodes first, then those whose
+/// locations agree with theirs the furthest, from the outermost name on. Ties go to the node that
+/// registered first. It finds nothing where that job has no GPUs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Near(pub JobId);
+
+impl Rule for Near {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let view = draft.view();
+        let cluster = view.cluster();
+        let theirs = &draft.current(self.0)?.gpus;
+        let theirs: SmallVec<[&Node; 8]> = theirs
+            .iter()
+            .filter_map(|gpu| cluster.node(cluster.node_of(*gpu)?))
+            .collect();
+        let mut nodes: Vec<&Node> = draft
+            .nodes_with_free()
+            .filter(|node| suits(node, job, shape, view))
+            .collect();
+        nodes.sort_by_cached_key(|node| Reverse(theirs.iter().map(|t| nearness(node, t)).max()));
+        let mut left = shape.gpus.get();
+        let mut gpus = GpuList::new();
+        for node in nodes {
+            let most = left.min(draft.free_on(node.id()));
+            let count = most_with_resources(draft, node, shape, most);
+            gpus.extend(draft.take_from(node.id(), count)?);
+            left -= count;
+            if left == 0 {
+                return Some(shape.on(gpus));
+            }
+        }
+        None
+    }
+}
+
+/// Greater is nearer.
+fn nearness(a: &Node, b: &Node) -> usize {
+    if a.id() == b.id() {
+        return usize::MAX;
+    }
+    let both = a.spec().location.iter().zip(&b.spec().location);
+    both.take_while(|(a, b)| a == b).count()
+}
