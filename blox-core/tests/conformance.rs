@@ -2,7 +2,7 @@
 
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
-use blox_core::testing::{self, Failure, FirstFit, Property, Report, Suite, conformance};
+use blox_core::testing::{self, Failure, FirstFit, Property, Report, Suite, Trouble, conformance};
 use blox_core::{
     Assignment, Composition, Draft, DraftError, GpuList, JobRef, OnEvent, Outlook, Part, Pipeline,
     PlacementPolicy, Reason, Request, Requests, Rounds, Seconds,
@@ -388,6 +388,50 @@ fn memory_that_is_saved_conforms() {
 #[test]
 fn memory_that_is_not_saved_is_caught() {
     caught(moody(false), Property::Restore);
+}
+
+/// Reverses its order after every other event of a kind, and never saves how many it saw.
+#[derive(Clone)]
+struct Forgetful {
+    counts: fn(&Event) -> bool,
+    seen: u64,
+}
+
+impl Part for Forgetful {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        self.seen += u64::from((self.counts)(event));
+    }
+}
+
+impl SchedulingPolicy for Forgetful {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
+        if self.seen % 2 == 1 {
+            jobs.reverse();
+        }
+        jobs.into_iter().for_each(|j| out.push(j));
+        Outlook::Stable
+    }
+}
+
+#[test]
+fn memory_of_what_jobs_report_is_tested() {
+    let kinds: [fn(&Event) -> bool; 2] = [
+        |e| matches!(e, Event::Metric { .. }),
+        |e| matches!(e, Event::Reported { .. }),
+    ];
+    for counts in kinds {
+        let suite = || {
+            conformance(move |_| {
+                Composition::new("forgetful")
+                    .scheduling(Forgetful { counts, seen: 0 })
+                    .placement(FirstFit)
+                    .build()
+            })
+        };
+        caught(suite(), Property::Restore);
+        passes(suite().without(Trouble::Reports));
+    }
 }
 
 #[test]

@@ -13,10 +13,12 @@ use crate::drive::{Backend, Input};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::job::Phase;
+use crate::job::training::{SpeedReport, TrainingReport};
+use crate::perf::goodput::{GradientNoise, ThroughputParams};
 use crate::pipeline::DecideError;
 use crate::reason::Reason;
 use crate::state::EventError;
-use crate::units::{Seconds, Time};
+use crate::units::{GpuCount, Seconds, Time};
 use crate::view::View;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,6 +31,7 @@ const MOST_STEPS: u64 = 100_000;
 const LAUNCH: u64 = 1;
 const STOP: u64 = 2;
 const RUN: u64 = 3;
+const REPORT: u64 = 4;
 
 /// What the cluster counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +55,8 @@ enum What {
     Crashes(JobId, u64, f64, Reason),
     Completes(JobId, u64),
     Progress(JobId, u64),
+    /// What the job said while it ran; it may be heard when it runs no more.
+    Heard(JobId, Event),
     Finishes(JobId),
     Joins(NodeSpec),
     PowersOn(NodeId),
@@ -355,6 +360,7 @@ impl ScriptedCluster {
                     rate: j.rate,
                 })
             }
+            What::Heard(job, event) => view.job(job).map(|_| event),
             What::Finishes(job) => {
                 if self.outcome(job.index()).is_some() {
                     return None;
@@ -484,6 +490,52 @@ impl ScriptedCluster {
             self.after(left * when, What::Progress(job, token));
         }
         self.after(left, What::Completes(job, token));
+        // What is heard may lead to a launch: without an end to it, neither ends.
+        let talks = self.jobs[job.index()].attempt <= 4;
+        if first && talks && self.script.troubles.has(Trouble::Reports) {
+            self.schedule_reports(job, left);
+        }
+    }
+
+    /// What a job says of itself within so many seconds.
+    fn schedule_reports(&mut self, job: JobId, within: f64) {
+        let j = &self.jobs[job.index()];
+        let mut dice = self.script.dice(job, j.attempt, REPORT);
+        for _ in 0..dice.below(3) {
+            let event = Event::Metric {
+                job,
+                name: Name::from(dice.pick(&["loss", "accuracy"])),
+                value: dice.between(0.0, 4.0),
+            };
+            self.after(within * dice.unit(), What::Heard(job, event));
+        }
+        let trains = self.script.jobs[job.index()].extras().training.is_some();
+        if !trains || dice.chance(0.3) {
+            return;
+        }
+        let gpus = &self.jobs[job.index()].gpus;
+        let most_gpus = GpuCount(gpus.len() as u32);
+        let types = gpus.iter().filter_map(|g| self.nodes.get(self.node_of(*g)));
+        let speed = types
+            .map(|(_, n)| n.gpu_type.clone().unwrap_or_else(|| Name::from("")))
+            .map(|name| {
+                let mut time = || dice.between(0.001, 0.1);
+                let times = [time(), time(), time(), time(), time(), time()];
+                let [a, b, c, d, e, f] = times;
+                let params = ThroughputParams::from_array([a, b, c, d, e, f, 2.0]);
+                (name, SpeedReport { params, most_gpus })
+            })
+            .collect();
+        let report = TrainingReport {
+            noise: GradientNoise {
+                sqr: dice.between(0.0, 0.1),
+                var: dice.between(0.0, 1.0),
+            },
+            speed,
+        };
+        let report = Arc::new(report);
+        let event = Event::Reported { job, report };
+        self.after(within * dice.unit(), What::Heard(job, event));
     }
 
     fn launch(&mut self, view: View<'_>, job: JobId, attempt: u32) -> Result<(), Problem> {

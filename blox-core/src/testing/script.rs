@@ -2,9 +2,11 @@
 
 use super::random::SplitMix;
 use crate::cluster::spec::{ClusterSpec, NodeSpec};
-use crate::ids::{GpuId, JobId, NodeId};
+use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::job::spec::{Extras, JobSpec, Work};
+use crate::job::training::{Adapts, TrainingSpec, TypeLimits};
 use crate::units::{GpuCount, Seconds, Time};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,6 +39,9 @@ pub enum Trouble {
     MultiNode,
     /// Partitions of the cluster, and jobs that belong to them.
     Partitions,
+    /// Jobs report numbers such as their loss; some train with a batch of their
+    /// own choosing, and report how fast they are.
+    Reports,
 }
 
 impl Trouble {
@@ -108,7 +113,8 @@ const TYPES: [&str; 3] = ["v100", "a100", "t4"];
 
 impl Script {
     /// The case of a seed. Of four seeds in a row, the first is free of faults
-    /// and delays, the second has delays, the third faults, the fourth both.
+    /// and delays, the second has delays, the third faults, the fourth both. Of
+    /// eight, the last four have jobs that report.
     pub fn of(seed: u64, round: Seconds, allowed: Troubles, most_jobs: usize) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
@@ -129,6 +135,9 @@ impl Script {
             ] {
                 troubles = troubles.without(fault);
             }
+        }
+        if seed & 4 == 0 {
+            troubles = troubles.without(Trouble::Reports);
         }
         let partitions = troubles.has(Trouble::Partitions) && r.chance(0.3);
         let cluster = cluster(&mut r, partitions);
@@ -159,6 +168,7 @@ impl Script {
             troubles,
             round,
         };
+        script.trainings();
         // First, so that at equal moments a job comes in before anything befalls it.
         for (i, spec) in script.jobs.iter().enumerate() {
             let what = Outside::Submit(JobId(i as u32));
@@ -183,6 +193,43 @@ impl Script {
         let work: f64 = self.jobs.iter().map(|j| j.duration().secs()).sum();
         let rounds = 60.0 * self.round * self.jobs.len() as f64;
         self.horizon = last + Seconds::new(30.0 * work + rounds);
+    }
+
+    /// Some of the jobs choose their batch themselves.
+    fn trainings(&mut self) {
+        if !self.troubles.has(Trouble::Reports) {
+            return;
+        }
+        let r = &mut SplitMix::keyed(&[self.seed, 4]);
+        let nodes = self.cluster.nodes.iter();
+        let types: BTreeSet<Name> = nodes
+            .map(|n| n.gpu_type.clone().unwrap_or_else(|| Name::from("")))
+            .collect();
+        for job in &mut self.jobs {
+            if !r.chance(0.3) {
+                continue;
+            }
+            let batch = r.pick(&[16, 64]);
+            let adapts = r.pick(&[Adapts::All, Adapts::Gpus, Adapts::Nothing]);
+            let limits = |name: &Name| {
+                let limits = TypeLimits {
+                    per_gpu: (4, batch),
+                    one_gpu_rate: r.between(10.0, 100.0),
+                    stages: 1,
+                };
+                (name.clone(), limits)
+            };
+            let training = TrainingSpec {
+                initial_batch: batch,
+                max_batch: 8 * batch,
+                adapts,
+                restart: Seconds::new(30.0),
+                types: types.iter().map(limits).collect(),
+            };
+            let mut extras = job.extras().clone();
+            extras.training = Some(Arc::new(training));
+            *job = Arc::new(JobSpec::clone(job).with_extras(extras));
+        }
     }
 
     fn faults(&mut self, r: &mut SplitMix) {
