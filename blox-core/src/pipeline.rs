@@ -336,13 +336,14 @@ impl Part for Pipeline {
             return Err(RestoreError::new("expected one entry a part"));
         };
         for (name, memory) in memory {
-            match name.as_str() {
-                "cluster" => self.cluster.restore(memory)?,
-                "admission" => self.admission.restore(memory)?,
-                "scheduling" => self.scheduling.restore(memory)?,
-                "placement" => self.placement.restore(memory)?,
+            let restored = match name.as_str() {
+                "cluster" => self.cluster.restore(memory),
+                "admission" => self.admission.restore(memory),
+                "scheduling" => self.scheduling.restore(memory),
+                "placement" => self.placement.restore(memory),
                 other => return Err(RestoreError::new(format!("no part is called `{other}`"))),
-            }
+            };
+            restored.map_err(|e| e.of(&name))?;
         }
         Ok(())
     }

@@ -51,14 +51,12 @@ pub trait Part: Send + DynClone {
         None
     }
 
-    /// Takes back what [`Part::save`] gave.
+    /// Takes back what [`Part::save`] gave; whoever has that has this, too.
     ///
     /// # Errors
-    /// The memory is not one of this part's.
+    /// The memory is not one of this part's. Where nothing else is said, none is.
     fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        Err(RestoreError::new(format!(
-            "this part remembers nothing, found {memory}"
-        )))
+        Err(RestoreError::nowhere(&memory))
     }
 }
 
@@ -73,6 +71,22 @@ impl RestoreError {
     /// With what is wrong.
     pub fn new(why: impl Into<String>) -> Self {
         RestoreError { why: why.into() }
+    }
+
+    /// Of a part that has no `restore`, for which there is a memory nevertheless.
+    fn nowhere(memory: &Value) -> Self {
+        let mut saved = memory.to_string();
+        if let Some((end, _)) = saved.char_indices().nth(80) {
+            saved.replace_range(end.., "...");
+        }
+        RestoreError::new(format!(
+            "{saved} was saved, but this part has no `restore`: either it needs one beside its `save`, or another part saved this"
+        ))
+    }
+
+    /// With the part that cannot.
+    pub(crate) fn of(self, part: &str) -> Self {
+        RestoreError::new(format!("{part}: {}", self.why))
     }
 }
 

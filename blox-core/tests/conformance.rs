@@ -435,6 +435,32 @@ fn memory_of_what_jobs_report_is_tested() {
 }
 
 #[test]
+fn a_memory_without_a_way_back_is_told_from_a_wrong_one() {
+    #[derive(Clone)]
+    struct OneWay;
+    impl Part for OneWay {
+        fn save(&self) -> Option<serde_json::Value> {
+            Some(3.into())
+        }
+    }
+    impl SchedulingPolicy for OneWay {
+        fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+            view.active().for_each(|j| out.push(Request::gang(&j)));
+            Outlook::Stable
+        }
+    }
+    let suite = conformance(|_| {
+        Composition::new("one-way")
+            .scheduling(OneWay)
+            .placement(FirstFit)
+            .build()
+    });
+    let failure = caught(suite, Property::Restore);
+    let expected = "cannot restore: scheduling: 3 was saved, but this part has no `restore`";
+    assert!(failure.found.starts_with(expected), "{failure}");
+}
+
+#[test]
 fn a_clone_that_shares_is_caught() {
     let suite = conformance(|_| {
         // Each instance starts with its own; only clones share.

@@ -36,7 +36,9 @@ pub enum SchedulerError {
     #[error("the log holds what this program does not understand: {0}")]
     Record(#[from] serde_json::Error),
     /// The policy cannot take back what it remembered.
-    #[error("the scheduler `{name}` is not the one that the log was written with: {why}")]
+    #[error(
+        "the scheduler `{name}` cannot go on from what this log says that it remembered: {why}"
+    )]
     Policy {
         /// The scheduler.
         name: String,

@@ -97,7 +97,8 @@ fn a_restart_from_what_was_saved_decides_the_same() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot restore: this part remembers nothing, found 1"
+        "cannot restore: scheduling: 1 was saved, but this part has no `restore`: \
+         either it needs one beside its `save`, or another part saved this"
     );
 }
 
