@@ -582,6 +582,7 @@ fn single_gpu_only<'a>() -> Suite<'a> {
 fn starvation_is_caught() {
     let failure = caught(single_gpu_only(), Property::Liveness);
     assert!(failure.found.contains("it is waiting"), "{failure}");
+    assert!(failure.found.ends_with(": not chosen"), "{failure}");
     // On purpose it is no failure.
     single_gpu_only().may_starve().check().unwrap();
 }

@@ -455,7 +455,7 @@ impl Suite<'_> {
                 format!("{} that nothing could be done about", counters.stale_steps),
             ));
         }
-        self.account(script, &cluster, &watched.books, &impossible, core.view())?;
+        self.account(script, &cluster, &watched.books, &impossible, &core)?;
         let journal = std::mem::take(&mut *lock(&bytes.0));
         Ok(Run {
             journal,
@@ -473,8 +473,9 @@ impl Suite<'_> {
         cluster: &ScriptedCluster,
         books: &[Option<Ending>],
         impossible: &[bool],
-        view: View<'_>,
+        core: &Core,
     ) -> Result<(), Problem> {
+        let view = core.view();
         let wrong = |property, expected, found| Err(Problem::new(property, expected, found));
         let (mut accounted, installed) = (0.0, script.cluster.total_gpus());
         for (i, (spec, ending)) in script.jobs.iter().zip(books).enumerate() {
@@ -489,6 +490,12 @@ impl Suite<'_> {
                     );
                 };
                 if fits && !self.starves {
+                    let decided = core.last_decision() >= Some(job.eligible_since());
+                    let why = match job.phase() {
+                        // Plans say why others than those that they stop wait.
+                        Phase::Waiting if decided => core.plan().reason_for(id),
+                        _ => job.reason(),
+                    };
                     return wrong(
                         Property::Liveness,
                         format!(
@@ -496,11 +503,10 @@ impl Suite<'_> {
                             spec.gpus, script.horizon
                         ),
                         format!(
-                            "it is {} (launches: {}, preemptions: {}): {}",
+                            "it is {} (launches: {}, preemptions: {}): {why}",
                             job.phase(),
                             job.attempt(),
                             job.preemptions(),
-                            job.reason()
                         ),
                     );
                 }
