@@ -322,7 +322,56 @@ fn a_verdict_about_an_unknown_job_is_caught() {
             .placement(FirstFit)
             .build()
     });
-    caught(suite, Property::Answers);
+    let failure = caught(suite, Property::Answers);
+    let found = "`accept` for job 1, which does not exist";
+    assert_eq!(failure.found, found, "{failure}");
+
+    /// Cordons a node that never was.
+    #[derive(Clone)]
+    struct Lost;
+    impl Part for Lost {}
+    impl ClusterManager for Lost {
+        fn manage(&mut self, _: View<'_>, out: &mut NodeActions) -> Outlook {
+            let (node, why) = (blox_core::NodeId(77), "lost".into());
+            out.push(NodeAction::Cordon { node, why });
+            Outlook::Stable
+        }
+    }
+    let suite = conformance(|_| {
+        Composition::new("lost")
+            .cluster(Lost)
+            .scheduling(by_key(submit).stable())
+            .placement(FirstFit)
+            .build()
+    });
+    let failure = caught(suite, Property::Answers);
+    assert!(failure.found.contains("node 77"), "{failure}");
+}
+
+#[test]
+fn a_verdict_given_twice_is_caught() {
+    #[derive(Clone)]
+    struct Stammering;
+    impl Part for Stammering {}
+    impl AdmissionPolicy for Stammering {
+        fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+            asking.iter().for_each(|&job| out.accept(job));
+            if let Some(&job) = asking.first() {
+                out.defer(job, Reason::QuotaReached);
+            }
+            Outlook::Stable
+        }
+    }
+    let suite = conformance(|_| {
+        Composition::new("stammering")
+            .admission(Stammering)
+            .scheduling(by_key(submit).stable())
+            .placement(FirstFit)
+            .build()
+    });
+    let failure = caught(suite, Property::Answers);
+    let found = "`defer (quota reached)` for job 0, which is waiting";
+    assert_eq!(failure.found, found, "{failure}");
 }
 
 #[test]

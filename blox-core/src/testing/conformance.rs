@@ -4,7 +4,7 @@ use super::cluster::{ScriptedCluster, near};
 use super::script::{Script, Trouble, Troubles};
 use crate::cadence::{Cadence, Rounds};
 use crate::core::Core;
-use crate::decision::{NodeActions, Outlook, Plan, Verdicts};
+use crate::decision::{NodeAction, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::drive::{drive, run_ready};
 use crate::event::{Event, Outcome};
 use crate::ids::{JobId, Name};
@@ -836,6 +836,48 @@ impl Watched<'_> {
     }
 }
 
+/// The first of a decision's answers that nothing could be done about, as they take
+/// effect one after another.
+fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Problem> {
+    let mut answers = answers.peekable();
+    answers.peek()?;
+    let mut state = view.state().clone();
+    for answer in answers {
+        let Err(error) = state.apply(view.now(), &answer) else {
+            if let Event::Judged { job, .. } = answer {
+                state.retire(job);
+            }
+            continue;
+        };
+        let found = match answer {
+            Event::Judged { job, verdict } => {
+                let verdict = match verdict {
+                    Verdict::Accept { .. } => "accept".to_owned(),
+                    Verdict::Defer(why) => format!("defer ({why})"),
+                    Verdict::Reject(why) => format!("reject ({why})"),
+                };
+                let is = what_is(View::of(&state), job);
+                format!("`{verdict}` for job {job}, which {is}")
+            }
+            Event::NodeManaged { action } => format!("`{action:?}`: {error}"),
+            _ => error.to_string(),
+        };
+        let expected = "answers about jobs and nodes that can take them".to_owned();
+        return Some(Problem::new(Property::Answers, expected, found));
+    }
+    None
+}
+
+/// What is known of a job, after "which".
+fn what_is(view: View<'_>, job: JobId) -> String {
+    match view.job(job) {
+        Some(job) if job.rec.held_by_user => "a user holds back".to_owned(),
+        Some(job) => format!("is {}", job.phase()),
+        None if job < view.state().next_job_id() => "has ended".to_owned(),
+        None => "does not exist".to_owned(),
+    }
+}
+
 impl Part for Watched<'_> {
     fn observe(&mut self, view: View<'_>, event: &Event) {
         self.place.lock().at = view.now();
@@ -889,6 +931,12 @@ impl Decide for Watched<'_> {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
         self.maybe_shadow(view);
         let outlook = self.inner.manage(view, out);
+        let managed = |action: &NodeAction| Event::NodeManaged {
+            action: action.clone(),
+        };
+        if let Some(problem) = futile(view, out.iter().map(managed)) {
+            self.fail(view, problem);
+        }
         let expected = (outlook, out.clone());
         self.compare(view, "node actions", &expected, |p| {
             let mut out = NodeActions::default();
@@ -901,6 +949,13 @@ impl Decide for Watched<'_> {
         // The core's own verdicts may be in it already.
         let before = out.clone();
         let outlook = self.inner.admit(view, asking, out);
+        let judged = |(job, verdict): &(JobId, Verdict)| Event::Judged {
+            job: *job,
+            verdict: verdict.clone(),
+        };
+        if let Some(problem) = futile(view, out.iter().map(judged)) {
+            self.fail(view, problem);
+        }
         let expected = (outlook, out.clone());
         self.compare(view, "verdicts", &expected, |p| {
             let mut out = before.clone();
