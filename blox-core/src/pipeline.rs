@@ -10,7 +10,7 @@ use crate::policy::{
     SchedulingPolicy, StaticCluster,
 };
 use crate::reason::Reason;
-use crate::request::{Requests, Unlisted};
+use crate::request::{Request, Requests, Unlisted};
 use crate::units::Seconds;
 use crate::view::View;
 use serde_json::{Value, json};
@@ -75,6 +75,12 @@ pub trait Decide: Part {
     /// # Errors
     /// A part misused what it was given.
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError>;
+
+    /// What its scheduling policy asked for in the last [`Decide::plan`], for tests to
+    /// look at; empty if it has none, or if that keeps an order.
+    fn requested(&self) -> &[Request] {
+        &[]
+    }
 }
 crate::dyn_part!(Decide);
 
@@ -404,6 +410,10 @@ impl Decide for Pipeline {
                 error,
             }),
         }
+    }
+
+    fn requested(&self) -> &[Request] {
+        self.requests.list()
     }
 }
 

@@ -240,7 +240,8 @@ impl Marks {
 }
 
 impl Requests {
-    /// Adds a request after all others.
+    /// Adds a request after all others. One of a job that does not exist, or has ended, is
+    /// passed over; the [conformance suite](crate::testing::conformance) takes it for a mistake.
     pub fn push(&mut self, request: Request) {
         self.list.push(request);
     }

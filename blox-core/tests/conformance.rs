@@ -304,6 +304,41 @@ fn an_unknown_job_is_caught() {
 }
 
 #[test]
+fn a_request_for_an_unknown_job_is_caught() {
+    let asking_for = |job: fn(View<'_>) -> JobId, beside: bool| {
+        conformance(move |_| {
+            let policy = scheduling_fn(move |view, out: &mut Requests| {
+                for asks in view.active() {
+                    let request = Request::gang(&asks);
+                    out.push(match beside {
+                        true => request.beside(job(view)),
+                        false => request,
+                    });
+                }
+                if !beside {
+                    out.push(Request::with_shape(job(view), blox_core::Shape::default()));
+                }
+                Outlook::NextRound
+            });
+            Composition::new("dreaming")
+                .scheduling(policy)
+                .placement(FirstFit)
+                .build()
+        })
+    };
+    for beside in [false, true] {
+        let failure = caught(asking_for(|_| JobId(4242), beside), Property::Plan);
+        let found = "one that names job 4242, which does not exist";
+        assert_eq!(failure.found, found, "{failure}");
+    }
+    let failure = caught(asking_for(|_| JobId(0), false), Property::Plan);
+    assert!(
+        failure.found.ends_with("job 0, which has ended"),
+        "{failure}"
+    );
+}
+
+#[test]
 fn a_verdict_about_an_unknown_job_is_caught() {
     #[derive(Clone)]
     struct Babbling;

@@ -12,6 +12,7 @@ use crate::job::Phase;
 use crate::journal::{Entry, Journal, replay};
 use crate::pipeline::{Decide, DecideError, Pipeline};
 use crate::policy::{Part, RestoreError};
+use crate::request::Request;
 use crate::state::State;
 use crate::testing::random::SplitMix;
 use crate::units::{Seconds, Time};
@@ -27,8 +28,8 @@ use std::sync::{Arc, Mutex};
 pub enum Property {
     /// The same inputs give the same decisions, byte for byte in the journal.
     Determinism,
-    /// Plans fit the state that they were made from: no GPU is given twice, no
-    /// unknown job is named.
+    /// Plans fit the state that they were made from: no GPU is given twice, and neither
+    /// plans nor requests name unknown jobs.
     Plan,
     /// Verdicts and node actions name jobs and nodes that can take them.
     Answers,
@@ -868,6 +869,12 @@ fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Proble
     None
 }
 
+/// The first job named by requests that is not there. A placement passes it over in silence.
+fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
+    let mut named = requests.iter().flat_map(|r| [Some(r.job), r.partner]);
+    named.find_map(|job| job.filter(|&j| view.job(j).is_none()))
+}
+
 /// What is known of a job, after "which".
 fn what_is(view: View<'_>, job: JobId) -> String {
     match view.job(job) {
@@ -972,6 +979,11 @@ impl Decide for Watched<'_> {
             let _ = ahead.plan(view, &mut before.clone());
         }
         let outlook = self.inner.plan(view, out);
+        if let Some(job) = unknown(view, self.inner.requested()) {
+            let expected = "requests for jobs that are there".to_owned();
+            let found = format!("one that names job {job}, which {}", what_is(view, job));
+            self.fail(view, Problem::new(Property::Plan, expected, found));
+        }
         let expected = (outlook.clone(), out.clone());
         self.compare(view, "the plan", &expected, |p| {
             let mut out = before.clone();
