@@ -471,7 +471,15 @@ fn memory_that_is_saved_conforms() {
 
 #[test]
 fn memory_that_is_not_saved_is_caught() {
-    caught(moody(false), Property::Restore);
+    let failure = caught(moody(false), Property::Restore);
+    assert!(
+        failure
+            .expected
+            .starts_with("step 1 of the plan to be `place job")
+    );
+    assert!(failure.found.starts_with("`place job"), "{failure}");
+    let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
+    assert_ne!(quoted(&failure.expected), quoted(&failure.found));
 }
 
 /// Reverses its order after every other event of a kind, and never saves how many it saw.

@@ -1,6 +1,7 @@
 //! Whether a scheduler keeps the rules that every backend relies on.
 
 use super::cluster::{ScriptedCluster, near};
+use super::difference::{self, Steps};
 use super::script::{Script, Trouble, Troubles};
 use crate::cadence::{Cadence, Rounds};
 use crate::core::Core;
@@ -668,31 +669,9 @@ impl Journal for Bytes {
 }
 
 fn same_journal(property: Property, expected: &[u8], found: &[u8]) -> Result<(), Problem> {
-    if expected == found {
-        return Ok(());
-    }
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (expected, found) = (text(expected), text(found));
-    let (mut a, mut b) = (expected.lines(), found.lines());
-    let (mut line, mut pair) = (1, (a.next(), b.next()));
-    while pair.0 == pair.1 && pair.0.is_some() {
-        line += 1;
-        pair = (a.next(), b.next());
-    }
-    let show = |l: Option<&str>| short(l.unwrap_or("nothing"));
-    Err(Problem::new(
-        property,
-        format!("line {line} of the journal to be `{}`", show(pair.0)),
-        format!("`{}`", show(pair.1)),
-    ))
-}
-
-/// The first part of a long text.
-fn short(text: &str) -> String {
-    const MOST: usize = 240;
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
+    match difference::of_journals(expected, found) {
+        Some((expected, found)) => Err(Problem::new(property, expected, found)),
+        None => Ok(()),
     }
 }
 
@@ -814,7 +793,7 @@ impl Watched<'_> {
         Ok(policy)
     }
 
-    fn compare<T: PartialEq + fmt::Debug>(
+    fn compare<T: PartialEq + Steps + fmt::Debug>(
         &mut self,
         view: View<'_>,
         what: &str,
@@ -825,11 +804,8 @@ impl Watched<'_> {
         for shadow in &mut shadows {
             let found = ask(&mut *shadow.policy);
             if found != *expected {
-                let problem = Problem::new(
-                    shadow.property,
-                    format!("{what} {}", short(&format!("{expected:?}"))),
-                    short(&format!("{found:?}")),
-                );
+                let (expected, found) = difference::of_answers(what, expected, &found);
+                let problem = Problem::new(shadow.property, expected, found);
                 self.fail(view, problem);
             }
         }
@@ -852,11 +828,7 @@ fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Proble
         };
         let found = match answer {
             Event::Judged { job, verdict } => {
-                let verdict = match verdict {
-                    Verdict::Accept { .. } => "accept".to_owned(),
-                    Verdict::Defer(why) => format!("defer ({why})"),
-                    Verdict::Reject(why) => format!("reject ({why})"),
-                };
+                let verdict = difference::verdict(&verdict);
                 let is = what_is(View::of(&state), job);
                 format!("`{verdict}` for job {job}, which {is}")
             }
@@ -945,7 +917,7 @@ impl Decide for Watched<'_> {
             self.fail(view, problem);
         }
         let expected = (outlook, out.clone());
-        self.compare(view, "node actions", &expected, |p| {
+        self.compare(view, "the node actions", &expected, |p| {
             let mut out = NodeActions::default();
             (p.manage(view, &mut out), out)
         });
@@ -964,7 +936,7 @@ impl Decide for Watched<'_> {
             self.fail(view, problem);
         }
         let expected = (outlook, out.clone());
-        self.compare(view, "verdicts", &expected, |p| {
+        self.compare(view, "the verdicts", &expected, |p| {
             let mut out = before.clone();
             (p.admit(view, asking, &mut out), out)
         });

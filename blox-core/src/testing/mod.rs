@@ -3,6 +3,7 @@
 
 mod cluster;
 mod conformance;
+mod difference;
 mod random;
 mod script;
 mod verify;

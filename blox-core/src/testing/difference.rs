@@ -1,0 +1,216 @@
+//! Where two runs, or two answers, part: in words that lead there.
+
+use super::listed;
+use crate::decision::{Action, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::journal::Entry;
+use crate::pipeline::DecideError;
+use std::fmt;
+
+/// An answer step by step. Two that differ have a step that differs.
+pub(crate) trait Steps {
+    fn steps(&self) -> Vec<String>;
+}
+
+impl Steps for (Outlook, NodeActions) {
+    fn steps(&self) -> Vec<String> {
+        let actions = self.1.iter().map(|a| format!("{a:?}"));
+        actions.chain([outlook(self.0)]).collect()
+    }
+}
+
+impl Steps for (Outlook, Verdicts) {
+    fn steps(&self) -> Vec<String> {
+        let verdicts = self.1.iter();
+        let verdicts = verdicts.map(|(job, v)| format!("{} for job {job}", verdict(v)));
+        verdicts.chain([outlook(self.0)]).collect()
+    }
+}
+
+impl Steps for (Result<Outlook, DecideError>, Plan) {
+    fn steps(&self) -> Vec<String> {
+        let (outcome, plan) = self;
+        let mut steps: Vec<String> = plan.actions.iter().map(action).collect();
+        for (job, why) in &plan.waits {
+            steps.push(format!("job {job} waits: {why}"));
+        }
+        steps.push(format!("all others wait: {}", plan.otherwise));
+        steps.push(match outcome {
+            Ok(answer) => outlook(*answer),
+            Err(error) => error.to_string(),
+        });
+        steps
+    }
+}
+
+/// A verdict in words.
+pub(crate) fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Accept {
+            class: None,
+            deadline: None,
+        } => "accept".to_owned(),
+        Verdict::Accept { class, deadline } => {
+            let class = class.map(|c| format!("class {c:?}"));
+            let deadline = deadline.map(|d| format!("deadline {d} s"));
+            let terms: Vec<String> = class.into_iter().chain(deadline).collect();
+            format!("accept ({})", terms.join(", "))
+        }
+        Verdict::Defer(why) => format!("defer ({why})"),
+        Verdict::Reject(why) => format!("reject ({why})"),
+    }
+}
+
+fn action(action: &Action) -> String {
+    match action {
+        Action::Stop { job, why } => format!("stop job {job} ({why})"),
+        Action::Place { job, assignment } => {
+            let place = format!("place job {job} on GPUs {}", listed(&assignment.gpus));
+            match assignment.is_bare() {
+                true => place,
+                false => format!("{place}: {assignment:?}"),
+            }
+        }
+        Action::Finish { job, why } => format!("finish job {job} ({why})"),
+        Action::Promote { job } => format!("promote job {job}"),
+    }
+}
+
+fn outlook(outlook: Outlook) -> String {
+    match outlook {
+        Outlook::NextRound => "outlook: next round".to_owned(),
+        Outlook::Until(t) => format!("outlook: until {t} s"),
+        Outlook::Stable => "outlook: stable".to_owned(),
+    }
+}
+
+/// Where two answers differ: what was expected, and what was found.
+pub(crate) fn of_answers<T: Steps + fmt::Debug>(what: &str, a: &T, b: &T) -> (String, String) {
+    let steps = (a.steps(), b.steps());
+    let same = steps.0.iter().zip(&steps.1).take_while(|(a, b)| a == b);
+    let same = same.count();
+    let at = |steps: &[String]| steps.get(same).map_or("nothing", |s| s).to_owned();
+    let (which, a, b) = if steps.0 == steps.1 {
+        // Words are fewer than answers.
+        (String::new(), format!("{a:?}"), format!("{b:?}"))
+    } else {
+        let which = format!("step {} of ", same + 1);
+        (which, at(&steps.0), at(&steps.1))
+    };
+    let (a, b) = apart(&a, &b);
+    (format!("{which}{what} to be `{a}`"), format!("`{b}`"))
+}
+
+/// The first line in which two journals differ, in words.
+pub(crate) fn of_journals(a: &[u8], b: &[u8]) -> Option<(String, String)> {
+    let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
+    let (mut a, mut b) = (a.lines(), b.lines());
+    let (mut line, mut pair) = (1, (a.next(), b.next()));
+    while pair.0 == pair.1 {
+        pair.0?;
+        line += 1;
+        pair = (a.next(), b.next());
+    }
+    let (a, b) = (pair.0.unwrap_or("nothing"), pair.1.unwrap_or("nothing"));
+    let entries = (serde_json::from_str(a), serde_json::from_str(b));
+    if let (Ok(Entry::Decision { at, plan: a }), Ok(Entry::Decision { at: t, plan: b })) = entries
+        && at == t
+    {
+        // A decision's line holds no outlook.
+        let answer = |plan| (Ok(Outlook::NextRound), plan);
+        return Some(of_answers(
+            &format!("the plan of {at} s"),
+            &answer(a),
+            &answer(b),
+        ));
+    }
+    let (a, b) = apart(a, b);
+    let expected = format!("line {line} of the journal to be `{a}`");
+    Some((expected, format!("`{b}`")))
+}
+
+/// Two long texts from shortly before where they part.
+fn apart(a: &str, b: &str) -> (String, String) {
+    const MOST: usize = 240;
+    const BEFORE: usize = 40;
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let from = match same + BEFORE > MOST {
+        true => same - BEFORE,
+        false => 0,
+    };
+    let part = |text: &str| {
+        let mut part: String = text.chars().skip(from).take(MOST).collect();
+        if from > 0 {
+            part.insert_str(0, "...");
+        }
+        if text.chars().nth(from + MOST).is_some() {
+            part.push_str("...");
+        }
+        part
+    };
+    (part(a), part(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assignment::Assignment;
+    use crate::ids::{GpuId, JobId};
+    use crate::reason::Reason;
+
+    #[test]
+    fn long_plans_are_told_apart_by_the_step_that_differs() {
+        let plan = |last: u32| {
+            let place = |job: u32| Action::Place {
+                job: JobId(job),
+                assignment: Assignment::of([GpuId(job)]),
+            };
+            let plan = Plan {
+                actions: (0..50).chain([last]).map(place).collect(),
+                ..Plan::default()
+            };
+            (Ok(Outlook::Stable), plan)
+        };
+        let (expected, found) = of_answers("the plan", &plan(50), &plan(60));
+        let step = "step 51 of the plan to be `place job 50 on GPUs 50`";
+        assert_eq!(expected, step);
+        assert_eq!(found, "`place job 60 on GPUs 60`");
+
+        let line = |last| {
+            let entry = Entry::Decision {
+                at: crate::units::Time::new(300.0),
+                plan: plan(last).1,
+            };
+            serde_json::to_vec(&entry).unwrap()
+        };
+        assert_eq!(of_journals(&line(50), &line(50)), None);
+        let (expected, found) = of_journals(&line(50), &line(60)).unwrap();
+        let step = "step 51 of the plan of 300 s to be `place job 50 on GPUs 50`";
+        assert_eq!(expected, step);
+        assert_eq!(found, "`place job 60 on GPUs 60`");
+
+        // A plan that ends where the other goes on.
+        let mut shorter = plan(50);
+        shorter.1.actions.pop();
+        let (_, found) = of_answers("the plan", &plan(50), &shorter);
+        assert_eq!(found, "`all others wait: not yet decided`");
+
+        let ends = |exact: f64| {
+            let at = crate::units::Time::new(300.0);
+            let exact = crate::units::Time::new(exact);
+            let mut plan = plan(50);
+            plan.1.otherwise = Reason::EndPlanned { at, exact };
+            plan
+        };
+        let (expected, found) = of_answers("the plan", &ends(1.0), &ends(2.0));
+        assert_ne!(expected.split('`').nth(1), found.split('`').nth(1));
+    }
+
+    #[test]
+    fn long_texts_are_shown_where_they_part() {
+        let text = |end| format!("{}{end}", "a".repeat(1000));
+        let (a, b) = apart(&text('b'), &text('c'));
+        assert_eq!(a, format!("...{}b", "a".repeat(40)));
+        assert_eq!(b, format!("...{}c", "a".repeat(40)));
+        assert_eq!(apart("b", "c"), ("b".to_owned(), "c".to_owned()));
+    }
+}
