@@ -418,8 +418,48 @@ fn an_untrue_outlook_is_caught() {
             .build()
     });
     let failure = caught(suite, Property::Outlook);
+    let moment = format!("nothing to do at {} s, as of ", failure.at);
+    assert!(failure.expected.starts_with(&moment), "{failure}");
+    assert!(failure.expected.ends_with(" s (outlook: stable)"));
+    assert!(failure.found.starts_with("`stop job "), "{failure}");
     assert!(failure.found.contains("first start: "), "{failure}");
     assert!(!failure.to_string().contains("Some("), "{failure}");
+}
+
+#[test]
+fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
+    /// Turns its order round at every call.
+    #[derive(Clone)]
+    struct Counting(u64);
+    impl Part for Counting {
+        fn save(&self) -> Option<serde_json::Value> {
+            Some(self.0.into())
+        }
+        fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+            self.0 = serde_json::from_value(memory)?;
+            Ok(())
+        }
+    }
+    impl SchedulingPolicy for Counting {
+        fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+            self.0 += 1;
+            let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
+            if self.0.is_multiple_of(2) {
+                jobs.reverse();
+            }
+            jobs.into_iter().for_each(|j| out.push(j));
+            Outlook::Stable
+        }
+    }
+    let suite = conformance(|_| {
+        Composition::new("counting")
+            .scheduling(Counting(0))
+            .placement(FirstFit)
+            .build()
+    });
+    let failure = caught(suite, Property::Outlook);
+    assert!(failure.expected.ends_with("(outlook: stable)"), "{failure}");
+    assert!(failure.found.contains("when no moment is skipped; for job"));
 }
 
 /// First come first served, and the other way round after every other end.

@@ -376,14 +376,15 @@ impl Suite<'_> {
             },
         };
         let visited = self.run(&script, rounds((self.build)(seed)), Mode::Visit, place)?;
+        let again;
         let skipped = match own {
-            Some(_) => plain.books,
+            Some(_) => &plain,
             None => {
-                self.run(&script, rounds((self.build)(seed)), Mode::Again, place)?
-                    .books
+                again = self.run(&script, rounds((self.build)(seed)), Mode::Again, place)?;
+                &again
             }
         };
-        same_books(&skipped, &visited.books)?;
+        same_books(skipped, &visited, place)?;
         report.runs += if own.is_some() { 5 } else { 6 };
 
         let subject = (self.build)(seed);
@@ -426,6 +427,8 @@ impl Suite<'_> {
             problem: None,
             panicked: None,
             books: vec![None; script.jobs.len()],
+            outlook: Outlook::Stable,
+            outlooks: Vec::new(),
             place: place.clone(),
         };
         let mut cluster = ScriptedCluster::new(script, matches!(mode, Mode::Plain | Mode::Visit));
@@ -462,6 +465,7 @@ impl Suite<'_> {
         Ok(Run {
             journal,
             books: std::mem::take(&mut watched.books),
+            outlooks: std::mem::take(&mut watched.outlooks),
             shadows: watched.made,
             cluster,
             counters,
@@ -597,6 +601,7 @@ enum Mode {
 struct Run {
     journal: Vec<u8>,
     books: Vec<Option<Ending>>,
+    outlooks: Vec<(Time, Outlook)>,
     shadows: u64,
     cluster: ScriptedCluster,
     counters: crate::core::Counters,
@@ -675,34 +680,41 @@ fn same_journal(property: Property, expected: &[u8], found: &[u8]) -> Result<(),
     }
 }
 
-fn same_books(skipped: &[Option<Ending>], visited: &[Option<Ending>]) -> Result<(), Problem> {
-    for (i, (a, b)) in skipped.iter().zip(visited).enumerate() {
-        if a != b {
-            let show = |e: &Option<Ending>| match e {
-                Some(e) => format!(
-                    "{} at {} s (launches: {}, preemptions: {}, {})",
-                    e.outcome.as_str(),
-                    e.at,
-                    e.launches,
-                    e.preemptions,
-                    match e.first_start {
-                        Some(at) => format!("first start: {at} s"),
-                        None => "never started".to_owned(),
-                    }
-                ),
-                None => "no end".to_owned(),
-            };
-            return Err(Problem::new(
-                Property::Outlook,
-                format!(
-                    "job {i} to fare the same when no decision moment is skipped: {}",
-                    show(b)
-                ),
-                format!("{} when they are", show(a)),
-            ));
+/// Every job fares the same when no decision moment is skipped.
+fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem> {
+    let pairs = skipped.books.iter().zip(&visited.books);
+    let Some((job, (a, b))) = pairs.enumerate().find(|(_, (a, b))| a != b) else {
+        return Ok(());
+    };
+    let show = |e: &Option<Ending>| match e {
+        Some(e) => format!(
+            "{} at {} s (launches: {}, preemptions: {}, {})",
+            e.outcome.as_str(),
+            e.at,
+            e.launches,
+            e.preemptions,
+            match e.first_start {
+                Some(at) => format!("first start: {at} s"),
+                None => "never started".to_owned(),
+            }
+        ),
+        None => "no end".to_owned(),
+    };
+    let (a, b) = (show(a), show(b));
+    let parting = difference::of_visits(&skipped.journal, &skipped.outlooks, &visited.journal);
+    let (expected, found) = match parting {
+        Some(parting) => {
+            place.lock().at = parting.at;
+            let found = parting.found;
+            let found = format!("{found}; for job {job} it is {b} then, and {a} otherwise");
+            (parting.expected, found)
         }
-    }
-    Ok(())
+        None => (
+            format!("job {job} to fare the same when no decision moment is skipped: {b}"),
+            format!("{a} when they are"),
+        ),
+    };
+    Err(Problem::new(Property::Outlook, expected, found))
 }
 
 /// An instance that decides beside the scheduler, with its property.
@@ -727,6 +739,10 @@ struct Watched<'a> {
     /// The first panic in the scheduler as it was told of an event.
     panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
+    /// Of this decision, as far as it is made.
+    outlook: Outlook,
+    /// Of each decision.
+    outlooks: Vec<(Time, Outlook)>,
     place: Place,
 }
 
@@ -743,6 +759,8 @@ impl Clone for Watched<'_> {
             problem: self.problem.clone(),
             panicked: self.panicked.clone(),
             books: self.books.clone(),
+            outlook: self.outlook,
+            outlooks: self.outlooks.clone(),
             place: self.place.clone(),
         }
     }
@@ -910,6 +928,7 @@ impl Decide for Watched<'_> {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
         self.maybe_shadow(view);
         let outlook = self.inner.manage(view, out);
+        self.outlook = outlook;
         let managed = |action: &NodeAction| Event::NodeManaged {
             action: action.clone(),
         };
@@ -928,6 +947,7 @@ impl Decide for Watched<'_> {
         // The core's own verdicts may be in it already.
         let before = out.clone();
         let outlook = self.inner.admit(view, asking, out);
+        self.outlook = self.outlook.and(outlook);
         let judged = |(job, verdict): &(JobId, Verdict)| Event::Judged {
             job: *job,
             verdict: verdict.clone(),
@@ -951,6 +971,9 @@ impl Decide for Watched<'_> {
             let _ = ahead.plan(view, &mut before.clone());
         }
         let outlook = self.inner.plan(view, out);
+        if let Ok(outlook) = outlook {
+            self.outlooks.push((view.now(), self.outlook.and(outlook)));
+        }
         if let Some(job) = unknown(view, self.inner.requested()) {
             let expected = "requests for jobs that are there".to_owned();
             let found = format!("one that names job {job}, which {}", what_is(view, job));

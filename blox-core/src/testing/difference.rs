@@ -2,8 +2,10 @@
 
 use super::listed;
 use crate::decision::{Action, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::event::Event;
 use crate::journal::Entry;
 use crate::pipeline::DecideError;
+use crate::units::Time;
 use std::fmt;
 
 /// An answer step by step. Two that differ have a step that differs.
@@ -81,6 +83,85 @@ fn outlook(outlook: Outlook) -> String {
         Outlook::Until(t) => format!("outlook: until {t} s"),
         Outlook::Stable => "outlook: stable".to_owned(),
     }
+}
+
+/// Where a run that skips decision moments and one that visits them all part.
+pub(crate) struct Parting {
+    pub at: Time,
+    pub expected: String,
+    pub found: String,
+}
+
+/// The first moment at which one of two runs does what the other does not: of their
+/// journals, and the outlooks of the one that skips.
+pub(crate) fn of_visits(
+    skipping: &[u8],
+    outlooks: &[(Time, Outlook)],
+    visiting: &[u8],
+) -> Option<Parting> {
+    let skipping = acts(skipping);
+    let mut decided = skipping.iter().peekable();
+    for (at, visited) in acts(visiting) {
+        let skipped = decided.next_if(|(t, _)| *t <= at);
+        let because = || match outlooks.iter().rev().find(|(t, _)| *t < at) {
+            Some((since, said)) => format!("as of {since} s ({})", outlook(*said)),
+            None => "before all outlooks".to_owned(),
+        };
+        let found = |act: &str| format!("`{act}` when no moment is skipped");
+        match skipped {
+            None if visited.is_empty() => {}
+            None => {
+                return Some(Parting {
+                    at,
+                    expected: format!("nothing to do at {at} s, {}", because()),
+                    found: found(&visited[0]),
+                });
+            }
+            Some((t, acts)) if *t == at && *acts == visited => {}
+            Some((t, acts)) if *t == at => {
+                let same = acts.iter().zip(&visited).take_while(|(a, b)| a == b);
+                let same = same.count();
+                let act = |acts: &[String]| acts.get(same).map_or("nothing", |a| a).to_owned();
+                let (expected, instead) = apart(&act(acts), &act(&visited));
+                return Some(Parting {
+                    at,
+                    expected: format!("`{expected}` at {at} s, {}", because()),
+                    found: found(&instead),
+                });
+            }
+            Some(_) => return None,
+        }
+    }
+    None
+}
+
+/// What each decision of a journal did, without what says again how things are.
+fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
+    let text = String::from_utf8_lossy(journal);
+    let (mut list, mut acts, mut managed) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in text.lines().filter_map(|l| serde_json::from_str(l).ok()) {
+        match entry {
+            Entry::Event {
+                event: Event::Judged { job, verdict: v },
+                ..
+            } if !matches!(v, Verdict::Defer(_)) => {
+                acts.push(format!("{} for job {job}", verdict(&v)));
+            }
+            Entry::Event {
+                event: Event::NodeManaged { action },
+                ..
+            } if !managed.contains(&action) => {
+                acts.push(format!("{action:?}"));
+                managed.push(action);
+            }
+            Entry::Decision { at, plan } => {
+                acts.extend(plan.actions.iter().map(action));
+                list.push((at, std::mem::take(&mut acts)));
+            }
+            _ => {}
+        }
+    }
+    list
 }
 
 /// Where two answers differ: what was expected, and what was found.
@@ -177,7 +258,7 @@ mod tests {
 
         let line = |last| {
             let entry = Entry::Decision {
-                at: crate::units::Time::new(300.0),
+                at: Time::new(300.0),
                 plan: plan(last).1,
             };
             serde_json::to_vec(&entry).unwrap()
@@ -195,8 +276,8 @@ mod tests {
         assert_eq!(found, "`all others wait: not yet decided`");
 
         let ends = |exact: f64| {
-            let at = crate::units::Time::new(300.0);
-            let exact = crate::units::Time::new(exact);
+            let at = Time::new(300.0);
+            let exact = Time::new(exact);
             let mut plan = plan(50);
             plan.1.otherwise = Reason::EndPlanned { at, exact };
             plan
