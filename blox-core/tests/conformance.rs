@@ -695,6 +695,42 @@ fn a_panic_is_caught() {
     assert!(failure.found.contains("Event::Ended"), "{failure}");
 }
 
+#[test]
+fn a_policy_that_never_answers_is_named_and_left_behind() {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
+    let borrowed = String::from("endless");
+    let suite = || {
+        conformance(|_| {
+            let policy = scheduling_fn(|view, out: &mut Requests| {
+                while view.waiting_count() > 2 && !ENOUGH.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                view.active().for_each(|j| out.push(Request::gang(&j)));
+                Outlook::Stable
+            });
+            Composition::new(&*borrowed)
+                .scheduling(policy)
+                .placement(FirstFit)
+                .build()
+        })
+    };
+    let failure = suite().patience(Duration::from_secs(1)).check();
+    let failure = failure.expect_err("it never answers");
+    assert_eq!(failure.property, Property::Hang, "{failure}");
+    let expected = "an answer to `plan (schedule, then place)` within 1 s";
+    assert_eq!(failure.expected, expected);
+    assert!(failure.step > 2, "{failure}");
+    assert!(
+        failure
+            .to_string()
+            .starts_with("policy `endless` does not answer: case ")
+    );
+    ENOUGH.store(true, Ordering::Relaxed);
+    passes(suite());
+}
+
 fn single_gpu_only<'a>() -> Suite<'a> {
     conformance(|_| {
         let policy = scheduling_fn(|view, out: &mut Requests| {

@@ -2,7 +2,7 @@
 //! conformance suite. It keeps its own books, and compares them with the
 //! state's after every step.
 
-use super::conformance::{Problem, Property};
+use super::conformance::{Place, Problem, Property};
 use super::listed;
 use super::script::{Outside, Script, Trouble};
 use super::verify::verify;
@@ -135,14 +135,15 @@ pub(crate) struct ScriptedCluster {
     nodes: Vec<(Node, NodeSpec)>,
     broken: Vec<bool>,
     now: Time,
-    pub steps: u64,
+    steps: u64,
     pub tally: Tally,
     /// Without it the cluster only executes.
     checks: bool,
+    place: Place,
 }
 
 impl ScriptedCluster {
-    pub fn new(script: &Arc<Script>, checks: bool) -> Self {
+    pub fn new(script: &Arc<Script>, checks: bool, place: &Place) -> Self {
         let idle = Job {
             truth: Truth::Absent,
             token: 0,
@@ -176,6 +177,7 @@ impl ScriptedCluster {
             steps: 0,
             tally: Tally::default(),
             checks,
+            place: place.clone(),
             script: Arc::clone(script),
         };
         for (at, what) in &script.outside {
@@ -775,6 +777,7 @@ impl Backend for ScriptedCluster {
 
     async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Problem> {
         self.steps += 1;
+        self.place.at_step(self.steps);
         if self.checks {
             self.compare(view)?;
         }

@@ -19,9 +19,12 @@ use crate::testing::random::SplitMix;
 use crate::units::{Seconds, Time};
 use crate::view::View;
 use serde_json::Value;
+use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A rule that a scheduler, or the core beneath it, broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +39,8 @@ pub enum Property {
     Answers,
     /// A policy does not panic.
     Panic,
+    /// A policy answers each call, within the suite's [patience](Suite::patience).
+    Hang,
     /// Promised and held GPUs, counts and lists agree with the jobs, and no GPU
     /// has more jobs than agreed to share it.
     Ledgers,
@@ -67,6 +72,7 @@ impl fmt::Display for Property {
             Property::Plan => "made a plan that contradicts the state",
             Property::Answers => "answered about jobs or nodes that cannot take it",
             Property::Panic => "panicked",
+            Property::Hang => "does not answer",
             Property::Ledgers => "led to ledgers that disagree",
             Property::Commands => "led to commands and events that disagree",
             Property::Work => "led to work lost or made from nothing",
@@ -217,12 +223,14 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
         most_jobs: usize::MAX,
         troubles: Troubles::ALL,
         starves: false,
+        patience: Duration::from_secs(10),
     }
 }
 
 /// Runs a scheduler through random small workloads on random small clusters
 /// with every kind of [`Trouble`], and checks every [`Property`] after every
-/// step. Virtual time, no clock: a case follows from its seed.
+/// step. Time is virtual: a case follows from its seed. Only who never answers
+/// is told by a real clock; see [`Suite::patience`].
 ///
 /// Each case is run as it is, again (the journals must be equal), again with
 /// clones and restored instances beside the scheduler (they must decide the
@@ -245,6 +253,7 @@ pub struct Suite<'a> {
     most_jobs: usize,
     troubles: Troubles,
     starves: bool,
+    patience: Duration,
 }
 
 impl Suite<'_> {
@@ -283,7 +292,16 @@ impl Suite<'_> {
         self
     }
 
-    /// Runs all cases.
+    /// How long a policy may take to answer one call, in real time; 10 s unless said
+    /// otherwise. Who takes longer [hangs](Property::Hang). Nothing can end such a call:
+    /// its thread is left behind, and lasts until it answers or the process ends.
+    #[must_use]
+    pub fn patience(mut self, longest: Duration) -> Self {
+        self.patience = longest;
+        self
+    }
+
+    /// Runs all cases, each in a thread of its own.
     ///
     /// # Errors
     /// The first rule that the scheduler broke, in the smallest number of jobs
@@ -291,9 +309,9 @@ impl Suite<'_> {
     pub fn check(&self) -> Result<Report, Failure> {
         let mut report = Report::default();
         for case in self.first..self.first.saturating_add(self.cases) {
-            if let Err(failure) = self.case(case, self.most_jobs, &mut report) {
-                return Err(self.shrink(failure));
-            }
+            report = self
+                .case(case, self.most_jobs, report)
+                .map_err(|failure| self.shrink(failure))?;
             report.cases += 1;
         }
         Ok(report)
@@ -301,8 +319,12 @@ impl Suite<'_> {
 
     /// The same failure with fewer jobs, if there is one.
     fn shrink(&self, failure: Failure) -> Failure {
+        if failure.property == Property::Hang {
+            // Each that hangs leaves a thread behind.
+            return failure;
+        }
         for jobs in 1..failure.jobs {
-            let smaller = self.case(failure.case, jobs, &mut Report::default());
+            let smaller = self.case(failure.case, jobs, Report::default());
             if let Err(smaller) = smaller
                 && smaller.property == failure.property
             {
@@ -312,19 +334,28 @@ impl Suite<'_> {
         failure
     }
 
-    fn case(&self, seed: u64, jobs: usize, report: &mut Report) -> Result<(), Failure> {
+    /// Runs a case; gives the report with what it did.
+    fn case(&self, seed: u64, jobs: usize, report: Report) -> Result<Report, Failure> {
         let place = Place::default();
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            self.case_unguarded(seed, jobs, report, &place)
-        }));
-        let problem = match result {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(problem)) => problem,
-            Err(panic) => Problem::new(
-                Property::Panic,
-                "no panic".to_owned(),
-                crate::core::panic_message(&*panic),
-            ),
+        let (sender, messages) = mpsc::channel();
+        let case = Case {
+            seed,
+            most_jobs: jobs,
+            troubles: self.troubles,
+            starves: self.starves,
+            fresh: Fresh(sender.clone()),
+            place: place.clone(),
+        };
+        // Whoever waits for a call can only give up if another makes it.
+        std::thread::spawn(move || {
+            let result = catch_unwind(AssertUnwindSafe(|| case.run_all(report)));
+            let result = result.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            // Nobody listens any more to what took too long.
+            let _ = sender.send(Message::Over(Box::new(result)));
+        });
+        let problem = match self.attend(&messages, &place) {
+            Ok(report) => return Ok(report),
+            Err(problem) => problem,
         };
         let at = place.lock();
         Err(Failure {
@@ -339,30 +370,108 @@ impl Suite<'_> {
         })
     }
 
-    fn case_unguarded(
-        &self,
-        seed: u64,
-        jobs: usize,
-        report: &mut Report,
-        place: &Place,
-    ) -> Result<(), Problem> {
-        let subject = (self.build)(seed);
-        place.lock().policy = Some(Name::from(subject.policy.name()));
+    /// Makes schedulers for a case until it is over, or until a call has had no answer
+    /// for too long.
+    fn attend(&self, messages: &mpsc::Receiver<Message>, place: &Place) -> Result<Report, Problem> {
+        const LOOKS: u32 = 10;
+        let (mut looks, mut last) = (0, None);
+        loop {
+            match messages.recv_timeout(self.patience / LOOKS) {
+                Ok(Message::Build(seed, answer)) => {
+                    let built = catch_unwind(AssertUnwindSafe(|| (self.build)(seed)));
+                    let _ = answer.send(built.map_err(|p| crate::core::panic_message(&*p)));
+                }
+                Ok(Message::Over(result)) => return *result,
+                Err(RecvTimeoutError::Disconnected) => {
+                    let found = "the case ended without a word".to_owned();
+                    return Err(Problem::new(Property::Panic, "a result".to_owned(), found));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let at = place.lock();
+                    let same = at.call.is_some() && at.call == last;
+                    looks = if same { looks + 1 } else { 0 };
+                    last = at.call;
+                    if let Some((_, call)) = at.call
+                        && looks >= LOOKS
+                    {
+                        let limit = self.patience.as_secs_f64();
+                        return Err(Problem::new(
+                            Property::Hang,
+                            format!("an answer to `{call}` within {limit} s"),
+                            "none: an endless loop, or too long a search".to_owned(),
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the thread of a case says.
+enum Message {
+    /// It needs the scheduler of a seed.
+    Build(u64, mpsc::Sender<Result<Subject, String>>),
+    /// It has ended.
+    Over(Box<Result<Report, Problem>>),
+}
+
+/// Has schedulers made, where the suite was asked to check: what makes them may
+/// borrow from there.
+#[derive(Clone)]
+struct Fresh(mpsc::Sender<Message>);
+
+impl Fresh {
+    fn build(&self, seed: u64) -> Subject {
+        let (sender, answer) = mpsc::channel();
+        let _ = self.0.send(Message::Build(seed, sender));
+        match answer.recv() {
+            Ok(Ok(subject)) => subject,
+            // It has been printed already: the panic goes on here.
+            Ok(Err(panic)) => resume_unwind(Box::new(panic)),
+            // The suite has given this case up.
+            Err(_) => resume_unwind(Box::new("given up")),
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Problem {
+    let found = crate::core::panic_message(panic);
+    Problem::new(Property::Panic, "no panic".to_owned(), found)
+}
+
+/// A case, for a thread of its own.
+struct Case {
+    seed: u64,
+    most_jobs: usize,
+    troubles: Troubles,
+    starves: bool,
+    fresh: Fresh,
+    place: Place,
+}
+
+impl Case {
+    fn build(&self) -> Subject {
+        self.fresh.build(self.seed)
+    }
+
+    fn run_all(&self, mut report: Report) -> Result<Report, Problem> {
+        let subject = self.build();
+        self.place.lock().policy = Some(Name::from(subject.policy.name()));
         let own = subject.cadence.period();
         let round = own.unwrap_or(Seconds::new(60.0));
-        let script = Arc::new(Script::of(seed, round, self.troubles, jobs));
-        place.lock().jobs = script.jobs.len();
+        let script = Arc::new(Script::of(self.seed, round, self.troubles, self.most_jobs));
+        self.place.lock().jobs = script.jobs.len();
 
-        let plain = self.run(&script, subject, Mode::Plain, place)?;
-        plain.count(report);
+        let plain = self.run(&script, subject, Mode::Plain)?;
+        plain.count(&mut report);
 
-        let again = self.run(&script, (self.build)(seed), Mode::Again, place)?;
+        let again = self.run(&script, self.build(), Mode::Again)?;
         same_journal(Property::Determinism, &plain.journal, &again.journal)?;
 
         // Clones first: one that shares disturbs whatever else is compared.
         for property in [Property::Clone, Property::Restore] {
             let mode = Mode::Shadows(property);
-            let beside = self.run(&script, (self.build)(seed), mode, place)?;
+            let beside = self.run(&script, self.build(), mode)?;
             report.shadows += beside.shadows;
             same_journal(property, &plain.journal, &beside.journal)?;
         }
@@ -375,47 +484,43 @@ impl Suite<'_> {
                 ..subject
             },
         };
-        let visited = self.run(&script, rounds((self.build)(seed)), Mode::Visit, place)?;
+        let visited = self.run(&script, rounds(self.build()), Mode::Visit)?;
         let again;
         let skipped = match own {
             Some(_) => &plain,
             None => {
-                again = self.run(&script, rounds((self.build)(seed)), Mode::Again, place)?;
+                again = self.run(&script, rounds(self.build()), Mode::Again)?;
                 &again
             }
         };
-        same_books(skipped, &visited, place)?;
+        same_books(skipped, &visited, &self.place)?;
         report.runs += if own.is_some() { 5 } else { 6 };
 
-        let subject = (self.build)(seed);
+        let subject = self.build();
         let mut policy = subject.policy;
         let state = state_of(&script)?;
         replay(&plain.journal[..], state, subject.cadence, &mut *policy)
-            .map(|_| ())
+            .map(|_| report)
             .map_err(|e| {
                 let expected = "the decisions of the journal".to_owned();
                 Problem::new(Property::Replay, expected, e.to_string())
             })
     }
 
-    fn run(
-        &self,
-        script: &Arc<Script>,
-        subject: Subject,
-        mode: Mode,
-        place: &Place,
-    ) -> Result<Run, Problem> {
+    fn run(&self, script: &Arc<Script>, subject: Subject, mode: Mode) -> Result<Run, Problem> {
         let bytes = Bytes::default();
         let mut core = Core::new(state_of(script)?, subject.cadence)
             .with_journal(Box::new(bytes.clone()))
             .visiting_every_round(mode == Mode::Visit);
         let impossible: Vec<bool> = match &subject.pipeline {
-            Some(p) => impossible(script, p)?,
+            Some(p) => self
+                .place
+                .during("can_ever_place", Time::ZERO, || impossible(script, p))?,
             None => vec![false; script.jobs.len()],
         };
         let mut watched = Watched {
             inner: subject.policy,
-            fresh: &*self.build,
+            fresh: self.fresh.clone(),
             seed: script.seed,
             dice: SplitMix::keyed(&[script.seed, 2]),
             shadows: Vec::new(),
@@ -429,18 +534,19 @@ impl Suite<'_> {
             books: vec![None; script.jobs.len()],
             outlook: Outlook::Stable,
             outlooks: Vec::new(),
-            place: place.clone(),
+            place: self.place.clone(),
         };
-        let mut cluster = ScriptedCluster::new(script, matches!(mode, Mode::Plain | Mode::Visit));
+        let mut cluster = ScriptedCluster::new(
+            script,
+            matches!(mode, Mode::Plain | Mode::Visit),
+            &self.place,
+        );
         let driven = run_ready(drive(&mut core, &mut watched, &mut cluster));
-        {
-            let mut at = place.lock();
-            at.step = cluster.steps;
-            at.at = cluster.now();
-        }
+        self.place.lock().at = cluster.now();
         // What a shadow says explains what came of it.
-        if let Some((at, problem)) = watched.problem.take() {
-            place.lock().at = at;
+        if let Some((at, step, problem)) = watched.problem.take() {
+            let mut place = self.place.lock();
+            (place.at, place.step) = (at, step);
             return Err(problem);
         }
         let counters = core.counters();
@@ -448,7 +554,7 @@ impl Suite<'_> {
             // The core goes on without the policy having seen the event: what
             // came of that is no mistake of its own.
             let (at, found) = watched.panicked.take().unwrap_or_default();
-            place.lock().at = at;
+            self.place.lock().at = at;
             let expected = "every event to be observed".to_owned();
             return Err(Problem::new(Property::Panic, expected, found));
         }
@@ -636,19 +742,46 @@ struct Ending {
 
 /// Where a case is, kept apart so that a panic leaves it readable.
 #[derive(Clone, Default)]
-struct Place(Arc<Mutex<At>>);
+pub(crate) struct Place(Arc<Mutex<At>>);
 
 #[derive(Default)]
-struct At {
+pub(crate) struct At {
     policy: Option<Name>,
     jobs: usize,
     step: u64,
     at: Time,
+    /// The call that the policy has not answered yet, with its number.
+    call: Option<(u64, &'static str)>,
+    calls: u64,
 }
 
 impl Place {
+    /// Inputs so far.
+    pub fn at_step(&self, step: u64) {
+        self.lock().step = step;
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, At> {
         lock(&self.0)
+    }
+
+    /// Makes a call of the policy.
+    fn during<T>(&self, call: &'static str, now: Time, make: impl FnOnce() -> T) -> T {
+        /// Takes the call for answered, even by a panic.
+        struct Answered<'a>(&'a Place);
+        impl Drop for Answered<'_> {
+            fn drop(&mut self) {
+                self.0.lock().call = None;
+            }
+        }
+        {
+            let mut at = self.lock();
+            at.at = now;
+            at.calls += 1;
+            at.call = Some((at.calls, call));
+        }
+        let _answered = Answered(self);
+        make()
     }
 }
 
@@ -724,18 +857,23 @@ struct Shadow {
     policy: Box<dyn Decide>,
 }
 
+// Calls of a policy, as a failure names them.
+const MANAGE: &str = "manage";
+const ADMIT: &str = "admit";
+const PLAN: &str = "plan (schedule, then place)";
+
 /// The scheduler under test. What it is told and asked, its shadows are told
 /// and asked too.
-struct Watched<'a> {
+struct Watched {
     inner: Box<dyn Decide>,
-    fresh: &'a (dyn Fn(u64) -> Subject + Sync),
+    fresh: Fresh,
     seed: u64,
     dice: SplitMix,
     shadows: Vec<Shadow>,
     made: u64,
     /// The property that shadows are made for, if they are.
     beside: Option<Property>,
-    problem: Option<(Time, Problem)>,
+    problem: Option<(Time, u64, Problem)>,
     /// The first panic in the scheduler as it was told of an event.
     panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
@@ -746,11 +884,11 @@ struct Watched<'a> {
     place: Place,
 }
 
-impl Clone for Watched<'_> {
+impl Clone for Watched {
     fn clone(&self) -> Self {
         Watched {
             inner: self.inner.clone(),
-            fresh: self.fresh,
+            fresh: self.fresh.clone(),
             seed: self.seed,
             dice: self.dice.clone(),
             shadows: self.shadows.clone(),
@@ -766,10 +904,10 @@ impl Clone for Watched<'_> {
     }
 }
 
-impl Watched<'_> {
+impl Watched {
     fn fail(&mut self, view: View<'_>, problem: Problem) {
         if self.problem.is_none() {
-            self.problem = Some((view.now(), problem));
+            self.problem = Some((view.now(), self.place.lock().step, problem));
         }
     }
 
@@ -782,7 +920,7 @@ impl Watched<'_> {
             return;
         }
         let policy = if property == Property::Restore {
-            match self.restored() {
+            match self.restored(view.now()) {
                 Ok(policy) => policy,
                 Err(e) => {
                     let expected = "a fresh instance to take the saved memory".to_owned();
@@ -790,7 +928,8 @@ impl Watched<'_> {
                 }
             }
         } else {
-            self.inner.clone()
+            let clone = || self.inner.clone();
+            self.place.during("clone", view.now(), clone)
         };
         self.made += 1;
         // Young and old ones: some mistakes need time to show.
@@ -801,12 +940,15 @@ impl Watched<'_> {
         self.shadows.push(Shadow { property, policy });
     }
 
-    fn restored(&self) -> Result<Box<dyn Decide>, RestoreError> {
-        let mut policy = (self.fresh)(self.seed).policy;
-        if let Some(memory) = self.inner.save() {
+    fn restored(&self, now: Time) -> Result<Box<dyn Decide>, RestoreError> {
+        let mut policy = self.fresh.build(self.seed).policy;
+        let saved = self.place.during("save", now, || self.inner.save());
+        if let Some(memory) = saved {
             // As a daemon does it: through text.
             let text = serde_json::to_string(&memory)?;
-            policy.restore(serde_json::from_str(&text)?)?;
+            let memory = serde_json::from_str(&text)?;
+            let restore = || policy.restore(memory);
+            self.place.during("restore", now, restore)?;
         }
         Ok(policy)
     }
@@ -814,13 +956,14 @@ impl Watched<'_> {
     fn compare<T: PartialEq + Steps + fmt::Debug>(
         &mut self,
         view: View<'_>,
-        what: &str,
+        (call, what): (&'static str, &str),
         expected: &T,
         ask: impl Fn(&mut dyn Decide) -> T,
     ) {
         let mut shadows = std::mem::take(&mut self.shadows);
         for shadow in &mut shadows {
-            let found = ask(&mut *shadow.policy);
+            let asked = || ask(&mut *shadow.policy);
+            let found = self.place.during(call, view.now(), asked);
             if found != *expected {
                 let (expected, found) = difference::of_answers(what, expected, &found);
                 let problem = Problem::new(shadow.property, expected, found);
@@ -875,9 +1018,8 @@ fn what_is(view: View<'_>, job: JobId) -> String {
     }
 }
 
-impl Part for Watched<'_> {
+impl Part for Watched {
     fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.place.lock().at = view.now();
         self.maybe_shadow(view);
         if let Some(job) = event.job().and_then(|j| view.job(j))
             && job.phase() == Phase::Ended
@@ -897,12 +1039,14 @@ impl Part for Watched<'_> {
             });
         }
         let (inner, shadows) = (&mut self.inner, &mut self.shadows);
-        let told = catch_unwind(AssertUnwindSafe(|| {
+        let tell = || {
             for shadow in shadows {
                 shadow.policy.observe(view, event);
             }
             inner.observe(view, event);
-        }));
+        };
+        let tell = || self.place.during("observe", view.now(), tell);
+        let told = catch_unwind(AssertUnwindSafe(tell));
         if let Err(panic) = told {
             // The core catches and counts it, and forgets what it said.
             let said = || (view.now(), crate::core::panic_message(&*panic));
@@ -920,14 +1064,15 @@ impl Part for Watched<'_> {
     }
 }
 
-impl Decide for Watched<'_> {
+impl Decide for Watched {
     fn name(&self) -> &str {
         self.inner.name()
     }
 
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
         self.maybe_shadow(view);
-        let outlook = self.inner.manage(view, out);
+        let ask = || self.inner.manage(view, out);
+        let outlook = self.place.during(MANAGE, view.now(), ask);
         self.outlook = outlook;
         let managed = |action: &NodeAction| Event::NodeManaged {
             action: action.clone(),
@@ -936,7 +1081,7 @@ impl Decide for Watched<'_> {
             self.fail(view, problem);
         }
         let expected = (outlook, out.clone());
-        self.compare(view, "the node actions", &expected, |p| {
+        self.compare(view, (MANAGE, "the node actions"), &expected, |p| {
             let mut out = NodeActions::default();
             (p.manage(view, &mut out), out)
         });
@@ -946,7 +1091,8 @@ impl Decide for Watched<'_> {
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         // The core's own verdicts may be in it already.
         let before = out.clone();
-        let outlook = self.inner.admit(view, asking, out);
+        let ask = || self.inner.admit(view, asking, out);
+        let outlook = self.place.during(ADMIT, view.now(), ask);
         self.outlook = self.outlook.and(outlook);
         let judged = |(job, verdict): &(JobId, Verdict)| Event::Judged {
             job: *job,
@@ -956,7 +1102,7 @@ impl Decide for Watched<'_> {
             self.fail(view, problem);
         }
         let expected = (outlook, out.clone());
-        self.compare(view, "the verdicts", &expected, |p| {
+        self.compare(view, (ADMIT, "the verdicts"), &expected, |p| {
             let mut out = before.clone();
             (p.admit(view, asking, &mut out), out)
         });
@@ -967,10 +1113,14 @@ impl Decide for Watched<'_> {
         let before = out.clone();
         if self.beside == Some(Property::Clone) && self.dice.chance(0.1) {
             // A look ahead that is thrown away must leave nothing behind.
-            let mut ahead = self.inner.clone();
-            let _ = ahead.plan(view, &mut before.clone());
+            let look = || {
+                let mut ahead = self.inner.clone();
+                let _ = ahead.plan(view, &mut before.clone());
+            };
+            self.place.during(PLAN, view.now(), look);
         }
-        let outlook = self.inner.plan(view, out);
+        let ask = || self.inner.plan(view, out);
+        let outlook = self.place.during(PLAN, view.now(), ask);
         if let Ok(outlook) = outlook {
             self.outlooks.push((view.now(), self.outlook.and(outlook)));
         }
@@ -980,7 +1130,7 @@ impl Decide for Watched<'_> {
             self.fail(view, Problem::new(Property::Plan, expected, found));
         }
         let expected = (outlook.clone(), out.clone());
-        self.compare(view, "the plan", &expected, |p| {
+        self.compare(view, (PLAN, "the plan"), &expected, |p| {
             let mut out = before.clone();
             (p.plan(view, &mut out), out)
         });
