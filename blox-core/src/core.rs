@@ -486,13 +486,18 @@ impl Core {
 
     fn apply_verdicts(&mut self, asking: &[JobId], policy: &mut dyn Decide) {
         let mut verdicts = std::mem::take(&mut self.decision.verdicts);
-        for (job, verdict) in verdicts.iter() {
+        verdicts.list.retain(|(job, verdict)| {
+            // Said at every decision of every job that waits outside: nothing happens.
+            if self.says_so_already(*job, verdict) {
+                return false;
+            }
             let event = Event::Judged {
                 job: *job,
                 verdict: verdict.clone(),
             };
             self.own_event(&event, policy);
-        }
+            true
+        });
         for &job in asking {
             if !self.may_be_asked(job) {
                 continue;
@@ -503,6 +508,15 @@ impl Core {
             self.own_event(&Event::Judged { job, verdict }, policy);
         }
         self.decision.verdicts = verdicts;
+    }
+
+    /// Whether the job is kept back already, for the very reason of the verdict.
+    fn says_so_already(&self, job: JobId, verdict: &Verdict) -> bool {
+        let Verdict::Defer(why) = verdict else {
+            return false;
+        };
+        let job = self.state.job(job);
+        job.is_some_and(|j| j.phase() == Phase::Deferred && j.reason() == why)
     }
 
     /// An event that a decision makes. A verdict about a job that has gone

@@ -75,7 +75,8 @@ impl Verdicts {
         self.list.push((job, Verdict::Accept { class, deadline }));
     }
 
-    /// The job is kept back for now.
+    /// The job is kept back for now. To say so again for the same reason is nothing new: nobody is
+    /// told of it, and no journal holds it.
     pub fn defer(&mut self, job: JobId, why: Reason) {
         self.list.push((job, Verdict::Defer(why)));
     }

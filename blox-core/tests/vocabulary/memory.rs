@@ -208,6 +208,69 @@ fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
     }
 }
 
+/// Keeps jobs back by its load until an hour has passed, and then by a quota.
+#[derive(Clone)]
+struct Closed;
+
+impl Part for Closed {}
+
+impl AdmissionPolicy for Closed {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        let why = match view.now() < t(3600.0) {
+            true => Reason::AdmissionLoad,
+            false => Reason::QuotaReached,
+        };
+        for id in view.admissible().map(|j| j.id()).chain(asking.to_vec()) {
+            out.defer(id, why.clone());
+        }
+        Outlook::NextRound
+    }
+}
+
+#[test]
+fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
+    let closed = Composition::new("closed")
+        .admission(Closed)
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
+        .placement(FirstFit)
+        .build();
+    let state = || State::new(&"1x1".parse().unwrap()).unwrap();
+    let journal = Buffer::default();
+    let mut b = Bench::new("1x1", rounds(300.0), closed.clone());
+    b.core = Core::new(state(), Box::new(rounds(300.0)))
+        .with_journal(Box::new(JsonLines::new(journal.clone())));
+    b.submit(0.0, job(1, 100.0));
+    b.submit(0.0, job(1, 100.0));
+    let told = |journal: &Buffer| {
+        let text = journal.0.lock().unwrap().clone();
+        String::from_utf8(text).unwrap().matches("judged").count()
+    };
+    for (at, lines) in [(0.0, 2), (300.0, 2), (600.0, 2), (3600.0, 4), (3900.0, 4)] {
+        let version = b.core.state().version();
+        b.round(at);
+        assert_eq!(told(&journal), lines, "at {at}");
+        // A quiet decision is its plan and nothing else.
+        let quiet = [300.0, 600.0, 3900.0].contains(&at);
+        assert_eq!(b.core.state().version() == version + 1, quiet, "at {at}");
+    }
+    // Who was released asks again, and is told again.
+    b.event(4000.0, Event::Hold { job: JobId(0) });
+    b.event(4001.0, Event::Release { job: JobId(0) });
+    b.round(4200.0);
+    assert_eq!(told(&journal), 5);
+    // Beside the loop there is nothing to be kept of it either.
+    let (decision, _) = b.core.consult(t(4500.0), &mut closed.clone()).unwrap();
+    assert_eq!(decision.verdicts.iter().count(), 0);
+    let text = journal.0.lock().unwrap().clone();
+    let equal = replay(
+        &text[..],
+        state(),
+        Box::new(rounds(300.0)),
+        &mut closed.clone(),
+    );
+    assert_eq!(equal.unwrap(), 6);
+}
+
 #[test]
 fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     let journal = Buffer::default();
