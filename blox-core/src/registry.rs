@@ -96,10 +96,9 @@ impl std::str::FromStr for Named {
             if !plain(key.trim()) {
                 return Err(wrong());
             }
-            let value = value.trim();
-            let value = serde_json::from_str(value)
-                .unwrap_or_else(|_| Value::String(value.trim_matches('"').to_owned()));
-            params.values.insert(key.trim().to_owned(), value);
+            params
+                .values
+                .insert(key.trim().to_owned(), Param::read(value.trim()));
         }
         Ok(Named {
             name: name.to_owned(),
@@ -118,10 +117,7 @@ impl fmt::Display for Named {
             .params
             .values
             .iter()
-            .map(|(k, v)| match v {
-                Value::String(s) => format!("{k}={s}"),
-                other => format!("{k}={other}"),
-            })
+            .map(|(k, v)| format!("{k}={}", v.written))
             .collect();
         write!(f, "{{{}}}", inside.join(","))
     }
@@ -130,13 +126,43 @@ impl fmt::Display for Named {
 /// Parameters by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
-    values: BTreeMap<String, Value>,
+    values: BTreeMap<String, Param>,
+}
+
+/// A value, and the words for it: a text may look like a number.
+#[derive(Clone, Debug, PartialEq)]
+struct Param {
+    value: Value,
+    written: String,
+}
+
+impl Param {
+    fn read(text: &str) -> Self {
+        match serde_json::from_str(text) {
+            Ok(Value::String(s)) => Value::String(s).into(),
+            Ok(value) => Param {
+                value,
+                written: text.to_owned(),
+            },
+            Err(_) => Value::from(text.trim_matches('"')).into(),
+        }
+    }
+}
+
+impl From<Value> for Param {
+    fn from(value: Value) -> Self {
+        let written = match &value {
+            Value::String(s) => s.clone(),
+            other => other.to_string(),
+        };
+        Param { value, written }
+    }
 }
 
 impl Params {
     /// Sets a parameter.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
-        self.values.insert(name.into(), value.into());
+        self.values.insert(name.into(), value.into().into());
     }
 
     /// The names that are set.
@@ -175,14 +201,13 @@ impl Params {
         self.get(name, default, "true or false", Value::as_bool)
     }
 
-    /// A text.
+    /// A text: what is written, even if it looks like a number.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// None: all that is written is a text. It is read as the other kinds are.
     pub fn text(&self, name: &str, default: &str) -> Result<String, RegistryError> {
-        self.get(name, default.to_owned(), "a text", |v| {
-            v.as_str().map(str::to_owned)
-        })
+        let given = self.values.get(name);
+        Ok(given.map_or(default, |p| &p.written).to_owned())
     }
 
     /// A length of time above 0, given in hours.
@@ -234,7 +259,7 @@ impl Params {
         };
         words
             .iter()
-            .find(|w| value.as_str() == Some(**w))
+            .find(|w| value.written == **w)
             .copied()
             .ok_or_else(|| bad(name, value, format!("one of {}", words.join(", "))))
     }
@@ -248,18 +273,15 @@ impl Params {
     ) -> Result<T, RegistryError> {
         match self.values.get(name) {
             None => Ok(default),
-            Some(v) => read(v).ok_or_else(|| bad(name, v, expected.to_owned())),
+            Some(p) => read(&p.value).ok_or_else(|| bad(name, p, expected.to_owned())),
         }
     }
 }
 
-fn bad(name: &str, value: &Value, expected: String) -> RegistryError {
+fn bad(name: &str, param: &Param, expected: String) -> RegistryError {
     RegistryError::BadValue {
         param: name.to_owned(),
-        found: match value {
-            Value::String(s) => s.clone(),
-            other => other.to_string(),
-        },
+        found: param.written.clone(),
         expected,
     }
 }
@@ -433,6 +455,18 @@ mod tests {
             text(build("one{by=-3}")),
             "parameter `by` is `-3`, expected a whole number from 0"
         );
+    }
+
+    #[test]
+    fn a_text_is_what_is_written() {
+        let named: Named = "a{x=3, y=1e3,z=\"null\",w=true,v=a b}".parse().unwrap();
+        let read = |name| named.params.text(name, "none").unwrap();
+        let words = ["v", "w", "x", "y", "z", "u"].map(read);
+        assert_eq!(words, ["a b", "true", "3", "1e3", "null", "none"]);
+        assert_eq!(named.to_string(), "a{v=a b,w=true,x=3,y=1e3,z=null}");
+        assert_eq!(named.params.f64("y", 0.0), Ok(1000.0));
+        assert_eq!(named.params.choice("x", "2", &["2", "3"]), Ok("3"));
+        assert!(named.params.u64("w", 0).is_err());
     }
 
     #[test]
