@@ -14,12 +14,14 @@ use std::sync::Arc;
 #[non_exhaustive]
 pub enum RegistryError {
     /// No such name.
-    #[error("unknown {kind} `{name}`; known: {known}")]
+    #[error("unknown {kind} `{name}`{}known: {known}", meant(.nearest))]
     UnknownName {
         /// Scheduler, placement, ...
         kind: &'static str,
         /// The name.
         name: String,
+        /// The known name that it may be a slip of the pen for.
+        nearest: Option<String>,
         /// All known names.
         known: String,
     },
@@ -367,6 +369,7 @@ impl<T> Shelf<T> {
             .ok_or_else(|| RegistryError::UnknownName {
                 kind: self.kind,
                 name: named.name.clone(),
+                nearest: self.nearest(&named.name).map(str::to_owned),
                 known: join(self.entries.keys().map(String::as_str)),
             })?;
         for param in named.params.names() {
@@ -380,6 +383,21 @@ impl<T> Shelf<T> {
             }
         }
         (entry.build)(&named.params, seed)
+    }
+
+    /// The name that differs in fewest letters, if these are few enough for a slip.
+    fn nearest(&self, name: &str) -> Option<&str> {
+        let slips = |known: &&String| strsim::osa_distance(name, known);
+        let nearest = self.entries.keys().min_by_key(slips)?;
+        let most = 1.max(name.chars().count() / 4);
+        (slips(&nearest) <= most).then_some(nearest)
+    }
+}
+
+fn meant(nearest: &Option<String>) -> String {
+    match nearest {
+        Some(name) => format!(", did you mean `{name}`? "),
+        None => "; ".to_owned(),
     }
 }
 
@@ -447,6 +465,12 @@ mod tests {
         assert_eq!(build("one{by=3}").unwrap(), 3);
         let text = |r: Result<u32, RegistryError>| r.unwrap_err().to_string();
         assert_eq!(text(build("two")), "unknown thing `two`; known: one");
+        for slip in ["oen", "on", "ones", "One"] {
+            assert_eq!(
+                text(build(slip)),
+                format!("unknown thing `{slip}`, did you mean `one`? known: one")
+            );
+        }
         assert_eq!(
             text(build("one{bye=3}")),
             "thing `one` has no parameter `bye`; it has: by"
