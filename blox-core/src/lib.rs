@@ -1,6 +1,6 @@
 //! Vocabulary, traits and the deterministic core of the blox toolkit.
 //!
-//! A scheduler is a [`Composition`] of kinds of [`policy`]; the [`core`]
+//! A scheduler is a [`Composition`] of four parts (see [`policy`]); the [`core`]
 //! runs it over a [`State`] that changes only by [`Event`]s; a
 //! [`Backend`](drive::Backend), simulated or real, brings the events and
 //! carries the commands out. Nothing in this crate does input or output, reads

@@ -1,4 +1,4 @@
-//! From six parts to one scheduler.
+//! From four parts and a cadence to one scheduler.
 
 use crate::cadence::{Cadence, Rounds};
 use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};

@@ -1,5 +1,6 @@
-//! The traits that a scheduler is composed of, and what watches it. Launching and preempting are
-//! the backend's ([`drive::Backend`](crate::drive::Backend)).
+//! The traits that a scheduler is composed of: cluster manager, admission, scheduling and placement
+//! policy; and of what watches them. Launching and preempting are the backend's
+//! ([`drive::Backend`](crate::drive::Backend)).
 //!
 //! A policy reads a [`View`] and answers. It is synchronous and deterministic,
 //! does no input or output, takes time from the view and randomness from a
