@@ -99,6 +99,10 @@ macro_rules! dyn_part {
 /// .check()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no part of a scheduler",
+    note = "a policy is a part: derive `Clone` and write `impl Part for {Self} {{}}`"
+)]
 pub trait Part: Send + DynClone {
     /// Something happened; the view already shows it.
     fn observe(&mut self, view: View<'_>, event: &Event) {
@@ -207,6 +211,10 @@ pub trait SchedulingPolicy: Part + Any {
 dyn_part!(SchedulingPolicy);
 
 /// Which GPUs each job gets (Blox's placement policy).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no placement policy",
+    note = "a rule such as `Consolidated` finds GPUs for one job: `Walk::new(rule)` places all by it"
+)]
 pub trait PlacementPolicy: Part {
     /// Fills the draft.
     ///
