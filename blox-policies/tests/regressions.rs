@@ -170,6 +170,26 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
 }
 
 #[test]
+fn a_partner_that_asks_for_another_number_of_gpus_is_not_placed_beside() {
+    for (gpus, expected) in [(2, Some(vec![0, 1])), (3, None), (1, None)] {
+        let pair = scheduling_fn(|view, out: &mut Requests| {
+            let first = view.active().next();
+            if let Some(job) = first {
+                out.push(Request::gang(&job).beside(JobId(1)));
+            }
+            Outlook::NextRound
+        });
+        let policy = composed(pair, Walk::new(Consolidated::default()));
+        let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
+        run.submit(0.0, 0, job(2, 0.0, 10_000.0));
+        run.submit(0.0, 1, job(gpus, 0.0, 10_000.0));
+        run.decide(0.0);
+        assert_eq!(run.gpus(0), Some(vec![0, 1]));
+        assert_eq!(run.gpus(1), expected, "of {gpus} GPUs");
+    }
+}
+
+#[test]
 fn a_job_that_grows_counts_on_its_own_cpus() {
     let growing = list(|view, _| {
         let gpus = if view.now() < Time::new(300.0) { 1 } else { 2 };

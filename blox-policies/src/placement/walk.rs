@@ -170,6 +170,8 @@ fn place_by_shapes<R: Rule>(
             if let Some((partner, gpus)) = beside
                 && draft.current(partner).is_none()
                 && draft.may_place(partner)
+                // Nobody asked for another number of GPUs on its behalf.
+                && draft.view().job(partner).is_some_and(|p| p.gpus().get() == gpus.len() as u32)
             {
                 draft.assign(
                     partner,
