@@ -625,7 +625,7 @@ fn a_large_file_is_streamed_in_bounded_memory() {
     assert_eq!(seen.code, Some(2), "{}", seen.err);
     assert!(
         seen.out.starts_with(
-            "large.csv.gz: line 3: a row is longer than 16777216 bytes, expected its end before: is a quote never closed?\n"
+            "large.csv.gz: line 3: job_id is `b,0,1,60`, expected a cell whose quote is closed on the same line\n"
         ),
         "{}{}",
         seen.out,

@@ -22,7 +22,7 @@
 //! | `loss` | JSON: how its loss falls, see [`LossReports`](blox_core::perf::LossReports) |
 //! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
 //!
-//! An empty cell is a fact that the job does not tell. A list may also be a
+//! A row is one line. An empty cell is a fact that the job does not tell. A list may also be a
 //! JSON array, for names with a semicolon. Other columns are left out, with a
 //! notice.
 
@@ -467,6 +467,16 @@ mod tests {
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "submit_s,gpus,duration_s,user\n1.5,2,60,\"a,b\"\n1.5,2,60,\n"
+        );
+    }
+
+    #[test]
+    fn a_name_with_a_line_break_is_not_written_where_it_cannot_be_read() {
+        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)).owned_by("a\nb");
+        assert_eq!(
+            write_csv(Vec::new(), &[job]).unwrap_err().to_string(),
+            "jobs cannot be written: user is `a\\nb`, expected no line break in a row of CSV, \
+             JSON lines may have one"
         );
     }
 

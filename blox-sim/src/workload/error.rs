@@ -122,7 +122,7 @@ pub enum WorkloadError {
     },
     /// A row that goes on and on.
     #[error(
-        "{}: line {line}: a row is longer than {} bytes, expected its end before: is a quote never closed?",
+        "{}: line {line}: a row is longer than {} bytes, expected its end before",
         path.display(),
         super::source::LONGEST_ROW
     )]

@@ -190,16 +190,22 @@ fn is_device(_: &Metadata) -> bool {
 
 /// A text that is handed out by the line, so that a parser that reads no more
 /// than it needs has taken exactly the lines up to its place.
+///
+/// A row is one line: a parser that wants more is in a cell whose quote is not
+/// closed, and sees the end of the text.
 pub(crate) struct Lines {
     text: Text,
     taken: u64,
     at_line_start: bool,
+    /// Something of the row was taken; blank lines before it are not.
+    in_row: bool,
+    unclosed: bool,
     /// Bytes that may still be taken for one row.
     left: usize,
 }
 
-/// No row of any trace comes near this; without a limit, a quote that is never
-/// closed would take the rest of the file into memory.
+/// No row of any trace comes near this; without a limit, a file without line
+/// ends would be taken into memory.
 pub(crate) const LONGEST_ROW: usize = 1 << 24;
 
 impl Lines {
@@ -208,6 +214,8 @@ impl Lines {
             text,
             taken: 0,
             at_line_start: true,
+            in_row: false,
+            unclosed: false,
             left: LONGEST_ROW,
         }
     }
@@ -215,6 +223,13 @@ impl Lines {
     /// A row begins.
     pub(crate) fn begin_row(&mut self) {
         self.left = LONGEST_ROW;
+        self.in_row = false;
+        self.unclosed = false;
+    }
+
+    /// Whether the row was to go on after its line.
+    pub(crate) fn unclosed(&self) -> bool {
+        self.unclosed
     }
 
     /// The number of lines of which something was taken.
@@ -225,7 +240,17 @@ impl Lines {
 
 impl Read for Lines {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.at_line_start && self.in_row {
+            self.unclosed = true;
+            return Ok(0);
+        }
         let next = peek(&mut *self.text)?;
+        if next.is_empty() && !self.at_line_start && !out.is_empty() {
+            // Ends the last line too, so that a quote that is open there is told from its end.
+            out[0] = b'\n';
+            self.at_line_start = true;
+            return Ok(1);
+        }
         let next = &next[..next.len().min(out.len())];
         let end = next.iter().position(|b| *b == b'\n');
         let n = end.map_or(next.len(), |end| end + 1);
@@ -234,6 +259,7 @@ impl Read for Lines {
         }
         self.left -= n;
         out[..n].copy_from_slice(&next[..n]);
+        self.in_row |= !next[..n].iter().all(|b| matches!(b, b'\r' | b'\n'));
         self.text.consume(n);
         if n > 0 {
             self.taken += u64::from(self.at_line_start);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// A table, read row by row.
 pub(crate) struct Table {
     path: PathBuf,
+    layout: Layout,
     header: Vec<String>,
     reader: Reader<Lines>,
     row: StringRecord,
@@ -38,6 +39,16 @@ impl Layout {
         quotes: true,
         columns: &[],
     };
+
+    fn reader(self, lines: Lines) -> Reader<Lines> {
+        ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .quoting(self.quotes)
+            .has_headers(false)
+            // The header tells how many cells a row has.
+            .flexible(true)
+            .from_reader(lines)
+    }
 }
 
 impl Table {
@@ -50,12 +61,9 @@ impl Table {
     pub(crate) fn open_as(source: &Source, layout: Layout) -> Result<Self, WorkloadError> {
         let mut table = Table {
             path: source.path().to_owned(),
+            layout,
             header: Vec::new(),
-            reader: ReaderBuilder::new()
-                .delimiter(layout.delimiter)
-                .quoting(layout.quotes)
-                .has_headers(false)
-                .from_reader(Lines::new(source.text()?)),
+            reader: layout.reader(Lines::new(source.text()?)),
             row: StringRecord::new(),
             again: false,
             row_begins: 1,
@@ -135,18 +143,48 @@ impl Table {
         let lines = self.reader.get_mut();
         lines.begin_row();
         self.row_begins = lines.taken() + 1;
-        match self.reader.read_record(&mut self.row) {
-            Ok(more) => Ok(more),
-            Err(e) => Err(self.error(e)),
+        let read = self.reader.read_record(&mut self.row);
+        if self.reader.get_ref().unclosed() {
+            return Err(self.unclosed());
+        }
+        let more = read.map_err(|e| self.error(e))?;
+        let (len, expected) = (self.row.len(), self.header.len());
+        if more && expected > 0 && len != expected {
+            let what = format!(
+                "the row has {}, expected {expected} as in the header",
+                number_of(len as u64, "field")
+            );
+            return Err(WorkloadError::line(&self.path, self.line(), what));
+        }
+        Ok(more)
+    }
+
+    /// The error that the last cell of this row has no end, and goes on with the line below.
+    fn unclosed(&mut self) -> WorkloadError {
+        let open = self.row.len().saturating_sub(1);
+        let field = match self.header.get(open) {
+            Some(name) => name.clone(),
+            None => format!("column {}", open + 1),
+        };
+        let found = shown(self.row.get(open).unwrap_or_default().trim_end());
+        let line = self.reader.get_ref().taken();
+        // The parser stands in the cell, at what it takes for the end of the text.
+        let none = Lines::new(Box::new(io::empty()));
+        let lines = std::mem::replace(self.reader.get_mut(), none);
+        self.reader = self.layout.reader(lines);
+        WorkloadError::Field {
+            path: self.path.clone(),
+            line,
+            field,
+            found,
+            expected: "a cell whose quote is closed on the same line".to_owned(),
         }
     }
 
     /// The line on which the row begins, from 1.
     pub(crate) fn line(&self) -> u64 {
         // The parser's own count is one too low after CRLF and after blank lines.
-        let within = self.row.as_byte_record().as_slice();
-        let within = within.iter().filter(|b| **b == b'\n').count() as u64;
-        self.reader.get_ref().taken().saturating_sub(within).max(1)
+        self.reader.get_ref().taken().max(1)
     }
 
     /// The names of the columns.
@@ -241,16 +279,6 @@ impl Table {
                 }
             }
             ErrorKind::Io(e) => WorkloadError::reading(&self.path, e),
-            ErrorKind::UnequalLengths {
-                expected_len, len, ..
-            } => WorkloadError::line(
-                &self.path,
-                line,
-                format!(
-                    "the row has {}, expected {expected_len} as in the header",
-                    number_of(len, "field")
-                ),
-            ),
             ErrorKind::Utf8 { .. } => {
                 WorkloadError::line(&self.path, line, "the row is no text in UTF-8")
             }
@@ -285,7 +313,7 @@ mod tests {
     #[test]
     fn lines_are_counted_as_an_editor_counts_them() {
         let source =
-            Source::of("t.csv", b"a, b\r\n1,2\r\n\r\n\"x\ny\",4\n5,6\r\n\n7,8,9\n").unwrap();
+            Source::of("t.csv", b"a, b\r\n1,2\r\n\r\n\"x,y\",4\n5,6\r\n\n7,8,9\n").unwrap();
         let mut table = Table::open(&source).unwrap();
         let [a, b] = table.require(["a", "b"]).unwrap();
         let mut lines = Vec::new();
@@ -299,16 +327,61 @@ mod tests {
         }
         assert_eq!(
             lines,
-            [
-                (2, "1".into(), 2),
-                (4, "x\ny".into(), 4),
-                (6, "5".into(), 6)
-            ]
+            [(2, "1".into(), 2), (4, "x,y".into(), 4), (5, "5".into(), 6)]
         );
         assert_eq!(
             table.advance().unwrap_err().to_string(),
-            "t.csv: line 8: the row has 3 fields, expected 2 as in the header"
+            "t.csv: line 7: the row has 3 fields, expected 2 as in the header"
         );
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_ends_with_its_line() {
+        let read = |text: &str| {
+            let mut table = Table::open(&Source::of("t.csv", text.as_bytes()).unwrap())?;
+            let mut rows = Vec::new();
+            loop {
+                match table.advance() {
+                    Ok(true) => rows.push(format!("{}: {:?}", table.line(), table.row)),
+                    Ok(false) => return Ok(rows),
+                    Err(e) => rows.push(e.to_string()),
+                }
+            }
+        };
+        let message = |line: u64, field: &str, found: &str| {
+            format!(
+                "t.csv: line {line}: {field} is `{found}`, expected a cell whose quote is closed on the same line"
+            )
+        };
+        // The rows below are read, also those where a stray quote would close the cell.
+        for (text, end) in [("\r\n", "\r\n"), ("\n", "\n"), ("\n", "")] {
+            let text = [
+                "a,b",
+                "\"1\",2",
+                "",
+                "\"u3,4",
+                "5\",6",
+                "7,\"8\"\"9",
+                "10,\"11",
+            ]
+            .join(text);
+            let rows: Result<Vec<String>, WorkloadError> = read(&(text + end));
+            assert_eq!(
+                rows.unwrap(),
+                [
+                    "2: StringRecord([\"1\", \"2\"])".to_owned(),
+                    message(4, "a", "u3,4"),
+                    "5: StringRecord([\"5\\\"\", \"6\"])".to_owned(),
+                    message(6, "b", "8\"9"),
+                    message(7, "b", "11"),
+                ]
+            );
+        }
+        assert_eq!(
+            read("a,\"b\n1,2\n").unwrap_err().to_string(),
+            message(1, "column 2", "b")
+        );
+        assert!(read("a,\"b\"").unwrap().is_empty());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{COLUMNS, Col, NEEDED};
 use crate::workload::WorkloadError;
+use crate::workload::error::shown;
 use blox_core::{Deadline, GpuCount, JobSpec, Name, ServiceClass};
 use std::io::{self, Write};
 
@@ -86,9 +87,18 @@ impl<W: Write> CsvWriter<W> {
     /// Writes a job. What it has in other columns is left out.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written, or has a name with a line break: a row is one line.
     pub fn write(&mut self, job: &JobSpec) -> Result<(), WorkloadError> {
         let row = cells(job);
+        if let Some(&c) = self.columns.iter().find(|&&c| row[c].contains('\n')) {
+            let (column, found) = (COLUMNS[c], shown(&row[c]));
+            let what = format!(
+                "{column} is `{found}`, expected no line break in a row of CSV, JSON lines may have one"
+            );
+            return Err(WorkloadError::Write {
+                source: io::Error::other(what),
+            });
+        }
         let cells = self.columns.iter().map(|&c| row[c].as_str());
         self.writer.write_record(cells).map_err(failed)
     }
