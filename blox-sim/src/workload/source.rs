@@ -1,7 +1,7 @@
 //! The bytes of an input: plain or gzip, from a file or a pipe.
 
 use super::WorkloadError;
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use sha2::{Digest, Sha256};
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -135,7 +135,10 @@ impl Source {
             }
         };
         let mut text: Text = if peek(&mut *raw).map_err(reading)?.starts_with(&GZIP_MAGIC) {
-            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw)))
+            Box::new(BufReader::with_capacity(
+                BUFFER,
+                Members(Some(GzDecoder::new(raw))),
+            ))
         } else {
             raw
         };
@@ -146,6 +149,45 @@ impl Source {
             text.consume(BYTE_ORDER_MARK.len());
         }
         Ok(text)
+    }
+}
+
+/// What the members of a gzip file hold, one after the other; `None` after the last.
+struct Members(Option<GzDecoder<Text>>);
+
+impl Read for Members {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let n = member.read(out)?;
+            if n > 0 || out.is_empty() {
+                return Ok(n);
+            }
+            let Some(mut raw) = self.0.take().map(GzDecoder::into_inner) else {
+                break;
+            };
+            match peek(&mut *raw)?.first() {
+                None => break,
+                Some(byte) if *byte == GZIP_MAGIC[0] => self.0 = Some(GzDecoder::new(raw)),
+                Some(_) => only_zeros(&mut *raw)?,
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Tapes and some tools fill their last block with zeros, which gzip passes over too.
+fn only_zeros(rest: &mut dyn BufRead) -> io::Result<()> {
+    loop {
+        let next = peek(rest)?;
+        let n = next.len();
+        if next.iter().any(|b| *b != 0) {
+            let what = "other bytes follow the end of the gzip data, expected nothing, zeros or more gzip data";
+            return Err(io::Error::other(what));
+        }
+        if n == 0 {
+            return Ok(());
+        }
+        rest.consume(n);
     }
 }
 
@@ -311,6 +353,25 @@ mod tests {
         assert_eq!(read("\u{feff}marked".as_bytes()).unwrap(), "marked");
         let members = [gz("\u{feff}one,"), gz("two")].concat();
         assert_eq!(read(&members).unwrap(), "one,two");
+    }
+
+    #[test]
+    fn zeros_may_follow_gzip_data_and_nothing_else() {
+        let followed = |by: &[u8]| read(&[&gz("one,"), &gz("two")[..], by].concat());
+        for zeros in [1, 9, 512, 1 << 17] {
+            assert_eq!(followed(&vec![0; zeros]).unwrap(), "one,two");
+        }
+        for by in [&b"x"[..], b"some text", b"\0\0x", b"\0\x1f\x8b"] {
+            assert_eq!(
+                followed(by).unwrap_err().to_string(),
+                "x.csv: cannot be read: other bytes follow the end of the gzip data, expected \
+                 nothing, zeros or more gzip data"
+            );
+        }
+        assert_eq!(
+            followed(&gz("three")[..9]).unwrap_err().to_string(),
+            "x.csv: the gzip data ends too early, the file is truncated"
+        );
     }
 
     #[test]
