@@ -28,7 +28,7 @@
 //! [`parse_cluster`](crate::compat::synergy::parse_cluster).
 
 use crate::workload::{one_line, shown};
-use blox_core::cluster::spec::links_of;
+use blox_core::cluster::spec::{MAX_NODES, links_of};
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -226,8 +226,6 @@ pub enum ClusterFileError {
     },
 }
 
-pub(crate) const MAX_NODES: usize = 1_000_000;
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
@@ -352,6 +350,26 @@ mod tests {
         assert_eq!(
             parse("").unwrap_err(),
             "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\ngpu_type = \"\"\n").unwrap_err(),
+            "c.toml: node group 1: gpu_type is empty, expected a name, or none said"
+        );
+        assert_eq!(
+            parse(
+                "[[node]]\ncount = 2\ngpus = 4\nname = \"a\"\n[[node]]\ngpus = 4\nname = \"a-1\"\n"
+            )
+            .unwrap_err(),
+            "c.toml: node group 2: name is a-1, expected one that no other node has"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\nlayout = \"pcie\"\nlinks = [{ a = 0, b = 1, kind = \"pcie\", gb_per_s = 9 }]\n")
+                .unwrap_err(),
+            "c.toml: node group 1: layout is pcie, expected no layout beside links"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4000000000\nlayout = \"pcie\"\n").unwrap_err(),
+            "c.toml: node group 1: gpus is 4000000000, expected at most 64"
+        );
         );
         assert_eq!(
             parse("[[node]]\ncpus = 4\n").unwrap_err(),
@@ -375,7 +393,7 @@ mod tests {
         );
         assert_eq!(
             read_cluster("4000000000x64").unwrap_err().to_string(),
-            "the cluster has 256000000000 GPUs, expected at most 2147483647"
+            "the cluster has 4000000000 nodes, expected at most 1000000"
         );
         let gone = read_cluster("no/such.toml").unwrap_err().to_string();
         assert!(

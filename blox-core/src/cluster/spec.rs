@@ -2,9 +2,13 @@
 
 use crate::ids::Name;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// The most GPUs that one node may have: free GPUs of a node are kept in one machine word.
 pub const MAX_GPUS_PER_NODE: u32 = 64;
+
+/// The most nodes that a cluster may have: more are a typing error, and would take the memory.
+pub const MAX_NODES: usize = 1_000_000;
 
 /// How two GPUs of one node are connected, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -181,10 +185,30 @@ impl ClusterSpec {
         if self.total_gpus() == 0 {
             return Err(ClusterSpecError::Empty);
         }
-        if self.total_gpus() > u64::from(u32::MAX / 2) {
-            return Err(ClusterSpecError::TooLarge(self.total_gpus()));
+        if self.nodes.len() > MAX_NODES {
+            return Err(ClusterSpecError::TooManyNodes(self.nodes.len()));
         }
+        let mut names = BTreeSet::new();
         for (i, node) in self.nodes.iter().enumerate() {
+            for (field, name) in [
+                ("name", &node.name),
+                ("gpu_type", &node.gpu_type),
+                ("partition", &node.partition),
+            ] {
+                if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
+                    return wrong(i, field, "empty".into(), "a name, or none said".into());
+                }
+            }
+            if let Some(name) = &node.name
+                && !names.insert(name)
+            {
+                return wrong(
+                    i,
+                    "name",
+                    name.to_string(),
+                    "one that no other node has".into(),
+                );
+            }
             if node.gpus > MAX_GPUS_PER_NODE {
                 return wrong(
                     i,
@@ -241,6 +265,10 @@ pub fn links_of(layout: &str, gpus: u32) -> Result<Vec<Link>, String> {
         let names: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
         return Err(format!("one of {}", names.join(", ")));
     };
+    if gpus > MAX_GPUS_PER_NODE {
+        // That is wrong about the node, and pairs of so many would take the memory.
+        return Ok(Vec::new());
+    }
     let size = match found {
         Layout::P3Quad => "4",
         _ => "8",
@@ -261,29 +289,30 @@ impl std::str::FromStr for ClusterSpec {
                 part: i + 1,
                 found: part.to_owned(),
             };
-            let (plain, layout) = match part.trim().split_once('@') {
-                Some((plain, name)) => (plain, Some(name)),
-                None => (part.trim(), None),
+            let (plain, layout) = match part.split_once('@') {
+                Some((plain, name)) => (plain, Some(name.trim())),
+                None => (part, None),
             };
             let (shape, gpu_type) = match plain.split_once(':') {
-                Some((shape, name)) if !name.is_empty() => (shape, Some(Name::from(name))),
-                Some(_) => return Err(wrong()),
+                Some((shape, name)) => (shape, Some(name.trim())),
                 None => (plain, None),
             };
-            let (count, gpus) = shape.split_once('x').ok_or_else(wrong)?;
+            if gpu_type.is_some_and(|name| name.is_empty() || name.contains(':')) {
+                return Err(wrong());
+            }
+            let (count, gpus) = shape.trim().split_once('x').ok_or_else(wrong)?;
             let count: usize = count.parse().map_err(|_| wrong())?;
             let gpus: u32 = gpus.parse().map_err(|_| wrong())?;
             if count == 0 || gpus == 0 {
                 return Err(wrong());
             }
-            // Checked before the nodes are made: a typing error must not take the memory.
-            if (count as u64).saturating_mul(u64::from(gpus)) > u64::from(u32::MAX / 2) {
-                return Err(ClusterSpecError::TooLarge(
-                    (count as u64).saturating_mul(u64::from(gpus)),
-                ));
+            // Checked before the nodes are made.
+            let total = count.saturating_add(nodes.len());
+            if total > MAX_NODES {
+                return Err(ClusterSpecError::TooManyNodes(total));
             }
             let mut node = NodeSpec::with_gpus(gpus);
-            node.gpu_type = gpu_type;
+            node.gpu_type = gpu_type.map(Name::from);
             if let Some(name) = layout {
                 node.links = links_of(name, gpus).map_err(|expected| ClusterSpecError::Node {
                     node: nodes.len(),
@@ -321,9 +350,9 @@ pub enum ClusterSpecError {
     /// No GPU at all.
     #[error("the cluster has no GPU, expected at least one node with a GPU")]
     Empty,
-    /// More GPUs than can be numbered.
-    #[error("the cluster has {0} GPUs, expected at most 2147483647")]
-    TooLarge(u64),
+    /// More nodes than anybody has.
+    #[error("the cluster has {0} nodes, expected at most {MAX_NODES}")]
+    TooManyNodes(usize),
     /// A field of a node.
     #[error("node {node}: {field} is {}, expected {expected}", on_one_line(found))]
     Node {
@@ -364,6 +393,29 @@ mod tests {
     }
 
     #[test]
+    fn blanks_in_a_shorthand_mean_nothing() {
+        let spaced: ClusterSpec = " 2x4: v100 @ p3.8xlarge , 1x8 :a100".parse().unwrap();
+        assert_eq!(spaced, "2x4:v100@p3.8xlarge,1x8:a100".parse().unwrap());
+    }
+
+    #[test]
+    fn names_of_nodes_and_types_are_names() {
+        let mut spec = ClusterSpec::uniform(2, 4);
+        let mut message = |change: fn(&mut NodeSpec)| {
+            spec.nodes.iter_mut().for_each(change);
+            spec.check().unwrap_err().to_string()
+        };
+        assert_eq!(
+            message(|node| node.name = Some("a".into())),
+            "node 1: name is a, expected one that no other node has"
+        );
+        assert_eq!(
+            message(|node| node.gpu_type = Some("".into())),
+            "node 0: gpu_type is empty, expected a name, or none said"
+        );
+    }
+
+    #[test]
     fn shorthand_refuses_nonsense() {
         for text in [
             "4x4@",
@@ -377,15 +429,24 @@ mod tests {
             "0x4",
             "4x0",
             "4x4:",
+            "4x4: ",
+            "4x4:v100:k80",
+            "1x4000000000@pcie",
             "-1x4",
             "4x65",
             "4x4,,4x4",
         ] {
             assert!(text.parse::<ClusterSpec>().is_err(), "{text:?}");
         }
-        assert!(matches!(
-            "4000000000x64".parse::<ClusterSpec>(),
-            Err(ClusterSpecError::TooLarge(_))
-        ));
+        for (text, nodes) in [
+            ("99999999x4", 99_999_999),
+            ("1x64,1000000x1", 1_000_001),
+            ("1x1,18446744073709551615x1", usize::MAX),
+        ] {
+            assert_eq!(
+                text.parse::<ClusterSpec>(),
+                Err(ClusterSpecError::TooManyNodes(nodes))
+            );
+        }
     }
 }

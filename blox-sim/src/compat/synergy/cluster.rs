@@ -1,6 +1,7 @@
 //! A cluster as an INI file.
 
-use crate::cluster_file::{ClusterFileError, MAX_NODES};
+use crate::cluster_file::ClusterFileError;
+use blox_core::cluster::spec::MAX_NODES;
 use blox_core::{ClusterSpec, MAX_GPUS_PER_NODE, Name, NodeSpec};
 use std::path::Path;
 
