@@ -206,7 +206,7 @@ fn what_is_no_workload_file_is_one_sentence() {
         assert_eq!((seen.code, seen.out.as_str()), (Some(2), ""), "{args}");
     }
     let seen = line(d, "trace check other.txt");
-    assert!(seen.err.starts_with("error: other.txt: the format cannot be told, the first line is `hello`, expected a header with"), "{}", seen.err);
+    assert!(seen.err.starts_with("error: other.txt: the format cannot be told, the first line is `hello`, expected --format NAME, --map for a table of other columns, or a header with"), "{}", seen.err);
     assert_eq!(seen.code, Some(2));
 }
 

@@ -57,7 +57,7 @@ pub enum WorkloadError {
     },
     /// Neither header nor name tell the format.
     #[error(
-        "{}: the format cannot be told, the first line is `{found}`, expected {expected}",
+        "{}: the format cannot be told, the first line is `{found}`, expected --format NAME, --map for a table of other columns, or {expected}",
         path.display()
     )]
     UnknownFormat {
@@ -65,7 +65,7 @@ pub enum WorkloadError {
         path: PathBuf,
         /// The start of the first line.
         found: String,
-        /// The headers that are known.
+        /// The headers that are known, joined by commas.
         expected: String,
     },
     /// A header without the columns that the format needs.

@@ -246,16 +246,23 @@ impl Table {
         if self.is_null(column) {
             return Ok(0);
         }
-        let whole = |x: f64| (0.0..=f64::from(u32::MAX)).contains(&x) && x.fract() == 0.0;
-        let x = self.number(column, whole, "a whole number of at least 0")?;
-        Ok(x as u32)
+        self.whole(column, 0)
     }
 
     /// A whole number of at least 1, also when it is written as `4.0`.
     pub(crate) fn count(&self, column: Column) -> Result<u32, WorkloadError> {
-        let whole = |x: f64| x >= 1.0 && x <= f64::from(u32::MAX) && x.fract() == 0.0;
-        let x = self.number(column, whole, "a whole number of at least 1")?;
-        Ok(x as u32)
+        self.whole(column, 1)
+    }
+
+    fn whole(&self, column: Column, least: u32) -> Result<u32, WorkloadError> {
+        let expected = match self.text(column).trim().parse::<f64>() {
+            Ok(x) if x > f64::from(u32::MAX) => {
+                format!("a whole number of at most {}", u32::MAX)
+            }
+            Ok(x) if x >= f64::from(least) && x.fract() == 0.0 => return Ok(x as u32),
+            _ => format!("a whole number of at least {least}"),
+        };
+        Err(self.wrong(column, &expected))
     }
 
     /// The error that a column of this row does not hold what was expected.
@@ -333,6 +340,20 @@ mod tests {
             table.advance().unwrap_err().to_string(),
             "t.csv: line 7: the row has 3 fields, expected 2 as in the header"
         );
+    }
+
+    #[test]
+    fn a_count_has_an_upper_limit() {
+        let mut table =
+            Table::open(&Source::of("t.csv", b"a\n99999999999\n4.0\n").unwrap()).unwrap();
+        let [a] = table.require(["a"]).unwrap();
+        assert!(table.advance().unwrap());
+        assert_eq!(
+            table.count(a).unwrap_err().to_string(),
+            "t.csv: line 2: a is `99999999999`, expected a whole number of at most 4294967295"
+        );
+        assert!(table.advance().unwrap());
+        assert_eq!(table.count(a).unwrap(), 4);
     }
 
     #[test]
