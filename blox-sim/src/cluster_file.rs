@@ -27,7 +27,7 @@
 //! A file whose name ends with `.ini` is one of Synergy's, see
 //! [`parse_cluster`](crate::compat::synergy::parse_cluster).
 
-use crate::workload::{one_line, shown};
+use crate::workload::{found_and_expected, one_line, shown};
 use blox_core::cluster::spec::{MAX_NODES, links_of};
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use serde::Deserialize;
@@ -95,7 +95,10 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             path: path.to_owned(),
             line: line + 1,
             found: found.chars().take(60).collect(),
-            what: e.message().replace('\n', ", "),
+            what: match found_and_expected(e.message()) {
+                Some((found, expected)) => format!("found `{found}`, expected {expected}"),
+                None => e.message().replace('\n', ", "),
+            },
         }
     })?;
     let mut nodes = Vec::new();
@@ -333,7 +336,11 @@ mod tests {
         );
         assert_eq!(
             parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),
-            "c.toml: line 2 is `gpus = \"4\"`: invalid type: string \"4\", expected u32"
+            "c.toml: line 2 is `gpus = \"4\"`: found `\"4\"`, expected a whole number from 0 to 4294967295"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = -1\n").unwrap_err(),
+            "c.toml: line 2 is `gpus = -1`: found `-1`, expected a whole number from 0 to 4294967295"
         );
         assert_eq!(
             parse("[[node]]\ncount = 4\ngpus = 1\n[[node]]\ngpus = 65\n").unwrap_err(),
@@ -343,13 +350,6 @@ mod tests {
             parse("[[node]]\ncount = 4000000000\ngpus = 1\n").unwrap_err(),
             "c.toml: node group 1: count is 4000000000, expected at least 1 and at most 1000000 over all groups"
         );
-        assert_eq!(
-            parse("[[node]]\ngpus = 0\n").unwrap_err(),
-            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
-        );
-        assert_eq!(
-            parse("").unwrap_err(),
-            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
         assert_eq!(
             parse("[[node]]\ngpus = 4\ngpu_type = \"\"\n").unwrap_err(),
             "c.toml: node group 1: gpu_type is empty, expected a name, or none said"
@@ -370,6 +370,13 @@ mod tests {
             parse("[[node]]\ngpus = 4000000000\nlayout = \"pcie\"\n").unwrap_err(),
             "c.toml: node group 1: gpus is 4000000000, expected at most 64"
         );
+        assert_eq!(
+            parse("[[node]]\ngpus = 0\n").unwrap_err(),
+            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+        );
+        assert_eq!(
+            parse("").unwrap_err(),
+            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
         );
         assert_eq!(
             parse("[[node]]\ncpus = 4\n").unwrap_err(),

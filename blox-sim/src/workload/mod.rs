@@ -42,7 +42,7 @@ pub(crate) mod table;
 mod trace;
 
 pub use error::WorkloadError;
-pub(crate) use error::{one_line, shown};
+pub(crate) use error::{found_and_expected, one_line, shown};
 pub use file::FileWorkload;
 pub use map::{ColumnMap, MapError};
 pub use moment::parse_date;

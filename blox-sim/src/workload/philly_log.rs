@@ -22,7 +22,7 @@
 //!
 //! The array is read job by job; only one is held as text.
 
-use super::error::{one_line, shown};
+use super::error::{found_and_expected, one_line, shown};
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::parse_date;
 use super::source::{LONGEST_ROW, Source, Text};
@@ -84,11 +84,19 @@ impl Rows for LogRows {
             };
             let job: Job = serde_json::from_slice(&self.elements.buffer).map_err(|e| {
                 let text = e.to_string();
-                let what = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+                let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+                let what = match found_and_expected(text) {
+                    Some((found, expected)) => format!("found `{found}`, expected {expected}"),
+                    None => text.to_owned(),
+                };
+                // An array is taken for this format, whatever it holds.
+                let what = format!(
+                    "no job of philly-log: {what}; jobs of jsonl are one object a line, without an array"
+                );
                 WorkloadError::line(
                     &self.path,
                     line + e.line().max(1) as u64 - 1,
-                    one_line(what),
+                    one_line(&what),
                 )
             })?;
             match self.job(job, line, notices)? {
@@ -395,10 +403,13 @@ mod tests {
         for (text, message) in [
             ("{}", "line 1: expected an array, `[`"),
             ("[\n1]", "line 2: expected a job as a JSON object, `{`"),
-            ("[{}", "line 1: missing field `jobid`"),
+            (
+                "[{}",
+                "line 1: no job of philly-log: missing field `jobid`; jobs of jsonl are one object a line, without an array",
+            ),
             (
                 "[{\"jobid\": \"a\",\n\"submitted_time\": 5, \"attempts\": []}]",
-                "line 2: invalid type: integer `5`, expected a string",
+                "line 2: no job of philly-log: found `5`, expected a string; jobs of jsonl are one object a line, without an array",
             ),
             (
                 "[{\"jobid\": \"a\", \"submitted_time\": \"now\", \"attempts\": []}]",
