@@ -14,7 +14,7 @@
 //! | `deadline_s` | `600`, or `600:2.5` with what meeting it is worth; several joined by `;` |
 //! | `class` | `guaranteed` or `best-effort` |
 //! | `levels` | GPU counts of an elastic job, such as `1;2;4` |
-//! | `rates` | iterations a second at each of the levels, such as `1.5;2.8;5` |
+//! | `rates` | iterations a second at each of the levels, such as `1.5;2.8;5`; on these GPUs it is `rate_per_s` |
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
 //! | `user_estimate_s` | how long the user says that it runs |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
@@ -30,7 +30,7 @@ use super::file::{FileWorkload, Rows, SharedNames, sensible, work};
 use super::open::{Format, open_file};
 use super::source::Source;
 use super::table::{Column, Table};
-use super::{Notices, WorkloadError};
+use super::{Notices, WorkloadError, number_of};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use std::path::Path;
 
@@ -148,7 +148,8 @@ impl CsvRows {
         let submit = self.table.number(submit, not_negative, SECONDS)?;
         let gpus = GpuCount(self.table.count(gpus)?);
         let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO);
-        job.work = self.work()?;
+        let extras = self.extras()?;
+        job.work = self.work(gpus, &extras)?;
         job.name = self.cell(Col::JobId).map(|(_, text)| Name::from(text));
         job.user = self.name(Col::User);
         job.virtual_cluster = self.name(Col::VirtualCluster);
@@ -157,7 +158,6 @@ impl CsvRows {
                 t.trim().parse().ok()
             })?
             .unwrap_or(0);
-        let extras = self.extras()?;
         if extras != Extras::default() {
             job = job.with_extras(extras);
         }
@@ -165,7 +165,7 @@ impl CsvRows {
     }
 
     /// Iterations and rate count; the duration gives the one that is missing.
-    fn work(&self) -> Result<Work, WorkloadError> {
+    fn work(&self, gpus: GpuCount, extras: &Extras) -> Result<Work, WorkloadError> {
         let duration = self.number(Col::Duration, not_negative, SECONDS)?;
         let iterations = self.number(Col::Iterations, not_negative, "a number of at least 0")?;
         let rate = self.number(Col::Rate, |x| x > 0.0, "a number above 0")?;
@@ -183,7 +183,10 @@ impl CsvRows {
                 work(iterations, duration)
             }
             (Some(duration), None, rate) => {
-                let rate = rate.unwrap_or(1.0);
+                let rate = match rate {
+                    Some(rate) => rate,
+                    None => self.profiled(gpus, extras)?,
+                };
                 Work {
                     iterations: duration * rate,
                     rate,
@@ -199,6 +202,22 @@ impl CsvRows {
             }
         };
         Ok(work)
+    }
+
+    /// The rate on the job's own GPUs, of which `rates` tell the unit, where it has some.
+    fn profiled(&self, gpus: GpuCount, extras: &Extras) -> Result<f64, WorkloadError> {
+        let Some((column, _)) = self.cell(Col::Rates) else {
+            return Ok(1.0);
+        };
+        let mut profile = extras.levels.iter().zip(&extras.rates);
+        match profile.find(|(level, _)| **level == gpus) {
+            Some((_, rate)) if *rate > 0.0 => Ok(*rate),
+            _ => {
+                let own = number_of(u64::from(gpus.get()), "GPU");
+                let expected = format!("one above 0 on {own} too, or rate_per_s beside duration_s");
+                Err(self.table.wrong(column, &expected))
+            }
+        }
     }
 
     fn extras(&mut self) -> Result<Extras, WorkloadError> {
@@ -422,6 +441,50 @@ mod tests {
         assert_eq!(
             message(&format!("{header}\n0,1,,30,\n")),
             "jobs.csv: line 2: duration_s is ``, expected a number of seconds, or iterations and rate_per_s beside it"
+        );
+    }
+
+    #[test]
+    fn a_profiled_job_runs_as_long_as_was_told_on_its_own_gpus() {
+        let header = "submit_s,gpus,duration_s,iterations,rate_per_s,levels,rates";
+        let read = |cells: &str| -> Result<JobSpec, WorkloadError> {
+            let mut workload = read_text(&format!("{header}\n0,{cells}\n"))?;
+            Ok(collect(&mut workload)?.remove(0))
+        };
+        for cells in [
+            "2,3600,,,1;2;4,1.5;2.8;5",
+            "2,3600,10080,,1;2;4,1.5;2.8;5",
+            "2,,10080,2.8,1;2;4,1.5;2.8;5",
+        ] {
+            let job = read(cells).unwrap();
+            assert_eq!(job.work.iterations, 10_080.0);
+            let rate = job.rate_at(job.gpus).unwrap();
+            for seconds in [job.duration().secs(), job.work.iterations / rate] {
+                assert!((seconds - 3600.0).abs() < 1e-9, "{seconds}");
+            }
+            let mut csv = Vec::new();
+            write_csv(&mut csv, std::slice::from_ref(&job)).unwrap();
+            let mut again = read_bytes("x.csv", &csv, Format::Csv).unwrap();
+            assert_eq!(collect(&mut again).unwrap(), [job]);
+        }
+        // Of 2 GPUs the rates say nothing: then the job does, and it is written so.
+        let job = read("2,3600,,1,1;4,1.5;5").unwrap();
+        let mut csv = Vec::new();
+        write_csv(&mut csv, std::slice::from_ref(&job)).unwrap();
+        let mut again = read_bytes("x.csv", &csv, Format::Csv).unwrap();
+        assert_eq!(collect(&mut again).unwrap(), [job]);
+        let refused = |cells: &str| read(cells).unwrap_err().to_string();
+        assert_eq!(
+            refused("2,3600,,,1;4,1.5;5"),
+            "jobs.csv: line 2: rates is `1.5;5`, expected one above 0 on 2 GPUs too, or rate_per_s beside duration_s"
+        );
+        assert_eq!(
+            refused("2,3600,,1,1;2;4,1.5;2.8;5"),
+            "jobs.csv: line 2: extras.rates is `2.8 on 2 GPUs`, expected 1 there, the job's own rate"
+        );
+        assert_eq!(
+            refused("2,3600,,,1;2;4,1.5;2.8"),
+            "jobs.csv: line 2: extras.rates is `[1.5, 2.8]`, expected a finite number that is not negative for each of the levels"
         );
     }
 

@@ -141,6 +141,19 @@ pub(crate) fn makes_sense(
             expected: expected.to_owned(),
         },
     )?;
+    let own = job.work.rate;
+    if let Some(told) = job.rate_at(job.gpus)
+        && (told - own).abs() > 1e-6 * own
+    {
+        // It would run for another time than its work says.
+        return Err(WorkloadError::Field {
+            path: path.to_owned(),
+            line,
+            field: "extras.rates".to_owned(),
+            found: format!("{told} on {}", number_of(u64::from(job.gpus.get()), "GPU")),
+            expected: format!("{own} there, the job's own rate"),
+        });
+    }
     let duration = job.duration().secs();
     if duration > LONGEST_S {
         return Err(WorkloadError::Field {

@@ -132,7 +132,9 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     put(Col::Submit, job.submit.to_string());
     put(Col::Gpus, job.gpus.to_string());
     put(Col::Duration, job.duration().to_string());
-    if job.work.rate != 1.0 {
+    // What a reader would take for the rate where none is written.
+    let profiled = job.extras.as_ref().is_some_and(|e| !e.rates.is_empty());
+    if job.work.rate != 1.0 || profiled {
         put(Col::Iterations, job.work.iterations.to_string());
         put(Col::Rate, job.work.rate.to_string());
     }
