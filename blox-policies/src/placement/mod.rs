@@ -42,5 +42,6 @@ pub use profiled::{Profiled, Sensitivity, TensorSkew};
 pub use random::Random;
 pub use resizing::Resizing;
 pub use synergy::{Allocation, Synergy};
-pub(crate) use walk::shortage as shortage_of;
+pub(crate) use types::{find as find_alike, most_usable};
 pub use walk::{Blocked, Rule, Walk};
+pub(crate) use walk::{shortage as shortage_of, suits};

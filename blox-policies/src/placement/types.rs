@@ -1,14 +1,16 @@
 //! Jobs that train run on GPUs of one type.
 
 use super::walk::{Rule, suits};
-use blox_core::{Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NodeStatus, Shape, View};
+use blox_core::{
+    Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, Node, NodeStatus, Shape, View,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// By the rule. Where it would spread a job that trains over types of GPUs, the types are tried one after
 /// another, that with the most free GPUs first: replicas go in step, on GPUs that are alike.
 #[inline]
-pub(super) fn find<R: Rule>(
+pub(crate) fn find<R: Rule>(
     rule: &R,
     draft: &Draft<'_>,
     job: &JobRef<'_>,
@@ -63,17 +65,40 @@ pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape
     }
 }
 
+/// GPUs by type of the nodes that `counts` names, on those types that the job may run on.
+fn pools(
+    view: View<'_>,
+    job: &JobRef<'_>,
+    counts: impl Fn(&Node) -> bool,
+) -> BTreeMap<GpuTypeId, u32> {
+    let mut pools: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
+    let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+    for node in there.filter(|n| counts(n) && suits(n, job, &Shape::default(), view)) {
+        *pools.entry(node.gpu_type()).or_default() += node.gpu_count();
+    }
+    pools
+}
+
 /// The most GPUs of one type that the job may run on, of those types that `counts` names.
 pub(super) fn most_of_a_type(
     view: View<'_>,
     job: &JobRef<'_>,
     counts: impl Fn(GpuTypeId) -> bool,
 ) -> GpuCount {
-    let mut pools: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
-    let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
-    for node in there.filter(|n| suits(n, job, &Shape::default(), view)) {
-        *pools.entry(node.gpu_type()).or_default() += node.gpu_count();
-    }
-    let usable = pools.iter().filter(|(id, _)| counts(**id));
-    GpuCount(usable.map(|(_, gpus)| *gpus).max().unwrap_or(0))
+    let pools = pools(view, job, |n| counts(n.gpu_type()));
+    GpuCount(pools.into_values().max().unwrap_or(0))
+}
+
+/// The most GPUs that the job may have at once, of the nodes that `counts` names: of one type if it
+/// trains, else of all on which it may run.
+pub(crate) fn most_usable(
+    view: View<'_>,
+    job: &JobRef<'_>,
+    counts: impl Fn(&Node) -> bool,
+) -> GpuCount {
+    let pools = pools(view, job, counts).into_values();
+    GpuCount(match trains(job) {
+        true => pools.max().unwrap_or(0),
+        false => pools.sum(),
+    })
 }

@@ -1,12 +1,12 @@
 //! Lucid: profile, then pack by scores, in order of estimated service.
 
-use crate::placement::{Consolidated, Rule};
+use crate::placement::{Rule, find_alike, most_usable, suits};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::PairTable;
 use blox_core::{
     Assignment, Draft, DraftError, JobId, JobRef, NodeId, NodeStatus, Outlook, Part,
-    PlacementPolicy, Reason, Request, Requests, RestoreError, SchedulingPolicy, Seconds, Time,
-    View,
+    PlacementPolicy, Reason, Request, Requests, RestoreError, SchedulingPolicy, Seconds, Shape,
+    Time, View,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -232,10 +232,12 @@ impl Lucid {
         let nodes = self.profilers(view, self.grown);
         for job in queue {
             let gpus = job.gpus().get();
-            let fits = nodes.iter().filter(|n| draft.free_on(**n) >= gpus);
+            let fits = |n: &&NodeId| draft.free_on(**n) >= gpus && may_use(view, **n, &job);
+            let fits = nodes.iter().filter(fits);
             let Some(node) = fits.min_by_key(|n| draft.free_on(**n)) else {
+                // Another may want GPUs of another type.
                 draft.explain(job.id(), Reason::NotChosen);
-                break;
+                continue;
             };
             if let Some(gpus) = draft.take_from(*node, gpus) {
                 draft.assign(job.id(), Assignment::of(gpus))?;
@@ -249,6 +251,7 @@ impl Lucid {
         let usable = |n: &NodeId| {
             view.node(*n)
                 .is_some_and(|n| n.usable_count() >= job.gpus().get())
+                && may_use(view, *n, job)
         };
         nodes.iter().any(usable)
     }
@@ -256,6 +259,7 @@ impl Lucid {
     fn fill_main(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let view = draft.view();
         let profilers = self.profilers(view, self.grown);
+        let beside = Beside(profilers.clone());
         let aside = self.profilers(view, true);
         let mut order = std::mem::take(&mut self.order);
         order.clear();
@@ -285,8 +289,7 @@ impl Lucid {
                     continue;
                 }
             }
-            let found = Self::free(draft, &profilers, &job);
-            match found {
+            match find_alike(&beside, draft, &job, &Shape::gpus(job.gpus())) {
                 Some(assignment) => draft.assign(id, assignment)?,
                 None => draft.explain(id, Reason::NotChosen),
             }
@@ -321,7 +324,9 @@ impl Lucid {
                 .is_some_and(|g| cluster.promised_to(*g).any(|j| j != there.id()));
             let usable = a.gpus.iter().all(|g| {
                 cluster.node_of(*g).is_some_and(|n| {
-                    !aside.contains(&n) && cluster.node(n).is_some_and(|n| n.is_usable())
+                    !aside.contains(&n)
+                        && cluster.node(n).is_some_and(|n| n.is_usable())
+                        && may_use(view, n, job)
                 })
             });
             let since = there.last_start().unwrap_or(Time::ZERO);
@@ -338,21 +343,25 @@ impl Lucid {
         }
         best.map(|(_, id)| id)
     }
+}
 
-    /// Free GPUs beside the profiler.
-    fn free(draft: &Draft<'_>, profilers: &[NodeId], job: &JobRef<'_>) -> Option<Assignment> {
-        let gpus = job.gpus().get();
-        let nodes: Vec<NodeId> = draft
+/// Free GPUs beside the nodes that profile.
+#[derive(Clone)]
+struct Beside(Vec<NodeId>);
+
+impl Rule for Beside {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let (view, gpus) = (draft.view(), shape.gpus.get());
+        let mut nodes: Vec<NodeId> = draft
             .nodes_with_free()
+            .filter(|n| !self.0.contains(&n.id()) && suits(n, job, shape, view))
             .map(|n| n.id())
-            .filter(|n| !profilers.contains(n))
             .collect();
         let one = nodes.iter().filter(|n| draft.free_on(**n) >= gpus);
         if let Some(node) = one.min_by_key(|n| draft.free_on(**n)) {
-            return Some(Assignment::of(draft.take_from(*node, gpus)?));
+            return Some(shape.on(draft.take_from(*node, gpus)?));
         }
         // It spans nodes, the emptiest first.
-        let mut nodes = nodes;
         nodes.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
         let (mut rest, mut list) = (gpus, blox_core::GpuList::new());
         for node in nodes {
@@ -360,11 +369,17 @@ impl Lucid {
             list.extend(draft.take_from(node, count)?);
             rest -= count;
             if rest == 0 {
-                return Some(Assignment::of(list));
+                return Some(shape.on(list));
             }
         }
         None
     }
+}
+
+/// Whether the job runs on GPUs of this node's type.
+fn may_use(view: View<'_>, node: NodeId, job: &JobRef<'_>) -> bool {
+    view.node(node)
+        .is_some_and(|n| suits(n, job, &Shape::default(), view))
 }
 
 impl Part for Lucid {
@@ -402,21 +417,13 @@ impl PlacementPolicy for Lucid {
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         let aside = self.profilers(view, true);
-        let beside = view
-            .nodes()
-            .filter(|n| n.status() != NodeStatus::Left && !aside.contains(&n.id()))
-            .map(|n| n.gpu_count())
-            .sum();
-        let possible = Consolidated::default()
-            .most_gpus(view, job)
-            .get()
-            .min(beside);
-        if job.gpus().get() <= possible {
+        let possible = most_usable(view, job, |n| !aside.contains(&n.id()));
+        if job.gpus() <= possible {
             return Ok(());
         }
         Err(Reason::NeverFits {
             asked: job.gpus(),
-            possible: blox_core::GpuCount(possible),
+            possible,
         })
     }
 }
