@@ -1,7 +1,7 @@
 //! Schedulers by name: what they promise of jobs that any of them may meet.
 
 use blox_core::registry::Named;
-use blox_core::{ClusterSpec, Extras, GpuCount, JobSpec, Pipeline, Seconds, Time};
+use blox_core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
@@ -38,6 +38,11 @@ fn run(name: &str, cluster: &str, jobs: Vec<JobSpec>) -> (Report, Vec<Assignment
     (report, rows)
 }
 
+fn finishes(report: &Report) -> Vec<Option<f64>> {
+    let all = report.jobs.iter();
+    all.map(|j| j.finish.map(|t| t.secs())).collect()
+}
+
 #[test]
 fn lucid_keeps_jobs_on_the_types_that_they_name() {
     // The first node has v100s; the last ones are set aside to profile.
@@ -72,4 +77,62 @@ fn lucid_keeps_jobs_on_the_types_that_they_name() {
             }
         }
     }
+}
+
+#[test]
+fn jobs_that_can_never_run_are_turned_away() {
+    for name in ["tiresias-dlas-gpu", "sia", "pollux{generations=4}", "lucid"] {
+        let wide = jobs(&[
+            (0.0, 8, 5000.0, ""),
+            (10.0, 99, 5000.0, ""),
+            (20.0, 4, 5000.0, ""),
+        ]);
+        let typed = jobs(&[
+            (0.0, 8, 5000.0, "v100"),
+            (10.0, 1, 5000.0, "k80"),
+            (20.0, 4, 5000.0, "v100"),
+        ]);
+        for (cluster, list) in [("2x8", wide), ("2x8:v100", typed)] {
+            let (report, _) = run(name, cluster, list);
+            let outcomes: Vec<_> = report.jobs.iter().map(|j| j.outcome.clone()).collect();
+            let done = || Some(Outcome::Completed);
+            let expected = [done(), Some(Outcome::Rejected), done()];
+            assert_eq!(outcomes, expected, "{name} on {cluster}");
+        }
+    }
+    // No job has GPUs of two types there.
+    for name in ["sia", "pollux{generations=4}"] {
+        let list = jobs(&[(0.0, 12, 5000.0, ""), (0.0, 8, 5000.0, "")]);
+        let (report, _) = run(name, "1x8:v100,1x8:k80", list);
+        assert_eq!(report.jobs[0].outcome, Some(Outcome::Rejected), "{name}");
+        assert_eq!(report.jobs[1].outcome, Some(Outcome::Completed), "{name}");
+    }
+}
+
+#[test]
+fn queues_of_tiresias_released_grant_gpus_of_the_types_that_jobs_name() {
+    let list = jobs(&[
+        (0.0, 3, 5000.0, "v100"),
+        (10.0, 4, 5000.0, "a100"),
+        (20.0, 5, 700.0, "v100;a100"),
+        (30.0, 8, 700.0, ""),
+        (40.0, 8, 600.0, "a100"),
+        (45.0, 9, 600.0, "v100"),
+    ]);
+    let (report, _) = run("tiresias-dlas-gpu", "2x4:v100,1x8:a100", list);
+    assert_eq!(report.jobs[5].outcome, Some(Outcome::Rejected));
+    let late = finishes(&report)[..5]
+        .iter()
+        .any(|f| f.is_none_or(|f| f > 8000.0));
+    assert!(!late, "{:?}", finishes(&report));
+    // A queue's first job keeps nobody from GPUs that it cannot use.
+    let list = jobs(&[
+        (0.0, 4, 1000.0, "v100"),
+        (1.0, 4, 100.0, "v100"),
+        (2.0, 4, 100.0, "a100"),
+        (3.0, 4, 100.0, "a100"),
+    ]);
+    let (report, _) = run("tiresias-dlas-gpu", "1x4:v100,1x4:a100", list);
+    let finishes = finishes(&report);
+    assert_eq!([finishes[2], finishes[3]], [Some(102.0), Some(202.0)]);
 }

@@ -1,9 +1,10 @@
 //! Jobs stay where they are.
 
+use super::types::fits_a_type;
 use super::walk::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Part, Phase,
-    PlacementPolicy, Reason, Request, Requests, Shape,
+    Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Part, Phase,
+    PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
@@ -12,7 +13,8 @@ use blox_core::{
 /// whole nodes first, then the node with the least free GPUs that has enough. Where none has,
 /// single-node jobs are moved to other nodes of the type, as few and as small as will do; only if
 /// that does not help either, a job is spread over what is free. With numbers that are powers of
-/// two or whole nodes that never happens.
+/// two or whole nodes that never happens. A job that could never have what it needs of one type is
+/// turned away.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
 
@@ -55,6 +57,10 @@ impl PlacementPolicy for KeepNodes {
             }
         }
         Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        fits_a_type(view, job, |t| t.adapts != Adapts::Nothing)
     }
 }
 

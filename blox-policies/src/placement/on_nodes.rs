@@ -1,14 +1,16 @@
 //! Just where the scheduling policy says.
 
+use super::types::fits_a_type;
 use super::walk::on_nodes;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, NodeId, Part, Place, PlacementPolicy, Reason,
-    Requests, Shape,
+    Adapts, Assignment, Draft, DraftError, GpuCount, JobRef, NodeId, Part, Place, PlacementPolicy,
+    Reason, Requests, Shape, TrainingSpec, View,
 };
 use std::collections::BTreeMap;
 
 /// Jobs go to the [nodes](Place::Nodes) that their shapes name. One that has as many GPUs on each of
-/// them stays; any other is stopped first. Shapes that name none are passed over.
+/// them stays; any other is stopped first. Shapes that name none are passed over. A job that could never have what it needs of one
+/// type of GPU is turned away.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 
@@ -45,6 +47,11 @@ impl PlacementPolicy for OnNodes {
             }
         }
         Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let whole = |t: &TrainingSpec| t.types.values().all(|l| l.stages == 1);
+        fits_a_type(view, job, |t| t.adapts != Adapts::Nothing && whole(t))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::walk::{Rule, suits};
 use blox_core::{
-    Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, Node, NodeStatus, Shape, View,
+    Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NameId, Node, NodeStatus, Reason, Shape,
+    TrainingSpec, View,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -101,4 +102,36 @@ pub(crate) fn most_usable(
         true => pools.max().unwrap_or(0),
         false => pools.sum(),
     })
+}
+
+/// Whether the job could ever run where each job has GPUs of one type: as many as it asks for, or
+/// a replica if it takes fewer, as `adapts` says.
+pub(super) fn fits_a_type(
+    view: View<'_>,
+    job: &JobRef<'_>,
+    adapts: impl Fn(&TrainingSpec) -> bool,
+) -> Result<(), Reason> {
+    let asked = job.gpus();
+    let training = job.spec().extras().training.as_deref();
+    let Some(training) = training.filter(|t| adapts(t)) else {
+        let possible = most_of_a_type(view, job, |_| true);
+        return match asked <= possible {
+            true => Ok(()),
+            false => Err(Reason::NeverFits { asked, possible }),
+        };
+    };
+    let types = view.cluster().gpu_types();
+    let replica = |id: GpuTypeId| {
+        let name = types.get(NameId(id.0));
+        name.and_then(|n| training.on(n)).map_or(1, |l| l.stages)
+    };
+    let pools = pools(view, job, |_| true);
+    let possible = match pools.into_iter().any(|(id, gpus)| gpus >= replica(id)) {
+        true => view.installed_gpus(),
+        false => GpuCount(0),
+    };
+    match asked <= possible {
+        true => Ok(()),
+        false => Err(Reason::NeverFits { asked, possible }),
+    }
 }

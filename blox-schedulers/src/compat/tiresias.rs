@@ -4,7 +4,8 @@
 //! Quirks are parts: [`blox_policies::compat::tiresias`] says which. Jobs
 //! progress by a second a second wherever they are, and changes cost nothing, as
 //! in a [`Simulation`](blox_sim::Simulation) as it comes, without completion rule.
-//! Jobs that ask for more than the cluster has wait for ever, as they do there.
+//! Jobs that ask for more than the cluster has wait for ever, as they do there; the command line's
+//! `tiresias-dlas-gpu` turns them away.
 //!
 //! **Verified.** All golden runs of the released simulator are equal, per job:
 //! start, end, waiting time, and how often a job was stopped, started and promoted;

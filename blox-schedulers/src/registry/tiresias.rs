@@ -71,7 +71,8 @@ pub(super) fn add(r: &mut Registry) {
             if let Some(knob) = promote(p)? {
                 policy = policy.promoting(knob);
             }
-            Ok(compat::tiresias::counted("dlas-gpu", policy))
+            // There, a job that can never run waits for ever; who names it here is told.
+            Ok(compat::tiresias::counted("dlas-gpu", policy).awaiting_growth(false))
         },
     );
     r.scheduling.add(

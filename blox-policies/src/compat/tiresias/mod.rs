@@ -42,8 +42,10 @@ pub use shortest::{InPlace, ShortestBy};
 pub use slicing::{Joined, NodeSets};
 pub use yarn::Yarn;
 
-use blox_core::{Event, JobId, JobRef, Phase, Request, Requests, View};
+use crate::placement::suits;
+use blox_core::{Event, GpuId, JobId, JobRef, Node, Phase, Request, Requests, Shape, View};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 
 /// Whether anything happened since the last pass. The program looks at the
 /// cluster at events and at moments of its own alone; a decision in between
@@ -90,15 +92,88 @@ fn active(view: View<'_>, id: JobId) -> Option<JobRef<'_>> {
 /// Requests the jobs that fit by count, in order, passing over those that do
 /// not; all others stop. Gives the granted ones.
 fn allow(view: View<'_>, order: impl Iterator<Item = JobId>, out: &mut Requests) -> Vec<JobId> {
-    let mut free = view.usable_gpus().get();
+    let mut rooms = rooms(view);
     let mut granted = Vec::new();
     for job in order.filter_map(|id| view.job(id)) {
-        if let Some(left) = free.checked_sub(job.gpus().get()) {
-            free = left;
+        if take(&mut rooms, view, &job) {
             granted.push(job.id());
             out.push(Request::gang(&job));
         }
     }
     out.stop_unlisted();
     granted
+}
+
+/// What a pass has still to grant of a type of GPU. The program knows one type, and so counts alone.
+struct Room<'a> {
+    /// Any node of the type.
+    node: &'a Node,
+    /// GPUs not granted yet.
+    left: u32,
+    /// Those of them that no job has.
+    idle: u32,
+}
+
+fn rooms(view: View<'_>) -> Vec<Room<'_>> {
+    let mut rooms: Vec<Room<'_>> = Vec::new();
+    for node in view.nodes().filter(|n| n.is_usable()) {
+        let (left, idle) = (node.usable_count(), node.free_count());
+        match rooms
+            .iter_mut()
+            .find(|r| r.node.gpu_type() == node.gpu_type())
+        {
+            Some(room) => (room.left, room.idle) = (room.left + left, room.idle + idle),
+            None => rooms.push(Room { node, left, idle }),
+        }
+    }
+    rooms
+}
+
+/// Takes room for a job, if there is: where it is, else on types on which it runs, idle GPUs first.
+fn take(rooms: &mut [Room<'_>], view: View<'_>, job: &JobRef<'_>) -> bool {
+    let gpus = job.gpus().get();
+    if let Some(has) = job.assignment() {
+        let cluster = view.cluster();
+        let on = |gpu: &GpuId| Some(cluster.node(cluster.node_of(*gpu)?)?.gpu_type());
+        let of = |room: &Room<'_>| {
+            let here = has
+                .gpus
+                .iter()
+                .filter(|g| on(g) == Some(room.node.gpu_type()));
+            here.count() as u32
+        };
+        let stays = rooms.iter().all(|r| of(r) <= r.left);
+        let all: u32 = rooms.iter().map(of).sum();
+        if stays && all == gpus {
+            for room in rooms {
+                room.left -= of(room);
+            }
+            return true;
+        }
+        return false;
+    }
+    let runs = |r: &&mut Room<'_>| suits(r.node, job, &Shape::default(), view);
+    let mut mine: Vec<&mut Room<'_>> = rooms.iter_mut().filter(runs).collect();
+    if job.spec().extras().training.is_some() {
+        // All of one type.
+        mine.retain(|r| r.left >= gpus);
+        mine.sort_by_key(|r| Reverse(r.idle));
+        mine.truncate(1);
+    }
+    if mine.iter().map(|r| r.left).sum::<u32>() < gpus {
+        return false;
+    }
+    let mut rest = gpus;
+    for idle in [true, false] {
+        for room in &mut mine {
+            let part = match idle {
+                true => rest.min(room.idle).min(room.left),
+                false => rest.min(room.left),
+            };
+            room.left -= part;
+            room.idle -= part.min(room.idle);
+            rest -= part;
+        }
+    }
+    true
 }

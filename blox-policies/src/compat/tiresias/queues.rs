@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// its queue goes to the end of the next, one queue a pass. Jobs are granted
 /// GPUs by count, queue by queue, those that do not fit are passed over; then
 /// each queue is parted: who runs, and behind them who does not. Placement is
-/// free: what is granted here always fits by count.
+/// free: what is granted here always fits by count, on GPUs of types on which the job runs.
 ///
 /// Otherwise than in the paper: places in a queue are lists with a history, not
 /// an order by first start; the pass for a demotion comes at `(limit - seconds)
