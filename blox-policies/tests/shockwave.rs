@@ -32,7 +32,7 @@ fn market(draw: &mut Draw) -> Market {
     }
 }
 
-fn bidders(draw: &mut Draw, sizes: &[u32], fair_end_s: f64) -> Vec<Bidder> {
+fn bidders(draw: &mut Draw, sizes: &[u32], fair_s: f64) -> Vec<Bidder> {
     let mut one = || {
         let length = 4.0 + draw.below(8) as f64;
         let done = draw.below(4) as f64;
@@ -43,7 +43,8 @@ fn bidders(draw: &mut Draw, sizes: &[u32], fair_end_s: f64) -> Vec<Bidder> {
             done,
             pace_s,
             remaining_s: (length - done) * pace_s * draw.between(0.8, 1.2),
-            fair_end_s,
+            age_s: 0.0,
+            fair_s,
         }
     };
     (0..4).map(|_| one()).collect()
@@ -119,7 +120,7 @@ fn with_jobs_of_one_gpu_the_plan_is_the_best_there_is() {
         let market = market(&mut draw);
         // Fair ends so late that they ask for nothing: the same program.
         let bidders = bidders(&mut draw, &[1], 1e6);
-        let window = market.plan(2, 0.0, &bidders).unwrap();
+        let window = market.plan(2, &bidders).unwrap();
         let (ours, theirs) = (
             measure(&market, &bidders, &window.units),
             best(&market, 2, &bidders),
@@ -136,9 +137,9 @@ fn rounds_are_kept_and_no_gpu_is_used_twice() {
     let mut draw = Draw(11);
     for _ in 0..200 {
         let market = market(&mut draw);
-        let fair_end_s = draw.between(100.0, 4000.0);
-        let bidders = bidders(&mut draw, &[1, 2, 4], fair_end_s);
-        let window = market.plan(5, 0.0, &bidders).unwrap();
+        let fair_s = draw.between(100.0, 4000.0);
+        let bidders = bidders(&mut draw, &[1, 2, 4], fair_s);
+        let window = market.plan(5, &bidders).unwrap();
         assert_eq!(window.rounds.len(), 3);
         for round in &window.rounds {
             let used: u32 = round.iter().map(|i| bidders[*i].gpus).sum();
@@ -167,21 +168,22 @@ fn rounds_are_kept_and_no_gpu_is_used_twice() {
 
 #[test]
 fn who_is_late_goes_first() {
-    let job = |fair_end_s: f64| Bidder {
+    let job = |fair_s: f64| Bidder {
         gpus: 1,
         length: 10.0,
         done: 2.0,
         pace_s: 100.0,
         remaining_s: 800.0,
-        fair_end_s,
+        age_s: 1000.0,
+        fair_s,
     };
     let market = Market::default();
-    let window = market.plan(1, 1000.0, &[job(9000.0), job(1500.0)]).unwrap();
+    let window = market.plan(1, &[job(9000.0), job(1500.0)]).unwrap();
     assert!(!window.fair);
     assert_eq!(window.rounds[0], [1]);
     // With time for all, both may be promised their end.
     let both = [job(9000.0), job(9000.0)];
-    let window = market.plan(1, 1000.0, &both).unwrap();
+    let window = market.plan(1, &both).unwrap();
     assert!(window.fair);
     assert_eq!(window.units, [7, 7]);
 }

@@ -136,3 +136,28 @@ fn queues_of_tiresias_released_grant_gpus_of_the_types_that_jobs_name() {
     let finishes = finishes(&report);
     assert_eq!([finishes[2], finishes[3]], [Some(102.0), Some(202.0)]);
 }
+
+#[test]
+fn shockwave_plans_alike_whenever_a_trace_begins() {
+    let shifted = |shift: f64| {
+        let list = jobs(&[
+            (shift, 4, 3000.0, ""),
+            (shift, 4, 6000.0, ""),
+            (shift, 8, 2400.0, ""),
+            (shift + 120.0, 4, 1200.0, ""),
+            (shift + 240.0, 8, 3600.0, ""),
+            (shift + 360.0, 4, 600.0, ""),
+        ]);
+        let (report, _) = run("shockwave", "2x4", list);
+        let relative = |f: Option<f64>| f.map(|f| f - shift);
+        finishes(&report)
+            .into_iter()
+            .map(relative)
+            .collect::<Vec<_>>()
+    };
+    let at_once = shifted(0.0);
+    assert!(at_once.iter().all(Option::is_some));
+    for shift in [3600.0, 360_000.0] {
+        assert_eq!(shifted(shift), at_once, "{shift} s later");
+    }
+}

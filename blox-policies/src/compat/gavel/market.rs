@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 ///
 /// What the program does otherwise than
 /// [`Shockwave`](crate::scheduling::shockwave::Shockwave): its clock counts rounds of
-/// full length, though rounds may end early; epochs last whole seconds; and a job's epochs count
+/// full length, though rounds may end early; epochs last whole seconds; fairness compares moments on that
+/// clock, not the times since submissions, so that the later a job comes the less its lateness counts; and a job's epochs count
 /// as slower or faster once what it did since the first round, as if it had run ever since, is
 /// off by two fifths of what its profile does in that time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,12 +99,13 @@ impl AsMarket {
                 done: epoch as f64,
                 pace_s: regimes.pace_s(epoch) * known.scale,
                 remaining_s,
-                fair_end_s: known.fair.value(self.round as f64).unwrap_or(clock),
+                age_s: clock,
+                fair_s: known.fair.value(self.round as f64).unwrap_or(clock),
             });
         }
         let window = self
             .market
-            .plan(gpus, clock, &bidders)
+            .plan(gpus, &bidders)
             .map_err(|e| e.to_string())?;
         let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].id).collect();
         self.plan = (self.round, window.rounds.into_iter().map(ids).collect());

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// When a job would end with an equal share of the cluster, as estimated over time: what
+/// How long a job would take with an equal share of the cluster, as estimated over time: what
 /// Shockwave promises not to exceed.
 ///
 /// Each estimate counts for as long as it was the last one; the last one counts for a
@@ -20,12 +20,12 @@ const MOMENTUM: f64 = 0.9;
 impl FairEnd {
     /// A new estimate, at a moment not before that of the last one; one at the same
     /// moment takes its place.
-    pub fn estimate(&mut self, now: f64, end: f64) {
+    pub fn estimate(&mut self, now: f64, takes: f64) {
         match self.last {
             None => self.first = now,
             Some((at, was)) => self.before += was * (now - at),
         }
-        self.last = Some((now, end));
+        self.last = Some((now, takes));
     }
 
     /// What counts at a moment; `None` without an estimate.

@@ -16,8 +16,10 @@ pub struct Bidder {
     pub pace_s: f64,
     /// Seconds that the rest is predicted to take alone.
     pub remaining_s: f64,
-    /// When it should end at the latest, in seconds on the clock of [`Market::plan`].
-    pub fair_end_s: f64,
+    /// Seconds since it was submitted.
+    pub age_s: f64,
+    /// Seconds after its submission within which it should end.
+    pub fair_s: f64,
 }
 
 /// Shockwave's market: which jobs run in each of the next rounds (NSDI 2023, sections 4 and 6).
@@ -25,7 +27,8 @@ pub struct Bidder {
 /// **The program.** The sum of the logarithms of the jobs' progress after the window (Nash
 /// social welfare) less `efficiency` times the longest time that any job has left then
 /// (an estimate of the makespan) is as great as can be, where every job ends fairly: with its
-/// share of the cluster after the window, not after `rho_max` times its fair end. The
+/// share of the cluster after the window, it takes no more than `rho_max` times its fair time, both
+/// counted from its submission. The
 /// logarithm is linear between `bases`. If not all can end fairly, the progress of a job that
 /// is late weighs its lateness to the power `urgency`.
 ///
@@ -95,15 +98,15 @@ impl Default for Market {
 }
 
 impl Market {
-    /// Plans the next rounds on so many GPUs, from `now_s` on.
+    /// Plans the next rounds on so many GPUs.
     ///
     /// # Errors
     /// None that is due to the jobs; the solver's.
-    pub fn plan(&self, gpus: u32, now_s: f64, bidders: &[Bidder]) -> Result<Window, SolveError> {
+    pub fn plan(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
         let share = (f64::from(gpus) / bidders.len() as f64).min(1.0);
-        let weights = bidders.iter().map(|b| self.weight(b, now_s, share));
+        let weights = bidders.iter().map(|b| self.weight(b, share));
         let weights: Vec<f64> = weights.collect();
-        let (units, fair) = match self.fairly(gpus, now_s, share, bidders) {
+        let (units, fair) = match self.fairly(gpus, share, bidders) {
             Some(units) => (units, true),
             None => {
                 let least = vec![0; bidders.len()];
@@ -119,11 +122,11 @@ impl Market {
     }
 
     /// Rounds with which all end fairly, if there are.
-    fn fairly(&self, gpus: u32, now_s: f64, share: f64, bidders: &[Bidder]) -> Option<Units> {
-        let end = now_s + self.round_s * f64::from(self.rounds);
+    fn fairly(&self, gpus: u32, share: f64, bidders: &[Bidder]) -> Option<Units> {
+        let window = self.round_s * f64::from(self.rounds);
         let mut least = Vec::with_capacity(bidders.len());
         for b in bidders {
-            let allowed = (b.fair_end_s * self.rho_max - end) * share;
+            let allowed = (b.fair_s * self.rho_max - (b.age_s + window)) * share;
             if allowed < 0.0 {
                 return None;
             }
@@ -134,8 +137,8 @@ impl Market {
     }
 
     /// How much a job's progress counts if not all can end fairly.
-    fn weight(&self, b: &Bidder, now_s: f64, share: f64) -> f64 {
-        let rho = (now_s + b.remaining_s / share) / b.fair_end_s;
+    fn weight(&self, b: &Bidder, share: f64) -> f64 {
+        let rho = (b.age_s + b.remaining_s / share) / b.fair_s;
         if rho.is_nan() || rho <= self.rho_max {
             return 1.0;
         }

@@ -112,14 +112,13 @@ impl Shockwave {
             let mut bidder = bidder(&job, known.regimes.as_ref());
             if changed {
                 let alone = bidder.done * bidder.pace_s + bidder.remaining_s;
-                let end = job.submit().secs() + alone / share;
-                known.fair.estimate(now, end);
+                known.fair.estimate(now, alone / share);
             }
-            bidder.fair_end_s = known.fair.value(now).unwrap_or(now);
+            bidder.fair_s = known.fair.value(now).unwrap_or(bidder.age_s);
             bidders.push(bidder);
         }
         self.memory.age = 0;
-        self.memory.plan = match self.market.plan(gpus, now, &bidders) {
+        self.memory.plan = match self.market.plan(gpus, &bidders) {
             Ok(window) => {
                 let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].0).collect();
                 window.rounds.into_iter().map(ids).collect()
@@ -130,7 +129,7 @@ impl Shockwave {
     }
 }
 
-/// A job in the market, but for its fair end.
+/// A job in the market, but for its fair time.
 fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
     let work = job.spec().work;
     let (done, all) = (job.work_done(), work.iterations.max(f64::MIN_POSITIVE));
@@ -141,6 +140,7 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
         false => 1.0,
     };
     let gpus = job.gpus().get();
+    let age = job.age().secs().max(0.0);
     match regimes {
         Some(regimes) => {
             let epochs = regimes.done_after(regimes.total_s() * (done / all));
@@ -151,7 +151,8 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
                 done: epochs as f64,
                 pace_s: regimes.pace_s(epochs) * scale,
                 remaining_s: remaining * scale,
-                fair_end_s: 0.0,
+                age_s: age,
+                fair_s: 0.0,
             }
         }
         None => {
@@ -162,7 +163,8 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
                 done,
                 pace_s,
                 remaining_s: job.work_left() * pace_s,
-                fair_end_s: 0.0,
+                age_s: age,
+                fair_s: 0.0,
             }
         }
     }
