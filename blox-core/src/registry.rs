@@ -98,9 +98,15 @@ impl std::str::FromStr for Named {
             if !plain(key.trim()) {
                 return Err(wrong());
             }
-            params
-                .values
-                .insert(key.trim().to_owned(), Param::read(value.trim()));
+            let (key, value) = (key.trim(), Param::read(value.trim()));
+            if let Some(earlier) = params.values.get(key) {
+                return Err(RegistryError::BadValue {
+                    param: key.to_owned(),
+                    found: format!("{}, {}", earlier.written, value.written),
+                    expected: "one value".to_owned(),
+                });
+            }
+            params.values.insert(key.to_owned(), value);
         }
         Ok(Named {
             name: name.to_owned(),
@@ -498,5 +504,9 @@ mod tests {
         for text in ["", "a{", "a}", "a{b}", "a b", "{x=1}", "a{=1}"] {
             assert!(text.parse::<Named>().is_err(), "{text:?}");
         }
+        assert_eq!(
+            "a{b=1,c=2,b=x}".parse::<Named>().unwrap_err().to_string(),
+            "parameter `b` is `1, x`, expected one value"
+        );
     }
 }
