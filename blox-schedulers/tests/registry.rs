@@ -161,3 +161,15 @@ fn shockwave_plans_alike_whenever_a_trace_begins() {
         assert_eq!(shifted(shift), at_once, "{shift} s later");
     }
 }
+
+#[test]
+fn schedulers_of_blox_released_turn_away_who_names_types() {
+    for name in ["fifo", "las", "srtf", "tiresias", "optimus"] {
+        let list = jobs(&[(0.0, 4, 600.0, "k80"), (0.0, 4, 600.0, "v100;k80")]);
+        let (report, _) = run(&format!("blox-{name}"), "1x4:v100,1x4:k80", list);
+        assert_eq!(report.jobs[0].outcome, Some(Outcome::Rejected), "{name}");
+        assert_eq!(report.jobs[1].outcome, Some(Outcome::Completed), "{name}");
+        let why = "names types of GPU, which this placement does not know";
+        assert_eq!(report.jobs[0].reason.as_deref(), Some(why), "{name}");
+    }
+}

@@ -4,9 +4,10 @@
 //! thrown away. Its `Optimus` orders as its `Srtf`; what sets it apart is a
 //! factor on the speed of every job, chosen by the load: [`optimus_factor`].
 
+use crate::placement::suits;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, Outlook, Part, PlacementPolicy, Reason, Requests,
-    SchedulingPolicy, View,
+    Assignment, Draft, DraftError, GpuList, JobRef, NodeStatus, Outlook, Part, PlacementPolicy,
+    Reason, Requests, SchedulingPolicy, Shape, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -83,7 +84,8 @@ pub fn optimus_factor(load: f64) -> Option<f64> {
 /// has, until the count is exactly right: a job that jumps past it is not
 /// placed although it would fit. A job that does not fit stops the jobs after
 /// it in the order, last first, until it fits; if it never does, they stay
-/// stopped and their GPUs idle, and no job after it is looked at.
+/// stopped and their GPUs idle, and no job after it is looked at. It knows no types of GPU: a
+/// job that does not run on all of them is turned away.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scattered;
 
@@ -129,6 +131,20 @@ impl PlacementPolicy for Scattered {
             requests.candidate_placed(draft);
         }
         Ok(())
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let (asked, possible) = (job.gpus(), view.installed_gpus());
+        if asked > possible {
+            return Err(Reason::NeverFits { asked, possible });
+        }
+        let mut there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        match there.all(|n| suits(n, job, &Shape::default(), view)) {
+            true => Ok(()),
+            false => Err(Reason::other(
+                "names types of GPU, which this placement does not know",
+            )),
+        }
     }
 }
 
