@@ -173,3 +173,103 @@ fn schedulers_of_blox_released_turn_away_who_names_types() {
         assert_eq!(report.jobs[0].reason.as_deref(), Some(why), "{name}");
     }
 }
+
+#[test]
+fn what_nobody_can_mean_is_refused() {
+    let registry = blox_schedulers::registry();
+    let said = |text: &str| {
+        let named: Named = text.parse().expect("a name");
+        let built = registry.schedulers.build(&named, 1);
+        built.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    for (text, found, expected) in [
+        ("pollux{power=0}", "0", "a number other than 0"),
+        (
+            "pollux{population=0}",
+            "0",
+            "a whole number from 2 to 10000",
+        ),
+        ("sia{power=0}", "0", "a number other than 0"),
+        ("sia{leaving_out=-5}", "-5", "a number of at least 0"),
+        (
+            "optimus{most_gpus=0}",
+            "0",
+            "a whole number from 1 to 1048576",
+        ),
+        ("lucid{scores=-2}", "-2", "a number of at least 0, or -1"),
+        ("lucid{memory_mib=-1}", "-1", "a number above 0"),
+        ("gavel{gap_s=-1}", "-1", "a number of at least 0"),
+        ("gavel{alpha=2}", "2", "policy=allox with it"),
+        (
+            "gavel{policy=allox,alpha=2}",
+            "2",
+            "a part above 0 and at most 1",
+        ),
+        (
+            "gavel{prices=v100:2}",
+            "v100:2",
+            "policy=max-throughput-per-cost with it",
+        ),
+        (
+            "loss-termination{reports=0}",
+            "0",
+            "a whole number from 1 to 1048576",
+        ),
+        (
+            "loss-termination{tolerance=2}",
+            "2",
+            "a part above 0 and at most 1",
+        ),
+        (
+            "synthesizer{every_rounds=0}",
+            "0",
+            "a whole number from 1 to 1048576",
+        ),
+        ("shockwave{gap=2}", "2", "a part from 0 to 1"),
+        ("chronus{nodes=5}", "5", "choice=optimal with it"),
+        ("qssf{sigma=3}", "3", "estimator=noisy with it"),
+        (
+            "qssf{estimator=noisy,origin=foo}",
+            "foo",
+            "estimator=learned with it",
+        ),
+        (
+            "qssf{model=nosuch.json}",
+            "nosuch.json",
+            "estimator=learned with it",
+        ),
+        (
+            "tiresias{sigma=1}",
+            "1",
+            "estimator=noisy or learned with it",
+        ),
+        (
+            "tiresias-dlas-gpu{promote=-1}",
+            "-1",
+            "a number above 0, or none",
+        ),
+        (
+            "tiresias-dlas-gpu{thresholds=7200/3250}",
+            "[7200.0, 3250.0]",
+            "ascending numbers of GPU-seconds above 0",
+        ),
+        (
+            "qssf{estimator=learned}",
+            "none",
+            "a file that `blox estimate train` saved",
+        ),
+    ] {
+        let sentence = format!("is `{found}`, expected {expected}");
+        assert!(said(text).ends_with(&sentence), "{text}: {}", said(text));
+    }
+    for text in [
+        "gavel{policy=allox,alpha=0.2}",
+        "gavel{policy=max-throughput-per-cost-in-time,prices=v100:2}",
+        "lucid{scores=-1,profiler_nodes=0}",
+        "tiresias{estimator=noisy,sigma=1}",
+        "chronus{choice=optimal,nodes=5}",
+        "shockwave{gap=0}",
+    ] {
+        assert_eq!(said(text), "", "{text}");
+    }
+}

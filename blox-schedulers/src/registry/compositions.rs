@@ -1,9 +1,9 @@
 //! Blox's own compositions, and Optimus.
 
-use super::params::{GUARD, above_zero, bad, param};
+use super::params::{GUARD, above_zero, bad, param, part, whole};
 use crate::schedulers;
 use blox_core::forecast::Horizon;
-use blox_core::registry::{ParamDoc, Registry};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{GpuCount, Rounds, Seconds};
 
 const TOLERANCE: ParamDoc = param(
@@ -12,6 +12,10 @@ const TOLERANCE: ParamDoc = param(
     "share of the largest loss below which a step of the loss is flat",
 );
 const REPORTS: ParamDoc = param("reports", "3", "flat steps in a row that end a job");
+
+fn reports(p: &Params) -> Result<usize, RegistryError> {
+    Ok(whole(p, "reports", 3, (1, 1 << 20))? as usize)
+}
 
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.schedulers;
@@ -22,8 +26,8 @@ pub(super) fn add(r: &mut Registry) {
         |p, _| {
             Ok(schedulers::loss_termination_with(
                 schedulers::LossTerminationParams {
-                    tolerance: above_zero(p, "tolerance", 0.001)?,
-                    reports: p.u64("reports", 3)?.max(1) as usize,
+                    tolerance: part(p, "tolerance", 0.001)?,
+                    reports: reports(p)?,
                 },
             ))
         },
@@ -48,9 +52,9 @@ pub(super) fn add(r: &mut Registry) {
         ],
         |p, _| {
             Ok(schedulers::optimus_with(schedulers::OptimusParams {
-                most: GpuCount(p.u64("most_gpus", 16)?.clamp(1, 1 << 20) as u32),
-                tolerance: above_zero(p, "tolerance", 0.001)?,
-                reports: p.u64("reports", 3)?.max(1) as usize,
+                most: GpuCount(whole(p, "most_gpus", 16, (1, 1 << 20))? as u32),
+                tolerance: part(p, "tolerance", 0.001)?,
+                reports: reports(p)?,
                 ..schedulers::OptimusParams::default()
             }))
         },
@@ -104,7 +108,8 @@ pub(super) fn add(r: &mut Registry) {
             }
             Ok(schedulers::synthesizer_with(
                 schedulers::SynthesizerParams {
-                    every: Seconds::new(round_s) * p.u64("every_rounds", 10)? as f64,
+                    every: Seconds::new(round_s)
+                        * whole(p, "every_rounds", 10, (1, 1 << 20))? as f64,
                     horizon: match hours {
                         0.0 => Horizon::UntilDrained,
                         h => Horizon::For(Seconds::from_hours(h)),

@@ -1,6 +1,6 @@
 //! Deadlines, leases and slices, with rounds of their own.
 
-use super::params::param;
+use super::params::{only_with, param};
 use crate::schedulers::{self, ElasticFlowParams, GandivaParams, ThemisParams};
 use blox_core::registry::{ParamDoc, Registry, RegistryError};
 use blox_policies::scheduling::LeaseChoice;
@@ -55,10 +55,12 @@ pub(super) fn add(r: &mut Registry) {
                 "greedy",
                 "among jobs that come in together: greedy, optimal",
             ),
-            param("nodes", "10000", "nodes that an optimal choice may search"),
+            param("nodes", "10000", "for optimal: nodes that may be searched"),
         ],
         |p, _| {
-            let choice = match p.choice("choice", "greedy", &["greedy", "optimal"])? {
+            let word = p.choice("choice", "greedy", &["greedy", "optimal"])?;
+            only_with(p, &["nodes"], word == "optimal", "choice=optimal")?;
+            let choice = match word {
                 "optimal" => LeaseChoice::Optimal {
                     nodes: p.u64("nodes", 10_000)?,
                 },

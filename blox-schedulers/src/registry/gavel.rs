@@ -1,6 +1,6 @@
 //! Gavel's family.
 
-use super::params::{bad, param, wrong};
+use super::params::{at_least, bad, only_with, param, part, wrong};
 use crate::schedulers::{self, GavelParams, GavelPolicy};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Name, Rounds, Seconds};
@@ -44,7 +44,7 @@ const GAP: ParamDoc = param(
 const PRICES: ParamDoc = param(
     "prices",
     "1",
-    "what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; 1 for types not named",
+    "for policies by cost: what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; 1 for types not named",
 );
 const BESIDE: ParamDoc = param(
     "beside",
@@ -55,7 +55,7 @@ const BESIDE: ParamDoc = param(
 const ALPHA: ParamDoc = param(
     "alpha",
     "1",
-    "part of the waiting jobs, oldest first, that allox matches",
+    "for allox: part of the waiting jobs, oldest first, that is matched",
 );
 
 const MARKET: [ParamDoc; 6] = [
@@ -82,7 +82,12 @@ pub(super) fn add(r: &mut Registry) {
         "shares of time over types of GPUs by optimisation, realised in rounds",
         &[POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA],
         |p, seed| {
-            let policy = match p.choice("policy", POLICIES[0], &POLICIES)? {
+            let name = p.choice("policy", POLICIES[0], &POLICIES)?;
+            let prices = prices(p)?;
+            only_with(p, &["alpha"], name == "allox", "policy=allox")?;
+            let costs = name.starts_with("max-throughput-per-cost");
+            only_with(p, &["prices"], costs, "policy=max-throughput-per-cost")?;
+            let policy = match name {
                 "water-filling" => GavelPolicy::WaterFilling,
                 "strategy-proof" => GavelPolicy::StrategyProof,
                 "finish-time-fairness" => GavelPolicy::FinishTimeFairness,
@@ -95,7 +100,7 @@ pub(super) fn add(r: &mut Registry) {
                 "fifo" => GavelPolicy::Fifo,
                 "isolated" => GavelPolicy::Isolated,
                 "proportional" => GavelPolicy::Proportional,
-                "allox" => GavelPolicy::AlloX(alpha(p)?),
+                "allox" => GavelPolicy::AlloX(part(p, "alpha", 1.0)?),
                 "gandiva-packing" => GavelPolicy::GandivaPacking,
                 _ => GavelPolicy::MaxMinFairness,
             };
@@ -110,8 +115,8 @@ pub(super) fn add(r: &mut Registry) {
                 knows,
                 round: Rounds::every(round)
                     .ok_or_else(|| bad("round_s", round.secs(), "a number of seconds above 0"))?,
-                gap: Seconds::new(p.f64("gap_s", 0.0)?.max(0.0)),
-                prices: prices(p)?,
+                gap: Seconds::new(at_least(p, "gap_s", 0.0, 0.0)?),
+                prices,
                 beside: beside(p, knows)?,
                 seed,
             }))
@@ -121,7 +126,7 @@ pub(super) fn add(r: &mut Registry) {
         "allox",
         "least average completion time over types of GPUs, by matching",
         &[ALPHA],
-        |p, _| Ok(schedulers::allox_with(alpha(p)?)),
+        |p, _| Ok(schedulers::allox_with(part(p, "alpha", 1.0)?)),
     );
     s.add(
         "finish-time-fairness",
@@ -182,13 +187,7 @@ fn prices(p: &Params) -> Result<Vec<(Name, f64)>, RegistryError> {
 
 fn market(p: &Params) -> Result<Market, RegistryError> {
     let default = Market::default();
-    let at_least = |name: &str, default: f64, least: f64| {
-        let x = p.f64(name, default)?;
-        if x.is_finite() && x >= least {
-            return Ok(x);
-        }
-        Err(bad(name, x, &format!("a number of at least {least}")))
-    };
+    let at_least = |name: &str, default: f64, least: f64| at_least(p, name, default, least);
     let rounds = p.u64("rounds", default.rounds.into())?;
     if !(1..=1000).contains(&rounds) {
         return Err(bad(
@@ -197,21 +196,17 @@ fn market(p: &Params) -> Result<Market, RegistryError> {
             "a whole number from 1 to 1000",
         ));
     }
+    let gap = p.f64("gap", default.gap)?;
+    if !(0.0..=1.0).contains(&gap) {
+        return Err(bad("gap", gap, "a part from 0 to 1"));
+    }
     Ok(Market {
         rounds: rounds as u32,
         round_s: at_least("round_s", default.round_s, 1.0)?,
         efficiency: at_least("k", default.efficiency, 0.0)?,
         urgency: at_least("lambda", default.urgency, 0.0)?,
         rho_max: at_least("rho_max", default.rho_max, 1e-6)?,
-        gap: at_least("gap", default.gap, 0.0)?,
+        gap,
         ..default
     })
-}
-
-fn alpha(p: &Params) -> Result<f64, RegistryError> {
-    let alpha = p.f64("alpha", 1.0)?;
-    if alpha > 0.0 && alpha <= 1.0 {
-        return Ok(alpha);
-    }
-    Err(bad("alpha", alpha, "a part above 0 and at most 1"))
 }

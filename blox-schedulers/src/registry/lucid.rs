@@ -1,6 +1,8 @@
 //! Lucid and Helios.
 
-use super::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief, param, wrong};
+use super::params::{
+    BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, backfilled, bad, belief, param, wrong,
+};
 use crate::schedulers;
 use blox_core::registry::{Params, Registry, RegistryError};
 use blox_policies::cluster::PowerRule;
@@ -25,11 +27,11 @@ pub(super) fn add(r: &mut Registry) {
             SIGMA,
             MODEL,
             ORIGIN,
-            param("profiler_nodes", "2", "nodes set aside; 0 for no profiling"),
+            param("profiler_nodes", "2", "nodes set aside, at most a quarter of all; 0 for no profiling"),
             param("limit_s", "200", "seconds of profiling at most"),
             param("profiled_gpus", "8", "the largest job that is profiled"),
             param("scores", "2", "largest sum of two sharing scores; -1 for no packing"),
-            param("memory_mib", "24576", "memory of a GPU"),
+            param("memory_mib", "24576", "memory of a GPU in MiB"),
             param("least_speed", "0.7", "a pair below this share of its speed alone is separated"),
         ],
         |p, seed| {
@@ -38,8 +40,8 @@ pub(super) fn add(r: &mut Registry) {
                 profiler_nodes: p.u64("profiler_nodes", 2)?.min(1 << 20) as u32,
                 limit: p.seconds("limit_s", 200.0)?,
                 profiled_gpus: p.u64("profiled_gpus", 8)?.min(1 << 20) as u32,
-                scores: p.f64("scores", default.scores)?,
-                memory_mib: p.f64("memory_mib", default.memory_mib)?,
+                scores: scores(p, default.scores)?,
+                memory_mib: above_zero(p, "memory_mib", default.memory_mib)?,
                 least_speed: share(p, "least_speed", default.least_speed)?,
                 ..default
             };
@@ -90,6 +92,14 @@ pub(super) fn add(r: &mut Registry) {
             }))
         },
     );
+}
+
+fn scores(p: &Params, default: f64) -> Result<f64, RegistryError> {
+    let found = p.f64("scores", default)?;
+    if found >= 0.0 || found == -1.0 {
+        return Ok(found);
+    }
+    Err(bad("scores", found, "a number of at least 0, or -1"))
 }
 
 fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {

@@ -102,7 +102,15 @@ pub(super) fn walk(
 /// The estimator that parameters name.
 pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     let words = ["oracle", "user", "noisy", "brought", "learned"];
-    Ok(match p.choice("estimator", "oracle", &words)? {
+    let word = p.choice("estimator", "oracle", &words)?;
+    only_with(p, &["sigma"], word == "noisy", "estimator=noisy")?;
+    only_with(
+        p,
+        &["model", "origin"],
+        word == "learned",
+        "estimator=learned",
+    )?;
+    Ok(match word {
         "user" => Belief::User(UserEstimate),
         "noisy" => {
             let sigma = p.f64("sigma", 0.5)?;
@@ -114,6 +122,10 @@ pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
         "brought" => Belief::Brought(Brought::default()),
         "learned" => {
             let path = p.text("model", "none")?;
+            if path == "none" {
+                let needed = "a file that `blox estimate train` saved";
+                return Err(wrong("model", path, needed));
+            }
             let saved = Saved::load(Path::new(&path))
                 .map_err(|e| wrong("model", path.clone(), &format!("a trained model ({e})")))?;
             let origin = p.text("origin", "1970-01-01")?;
@@ -160,6 +172,69 @@ pub(super) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, Re
         return Ok(found);
     }
     Err(bad(name, found, "a number above 0"))
+}
+
+/// A number of at least `least`.
+pub(super) fn at_least(
+    p: &Params,
+    name: &str,
+    default: f64,
+    least: f64,
+) -> Result<f64, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found >= least {
+        return Ok(found);
+    }
+    Err(bad(name, found, &format!("a number of at least {least}")))
+}
+
+/// A share above 0.
+pub(super) fn part(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found > 0.0 && found <= 1.0 {
+        return Ok(found);
+    }
+    Err(bad(name, found, "a part above 0 and at most 1"))
+}
+
+/// A number other than 0.
+pub(super) fn not_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+    let found = p.f64(name, default)?;
+    if found != 0.0 {
+        return Ok(found);
+    }
+    Err(bad(name, found, "a number other than 0"))
+}
+
+/// A whole number within bounds.
+pub(super) fn whole(
+    p: &Params,
+    name: &str,
+    default: u64,
+    (least, most): (u64, u64),
+) -> Result<u64, RegistryError> {
+    let found = p.u64(name, default)?;
+    if (least..=most).contains(&found) {
+        return Ok(found);
+    }
+    let expected = format!("a whole number from {least} to {most}");
+    Err(wrong(name, found.to_string(), &expected))
+}
+
+/// Refuses parameters that would do nothing: those that mean something with `what` alone, where
+/// that is not `given`.
+pub(super) fn only_with(
+    p: &Params,
+    names: &[&str],
+    given: bool,
+    what: &str,
+) -> Result<(), RegistryError> {
+    let Some(name) = p.names().find(|n| !given && names.contains(n)) else {
+        return Ok(());
+    };
+    let found = p.text(name, "");
+    let found = found.or_else(|_| p.f64(name, 0.0).map(|x| x.to_string()))?;
+    Err(wrong(name, found, &format!("{what} with it")))
 }
 
 pub(super) fn bad(param: &str, found: f64, expected: &str) -> RegistryError {

@@ -2,7 +2,7 @@
 
 use super::params::{
     ALLOCATION, BACKFILL, ESTIMATOR, GPU_TIME, GUARD, MODEL, NO_EASY, ORIGIN, SIGMA, SPLIT,
-    allocation, belief, param, service, split, walk,
+    allocation, at_least, belief, param, service, split, walk,
 };
 use blox_core::estimate::Oracle;
 use blox_core::registry::Registry;
@@ -75,8 +75,8 @@ fn cluster(r: &mut Registry) {
         |p, _| {
             Ok(Box::new(Quarantine::new(
                 p.hours("window_h", 1.0)?,
-                Seconds::new(p.f64("first_s", 60.0)?.max(0.0)),
-                Seconds::new(p.f64("most_s", 1800.0)?.max(0.0)),
+                Seconds::new(at_least(p, "first_s", 60.0, 0.0)?),
+                Seconds::new(at_least(p, "most_s", 1800.0, 0.0)?),
             )))
         },
     );

@@ -1,6 +1,6 @@
 //! Tiresias, its parts and what its released simulator does.
 
-use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, bad, belief, param, walk};
+use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, bad, belief, only_with, param, walk};
 use crate::estimate::Belief;
 use crate::{compat, schedulers};
 use blox_core::Seconds;
@@ -64,7 +64,12 @@ pub(super) fn add(r: &mut Registry) {
         ],
         |p, _| {
             let limits = match p.names().any(|n| n == "thresholds") {
-                true => thresholds(p)?.iter().map(|t| t.secs()).collect(),
+                true => {
+                    let thresholds = thresholds(p)?;
+                    // They have to ascend here too.
+                    TwoDas::las(&thresholds)?;
+                    thresholds.iter().map(|t| t.secs()).collect()
+                }
                 false => DlasQueues::LIMITS.to_vec(),
             };
             let mut policy = DlasQueues::new(limits, true);
@@ -111,7 +116,11 @@ pub(super) fn add(r: &mut Registry) {
 fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
     match p.names().any(|n| n == "estimator") {
         true if p.text("estimator", "none")? != "none" => belief(p, seed).map(Some),
-        _ => Ok(None),
+        _ => {
+            let chosen = "estimator=noisy or learned";
+            only_with(p, &["sigma", "model", "origin"], false, chosen)?;
+            Ok(None)
+        }
     }
 }
 
@@ -140,7 +149,13 @@ fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
             found,
             expected: "a number above 0, or none".into(),
         }),
-        Err(_) => p.f64("promote", 0.0).map(Some),
+        Err(_) => {
+            let knob = p.f64("promote", 0.0)?;
+            match knob > 0.0 {
+                true => Ok(Some(knob)),
+                false => Err(bad("promote", knob, "a number above 0, or none")),
+            }
+        }
     }
 }
 
