@@ -251,7 +251,7 @@ dyn_part!(PlacementPolicy);
 
 /// Sees every event and decision (Blox's metrics collection). A collector can
 /// be taken back out of the core as [`std::any::Any`].
-pub trait MetricCollector: Part + std::any::Any {
+pub trait MetricCollector: Part + Sync + std::any::Any {
     /// A decision was made; `plan` is what came of it. Where nobody
     /// [observes launches](Part::observes_launches), the view may show it as carried out.
     fn round(&mut self, view: View<'_>, plan: &Plan);
