@@ -68,7 +68,8 @@ impl Default for LucidSettings {
 ///   pairs says is slow is not made; one that proves slow is separated, for good: the later
 ///   job waits again.
 ///
-/// CPUs and memory of nodes are not looked at.
+/// A job runs on the types of GPU that it names; one that cannot beside the nodes that may be set
+/// aside is turned away. CPUs and memory of nodes are not looked at.
 ///
 /// Scores and memory of GPUs are the attributes `sharing_score` (0 tiny, 1 medium, 2 jumbo) and
 /// `gmem` (MiB) of jobs; one that does not say runs alone.
