@@ -31,6 +31,12 @@ pub struct JobResult {
     pub job: JobId,
     /// The trace's own identifier, if it has one.
     pub name: Option<Name>,
+    /// Who submitted it, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<Name>,
+    /// The virtual cluster that it belongs to, if to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_cluster: Option<Name>,
     /// When it was submitted.
     pub submit: Time,
     /// GPUs that it asked for.

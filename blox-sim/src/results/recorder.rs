@@ -122,6 +122,8 @@ impl Recorder {
         self.jobs[i] = Some(JobResult {
             job: job.id(),
             name: job.spec().name.clone(),
+            user: job.spec().user.clone(),
+            virtual_cluster: job.spec().virtual_cluster.clone(),
             submit: job.submit(),
             gpus: job.gpus().get(),
             duration: job.spec().duration(),

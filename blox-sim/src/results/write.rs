@@ -22,7 +22,7 @@ impl From<std::io::Error> for WriteError {
 /// Where a job has a deadline, the columns `deadline_s`, `deadline` (`met`,
 /// `missed`, `declined`), `missed_by` (the words of [`MissCause`](super::MissCause)) and `overhead_s` follow; where a job trains,
 /// `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system while it was; where finish-time
-/// fairness was asked for, `rho`. What did not happen is empty. Numbers read back to the same bits.
+/// fairness was asked for, `rho`; where a job has a user or belongs to a virtual cluster, `user` and `virtual_cluster`. What did not happen is empty. Numbers read back to the same bits.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -62,6 +62,12 @@ fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     if with_fairness {
         head.push("rho");
     }
+    let with_owners = jobs
+        .iter()
+        .any(|j| j.user.is_some() || j.virtual_cluster.is_some());
+    if with_owners {
+        head.extend(["user", "virtual_cluster"]);
+    }
     let contention = Contention::of(if with_training { jobs } else { &[] });
     let mut rows = Rows::new(&head);
     for j in jobs {
@@ -96,6 +102,10 @@ fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
         }
         if with_fairness {
             rows.number(j.rho);
+        }
+        if with_owners {
+            rows.text(j.user.as_deref().unwrap_or(""));
+            rows.text(j.virtual_cluster.as_deref().unwrap_or(""));
         }
         rows.end(out)?;
     }
@@ -332,6 +342,28 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn owners_have_columns_where_a_job_has_one() {
+        let written = |jobs: &[JobResult]| {
+            let mut text = Vec::new();
+            write_jobs(&mut text, jobs).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let nobodys = JobResult::default();
+        assert!(written(std::slice::from_ref(&nobodys)).contains(",reason,measured\n"));
+        let adas = JobResult {
+            user: Some("ada".into()),
+            ..JobResult::default()
+        };
+        let text = written(&[nobodys, adas]);
+        let ends: Vec<&str> = text
+            .lines()
+            .map(|l| l.rsplit_once(",0,").map_or(l, |l| l.1))
+            .collect();
+        assert!(ends[0].ends_with(",measured,user,virtual_cluster"));
+        assert_eq!(ends[1..], [",", "ada,"]);
+    }
 
     #[test]
     fn text_with_commas_and_quotes_is_quoted() {
