@@ -159,3 +159,18 @@ fn completions_know_every_subcommand() {
     let (code, _, _) = blox(dir.path(), &["completions", "sh"], "");
     assert_eq!(code, Some(2));
 }
+
+#[test]
+fn options_that_say_what_is_kept_are_refused_and_not_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    for (option, key) in [("--output-dir=z", "output-dir"), ("--report", "report")] {
+        let (code, _, err) = blox(dir.path(), &["step", "las", option], "end\n");
+        let expected = format!("error: --{key} has no meaning with `blox step`\n");
+        assert_eq!((code, err), (Some(2), expected));
+    }
+    let (_, help, _) = blox(dir.path(), &["step", "--help"], "");
+    assert!(
+        !help.contains("--output-dir") && help.contains("--measure"),
+        "{help}"
+    );
+}

@@ -85,6 +85,7 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
     #[command(after_help = "Examples:
   blox step --scheduler las --trace jobs.csv --cluster 2x4
   printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
+    #[command(mut_args(hide_results))]
     Step(SimulateArgs),
     /// Begin a crate with a scheduling policy of your own
     ///
@@ -547,6 +548,12 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE.toml")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
+}
+
+/// Of what leaves no results.
+fn hide_results(arg: clap::Arg) -> clap::Arg {
+    let hidden = arg.is_hide_set() || super::config::is_result_option(&arg);
+    arg.hide(hidden)
 }
 
 /// `seeds = [1, 2]` and `seeds = 1` are as good as `seeds = "1,2"` and `seeds = "1"`.

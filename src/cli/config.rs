@@ -112,6 +112,28 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
     Ok(given)
 }
 
+/// For `step`, which shows what happens and leaves no results.
+pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
+    let given = simulate(args)?;
+    let command = Options::augment_args(clap::Command::new(""));
+    let of_results = |key: &&String| {
+        let mut args = command.get_arguments();
+        args.any(|arg| arg.get_long() == Some(key) && is_result_option(arg))
+    };
+    match given.on_command_line.iter().find(of_results) {
+        Some(key) => Err(Failure::new(format!(
+            "--{key} has no meaning with `blox step`"
+        ))),
+        None => Ok(given),
+    }
+}
+
+/// Whether an option says what is kept of a run, and where.
+pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
+    arg.get_help_heading() == Some("Results")
+        && !["measure", "quiet"].map(Some).contains(&arg.get_long())
+}
+
 /// For the scheduler of a real cluster, which simulates nothing.
 #[cfg(feature = "cluster")]
 pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
