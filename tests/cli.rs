@@ -209,6 +209,15 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             &format!("unknown scheduler `nope`; known: {known}"),
         ),
         (
+            "compare fifo gavell",
+            &format!("unknown scheduler `gavell`, did you mean `gavel`? known: {known}"),
+        ),
+        (
+            "compare las{guard_h=1|2}",
+            "`las{guard_h=1|2}`: parameter `guard_h` is `1|2`, expected a number of hours above 0; \
+             alternatives with `|` belong to `blox sweep`",
+        ),
+        (
             "simulate -s las{x=1}",
             "scheduler `las` has no parameter `x`; it has: gpu_time, guard_h, backfill",
         ),

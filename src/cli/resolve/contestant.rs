@@ -51,9 +51,15 @@ impl Contestant {
         seed: u64,
     ) -> Result<Pipeline, Failure> {
         let Contestant { named, label, .. } = self;
-        let of = |e: RegistryError| match e {
-            RegistryError::BadValue { .. } => Failure::new(format!("`{label}`: {e}")),
-            e => Failure::new(e),
+        let of = |e: RegistryError| {
+            let hint = match label.contains('|') {
+                true => "; alternatives with `|` belong to `blox sweep`",
+                false => "",
+            };
+            match e {
+                RegistryError::BadValue { .. } => Failure::new(format!("`{label}`: {e}{hint}")),
+                e => Failure::new(format!("{e}{hint}")),
+            }
         };
         let mut pipeline = if !has(&r.schedulers, &named.name) && has(&r.scheduling, &named.name) {
             // A scheduling policy alone: with the placement that most schedulers have.
