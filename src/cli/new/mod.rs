@@ -109,15 +109,27 @@ fn dependency() -> String {
         // A literal string has no escapes; a path may hold anything but a quote.
         let path = source.display().to_string();
         if !path.contains('\'') {
-            return format!("{{ path = '{path}' }}");
+            return format!("path = '{path}'");
         }
     }
-    format!("\"{}\"", env!("CARGO_PKG_VERSION"))
+    format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_of_the_manifest_could_stand_there() {
+        let manifest = filled(FILES[0].1, "a", "path = 'b'");
+        let lines = manifest.lines().filter_map(|l| l.strip_prefix("# "));
+        let left_out: Vec<&str> = lines.filter(|l| l.contains(" = ")).collect();
+        assert_eq!(left_out.len(), 2);
+        for text in left_out.iter().copied().chain([manifest.as_str()]) {
+            assert!(text.parse::<toml::Table>().is_ok(), "{text}");
+        }
+        assert!(left_out[0].ends_with("features = [\"cluster\"] }"));
+    }
 
     #[test]
     fn names_become_those_of_rust() {
