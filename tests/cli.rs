@@ -47,6 +47,21 @@ fn the_published_average_is_on_the_terminal() {
     assert!(seen.err.starts_with("wall time "), "{}", seen.err);
 }
 
+/// Their completion times would be good news else.
+#[test]
+fn jobs_that_the_scheduler_ended_are_told_of() {
+    let seen = run("compare fifo loss-termination --losses --jobs 40 --cluster 4x4");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let told = |l: &&str| l.contains("before all work was done, counted as completed");
+    let lines: Vec<&str> = seen.out.lines().filter(told).collect();
+    assert_eq!(lines.len(), 1, "{}", seen.out);
+    assert!(
+        lines[0].starts_with("notice     loss-termination: ended "),
+        "{}",
+        lines[0]
+    );
+}
+
 #[test]
 fn a_trace_is_simulated_with_its_notices_and_rejections() {
     let dir = folder();

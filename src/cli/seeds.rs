@@ -26,6 +26,8 @@ struct Kept {
     /// Job completion times of measured jobs, by number of job.
     times: Vec<(u32, f64)>,
     notices: Vec<String>,
+    /// Measured jobs that the scheduler ended.
+    ended_early: u64,
     workload: String,
 }
 
@@ -102,7 +104,8 @@ pub(super) fn compare(
                     times: measured
                         .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
                         .collect(),
-                    notices: table::notices(experiment, &[&run]),
+                    notices: table::about_runs(experiment, &[&run]),
+                    ended_early: table::ended_by_scheduler(&run),
                     workload: run.workload,
                 })
             }
@@ -313,6 +316,10 @@ fn notices(entries: &[Entry<'_>]) -> Vec<String> {
             n => format!("{notice} (in {n} of {runs} runs)"),
         })
         .collect();
+    lines.extend(entries.iter().filter_map(|e| {
+        let of_all_seeds = e.runs.iter().map(|k| k.ended_early).sum();
+        table::ended_early(e.label, of_all_seeds)
+    }));
     if unpaired > 0 {
         lines.push(format!(
             "averages are over different jobs: {} completed under one scheduler but not under the other",

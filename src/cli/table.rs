@@ -4,9 +4,9 @@ use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
 use super::output::reasons;
 use super::resolve::Experiment;
 use super::run::Run;
-use blox_core::JobId;
+use blox_core::{JobId, Outcome};
 use blox_sim::results::statistics::Paired;
-use blox_sim::results::{MissCauses, Summary};
+use blox_sim::results::{JobResult, MissCauses, Summary};
 use blox_sim::{Ended, Measure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -371,6 +371,28 @@ fn counted(reasons: &BTreeMap<&'static str, u64>) -> String {
 
 /// What the reader must know before trusting the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
+    let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
+    let mut list = about_runs(experiment, runs);
+    list.extend(runs.iter().filter_map(early));
+    list
+}
+
+/// Measured jobs that the scheduler ended.
+pub(super) fn ended_by_scheduler(run: &Run) -> u64 {
+    let ended = |j: &&JobResult| j.measured && j.outcome == Some(Outcome::Terminated);
+    run.report.jobs.iter().filter(ended).count() as u64
+}
+
+/// Short jobs make averages look good, whoever made them short.
+pub(super) fn ended_early(scheduler: &str, jobs: u64) -> Option<String> {
+    let jobs = (jobs > 0).then(|| number_of(jobs, "job"))?;
+    Some(format!(
+        "{scheduler}: ended {jobs} before all work was done, counted as completed"
+    ))
+}
+
+/// All notices but those of jobs that were ended early.
+pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let mut list = Vec::new();
     let Some(first) = runs.first() else {
         return list;

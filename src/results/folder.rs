@@ -66,7 +66,7 @@ pub struct JobRow {
     pub first_start_s: Option<f64>,
     /// When its end was seen.
     pub finish_s: Option<f64>,
-    /// Job completion time, of jobs that did all their work.
+    /// Job completion time, of jobs that did all their work or were ended at their goal.
     pub jct_s: Option<f64>,
     /// Time for which it ran.
     pub attained_s: f64,
@@ -224,7 +224,7 @@ impl RunResults {
         self.summary["end_s"].as_f64().unwrap_or(0.0)
     }
 
-    /// Measured jobs that did all their work.
+    /// Measured jobs that have a completion time.
     pub fn measured(&self) -> impl Iterator<Item = &JobRow> {
         self.jobs.iter().filter(|j| j.measured && j.jct_s.is_some())
     }

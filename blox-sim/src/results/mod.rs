@@ -86,7 +86,7 @@ pub struct JobResult {
 /// What became of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineFate {
-    /// All work was done by then.
+    /// All work was done by then, or the scheduler had ended the job at its goal.
     Met,
     /// The job ended later, or failed, or had not ended.
     Missed,
@@ -171,7 +171,8 @@ impl JobResult {
         })
     }
 
-    /// Job completion time: submission until its end was seen; only of jobs that did all their work.
+    /// Job completion time: submission until its end was seen; only of jobs that did all their work,
+    /// or that the scheduler ended because their goal was reached ([`Outcome::Terminated`]).
     pub fn jct(&self) -> Option<Seconds> {
         match self.outcome {
             Some(Outcome::Completed | Outcome::Terminated) => self.finish.map(|f| f - self.submit),

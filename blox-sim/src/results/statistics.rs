@@ -101,10 +101,10 @@ pub fn t_quantile(p: f64, df: f64) -> f64 {
 }
 
 /// The same jobs under two schedulers: other minus base, over measured jobs
-/// that did all their work under both.
+/// that have a completion time under both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Paired {
-    /// Jobs that did all their work under both.
+    /// Jobs that have a completion time under both.
     pub pairs: u64,
     /// Measured jobs that did so under one of the two only: they are in no figure here.
     pub unpaired: u64,

@@ -6,7 +6,7 @@ use blox_core::core::Counters;
 use serde::Serialize;
 
 /// The figures of one simulation. Averages and percentiles are over measured
-/// jobs that did all their work; not a number, which JSON has as null, where there are none. Every
+/// jobs that did all their work, or that the scheduler ended because their goal was reached; not a number, which JSON has as null, where there are none. Every
 /// field says its formula in [`COLUMNS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
@@ -59,7 +59,7 @@ pub struct Summary {
 /// guaranteed class as they were submitted, by their first deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Deadlines {
-    /// Jobs that did all their work by their deadline.
+    /// Jobs that did all their work by their deadline, or that the scheduler had ended at their goal.
     pub met: u64,
     /// Jobs that ended later, or failed, or had not ended.
     pub missed: u64,
@@ -139,7 +139,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "completed",
         "completed",
-        "measured jobs that did all their work",
+        "measured jobs that did all their work, or that the scheduler ended at their goal",
     ),
     column(
         "rejected",

@@ -47,7 +47,7 @@ impl Account {
     }
 }
 
-/// Means over the measured training jobs that did all their work (Sia, SOSP 2023, tables 3 and 4).
+/// Means over the measured training jobs that have a completion time (Sia, SOSP 2023, tables 3 and 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TrainingFigures {
     /// How many there are.
