@@ -806,6 +806,16 @@ fn seeds_are_compared_in_pairs() {
         table.contains("interval   ± is half of the 95 % interval over 4 seeds (Student's t)"),
         "{table}"
     );
+    // Nobody takes no difference at all for certainty.
+    let alike = "every seed gives the same results";
+    assert!(!table.contains(alike), "{table}");
+    let trace = "job_id,submit_s,gpus,duration_s\na,0,1,400\nb,10,2,900\n";
+    fs::write(dir.path().join("jobs.csv"), trace).unwrap();
+    let fixed = "compare fifo las --trace jobs.csv --cluster 1x2 --seeds";
+    let table = good(dir.path(), &format!("{fixed} 0..2")).out;
+    assert!(table.contains(alike), "{table}");
+    let one = good(dir.path(), &format!("{fixed} 0")).out;
+    assert!(!one.contains(alike), "{one}");
     let table = good(dir.path(), &format!("{line} --seeds 3")).out;
     assert!(table.contains("interval over 1 seed ("), "{table}");
 }

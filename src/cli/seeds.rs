@@ -320,6 +320,15 @@ fn notices(entries: &[Entry<'_>]) -> Vec<String> {
         let of_all_seeds = e.runs.iter().map(|k| k.ended_early).sum();
         table::ended_early(e.label, of_all_seeds)
     }));
+    let same = |p: &[&Kept]| p[0].figures == p[1].figures && p[0].times == p[1].times;
+    let alike = |e: &Entry<'_>| e.runs.windows(2).all(same);
+    let several = entries.first().is_some_and(|e| e.runs.len() > 1);
+    if several && entries.iter().all(alike) {
+        lines.push(
+            "every seed gives the same results: nothing here depends on it, and ± says nothing"
+                .to_owned(),
+        );
+    }
     if unpaired > 0 {
         lines.push(format!(
             "averages are over different jobs: {} completed under one scheduler but not under the other",
