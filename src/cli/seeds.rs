@@ -269,6 +269,10 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
             format!("with {} at the same seed, job by job", base.label),
         );
         say(
+            "relative",
+            format!("mean over seeds of avg JCT / avg JCT of {}", base.label),
+        );
+        say(
             "diff.",
             format!("mean over jobs of JCT - JCT under {}", base.label),
         );
