@@ -309,6 +309,29 @@ fn check_reports_all_problems() {
         "types.csv: line 2: gpus is `4`, expected at most the 0 GPUs of type a100 in the cluster 1x8:v100\n\
          types.csv: line 3: gpus is `9`, expected at most the 8 GPUs of type v100 in the cluster 1x8:v100\n"
     ), "{}", seen.out);
+    // An application says on which types it runs.
+    fs::write(
+        dir.path().join("sia.csv"),
+        "name,time,application,num_replicas,batch_size\na,0,cifar10,4,2048\n",
+    )
+    .unwrap();
+    let seen = line(dir.path(), "trace check sia.csv --cluster 16x8:v100");
+    assert!(seen.out.starts_with(
+        "sia.csv: line 2: gpus is `4`, expected at most the 0 GPUs of type aws or dgx-ext or rtx in the cluster 16x8:v100\n"
+    ), "{}", seen.out);
+    // It runs as well where nobody names types.
+    for cluster in ["16x8:rtx", "16x8"] {
+        let seen = line(
+            dir.path(),
+            &format!("trace check sia.csv --cluster {cluster}"),
+        );
+        assert!(seen.out.ends_with("no problem, 1 job\n"), "{}", seen.out);
+        let seen = line(
+            dir.path(),
+            &format!("simulate fifo --trace sia.csv --cluster {cluster} --json"),
+        );
+        assert!(seen.out.contains("\"completed\": 1,"), "{}", seen.out);
+    }
 }
 
 #[test]

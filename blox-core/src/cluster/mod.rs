@@ -279,7 +279,7 @@ impl Cluster {
     ) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
         let first_gpu = self.gpu_node.len() as u32;
-        let unnamed = Name::from("gpu");
+        let unnamed = Name::from("");
         let gpu_type = GpuTypeId(
             self.types
                 .intern(spec.gpu_type.as_ref().unwrap_or(&unnamed))

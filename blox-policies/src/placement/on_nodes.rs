@@ -8,9 +8,9 @@ use blox_core::{
 };
 use std::collections::BTreeMap;
 
-/// Jobs go to the [nodes](Place::Nodes) that their shapes name. One that has as many GPUs on each of
-/// them stays; any other is stopped first. Shapes that name none are passed over. A job that could never have what it needs of one
-/// type of GPU is turned away.
+/// Jobs go to the [nodes](Place::Nodes) that their shapes name. One that has as many GPUs on each
+/// of them stays; any other is stopped first. Shapes that name none are passed over. A job that
+/// could never have what it needs of one type of GPU is turned away.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 

@@ -1,6 +1,7 @@
 //! Blox's released program (msr-fiddle/blox, commit c8851b2): rounds of 300 s
 //! at whose start ends are seen, its scattered placement, its 1000-hour guard
-//! around every scheduler. It knows no types of GPU: a job that could not run on some node is turned away.
+//! around every scheduler. It knows no types of GPU: a job that could not run on some node is
+//! turned away.
 
 use blox_core::{Assignment, Composition, JobRef, Part, Pipeline, SchedulingPolicy, Seconds, View};
 use blox_policies::{

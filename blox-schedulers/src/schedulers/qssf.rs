@@ -14,7 +14,8 @@ use blox_policies::{
 /// **Parameters** (command line): `estimator`, where beliefs come from: `oracle` (default),
 /// `user`, `noisy` (with `sigma`), `brought` (the job's attribute `estimate_s`, as
 /// `blox estimate` tells it) or `learned` (with `model` and `origin`); `backfill`. Jobs about which
-/// nothing is known come last, in order of submission: if that is all of them, it is [`fifo`](super::fifo).
+/// nothing is known come last, in order of submission: if that is all of them, it is
+/// [`fifo`](super::fifo).
 ///
 /// **Verified.** Helios' rule as Lucid's released simulator has it is
 /// [`crate::compat::lucid::qssf`]; it equals the original per job, with the given estimates,

@@ -5,9 +5,9 @@ use blox_core::Outcome;
 use blox_core::core::Counters;
 use serde::Serialize;
 
-/// The figures of one simulation. Averages and percentiles are over measured
-/// jobs that did all their work, or that the scheduler ended because their goal was reached; not a number, which JSON has as null, where there are none. Every
-/// field says its formula in [`COLUMNS`].
+/// The figures of one simulation. Averages and percentiles are over measured jobs that did all
+/// their work, or that the scheduler ended because their goal was reached; not a number, which JSON
+/// has as null, where there are none. Every field says its formula in [`COLUMNS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// See [`COLUMNS`].

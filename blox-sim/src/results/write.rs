@@ -21,8 +21,10 @@ impl From<std::io::Error> for WriteError {
 /// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
 /// Where a job has a deadline, the columns `deadline_s`, `deadline` (`met`,
 /// `missed`, `declined`), `missed_by` (the words of [`MissCause`](super::MissCause)) and `overhead_s` follow; where a job trains,
-/// `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system while it was; where finish-time
-/// fairness was asked for, `rho`; where a job has a user or belongs to a virtual cluster, `user` and `virtual_cluster`. What did not happen is empty. Numbers read back to the same bits.
+/// `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system while it was;
+/// where finish-time fairness was asked for, `rho`; where a job has a user or belongs to a virtual
+/// cluster, `user` and `virtual_cluster`. What did not happen is empty. Numbers read back to the
+/// same bits.
 ///
 /// # Errors
 /// When `out` cannot be written.

@@ -49,23 +49,31 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
 
 /// Why a job could never run, whatever is free.
 fn never_fits(job: &JobSpec, cluster: &ClusterSpec) -> Option<String> {
-    let wanted = &job.extras().gpu_types;
+    let extras = job.extras();
+    let mut wanted: Vec<_> = extras.gpu_types.iter().map(|name| name.as_str()).collect();
+    if let Some(training) = &extras.training {
+        // It does not run on types of which its application tells nothing.
+        let told = training.types.keys().map(|name| name.as_str());
+        wanted = match wanted.is_empty() {
+            true => told.collect(),
+            false => told.filter(|name| wanted.contains(name)).collect(),
+        };
+    }
+    let any = wanted.is_empty() && extras.training.is_none();
     let fits = |node: &&blox_core::NodeSpec| {
-        let kind = node.gpu_type.as_ref();
-        wanted.is_empty() || kind.is_some_and(|kind| wanted.contains(kind))
+        any || wanted.contains(&node.gpu_type.as_deref().unwrap_or_default())
     };
     let nodes = cluster.nodes.iter().filter(fits);
     let gpus: u64 = nodes.map(|node| u64::from(node.gpus)).sum();
-    let asked = job.extras().levels.first().map_or(job.gpus, |least| *least);
+    let asked = extras.levels.first().map_or(job.gpus, |least| *least);
     if u64::from(asked.get()) <= gpus {
         return None;
     }
-    let types = match wanted.is_empty() {
+    // Nodes whose type nobody names have an empty one.
+    wanted.retain(|name| !name.is_empty());
+    let types = match any {
         true => String::new(),
-        false => {
-            let wanted: Vec<_> = wanted.iter().map(|name| name.as_str()).collect();
-            format!(" of type {}", wanted.join(" or "))
-        }
+        false => format!(" of type {}", wanted.join(" or ")),
     };
     Some(format!(
         "gpus is `{asked}`, expected at most the {}{types}",

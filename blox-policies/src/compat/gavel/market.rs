@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 /// whenever a job came or left, and every eighth round.
 ///
 /// What the program does otherwise than
-/// [`Shockwave`](crate::scheduling::shockwave::Shockwave): its clock counts rounds of
-/// full length, though rounds may end early; epochs last whole seconds; fairness compares moments on that
-/// clock, not the times since submissions, so that the later a job comes the less its lateness counts; and a job's epochs count
-/// as slower or faster once what it did since the first round, as if it had run ever since, is
-/// off by two fifths of what its profile does in that time.
+/// [`Shockwave`](crate::scheduling::shockwave::Shockwave): its clock counts rounds of full length,
+/// though rounds may end early; epochs last whole seconds; fairness compares moments on that clock,
+/// not the times since submissions, so that the later a job comes the less its lateness counts; and
+/// a job's epochs count as slower or faster once what it did since the first round, as if it had
+/// run ever since, is off by two fifths of what its profile does in that time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AsMarket {
     base: AsShockwave,
