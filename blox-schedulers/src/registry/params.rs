@@ -232,9 +232,7 @@ pub(super) fn only_with(
     let Some(name) = p.names().find(|n| !given && names.contains(n)) else {
         return Ok(());
     };
-    let found = p.text(name, "");
-    let found = found.or_else(|_| p.f64(name, 0.0).map(|x| x.to_string()))?;
-    Err(wrong(name, found, &format!("{what} with it")))
+    Err(wrong(name, p.text(name, "")?, &format!("{what} with it")))
 }
 
 pub(super) fn bad(param: &str, found: f64, expected: &str) -> RegistryError {

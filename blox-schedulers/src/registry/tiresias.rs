@@ -142,21 +142,20 @@ fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
 }
 
 fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
-    match p.text("promote", "none") {
-        Ok(word) if word == "none" => Ok(None),
-        Ok(found) => Err(RegistryError::BadValue {
-            param: "promote".into(),
-            found,
-            expected: "a number above 0, or none".into(),
-        }),
-        Err(_) => {
-            let knob = p.f64("promote", 0.0)?;
-            match knob > 0.0 {
-                true => Ok(Some(knob)),
-                false => Err(bad("promote", knob, "a number above 0, or none")),
-            }
-        }
+    let text = p.text("promote", "none")?;
+    if text == "none" {
+        return Ok(None);
     }
+    let knob = text
+        .parse()
+        .ok()
+        .filter(|k: &f64| k.is_finite() && *k > 0.0);
+    let wrong = || RegistryError::BadValue {
+        param: "promote".into(),
+        found: text.clone(),
+        expected: "a number above 0, or none".into(),
+    };
+    knob.map(Some).ok_or_else(wrong)
 }
 
 fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
