@@ -14,10 +14,7 @@ use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
-use blox_core::{
-    ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, Reason, State, Time,
-};
-use std::collections::BTreeMap;
+use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, State, Time};
 use std::sync::Arc;
 
 /// A simulation: a cluster, a scheduler, and how the world behaves.
@@ -447,16 +444,12 @@ impl Simulation {
             }
         }
         let state = core.state();
-        let plan = core.plan();
-        // Of a job that is named twice, the first reason counts.
-        let told: BTreeMap<JobId, &Reason> =
-            plan.waits.iter().rev().map(|(j, w)| (*j, w)).collect();
         for id in (0..state.next_job_id().0).map(JobId) {
             let Some(job) = state.job(id) else { continue };
             recorder.note(&job, None, state.now());
             let passed_over = core.last_decision() >= Some(job.eligible_since());
             if job.phase() == Phase::Waiting && passed_over {
-                recorder.waits(id, told.get(&id).unwrap_or(&&plan.otherwise));
+                recorder.passed_over(id);
             }
         }
         let jobs = recorder.take_jobs();
@@ -569,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_at_the_end_is_said_to_run_and_what_waits_says_why() {
+    fn what_runs_at_the_end_is_said_to_run_and_what_waits_not_to_be_chosen() {
         let mut jobs = Jobs::new(vec![
             job(0.0, 300.0),
             job(0.0, 9e3),
@@ -581,10 +574,9 @@ mod tests {
             .run(fifo(), &mut jobs)
             .unwrap();
         let reasons = report.jobs.iter().map(|j| j.reason.as_deref());
-        let waits = "needs 1 GPU, 0 are free";
         assert_eq!(
             reasons.collect::<Vec<_>>(),
-            [None, Some("running"), Some("running"), Some(waits)]
+            [None, Some("running"), Some("running"), Some("not chosen")]
         );
     }
 

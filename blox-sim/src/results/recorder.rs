@@ -165,11 +165,15 @@ impl Recorder {
         }
     }
 
-    /// Why a job that was noted waits, by the last plan.
-    pub(crate) fn waits(&mut self, id: JobId, why: &Reason) {
-        if let Some(Some(row)) = self.jobs.get_mut(id.index()) {
-            row.reason = Some(why.to_string());
-            row.reason_kind = Some(why.kind());
+    /// A job that was noted waits though a decision has seen it. What the last plan says of it
+    /// depends on which moments were visited; this does not.
+    pub(crate) fn passed_over(&mut self, id: JobId) {
+        let row = self.jobs.get_mut(id.index()).and_then(Option::as_mut);
+        if let Some(row) = row
+            && row.reason_kind == Some(Reason::NotYetDecided.kind())
+        {
+            row.reason = Some(Reason::NotChosen.to_string());
+            row.reason_kind = Some(Reason::NotChosen.kind());
         }
     }
 
