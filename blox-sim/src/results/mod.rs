@@ -24,6 +24,15 @@ pub use write::{AssignmentWriter, WriteError, write_jobs, write_rounds, write_ti
 use blox_core::{JobId, Name, Outcome, Seconds, Time};
 use serde::Serialize;
 
+/// Whose a job is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Owner {
+    /// Who submitted it, if that is known.
+    pub user: Option<Name>,
+    /// The virtual cluster that it belongs to, if to one.
+    pub virtual_cluster: Option<Name>,
+}
+
 /// What became of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JobResult {
@@ -31,12 +40,9 @@ pub struct JobResult {
     pub job: JobId,
     /// The trace's own identifier, if it has one.
     pub name: Option<Name>,
-    /// Who submitted it, if that is known.
+    /// Whose it is, if anybody's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<Name>,
-    /// The virtual cluster that it belongs to, if to one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub virtual_cluster: Option<Name>,
+    pub owner: Option<Box<Owner>>,
     /// When it was submitted.
     pub submit: Time,
     /// GPUs that it asked for.
@@ -60,7 +66,7 @@ pub struct JobResult {
     /// How often it crashed or lost its node.
     pub crashes: u32,
     /// Why it was turned away, or where it stood at the end.
-    pub reason: Option<String>,
+    pub reason: Option<Box<str>>,
     /// The kind of that reason, without particulars: for counting.
     pub reason_kind: Option<&'static str>,
     /// Whether it is measured.

@@ -1,7 +1,7 @@
 //! Collects what became of jobs and rounds while a simulation runs.
 
-use super::JobResult;
 use super::training::Account;
+use super::{JobResult, Owner};
 use crate::backend::{Measure, Watch};
 use blox_core::{
     Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds,
@@ -109,10 +109,16 @@ impl Recorder {
         let rejected = outcome == Some(blox_core::Outcome::Rejected);
         let (reason, reason_kind) = match (outcome, job.phase()) {
             (None, phase @ (Phase::Starting | Phase::Running | Phase::Stopping)) => {
-                (Some(phase.to_string()), Some(phase.as_str()))
+                (Some(phase.as_str().into()), Some(phase.as_str()))
             }
-            (None, _) => (Some(job.reason().to_string()), Some(job.reason().kind())),
-            _ if rejected => (Some(job.reason().to_string()), Some(job.reason().kind())),
+            (None, _) => (
+                Some(job.reason().to_string().into()),
+                Some(job.reason().kind()),
+            ),
+            _ if rejected => (
+                Some(job.reason().to_string().into()),
+                Some(job.reason().kind()),
+            ),
             _ => (None, None),
         };
         let i = job.id().index();
@@ -122,8 +128,7 @@ impl Recorder {
         self.jobs[i] = Some(JobResult {
             job: job.id(),
             name: job.spec().name.clone(),
-            user: job.spec().user.clone(),
-            virtual_cluster: job.spec().virtual_cluster.clone(),
+            owner: owner_of(job),
             submit: job.submit(),
             gpus: job.gpus().get(),
             duration: job.spec().duration(),
@@ -172,7 +177,7 @@ impl Recorder {
         if let Some(row) = row
             && row.reason_kind == Some(Reason::NotYetDecided.kind())
         {
-            row.reason = Some(Reason::NotChosen.to_string());
+            row.reason = Some(Reason::NotChosen.kind().into());
             row.reason_kind = Some(Reason::NotChosen.kind());
         }
     }
@@ -194,6 +199,18 @@ impl Recorder {
 }
 
 /// The deadline that counts as the job was submitted.
+/// Millions of rows have none: a pointer apart, it takes no room.
+fn owner_of(job: &JobRef<'_>) -> Option<Box<Owner>> {
+    let spec = job.spec();
+    let some = spec.user.is_some() || spec.virtual_cluster.is_some();
+    some.then(|| {
+        Box::new(Owner {
+            user: spec.user.clone(),
+            virtual_cluster: spec.virtual_cluster.clone(),
+        })
+    })
+}
+
 fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     let extras = job.spec().extras.as_ref()?;
     let counts = extras.class == ServiceClass::Guaranteed;

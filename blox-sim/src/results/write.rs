@@ -64,9 +64,7 @@ fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     if with_fairness {
         head.push("rho");
     }
-    let with_owners = jobs
-        .iter()
-        .any(|j| j.user.is_some() || j.virtual_cluster.is_some());
+    let with_owners = jobs.iter().any(|j| j.owner.is_some());
     if with_owners {
         head.extend(["user", "virtual_cluster"]);
     }
@@ -106,8 +104,11 @@ fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
             rows.number(j.rho);
         }
         if with_owners {
-            rows.text(j.user.as_deref().unwrap_or(""));
-            rows.text(j.virtual_cluster.as_deref().unwrap_or(""));
+            let owner = j.owner.as_deref();
+            let user = owner.and_then(|o| o.user.as_deref());
+            let cluster = owner.and_then(|o| o.virtual_cluster.as_deref());
+            rows.text(user.unwrap_or(""));
+            rows.text(cluster.unwrap_or(""));
         }
         rows.end(out)?;
     }
@@ -344,6 +345,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Owner;
 
     #[test]
     fn owners_have_columns_where_a_job_has_one() {
@@ -355,7 +357,10 @@ mod tests {
         let nobodys = JobResult::default();
         assert!(written(std::slice::from_ref(&nobodys)).contains(",reason,measured\n"));
         let adas = JobResult {
-            user: Some("ada".into()),
+            owner: Some(Box::new(Owner {
+                user: Some("ada".into()),
+                virtual_cluster: None,
+            })),
             ..JobResult::default()
         };
         let text = written(&[nobodys, adas]);
