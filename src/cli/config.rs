@@ -115,12 +115,8 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
 /// For `step`, which shows what happens and leaves no results.
 pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
     let given = simulate(args)?;
-    let command = Options::augment_args(clap::Command::new(""));
-    let of_results = |key: &&String| {
-        let mut args = command.get_arguments();
-        args.any(|arg| arg.get_long() == Some(key) && is_result_option(arg))
-    };
-    match given.on_command_line.iter().find(of_results) {
+    let mut keys = given.on_command_line.iter();
+    match keys.find(|key| is_among(key, is_result_option)) {
         Some(key) => Err(Failure::new(format!(
             "--{key} has no meaning with `blox step`"
         ))),
@@ -229,12 +225,16 @@ pub(super) fn generate(options: Options, not_meant: &[&str]) -> Result<Given, Fa
     Ok(given)
 }
 
-/// Whether the help lists an option under that heading.
 fn is_about_workloads(key: &str) -> bool {
+    is_among(key, |arg| arg.get_help_heading() == Some("Workload"))
+}
+
+/// Whether an option, by its long name, is one of those.
+fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
     let command = Options::augment_args(clap::Command::new(""));
     command
         .get_arguments()
-        .any(|arg| arg.get_long() == Some(key) && arg.get_help_heading() == Some("Workload"))
+        .any(|arg| arg.get_long() == Some(key) && those(arg))
 }
 
 macro_rules! first_given {

@@ -1,6 +1,6 @@
 //! Tiresias, its parts and what its released simulator does.
 
-use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, bad, belief, only_with, param, walk};
+use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, bad, belief, only_with, param, walk, wrong};
 use crate::estimate::Belief;
 use crate::{compat, schedulers};
 use blox_core::Seconds;
@@ -150,12 +150,8 @@ fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
         .parse()
         .ok()
         .filter(|k: &f64| k.is_finite() && *k > 0.0);
-    let wrong = || RegistryError::BadValue {
-        param: "promote".into(),
-        found: text.clone(),
-        expected: "a number above 0, or none".into(),
-    };
-    knob.map(Some).ok_or_else(wrong)
+    let refused = || wrong("promote", text.clone(), "a number above 0, or none");
+    knob.map(Some).ok_or_else(refused)
 }
 
 fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {

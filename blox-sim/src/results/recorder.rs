@@ -111,11 +111,7 @@ impl Recorder {
             (None, phase @ (Phase::Starting | Phase::Running | Phase::Stopping)) => {
                 (Some(phase.as_str().into()), Some(phase.as_str()))
             }
-            (None, _) => (
-                Some(job.reason().to_string().into()),
-                Some(job.reason().kind()),
-            ),
-            _ if rejected => (
+            (None | Some(blox_core::Outcome::Rejected), _) => (
                 Some(job.reason().to_string().into()),
                 Some(job.reason().kind()),
             ),
@@ -198,7 +194,6 @@ impl Recorder {
     }
 }
 
-/// The deadline that counts as the job was submitted.
 /// Millions of rows have none: a pointer apart, it takes no room.
 fn owner_of(job: &JobRef<'_>) -> Option<Box<Owner>> {
     let spec = job.spec();
@@ -211,6 +206,7 @@ fn owner_of(job: &JobRef<'_>) -> Option<Box<Owner>> {
     })
 }
 
+/// The deadline that counts as the job was submitted.
 fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     let extras = job.spec().extras.as_ref()?;
     let counts = extras.class == ServiceClass::Guaranteed;
