@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example allox`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::{
     placement::*,
     scheduling::gavel::{Gavel, shares::*},
@@ -15,7 +15,7 @@ mod gpu_types;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let round = Seconds::new(360.0);
     let by_hand = Composition::new("allox")
-        .cadence(Rounds::every(round).unwrap_or_default())
+        .in_rounds(round)
         .scheduling(Gavel::new(AlloX::default()).in_rounds_of(round))
         .placement(Leases::new(Consolidated::default()))
         .build();

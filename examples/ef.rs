@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example ef`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::Simulation;
 
@@ -11,7 +11,7 @@ mod deadlines;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("ef")
-        .cadence(Rounds::every(Seconds::new(60.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(60.0))
         .scheduling(ElasticFlow::new(Seconds::new(60.0)).admitting_all())
         .placement(Buddy)
         .build();

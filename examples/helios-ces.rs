@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example helios-ces`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::cluster::{PowerRule, PowerSaving};
 use blox::policies::{placement::*, scheduling::*};
 use blox::schedulers::HeliosCesParams;
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..PowerRule::default()
     };
     let by_hand = Composition::new("helios-ces")
-        .cadence(Rounds::every(Seconds::new(60.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(60.0))
         .cluster(PowerSaving::new(rule, Seconds::new(600.0), Vec::new()))
         .scheduling(Fifo::default())
         .placement(Walk::new(Consolidated::default()))

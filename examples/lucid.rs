@@ -4,7 +4,7 @@
 
 use blox::core::estimate::Oracle;
 use blox::core::perf::PairTable;
-use blox::core::{ClusterSpec, Composition, Extras, JobSpec, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Extras, JobSpec, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::Simulation;
 use blox::sim::compat::blox_workload::BloxWorkload;
@@ -38,7 +38,7 @@ fn jobs() -> Result<Vec<JobSpec>, Box<dyn std::error::Error>> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("lucid")
-        .cadence(Rounds::every(Seconds::new(60.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(60.0))
         .scheduling(Lucid::with(
             LucidSettings::default(),
             Oracle,

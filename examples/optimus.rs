@@ -2,14 +2,14 @@
 //!
 //! `cargo run --release --example optimus`
 
-use blox::core::{ClusterSpec, Composition, GpuCount, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, GpuCount, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::compat::blox_workload::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited, workload::generate::WithLoss};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("optimus")
-        .cadence(Rounds::every(Seconds::new(600.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(600.0))
         .scheduling(LossTermination::new(
             Optimus::default().at_most(GpuCount(16)),
         ))

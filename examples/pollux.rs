@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example pollux`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::schedulers::{PolluxParams, pollux_with};
 use blox::sim::Simulation;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..PolluxSettings::default()
     };
     let by_hand = Composition::new("pollux")
-        .cadence(Rounds::every(Seconds::new(60.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(60.0))
         .scheduling(Pollux::new(search))
         .placement(OnNodes)
         .build();

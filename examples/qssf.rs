@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example qssf`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::{estimate::NoisyOracle, placement::*, scheduling::*};
 use blox::sim::compat::blox_workload::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited};
@@ -10,7 +10,7 @@ use blox::sim::{Simulation, workload::Limited};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let belief = NoisyOracle::new(0.5, 42);
     let by_hand = Composition::new("qssf")
-        .cadence(Rounds::every(Seconds::new(60.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(60.0))
         .scheduling(Qssf::with(belief))
         .placement(Walk::new(Consolidated::default()))
         .build();

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example shockwave`
 
-use blox::core::{ClusterSpec, Composition, Extras, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Extras, Seconds};
 use blox::policies::{
     placement::*,
     scheduling::{Shockwave, shockwave::Market},
@@ -12,7 +12,7 @@ use blox::sim::{Simulation, workload::*};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("shockwave")
-        .cadence(Rounds::every(Seconds::new(120.0)).unwrap_or_default())
+        .in_rounds(Seconds::new(120.0))
         .scheduling(Shockwave::new(Market::default()))
         .placement(Leases::new(Consolidated::default()))
         .build();

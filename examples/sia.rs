@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example sia`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::Simulation;
 use blox::sim::overheads::CheckpointRestart;
@@ -12,7 +12,7 @@ mod training;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("sia")
-        .cadence(Rounds::every(Seconds::new(60.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(60.0))
         .scheduling(Sia::default())
         .placement(KeepNodes)
         .build();

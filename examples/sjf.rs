@@ -2,14 +2,14 @@
 //!
 //! `cargo run --release --example sjf`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
+use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::compat::blox_workload::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("sjf")
-        .cadence(Rounds::every(Seconds::new(300.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(300.0))
         .scheduling(Sjf::default())
         .placement(Walk::new(Consolidated::default()))
         .build();

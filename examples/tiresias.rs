@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example tiresias`
 
-use blox::core::{ClusterSpec, Composition, Rounds, Seconds, perf::SkewTable};
+use blox::core::{ClusterSpec, Composition, Seconds, perf::SkewTable};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::compat::blox_workload::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited};
@@ -10,7 +10,7 @@ use blox::sim::{Simulation, workload::Limited};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let skew = TensorSkew::new(SkewTable::image_models(), 0.3);
     let by_hand = Composition::new("tiresias")
-        .cadence(Rounds::every(Seconds::new(300.0)).ok_or("no rounds")?)
+        .in_rounds(Seconds::new(300.0))
         .scheduling(TwoDas::las(&[Seconds::new(3250.0)])?)
         .placement(Walk::new(Profiled::by(skew)).when_blocked(Blocked::Skip))
         .build();

@@ -1,6 +1,6 @@
 //! From four parts and a cadence to one scheduler.
 
-use crate::cadence::{Cadence, Rounds};
+use crate::cadence::{Cadence, OnEvent, Rounds};
 use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
@@ -144,6 +144,15 @@ impl Composition {
     pub fn cadence(mut self, cadence: impl Cadence + 'static) -> Self {
         self.cadence = Some(Box::new(cadence));
         self
+    }
+
+    /// With a decision on every multiple of `period`; where that is not above 0, at every event.
+    #[must_use]
+    pub fn in_rounds(self, period: Seconds) -> Self {
+        match Rounds::every(period) {
+            Some(rounds) => self.cadence(rounds),
+            None => self.cadence(OnEvent::default()),
+        }
     }
 
     /// With a scheduling policy.

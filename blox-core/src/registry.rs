@@ -7,6 +7,7 @@ use crate::units::Seconds;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Why a name or parameter was not understood.
@@ -188,8 +189,22 @@ impl Params {
     /// # Errors
     /// It is set to something else.
     pub fn f64(&self, name: &str, default: f64) -> Result<f64, RegistryError> {
-        self.get(name, default, "a number", |v| {
-            v.as_f64().filter(|f| f.is_finite())
+        self.number(name, default, "a number", |_| true)
+    }
+
+    /// A finite number that fits; `expected` says in words which ones do.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn number(
+        &self,
+        name: &str,
+        default: f64,
+        expected: &str,
+        fits: impl Fn(f64) -> bool,
+    ) -> Result<f64, RegistryError> {
+        self.get(name, default, expected, |v| {
+            v.as_f64().filter(|f| f.is_finite() && fits(*f))
         })
     }
 
@@ -201,6 +216,21 @@ impl Params {
         self.get(name, default, "a whole number from 0", Value::as_u64)
     }
 
+    /// A whole number within bounds.
+    ///
+    /// # Errors
+    /// It is set to something else.
+    pub fn whole(
+        &self,
+        name: &str,
+        default: u64,
+        bounds: RangeInclusive<u64>,
+    ) -> Result<u64, RegistryError> {
+        let expected = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        let read = |v: &Value| v.as_u64().filter(|n| bounds.contains(n));
+        self.get(name, default, &expected, read)
+    }
+
     /// `true` or `false`.
     ///
     /// # Errors
@@ -210,12 +240,8 @@ impl Params {
     }
 
     /// A text: what is written, even if it looks like a number.
-    ///
-    /// # Errors
-    /// None: all that is written is a text. It is read as the other kinds are.
-    pub fn text(&self, name: &str, default: &str) -> Result<String, RegistryError> {
-        let given = self.values.get(name);
-        Ok(given.map_or(default, |p| &p.written).to_owned())
+    pub fn text<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        self.values.get(name).map_or(default, |p| &p.written)
     }
 
     /// A length of time above 0, given in hours.
@@ -223,16 +249,10 @@ impl Params {
     /// # Errors
     /// It is set to something else.
     pub fn hours(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
-        self.get(
-            name,
-            Seconds::from_hours(default),
-            "a number of hours above 0",
-            |v| {
-                v.as_f64()
-                    .filter(|h| h.is_finite() && *h > 0.0)
-                    .map(Seconds::from_hours)
-            },
-        )
+        self.number(name, default, "a number of hours above 0", |h| {
+            h > 0.0 && (h * 3600.0).is_finite()
+        })
+        .map(Seconds::from_hours)
     }
 
     /// A positive number of seconds.
@@ -240,16 +260,8 @@ impl Params {
     /// # Errors
     /// It is set to something else.
     pub fn seconds(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
-        self.get(
-            name,
-            Seconds::new(default),
-            "a number of seconds above 0",
-            |v| {
-                v.as_f64()
-                    .filter(|s| s.is_finite() && *s > 0.0)
-                    .map(Seconds::new)
-            },
-        )
+        self.number(name, default, "a number of seconds above 0", |s| s > 0.0)
+            .map(Seconds::new)
     }
 
     /// One of several words.
@@ -265,11 +277,18 @@ impl Params {
         let Some(value) = self.values.get(name) else {
             return Ok(default);
         };
-        words
-            .iter()
-            .find(|w| value.written == **w)
-            .copied()
-            .ok_or_else(|| bad(name, value, format!("one of {}", words.join(", "))))
+        let word = words.iter().find(|w| value.written == **w);
+        word.copied()
+            .ok_or_else(|| self.wrong(name, format!("one of {}", words.join(", "))))
+    }
+
+    /// The error that a parameter is set to something else than `expected`.
+    pub fn wrong(&self, name: &str, expected: impl Into<String>) -> RegistryError {
+        RegistryError::BadValue {
+            param: name.to_owned(),
+            found: self.text(name, "none").to_owned(),
+            expected: expected.into(),
+        }
     }
 
     fn get<T>(
@@ -281,16 +300,8 @@ impl Params {
     ) -> Result<T, RegistryError> {
         match self.values.get(name) {
             None => Ok(default),
-            Some(p) => read(&p.value).ok_or_else(|| bad(name, p, expected.to_owned())),
+            Some(p) => read(&p.value).ok_or_else(|| self.wrong(name, expected)),
         }
-    }
-}
-
-fn bad(name: &str, param: &Param, expected: String) -> RegistryError {
-    RegistryError::BadValue {
-        param: name.to_owned(),
-        found: param.written.clone(),
-        expected,
     }
 }
 
@@ -490,7 +501,7 @@ mod tests {
     #[test]
     fn a_text_is_what_is_written() {
         let named: Named = "a{x=3, y=1e3,z=\"null\",w=true,v=a b}".parse().unwrap();
-        let read = |name| named.params.text(name, "none").unwrap();
+        let read = |name| named.params.text(name, "none");
         let words = ["v", "w", "x", "y", "z", "u"].map(read);
         assert_eq!(words, ["a b", "true", "3", "1e3", "null", "none"]);
         assert_eq!(named.to_string(), "a{v=a b,w=true,x=3,y=1e3,z=null}");

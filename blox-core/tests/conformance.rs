@@ -146,7 +146,7 @@ fn decisions_on_events_conform() {
 fn awkward_rounds_conform() {
     passes(conformance(|_| {
         Composition::new("tenths")
-            .cadence(Rounds::every(Seconds::new(0.1)).unwrap())
+            .in_rounds(Seconds::new(0.1))
             .scheduling(by_key(attained).preemptive())
             .placement(Preempting)
             .build()

@@ -225,7 +225,7 @@ fn what_nobody_can_mean_is_refused() {
             "0",
             "a whole number from 1 to 1048576",
         ),
-        ("shockwave{gap=2}", "2", "a part from 0 to 1"),
+        ("shockwave{gap=2}", "2", "a share from 0 to 1"),
         ("chronus{nodes=5}", "5", "choice=optimal with it"),
         ("qssf{sigma=3}", "3", "estimator=noisy with it"),
         (

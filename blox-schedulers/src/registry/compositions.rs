@@ -1,6 +1,6 @@
 //! Blox's own compositions, and Optimus.
 
-use super::params::{GUARD, above_zero, bad, param, part, whole};
+use super::params::{GUARD, above_zero, at_least, param, part, share};
 use crate::schedulers;
 use blox_core::forecast::Horizon;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
@@ -14,7 +14,7 @@ const TOLERANCE: ParamDoc = param(
 const REPORTS: ParamDoc = param("reports", "3", "flat steps in a row that end a job");
 
 fn reports(p: &Params) -> Result<usize, RegistryError> {
-    Ok(whole(p, "reports", 3, (1, 1 << 20))? as usize)
+    Ok(p.whole("reports", 3, 1..=1 << 20)? as usize)
 }
 
 pub(super) fn add(r: &mut Registry) {
@@ -52,7 +52,7 @@ pub(super) fn add(r: &mut Registry) {
         ],
         |p, _| {
             Ok(schedulers::optimus_with(schedulers::OptimusParams {
-                most: GpuCount(whole(p, "most_gpus", 16, (1, 1 << 20))? as u32),
+                most: GpuCount(p.whole("most_gpus", 16, 1..=1 << 20)? as u32),
                 tolerance: part(p, "tolerance", 0.001)?,
                 reports: reports(p)?,
                 ..schedulers::OptimusParams::default()
@@ -78,13 +78,7 @@ pub(super) fn add(r: &mut Registry) {
             "0.1",
             "share of a step spent on exchange above which a job is consolidated",
         )],
-        |p, _| {
-            let limit = p.f64("limit", 0.1)?;
-            if !(0.0..=1.0).contains(&limit) {
-                return Err(bad("limit", limit, "a share from 0 to 1"));
-            }
-            Ok(schedulers::tiresias_plus_with(limit))
-        },
+        |p, _| Ok(schedulers::tiresias_plus_with(share(p, "limit", 0.1)?)),
     );
     s.add(
         "synthesizer",
@@ -102,15 +96,10 @@ pub(super) fn add(r: &mut Registry) {
         |p, _| {
             let round_s = above_zero(p, "round_s", 300.0)?;
             let round = Rounds::every(Seconds::new(round_s)).unwrap_or_default();
-            let hours = p.f64("horizon_h", 4.0)?;
-            if hours < 0.0 {
-                return Err(bad("horizon_h", hours, "a number of hours, at least 0"));
-            }
             Ok(schedulers::synthesizer_with(
                 schedulers::SynthesizerParams {
-                    every: Seconds::new(round_s)
-                        * whole(p, "every_rounds", 10, (1, 1 << 20))? as f64,
-                    horizon: match hours {
+                    every: Seconds::new(round_s) * p.whole("every_rounds", 10, 1..=1 << 20)? as f64,
+                    horizon: match at_least(p, "horizon_h", 4.0, 0.0)? {
                         0.0 => Horizon::UntilDrained,
                         h => Horizon::For(Seconds::from_hours(h)),
                     },

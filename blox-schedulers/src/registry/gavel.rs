@@ -1,6 +1,6 @@
 //! Gavel's family.
 
-use super::params::{at_least, bad, only_with, param, part, wrong};
+use super::params::{at_least, only_with, param, part, share};
 use crate::schedulers::{self, GavelParams, GavelPolicy};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Name, Rounds, Seconds};
@@ -109,12 +109,10 @@ pub(super) fn add(r: &mut Registry) {
                 "nothing" => Knows::Nothing,
                 _ => Knows::Types,
             };
-            let round = p.seconds("round_s", 360.0)?;
             Ok(schedulers::gavel_with(GavelParams {
                 policy,
                 knows,
-                round: Rounds::every(round)
-                    .ok_or_else(|| bad("round_s", round.secs(), "a number of seconds above 0"))?,
+                round: Rounds::every(p.seconds("round_s", 360.0)?).unwrap_or_default(),
                 gap: Seconds::new(at_least(p, "gap_s", 0.0, 0.0)?),
                 prices,
                 beside: beside(p, knows)?,
@@ -144,28 +142,26 @@ pub(super) fn add(r: &mut Registry) {
 
 /// A part of a speed, or `apart`.
 fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
-    let text = p.text("beside", "apart")?;
+    let text = p.text("beside", "apart");
     if text == "apart" {
         return Ok(None);
     }
     if knows != Knows::Pairs {
-        return Err(wrong("beside", text, "apart, or speeds=pairs with it"));
+        return Err(p.wrong("beside", "apart, or speeds=pairs with it"));
     }
-    let part = text.parse().ok().filter(|x| (0.0..=1.0).contains(x));
-    let part: Option<f64> = part.filter(|x| *x > 0.0);
-    let wrong = || {
-        wrong(
-            "beside",
-            text.clone(),
-            "apart, or a number above 0 and at most 1",
-        )
-    };
-    part.map(Some).ok_or_else(wrong)
+    let fits = |x| x > 0.0 && x <= 1.0;
+    p.number(
+        "beside",
+        0.0,
+        "apart, or a number above 0 and at most 1",
+        fits,
+    )
+    .map(Some)
 }
 
 /// `v100:2.48+k80:0.45`.
 fn prices(p: &Params) -> Result<Vec<(Name, f64)>, RegistryError> {
-    let text = p.text("prices", "1")?;
+    let text = p.text("prices", "1");
     if text == "1" {
         return Ok(Vec::new());
     }
@@ -176,37 +172,19 @@ fn prices(p: &Params) -> Result<Vec<(Name, f64)>, RegistryError> {
         sound.then(|| (Name::from(gpu_type.trim()), price))
     };
     let all: Option<Vec<(Name, f64)>> = text.split('+').map(one).collect();
-    all.ok_or_else(|| {
-        wrong(
-            "prices",
-            text.clone(),
-            "TYPE:PRICE+TYPE:PRICE with prices above 0",
-        )
-    })
+    all.ok_or_else(|| p.wrong("prices", "TYPE:PRICE+TYPE:PRICE with prices above 0"))
 }
 
 fn market(p: &Params) -> Result<Market, RegistryError> {
     let default = Market::default();
     let at_least = |name: &str, default: f64, least: f64| at_least(p, name, default, least);
-    let rounds = p.u64("rounds", default.rounds.into())?;
-    if !(1..=1000).contains(&rounds) {
-        return Err(bad(
-            "rounds",
-            rounds as f64,
-            "a whole number from 1 to 1000",
-        ));
-    }
-    let gap = p.f64("gap", default.gap)?;
-    if !(0.0..=1.0).contains(&gap) {
-        return Err(bad("gap", gap, "a part from 0 to 1"));
-    }
     Ok(Market {
-        rounds: rounds as u32,
+        rounds: p.whole("rounds", default.rounds.into(), 1..=1000)? as u32,
         round_s: at_least("round_s", default.round_s, 1.0)?,
         efficiency: at_least("k", default.efficiency, 0.0)?,
         urgency: at_least("lambda", default.urgency, 0.0)?,
         rho_max: at_least("rho_max", default.rho_max, 1e-6)?,
-        gap,
+        gap: share(p, "gap", default.gap)?,
         ..default
     })
 }

@@ -1,7 +1,7 @@
 //! Lucid and Helios.
 
 use super::params::{
-    BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, backfilled, bad, belief, param, wrong,
+    BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, backfilled, belief, param, share,
 };
 use crate::schedulers;
 use blox_core::registry::{Params, Registry, RegistryError};
@@ -69,18 +69,11 @@ pub(super) fn add(r: &mut Registry) {
             ),
         ],
         |p, _| {
-            let path = p.text("forecast", "none")?;
-            let forecast = match path.as_str() {
+            let forecast = match p.text("forecast", "none") {
                 "none" => Vec::new(),
                 path => crate::estimate::Log::read(path)
                     .and_then(|log| log.numbers("prediction"))
-                    .map_err(|e| {
-                        wrong(
-                            "forecast",
-                            path.to_owned(),
-                            &format!("a file of forecasts ({e})"),
-                        )
-                    })?,
+                    .map_err(|e| p.wrong("forecast", format!("a file of forecasts ({e})")))?,
             };
             Ok(schedulers::helios_ces_with(schedulers::HeliosCesParams {
                 rule: PowerRule {
@@ -95,17 +88,6 @@ pub(super) fn add(r: &mut Registry) {
 }
 
 fn scores(p: &Params, default: f64) -> Result<f64, RegistryError> {
-    let found = p.f64("scores", default)?;
-    if found >= 0.0 || found == -1.0 {
-        return Ok(found);
-    }
-    Err(bad("scores", found, "a number of at least 0, or -1"))
-}
-
-fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    let found = p.f64(name, default)?;
-    if (0.0..=1.0).contains(&found) {
-        return Ok(found);
-    }
-    Err(wrong(name, found.to_string(), "a share from 0 to 1"))
+    let fits = |x| x >= 0.0 || x == -1.0;
+    p.number("scores", default, "a number of at least 0, or -1", fits)
 }

@@ -112,27 +112,19 @@ pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     )?;
     Ok(match word {
         "user" => Belief::User(UserEstimate),
-        "noisy" => {
-            let sigma = p.f64("sigma", 0.5)?;
-            if sigma < 0.0 {
-                return Err(wrong("sigma", sigma.to_string(), "a number of at least 0"));
-            }
-            Belief::Noisy(NoisyOracle::new(sigma, seed))
-        }
+        "noisy" => Belief::Noisy(NoisyOracle::new(at_least(p, "sigma", 0.5, 0.0)?, seed)),
         "brought" => Belief::Brought(Brought::default()),
         "learned" => {
-            let path = p.text("model", "none")?;
+            let path = p.text("model", "none");
             if path == "none" {
-                let needed = "a file that `blox estimate train` saved";
-                return Err(wrong("model", path, needed));
+                return Err(p.wrong("model", "a file that `blox estimate train` saved"));
             }
-            let saved = Saved::load(Path::new(&path))
-                .map_err(|e| wrong("model", path.clone(), &format!("a trained model ({e})")))?;
-            let origin = p.text("origin", "1970-01-01")?;
-            let since = blox_sim::workload::parse_date(&origin)
-                .ok_or_else(|| wrong("origin", origin, "a date such as 2020-09-01"))?;
+            let saved = Saved::load(Path::new(path))
+                .map_err(|e| p.wrong("model", format!("a trained model ({e})")))?;
+            let since = blox_sim::workload::parse_date(p.text("origin", "1970-01-01"))
+                .ok_or_else(|| p.wrong("origin", "a date such as 2020-09-01"))?;
             let learned = Learned::new(saved, since)
-                .map_err(|e| wrong("model", path, &format!("a model of single jobs ({e})")))?;
+                .map_err(|e| p.wrong("model", format!("a model of single jobs ({e})")))?;
             Belief::Learned(learned)
         }
         _ => Belief::Oracle(Oracle),
@@ -167,11 +159,7 @@ pub(super) fn split(p: &Params) -> Result<Split, RegistryError> {
 }
 
 pub(super) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    let found = p.f64(name, default)?;
-    if found > 0.0 {
-        return Ok(found);
-    }
-    Err(bad(name, found, "a number above 0"))
+    p.number(name, default, "a number above 0", |x| x > 0.0)
 }
 
 /// A number of at least `least`.
@@ -181,44 +169,25 @@ pub(super) fn at_least(
     default: f64,
     least: f64,
 ) -> Result<f64, RegistryError> {
-    let found = p.f64(name, default)?;
-    if found >= least {
-        return Ok(found);
-    }
-    Err(bad(name, found, &format!("a number of at least {least}")))
+    let expected = format!("a number of at least {least}");
+    p.number(name, default, &expected, |x| x >= least)
 }
 
 /// A share above 0.
 pub(super) fn part(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    let found = p.f64(name, default)?;
-    if found > 0.0 && found <= 1.0 {
-        return Ok(found);
-    }
-    Err(bad(name, found, "a part above 0 and at most 1"))
+    let fits = |x| x > 0.0 && x <= 1.0;
+    p.number(name, default, "a part above 0 and at most 1", fits)
+}
+
+/// A share, all or nothing included.
+pub(super) fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+    let fits = |x| (0.0..=1.0).contains(&x);
+    p.number(name, default, "a share from 0 to 1", fits)
 }
 
 /// A number other than 0.
 pub(super) fn not_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    let found = p.f64(name, default)?;
-    if found != 0.0 {
-        return Ok(found);
-    }
-    Err(bad(name, found, "a number other than 0"))
-}
-
-/// A whole number within bounds.
-pub(super) fn whole(
-    p: &Params,
-    name: &str,
-    default: u64,
-    (least, most): (u64, u64),
-) -> Result<u64, RegistryError> {
-    let found = p.u64(name, default)?;
-    if (least..=most).contains(&found) {
-        return Ok(found);
-    }
-    let expected = format!("a whole number from {least} to {most}");
-    Err(wrong(name, found.to_string(), &expected))
+    p.number(name, default, "a number other than 0", |x| x != 0.0)
 }
 
 /// Refuses parameters that would do nothing: those that mean something with `what` alone, where
@@ -232,17 +201,5 @@ pub(super) fn only_with(
     let Some(name) = p.names().find(|n| !given && names.contains(n)) else {
         return Ok(());
     };
-    Err(wrong(name, p.text(name, "")?, &format!("{what} with it")))
-}
-
-pub(super) fn bad(param: &str, found: f64, expected: &str) -> RegistryError {
-    wrong(param, found.to_string(), expected)
-}
-
-pub(super) fn wrong(param: &str, found: String, expected: &str) -> RegistryError {
-    RegistryError::BadValue {
-        param: param.to_owned(),
-        found,
-        expected: expected.to_owned(),
-    }
+    Err(p.wrong(name, format!("{what} with it")))
 }

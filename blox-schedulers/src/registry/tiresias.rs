@@ -1,6 +1,6 @@
 //! Tiresias, its parts and what its released simulator does.
 
-use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, bad, belief, only_with, param, walk, wrong};
+use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, belief, only_with, param, share, walk};
 use crate::estimate::Belief;
 use crate::{compat, schedulers};
 use blox_core::Seconds;
@@ -115,7 +115,7 @@ pub(super) fn add(r: &mut Registry) {
 
 fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
     match p.names().any(|n| n == "estimator") {
-        true if p.text("estimator", "none")? != "none" => belief(p, seed).map(Some),
+        true if p.text("estimator", "none") != "none" => belief(p, seed).map(Some),
         _ => {
             let chosen = "estimator=noisy or learned";
             only_with(p, &["sigma", "model", "origin"], false, chosen)?;
@@ -129,51 +129,38 @@ fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
     if let Ok(one) = p.f64("thresholds", 3250.0) {
         return Ok(vec![Seconds::new(one)]);
     }
-    let text = p.text("thresholds", "")?;
-    let numbers = text.split('/').map(|t| t.trim().parse::<f64>());
+    let numbers = p
+        .text("thresholds", "")
+        .split('/')
+        .map(|t| t.trim().parse::<f64>());
     let numbers: Result<Vec<f64>, _> = numbers.collect();
     let numbers = numbers.ok().filter(|n| n.iter().all(|t| t.is_finite()));
-    let numbers = numbers.ok_or_else(|| RegistryError::BadValue {
-        param: "thresholds".into(),
-        found: text,
-        expected: "ascending numbers of GPU-seconds with / between them".into(),
-    })?;
+    let expected = "ascending numbers of GPU-seconds with / between them";
+    let numbers = numbers.ok_or_else(|| p.wrong("thresholds", expected))?;
     Ok(numbers.into_iter().map(Seconds::new).collect())
 }
 
 fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
-    let text = p.text("promote", "none")?;
-    if text == "none" {
+    if p.text("promote", "none") == "none" {
         return Ok(None);
     }
-    let knob = text
-        .parse()
-        .ok()
-        .filter(|k: &f64| k.is_finite() && *k > 0.0);
-    let refused = || wrong("promote", text.clone(), "a number above 0, or none");
-    knob.map(Some).ok_or_else(refused)
+    let knob = p.number("promote", 0.0, "a number above 0, or none", |k| k > 0.0);
+    knob.map(Some)
 }
 
 fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
-    let path = p.text("history", "none")?;
+    let path = p.text("history", "none");
     if path == "none" {
         return Ok(None);
     }
-    let wrong = |why: String| RegistryError::BadValue {
-        param: "history".into(),
-        found: path.clone(),
-        expected: format!("a file of past GPU-seconds ({why})"),
-    };
-    let samples = read_samples(&path).map_err(|e| wrong(e.to_string()))?;
+    let wrong = |why: String| p.wrong("history", format!("a file of past GPU-seconds ({why})"));
+    let samples = read_samples(path).map_err(|e| wrong(e.to_string()))?;
     let samples = samples.into_iter().map(|s| Seconds::new(f64::from(s)));
     let history = ServiceHistory::of(samples);
     history.map(Some).ok_or_else(|| wrong("no samples".into()))
 }
 
 fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
-    let limit = p.f64("pack_limit", TensorSkew::LIMIT)?;
-    if !(0.0..=1.0).contains(&limit) {
-        return Err(bad("pack_limit", limit, "a number from 0 to 1"));
-    }
+    let limit = share(p, "pack_limit", TensorSkew::LIMIT)?;
     Ok(TensorSkew::new(SkewTable::image_models(), limit))
 }

@@ -1,6 +1,6 @@
 //! Schedulers of training jobs that say how fast they learn.
 
-use super::params::{at_least, not_zero, param, whole};
+use super::params::{at_least, not_zero, param};
 use crate::schedulers::{self, PolluxParams, SiaParams};
 use blox_core::registry::Registry;
 use blox_policies::scheduling::PolluxSettings;
@@ -41,7 +41,7 @@ pub(super) fn add(r: &mut Registry) {
             Ok(schedulers::pollux_with(PolluxParams {
                 search: PolluxSettings {
                     power: not_zero(p, "power", -1.0)?,
-                    population: whole(p, "population", 100, (2, 10_000))? as usize,
+                    population: p.whole("population", 100, 2..=10_000)? as usize,
                     generations: p.u64("generations", 100)? as usize,
                     patience: p.u64("patience", 20)? as usize,
                     seed,

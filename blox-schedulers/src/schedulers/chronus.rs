@@ -1,4 +1,4 @@
-use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::LocalSearch,
     scheduling::{Chronus, LeaseChoice},
@@ -26,12 +26,9 @@ pub fn chronus() -> Pipeline {
 
 /// [`chronus`] with leases of another length, above 0, and another choice.
 pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
-    let base = Composition::new("chronus");
-    let base = match Rounds::every(lease) {
-        Some(rounds) => base.cadence(rounds),
-        None => base.cadence(OnEvent::default()),
-    };
-    base.scheduling(Chronus::new(lease).choosing(choice))
+    Composition::new("chronus")
+        .in_rounds(lease)
+        .scheduling(Chronus::new(lease).choosing(choice))
         .placement(LocalSearch::default())
         .build()
 }

@@ -1,4 +1,4 @@
-use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{placement::Buddy, scheduling::ElasticFlow};
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
@@ -56,10 +56,9 @@ pub fn elasticflow_with(params: ElasticFlowParams) -> Pipeline {
 
 /// A scheduler of deadlines with a decision on every multiple of its slot.
 pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeline {
-    let base = Composition::new(name);
-    let base = match Rounds::every(slot) {
-        Some(rounds) => base.cadence(rounds),
-        None => base.cadence(OnEvent::default()),
-    };
-    base.scheduling(policy).placement(Buddy).build()
+    Composition::new(name)
+        .in_rounds(slot)
+        .scheduling(policy)
+        .placement(Buddy)
+        .build()
 }

@@ -1,4 +1,4 @@
-use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Migrating, NodeSets, Resizing},
     scheduling::Gandiva,
@@ -48,11 +48,7 @@ impl Default for GandivaParams {
 
 /// [`gandiva`] with other parameters.
 pub fn gandiva_with(params: GandivaParams) -> Pipeline {
-    let base = Composition::new("gandiva");
-    let base = match Rounds::every(params.slice) {
-        Some(rounds) => base.cadence(rounds),
-        None => base.cadence(OnEvent::default()),
-    };
+    let base = Composition::new("gandiva").in_rounds(params.slice);
     let policy = Gandiva::new(params.slice)
         .packing(params.packing)
         .growing(params.growing);

@@ -1,4 +1,4 @@
-use blox_core::{Composition, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::cluster::{PowerRule, PowerSaving};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -35,12 +35,9 @@ pub fn helios_ces() -> Pipeline {
 /// [`helios_ces`] with other parameters.
 pub fn helios_ces_with(params: HeliosCesParams) -> Pipeline {
     let looks = Seconds::new(600.0);
-    let base = Composition::new("helios-ces");
-    let base = match Rounds::every(Seconds::new(60.0)) {
-        Some(rounds) => base.cadence(rounds),
-        None => base,
-    };
-    base.cluster(PowerSaving::new(params.rule, looks, params.forecast))
+    Composition::new("helios-ces")
+        .in_rounds(Seconds::new(60.0))
+        .cluster(PowerSaving::new(params.rule, looks, params.forecast))
         .scheduling(Fifo::default())
         .placement(Walk::new(Consolidated::default()))
         .build()

@@ -1,6 +1,6 @@
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::PairTable;
-use blox_core::{Composition, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Walk},
     scheduling::{Lucid, LucidSettings},
@@ -50,12 +50,9 @@ pub fn lucid() -> Pipeline {
 
 /// [`lucid`] with other parameters and beliefs.
 pub fn lucid_with(params: LucidParams, estimator: impl Estimator + Sync + 'static) -> Pipeline {
-    let base = Composition::new("lucid");
-    let base = match Rounds::every(Seconds::new(60.0)) {
-        Some(rounds) => base.cadence(rounds),
-        None => base,
-    };
-    base.scheduling(Lucid::with(params.settings, estimator, params.pairs))
+    Composition::new("lucid")
+        .in_rounds(Seconds::new(60.0))
+        .scheduling(Lucid::with(params.settings, estimator, params.pairs))
         // Its own places jobs.
         .placement(Walk::new(Consolidated::default()))
         .build()

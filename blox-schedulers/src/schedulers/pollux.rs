@@ -1,4 +1,4 @@
-use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::OnNodes,
     scheduling::{Autoscale, Pollux, PolluxSettings},
@@ -45,11 +45,7 @@ pub fn pollux() -> Pipeline {
 /// [`pollux`] with other settings.
 pub fn pollux_with(params: PolluxParams) -> Pipeline {
     let grows = params.autoscale.is_some();
-    let base = Composition::new("pollux");
-    let base = match Rounds::every(params.round) {
-        Some(rounds) => base.cadence(rounds),
-        None => base.cadence(OnEvent::default()),
-    };
+    let base = Composition::new("pollux").in_rounds(params.round);
     let mut policy = Pollux::new(params.search);
     if let Some(autoscale) = params.autoscale {
         policy = policy.autoscaling(autoscale);

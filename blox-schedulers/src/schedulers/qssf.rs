@@ -1,5 +1,5 @@
 use blox_core::estimate::Estimator;
-use blox_core::{Composition, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Walk},
     scheduling::Qssf,
@@ -27,12 +27,9 @@ pub fn qssf() -> Pipeline {
 
 /// [`qssf`] with other beliefs.
 pub fn qssf_with(estimator: impl Estimator + Sync + 'static) -> Pipeline {
-    let base = Composition::new("qssf");
-    let base = match Rounds::every(Seconds::new(60.0)) {
-        Some(rounds) => base.cadence(rounds),
-        None => base,
-    };
-    base.scheduling(Qssf::with(estimator))
+    Composition::new("qssf")
+        .in_rounds(Seconds::new(60.0))
+        .scheduling(Qssf::with(estimator))
         .placement(Walk::new(Consolidated::default()))
         .build()
 }

@@ -1,4 +1,4 @@
-use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::placement::{Consolidated, Leases};
 use blox_policies::scheduling::Shockwave;
 use blox_policies::scheduling::shockwave::Market;
@@ -37,12 +37,9 @@ pub fn shockwave() -> Pipeline {
 
 /// [`shockwave`] with another market.
 pub fn shockwave_with(market: Market) -> Pipeline {
-    let base = Composition::new("shockwave");
-    let base = match Rounds::every(Seconds::new(market.round_s)) {
-        Some(rounds) => base.cadence(rounds),
-        None => base.cadence(OnEvent::default()),
-    };
-    base.scheduling(Shockwave::new(market))
+    Composition::new("shockwave")
+        .in_rounds(Seconds::new(market.round_s))
+        .scheduling(Shockwave::new(market))
         .placement(Leases::new(Consolidated::default()))
         .build()
 }

@@ -1,4 +1,4 @@
-use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::KeepNodes,
     scheduling::{Sia, sia::Goodputs},
@@ -47,15 +47,12 @@ pub fn sia() -> Pipeline {
 
 /// [`sia`] with other settings.
 pub fn sia_with(params: SiaParams) -> Pipeline {
-    let base = Composition::new("sia");
-    let base = match Rounds::every(params.round) {
-        Some(rounds) => base.cadence(rounds),
-        None => base.cadence(OnEvent::default()),
-    };
-    base.scheduling(Sia::new(Goodputs {
-        power: params.power,
-        leaving_out: params.leaving_out,
-    }))
-    .placement(KeepNodes)
-    .build()
+    Composition::new("sia")
+        .in_rounds(params.round)
+        .scheduling(Sia::new(Goodputs {
+            power: params.power,
+            leaving_out: params.leaving_out,
+        }))
+        .placement(KeepNodes)
+        .build()
 }

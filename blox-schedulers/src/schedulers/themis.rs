@@ -1,4 +1,4 @@
-use blox_core::{Composition, OnEvent, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Resizing},
     scheduling::Themis,
@@ -45,12 +45,9 @@ impl Default for ThemisParams {
 
 /// [`themis`] with other parameters.
 pub fn themis_with(params: ThemisParams) -> Pipeline {
-    let base = Composition::new("themis");
-    let base = match Rounds::every(params.lease) {
-        Some(rounds) => base.cadence(rounds),
-        None => base.cadence(OnEvent::default()),
-    };
-    base.scheduling(Themis::new(params.lease).fairness(params.fairness))
+    Composition::new("themis")
+        .in_rounds(params.lease)
+        .scheduling(Themis::new(params.lease).fairness(params.fairness))
         .placement(Resizing::new(Consolidated::default()))
         .build()
 }

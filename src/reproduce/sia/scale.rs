@@ -3,7 +3,7 @@ use crate::reproduce::clock::now;
 use crate::reproduce::{Claim, Figure, Findings, ReproduceError, Row, Run};
 use blox_core::{
     Adapts, ClusterSpec, Composition, Event, JobSpec, Outlook, Part, PlacementPolicy, Requests,
-    RestoreError, Rounds, SchedulingPolicy, Seconds, Time, View,
+    RestoreError, SchedulingPolicy, Seconds, Time, View,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
@@ -144,11 +144,7 @@ fn decisions(
         3 * size
     )
     .parse()?;
-    let base = Composition::new("timed");
-    let base = match Rounds::every(Seconds::new(60.0)) {
-        Some(rounds) => base.cadence(rounds),
-        None => base,
-    };
+    let base = Composition::new("timed").in_rounds(Seconds::new(60.0));
     let scheduler = base.scheduling(scheduling).placement(placement).build();
     let jobs = drawn(pool, 20.0 * f64::from(size), BUSY_HOURS, 1);
     Simulation::new(cluster)
