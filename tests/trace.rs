@@ -188,11 +188,11 @@ fn what_is_no_workload_file_is_one_sentence() {
         ),
         (
             "generate --jobs 5 --round 60",
-            "--round has no meaning for `trace generate`",
+            "--round has no meaning with `blox trace generate`",
         ),
         (
             "generate --jobs 5 --trace t.csv",
-            "--trace has no meaning for `trace generate`",
+            "--trace has no meaning with `blox trace generate`",
         ),
         (
             "generate --jobs 5 --workload x",

@@ -72,13 +72,18 @@ impl Given {
                 _ => o.baseline.is_some(),
             };
             if is_given {
-                return Err(Failure::new(format!(
-                    "{} has no meaning with `blox {command}`",
-                    self.name(key)
-                )));
+                return Err(no_meaning(&self.name(key), command));
             }
         }
         Ok(())
+    }
+
+    /// Refuses options of the command line that do not fit.
+    fn refuse_unless(&self, fits: impl Fn(&str) -> bool, command: &str) -> Result<(), Failure> {
+        match self.on_command_line.iter().find(|key| !fits(key)) {
+            Some(key) => Err(no_meaning(&format!("--{key}"), command)),
+            None => Ok(()),
+        }
     }
 
     /// The configuration file.
@@ -112,16 +117,15 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
     Ok(given)
 }
 
+fn no_meaning(option: &str, command: &str) -> Failure {
+    Failure::new(format!("{option} has no meaning with `blox {command}`"))
+}
+
 /// For `step`, which shows what happens and leaves no results.
 pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
     let given = simulate(args)?;
-    let mut keys = given.on_command_line.iter();
-    match keys.find(|key| is_among(key, is_result_option)) {
-        Some(key) => Err(Failure::new(format!(
-            "--{key} has no meaning with `blox step`"
-        ))),
-        None => Ok(given),
-    }
+    given.refuse_unless(|key| !is_among(key, is_result_option), "step")?;
+    Ok(given)
 }
 
 /// Whether an option says what is kept of a run, and where.
@@ -135,11 +139,7 @@ pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
 pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
     use super::cluster::{decides, deciding};
     let mut given = simulate(args)?;
-    if let Some(key) = given.on_command_line.iter().find(|key| !decides(key)) {
-        return Err(Failure::new(format!(
-            "--{key} has no meaning with `blox scheduler`"
-        )));
-    }
+    given.refuse_unless(decides, "scheduler")?;
     // A configuration file may be one that simulations have as well.
     given.options = deciding(given.options);
     Ok(given)
@@ -215,11 +215,7 @@ pub(super) fn generate(options: Options, not_meant: &[&str]) -> Result<Given, Fa
         let also = ["cluster", "force", "quiet", "schedulers", "scheduler"];
         also.contains(&key) || (is_about_workloads(key) && !not_meant.contains(&key))
     };
-    if let Some(key) = given.on_command_line.iter().find(|key| !meant(key)) {
-        return Err(Failure::new(format!(
-            "--{key} has no meaning for `trace generate`"
-        )));
-    }
+    given.refuse_unless(meant, "trace generate")?;
     // Nothing is run: any scheduler that has no needs of its own will do.
     given.schedulers = vec!["fifo".to_owned()];
     Ok(given)
