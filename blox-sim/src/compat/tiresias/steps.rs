@@ -34,14 +34,13 @@ impl Steps {
         let Some(last) = passed.checked_sub(1).map(|i| self.arrivals[i]) else {
             return self.arrivals.first().copied().unwrap_or(t);
         };
-        let steps = (t - last) / STEP;
-        let steps = if after {
-            steps.floor() + 1.0
-        } else {
-            steps.ceil()
-        };
+        // The quotient may lie a rounding error off, so that its neighbours are looked at too.
+        let near = ((t - last) / STEP).floor();
+        let steps = [near - 1.0, near, near + 1.0, near + 2.0].map(|n| last + n.max(0.0) * STEP);
+        let fits = |at: &f64| *at > t || !after && *at == t;
+        let at = steps.into_iter().find(fits).unwrap_or(t + STEP);
         let next = self.arrivals.get(passed).copied().unwrap_or(f64::MAX);
-        (last + steps * STEP).min(next)
+        at.min(next)
     }
 }
 
@@ -85,6 +84,20 @@ mod tests {
         assert_eq!(from(24.0, None), 27.0);
         assert_eq!(from(13.0, None), 13.0);
         assert_eq!(from(13.0, Some(Time::new(13.0))), 23.0);
+    }
+
+    #[test]
+    fn steps_of_broken_seconds_go_on() {
+        for arrival in (1..500).map(|i| f64::from(i) / 10.0) {
+            let steps = Steps::between([Time::new(arrival)]);
+            let mut at = Time::new(arrival);
+            for n in 1..200 {
+                let next = steps.following(at).unwrap();
+                assert_eq!(next, Time::new(arrival + f64::from(n) * STEP));
+                assert_eq!(steps.first_from(next, Some(at)), next);
+                at = next;
+            }
+        }
     }
 
     #[test]
