@@ -63,9 +63,10 @@ impl Notices {
 pub struct Notice {
     /// What it is.
     pub kind: NoticeKind,
-    /// How many lines it concerns, at least 1.
+    /// How many lines, or jobs, it concerns, at least 1.
     pub count: u64,
-    /// The first of them, from 1.
+    /// The first of them, from 1; for [`NoticeKind::NoProfile`] the job's number in order of
+    /// submission, from 1.
     pub first_line: u64,
 }
 
@@ -76,9 +77,13 @@ impl fmt::Display for Notice {
             count,
             first_line,
         } = self;
+        let place = match kind {
+            NoticeKind::NoProfile => "for job number",
+            _ => "on line",
+        };
         match count {
-            1 => write!(f, "{kind} (once, on line {first_line})"),
-            _ => write!(f, "{kind} ({count} times, first on line {first_line})"),
+            1 => write!(f, "{kind} (once, {place} {first_line})"),
+            _ => write!(f, "{kind} ({count} times, first {place} {first_line})"),
         }
     }
 }
@@ -102,7 +107,7 @@ pub enum NoticeKind {
     ZeroThroughput,
     /// Cells of a throughput table that hold no more than one for fewer GPUs.
     NoGain,
-    /// Jobs whose model and batch size no throughput table has.
+    /// Jobs of which a table that tells more about jobs says nothing.
     NoProfile,
     /// Rows of the input that became no job.
     Dropped(Dropped),
@@ -153,7 +158,7 @@ impl fmt::Display for NoticeKind {
                 f.write_str("a throughput of 0: jobs do not run on that GPU count")
             }
             NoticeKind::NoProfile => {
-                f.write_str("no throughputs for model and batch size: the job is rigid")
+                f.write_str("not in the tables of speeds: the job is as its row says")
             }
             NoticeKind::NoGain => f.write_str(
                 "no higher throughput than on fewer GPUs: elastic jobs do not run on that GPU count",
@@ -210,6 +215,12 @@ mod tests {
                 "no work: kept as a job that ends at once (2 times, first on line 7)",
                 "unknown column `x`: ignored (once, on line 1)"
             ]
+        );
+        let mut notices = Notices::default();
+        notices.add(NoticeKind::NoProfile, 3);
+        assert_eq!(
+            notices.iter().next().unwrap().to_string(),
+            "not in the tables of speeds: the job is as its row says (once, for job number 3)"
         );
     }
 }

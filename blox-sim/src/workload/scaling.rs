@@ -143,7 +143,8 @@ impl ScalingTable {
     /// Makes a job elastic that names its model and batch size: its levels are
     /// the GPU counts on which it runs faster than on any fewer. Its own rate
     /// becomes the measured one on the GPUs that it asks for, its duration stays.
-    /// `false`, and nothing changed, if the table does not know the job.
+    /// `false`, and nothing changed, if the table does not know the job, or has no rate above 0
+    /// for the GPUs that it asks for: what its duration means would then be unknown.
     pub fn profile(&self, job: &mut JobSpec) -> bool {
         let Some(extras) = &mut job.extras else {
             return false;
@@ -153,6 +154,10 @@ impl ScalingTable {
         };
         let rows = self.rows.get(model);
         let Some(cells) = rows.and_then(|r| r.get(&batch)) else {
+            return false;
+        };
+        let asked = cells.iter().find(|c| c.gpus == job.gpus);
+        let Some(own) = asked.and_then(|c| c.rate).filter(|r| *r > 0.0) else {
             return false;
         };
         extras.levels.clear();
@@ -165,12 +170,9 @@ impl ScalingTable {
                 extras.rates.push(rate);
             }
         }
-        let asked = cells.iter().find(|c| c.gpus == job.gpus);
-        if let Some(rate) = asked.and_then(|c| c.rate).filter(|r| *r > 0.0) {
-            job.work.iterations *= rate / job.work.rate;
-            job.work.rate = rate;
-        }
-        !extras.levels.is_empty()
+        job.work.iterations *= own / job.work.rate;
+        job.work.rate = own;
+        true
     }
 }
 
@@ -253,10 +255,23 @@ mod tests {
 
     #[test]
     fn a_job_that_the_table_does_not_know_stays_as_it_is() {
-        let mut job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0));
-        let before = job.clone();
-        assert!(!table().profile(&mut job));
-        assert_eq!(job, before);
+        let plain = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0));
+        let of = |gpus, batch| {
+            let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(60.0));
+            job.with_extras(Extras {
+                model: Some("bert".into()),
+                batch_size: Some(batch),
+                levels: vec![GpuCount(gpus)],
+                rates: vec![1.0],
+                ..Extras::default()
+            })
+        };
+        // Without a batch of its own, on GPUs that were not measured, on which it does not run.
+        for mut job in [plain, of(1, 32), of(3, 64), of(8, 64), of(2, 128)] {
+            let before = job.clone();
+            assert!(!table().profile(&mut job), "{job:?}");
+            assert_eq!(job, before);
+        }
     }
 
     #[test]
