@@ -2,7 +2,7 @@
 
 use crate::assignment::BatchConfig;
 use crate::cluster::spec::NodeSpec;
-use crate::decision::{NodeAction, Plan, Verdict};
+use crate::decision::{NodeAction, Verdict};
 use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::job::spec::JobSpec;
 use crate::job::training::TrainingReport;
@@ -186,11 +186,6 @@ pub enum Event {
     NodeManaged {
         /// What.
         action: NodeAction,
-    },
-    /// A plan was made and found right.
-    Planned {
-        /// The plan.
-        plan: Box<Plan>,
     },
 }
 

@@ -361,15 +361,11 @@ impl State {
                 current: self.version,
             });
         }
-        self.check_and_commit(plan, self.version + 1)
-    }
-
-    fn check_and_commit(&mut self, plan: &Plan, next_version: u64) -> Result<Applied, PlanError> {
         let mut trial = std::mem::take(&mut self.scratch);
         trial.clear();
         let result = match self.try_plan(plan, &mut trial) {
             Ok(()) => {
-                self.version = next_version;
+                self.version += 1;
                 self.commit_plan(plan, &trial);
                 Ok(trial.applied(plan))
             }

@@ -6,7 +6,7 @@ use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
     GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Outlook, Part, PlacementPolicy, Plan,
-    PlanError, Reason, Requests, Seconds, State, Time, order::SortKey,
+    PlanError, Reason, Requests, Seconds, State, Time, Verdict, order::SortKey,
 };
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn waiting(jobs: u32) -> State {
         state.apply(Time::ZERO, &job(n, 1)).unwrap();
         let accepted = Event::Judged {
             job: JobId(n),
-            verdict: blox_core::Verdict::Accept {
+            verdict: Verdict::Accept {
                 class: None,
                 deadline: None,
             },
@@ -522,4 +522,45 @@ fn what_no_node_can_do_is_refused_without_effect() {
         let after = serde_json::to_string(&state).unwrap();
         assert_eq!(after, before, "{action:?}");
     }
+}
+
+#[test]
+fn a_node_with_a_job_is_not_given_back() {
+    let mut state = waiting(1);
+    let shrink = |node| Event::NodeManaged {
+        action: NodeAction::Shrink { node: NodeId(node) },
+    };
+    plan(&mut state, vec![place(0, &[0], None)]);
+    assert!(state.apply(Time::ZERO, &shrink(0)).is_err());
+    assert_eq!(commands(&mut state), []);
+    state.apply(Time::ZERO, &shrink(1)).unwrap();
+    assert_eq!(commands(&mut state).len(), 1);
+}
+
+#[test]
+fn why_a_job_was_held_back_is_forgotten_when_it_is_not_any_more() {
+    let mut state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
+    let why = |state: &State| state.job(JobId(0)).unwrap().reason().clone();
+    let judged = |verdict| Event::Judged {
+        job: JobId(0),
+        verdict,
+    };
+    state.apply(Time::ZERO, &job(0, 1)).unwrap();
+    let deferred = judged(Verdict::Defer(Reason::AdmissionLoad));
+    state.apply(Time::ZERO, &deferred).unwrap();
+    assert_eq!(why(&state), Reason::AdmissionLoad);
+    let accepted = judged(Verdict::Accept {
+        class: None,
+        deadline: None,
+    });
+    state.apply(Time::ZERO, &accepted).unwrap();
+    assert_eq!(why(&state), Reason::NotYetDecided);
+    let (hold, release) = (
+        Event::Hold { job: JobId(0) },
+        Event::Release { job: JobId(0) },
+    );
+    state.apply(Time::ZERO, &hold).unwrap();
+    assert_eq!(why(&state), Reason::HeldByUser);
+    state.apply(Time::ZERO, &release).unwrap();
+    assert_eq!(why(&state), Reason::NotYetDecided);
 }

@@ -147,7 +147,13 @@ fn is_over(event: &Event, view: View<'_>) -> bool {
         Event::Started { job, attempt, .. } => (job, attempt, Phase::Starting),
         Event::Stopped { job, attempt, .. } => (job, attempt, Phase::Stopping),
         Event::Progress { job, attempt, .. } => (job, attempt, Phase::Running),
-        Event::BatchChanged { job, .. } => return view.job(*job).is_none(),
+        Event::Crashed { job, attempt, .. } => {
+            let its = |j: &JobRef<'_>| j.attempt() == *attempt && j.phase() != Phase::Waiting;
+            return !view.job(*job).is_some_and(|j| its(&j));
+        }
+        Event::BatchChanged { job, .. } | Event::Ended { job, .. } => {
+            return view.job(*job).is_none_or(|j| j.phase() == Phase::Ended);
+        }
         Event::NodeReturned { node } => return status(node) == Some(NodeStatus::Up),
         Event::NodeLeft { node } => return status(node) == Some(NodeStatus::Left),
         _ => return false,
@@ -433,7 +439,7 @@ impl<'w> Simulator<'w> {
         let Some(job) = job.and_then(|job| view.job(job)) else {
             return;
         };
-        if let (Phase::Running, Some(held)) = (job.phase(), job.assignment()) {
+        if let (Phase::Running, Some(held)) = (job.phase(), job.held()) {
             let rate = self.execution.rate(view, &job, held);
             if rate != job.rate() {
                 self.now_events.push_back(Event::Progress {

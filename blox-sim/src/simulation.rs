@@ -161,9 +161,9 @@ impl Simulation {
         self
     }
 
-    /// Lets something happen at a moment: a node joins or leaves, a GPU fails, a
-    /// job is cancelled (`Event::Ended`). What the state cannot take ends the
-    /// simulation with an error.
+    /// Lets something happen at a moment: a node joins or leaves, a GPU fails (and is given to
+    /// nobody else; what runs on it goes on), a job is cancelled (`Event::Ended`). What the state
+    /// cannot take ends the simulation with an error.
     #[must_use]
     pub fn happening(mut self, at: Time, event: Event) -> Self {
         self.script.push((at, event));
@@ -504,8 +504,10 @@ mod tests {
     use blox_core::{
         Adapts, AdmissionPolicy, Assignment, Composition, DecideError, Draft, DraftError, Extras,
         GpuCount, GpuId, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, Outlook,
-        Part, PlacementPolicy, Plan, Reason, Requests, Seconds, TrainingSpec, Verdicts, View,
-        order::SortKey, policy::by_key,
+        Part, PlacementPolicy, Plan, Reason, Request, Requests, Seconds, TrainingSpec, Verdicts,
+        View,
+        order::SortKey,
+        policy::{by_key, scheduling_fn},
     };
     use std::sync::Mutex;
 
@@ -617,6 +619,27 @@ mod tests {
         assert_eq!(starts.collect::<Vec<_>>(), [300.0, 900.0]);
         assert_eq!(report.summary.scheduler, "lazy");
         assert_eq!(lazy.1, 5);
+    }
+
+    #[test]
+    fn a_job_that_is_ended_twice_by_one_decision_ends_once() {
+        let twice = Composition::new("twice")
+            .scheduling(scheduling_fn(|view: View<'_>, out: &mut Requests| {
+                for job in view.placed().chain(view.waiting()) {
+                    out.push(Request::gang(&job));
+                }
+                for job in view.placed() {
+                    out.finish(job.id(), Reason::GoalReached);
+                    out.finish(job.id(), Reason::GoalReached);
+                }
+                Outlook::NextRound
+            }))
+            .placement(FirstFit)
+            .build();
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .run(twice, &mut Jobs::new(vec![job(0.0, 9e3), job(0.0, 9e3)]))
+            .unwrap();
+        assert_eq!(finishes(&report), [Some(300.0), Some(900.0)]);
     }
 
     fn job(submit: f64, duration: f64) -> JobSpec {

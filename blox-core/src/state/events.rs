@@ -2,9 +2,9 @@
 
 use super::{EventError, State};
 use crate::assignment::GpuList;
-use crate::cluster::NodeStatus;
 use crate::cluster::spec::ClusterSpec;
-use crate::decision::{Command, NodeAction, Plan, Verdict};
+use crate::cluster::{Node, NodeStatus};
+use crate::decision::{Command, NodeAction, Verdict};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::spec::JobSpec;
@@ -150,6 +150,7 @@ impl State {
                     return Err(stale("a release", rec, rec.attempt));
                 }
                 rec.held_by_user = false;
+                rec.reason = Reason::NotYetDecided;
                 if rec.accepted_at.is_some() {
                     self.let_wait(s);
                 } else {
@@ -186,17 +187,6 @@ impl State {
             Event::GpuRepaired { gpu } => self.gpu_health("a repaired GPU", *gpu, true),
             Event::Judged { job, verdict } => self.judged(*job, verdict),
             Event::NodeManaged { action } => self.managed(action),
-            Event::Planned { plan } => self
-                .check_and_commit(
-                    &Plan {
-                        // In a journal the plan was checked against this very version.
-                        version: self.version,
-                        ..(**plan).clone()
-                    },
-                    self.version,
-                )
-                .map(|_| ())
-                .map_err(|e| EventError::BadSpec(e.to_string())),
         }
     }
 
@@ -292,6 +282,7 @@ impl State {
                     rec.deadline = *deadline;
                 }
                 rec.accepted_at = Some(self.now);
+                rec.reason = Reason::NotYetDecided;
                 self.let_wait(s);
             }
             Verdict::Defer(why) => {
@@ -333,10 +324,9 @@ impl State {
             }
             NodeAction::Power { node, on } => {
                 let n = self.cluster.node(*node).ok_or(unknown(*node))?;
-                let idle = n.gpus().all(|g| self.cluster.held_by(g).next().is_none());
                 let possible = match on {
                     true => matches!(n.status(), NodeStatus::Lost | NodeStatus::Off),
-                    false => n.status() == NodeStatus::Up && idle && n.promised == 0,
+                    false => n.status() == NodeStatus::Up && self.is_idle(n),
                 };
                 if !possible {
                     return Err(unknown(*node));
@@ -353,13 +343,19 @@ impl State {
             }
             NodeAction::Shrink { node } => {
                 let n = self.cluster.node(*node).ok_or(unknown(*node))?;
-                if n.status() == NodeStatus::Left {
+                if n.status() == NodeStatus::Left || !self.is_idle(n) {
                     return Err(unknown(*node));
                 }
                 self.commands.push(Command::Node(action.clone()));
             }
         }
         Ok(())
+    }
+
+    /// Whether no job has, or is promised, any of a node's GPUs.
+    fn is_idle(&self, node: &Node) -> bool {
+        let held = |g: GpuId| self.cluster.held_by(g).next().is_some();
+        node.promised == 0 && !node.gpus().any(held)
     }
 
     fn node_status(

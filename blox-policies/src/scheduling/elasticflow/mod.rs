@@ -272,7 +272,6 @@ impl Part for ElasticFlow {
             Event::Started { .. }
                 | Event::Stopped { .. }
                 | Event::Metric { .. }
-                | Event::Planned { .. }
                 | Event::Judged { .. }
         );
         self.answer.stale |= !expected;

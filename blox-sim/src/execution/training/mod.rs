@@ -198,7 +198,7 @@ impl ExecutionModel for Training {
         let app = self.application(job)?;
         let agent = self.agents.get_mut(&job.id())?;
         let work = agent.measure(&app, &mut self.fits)?;
-        let given = job.assignment().and_then(|a| a.config);
+        let given = job.held().and_then(|a| a.config);
         agent.tune(&app, wish(job), self.limit, given, &mut self.batches);
         Some(Turn {
             report: agent.report(&app).map(Arc::new),
