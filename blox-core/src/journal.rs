@@ -87,8 +87,9 @@ impl<W: Write + Send> Journal for JsonLines<W> {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        match self.error.take() {
-            Some(e) => Err(e),
+        match &self.error {
+            // It stays: what comes later would follow a hole.
+            Some(e) => Err(std::io::Error::new(e.kind(), e.to_string())),
             None => self.out.flush(),
         }
     }

@@ -77,6 +77,7 @@ impl<'a> Draft<'a> {
             if let Action::Place { assignment, .. } = action {
                 let cluster = view.cluster();
                 draft.m.ledger.set_free(cluster, &assignment.gpus, false);
+                draft.m.ledger.count_resources(cluster, assignment, -1.0);
             }
         }
         draft

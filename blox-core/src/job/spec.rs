@@ -292,6 +292,10 @@ impl JobSpec {
                     "values that are finite numbers",
                 );
             }
+            if !extras.deadlines.is_sorted_by_key(|d| d.at) {
+                let at: Vec<f64> = extras.deadlines.iter().map(|d| d.at.secs()).collect();
+                return wrong("extras.deadlines", format!("{at:?}"), "the earliest first");
+            }
             if let Some(loss) = &extras.loss
                 && !(loss.curve.is_sound() && loss.epoch.is_finite() && loss.epoch > 0.0)
             {

@@ -32,18 +32,17 @@ fn trace_of(source: &Source) -> Result<Vec<JobSpec>, WorkloadError> {
         }
     };
     let submit = either(&table, "submission_time", "submit_time")?;
-    let work = either(&table, "num_iteration", "iteration")?;
+    // The first spelling counts where a file has both.
+    let work = either(&table, "iteration", "num_iteration")?;
     let deadline = either(&table, "deadline", "ddl")?;
     let [model, batch, gpus, duration] =
         table.require(["model_name", "batch_size", "num_gpu", "duration"])?;
     let (id, best_effort) = (table.find("job_id"), table.find("best_effort"));
-    // The first spelling counts where a file has both.
-    let work = table.find("iteration").unwrap_or(work);
     let mut jobs = Vec::new();
     while table.advance()? {
         let seconds = "a number of seconds, at least 0";
         let at = table.number(submit, |x| x >= 0.0, seconds)?;
-        let lasts = table.number(duration, |x| x > 0.0, "a number of seconds above 0")?;
+        let lasts = table.number(duration, |x| x >= 1.0, "a number of seconds, at least 1")?;
         let iterations = table.number(work, |x| x > 0.0, "a number above 0")?;
         let due = table.number(deadline, |_| true, "a number of seconds")?;
         let lazy = match table.optional(best_effort) {
@@ -204,6 +203,16 @@ mod tests {
         assert_eq!(a[0].extras().class, ServiceClass::BestEffort);
         assert_eq!(b[0].extras().deadlines[0].at, Time::new(90.0));
         assert_eq!(b[0].name.as_deref(), Some("a-b"));
+    }
+
+    #[test]
+    fn a_rate_needs_a_whole_second() {
+        let text = b"submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration\n5,700,bert,90,64,2,0.5\n";
+        let refused = trace_of(&Source::of("t.csv", text).unwrap()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "t.csv: line 2: duration is `0.5`, expected a number of seconds, at least 1"
+        );
     }
 
     #[test]

@@ -259,6 +259,9 @@ pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, Worklo
             parts.map_err(|_| table.wrong(column, "numbers with `-` between them"))
         };
         let (times_list, values_list) = (list(times)?, list(values)?);
+        if !times_list.is_sorted() {
+            return Err(table.wrong(times, "ascending numbers with `-` between them"));
+        }
         if times_list.len() != values_list.len() {
             return Err(table.wrong(values, "as many values as expect_time_list has times"));
         }

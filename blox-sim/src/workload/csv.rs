@@ -236,8 +236,11 @@ impl CsvRows {
             deadlines: self
                 .parse(
                     Col::Deadline,
-                    "SECONDS or SECONDS:VALUE, joined by `;`",
-                    |t| t.split(';').map(parse_deadline).collect(),
+                    "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first",
+                    |t| {
+                        let all: Option<Vec<_>> = t.split(';').map(parse_deadline).collect();
+                        all.filter(|all| all.is_sorted_by_key(|d| d.at))
+                    },
                 )?
                 .unwrap_or_default(),
             class: self
@@ -278,7 +281,7 @@ impl CsvRows {
                     if t.starts_with('[') {
                         return serde_json::from_str(t).ok();
                     }
-                    Some(t.split(';').map(Name::from).collect())
+                    Some(t.split(';').map(|name| Name::from(name.trim())).collect())
                 })?
                 .unwrap_or_default(),
             user_estimate: self
@@ -401,6 +404,23 @@ mod tests {
             value,
         });
         assert_eq!(extras.deadlines, deadlines);
+    }
+
+    #[test]
+    fn the_earliest_deadline_comes_first() {
+        let with = |cell: &str| {
+            read_text(&format!(
+                "submit_s,gpus,duration_s,deadline_s,gpu_types\n0,1,60,{cell}\n"
+            ))
+        };
+        let refused = with("1200;600,").and_then(|mut w| collect(&mut w));
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "jobs.csv: line 2: deadline_s is `1200;600`, expected SECONDS or SECONDS:VALUE, joined by `;`, the earliest first"
+        );
+        let jobs = collect(&mut with("600;600;1200,v100; a100").unwrap()).unwrap();
+        assert_eq!(jobs[0].extras().deadlines.len(), 3);
+        assert_eq!(jobs[0].extras().gpu_types, ["v100".into(), "a100".into()]);
     }
 
     #[test]
@@ -579,14 +599,15 @@ mod tests {
             let mut levels: Vec<_> = lists.0.into_iter().map(GpuCount).collect();
             levels.sort();
             let rates = levels.iter().map(|_| rest.1).collect();
+            let mut deadlines = lists.2;
+            deadlines.sort_by(|(a, _), (b, _)| a.total_cmp(b));
             let extras = Extras {
                 model,
                 group,
                 levels,
                 rates,
                 gpu_types: lists.1.into_iter().map(Name::from).collect(),
-                deadlines: lists
-                    .2
+                deadlines: deadlines
                     .into_iter()
                     .map(|(at, value)| Deadline {
                         at: Time::new(at),

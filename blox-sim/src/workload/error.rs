@@ -165,6 +165,17 @@ pub enum WorkloadError {
         /// Its GPUs.
         gpus: u32,
     },
+    /// A table of speeds without those of a job that is drawn.
+    #[error(
+        "the table of speeds says nothing of {model} on {}, expected a speed above 0 on v100",
+        number_of(u64::from(*gpus), "GPU")
+    )]
+    NoSpeed {
+        /// Its model.
+        model: String,
+        /// Its GPUs.
+        gpus: u32,
+    },
     /// Jobs cannot be written.
     #[error("jobs cannot be written: {source}")]
     Write {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// Within what a batch may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchLimits {
-    /// Samples of a step over all GPUs, at most.
+    /// Samples of a step over all GPUs, at most; but for the least that each GPU takes, and what
+    /// rounding to as many on each adds.
     pub max_batch: u32,
     /// Samples of a pass on a GPU, at least and at most; at least 1.
     pub per_gpu: (u32, u32),

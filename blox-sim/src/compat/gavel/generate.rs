@@ -38,8 +38,8 @@ impl GavelWorkload {
     pub fn new(oracle: Arc<Oracle>, mean: Seconds, seed: u64, multi_gpu: bool) -> Self {
         GavelWorkload {
             oracle,
-            jobs: Random::new(seed + 2),
-            arrivals: Random::new(seed + 3),
+            jobs: Random::new(seed.wrapping_add(2)),
+            arrivals: Random::new(seed.wrapping_add(3)),
             mean: mean.secs(),
             multi_gpu,
             next: 0.0,
@@ -47,7 +47,7 @@ impl GavelWorkload {
         }
     }
 
-    fn draw(&mut self) -> Option<JobSpec> {
+    fn draw(&mut self) -> Result<JobSpec, WorkloadError> {
         let r = self.jobs.random();
         let drawn = match r {
             r if (0.7..0.8).contains(&r) => 2,
@@ -76,7 +76,14 @@ impl GavelWorkload {
                 break model.clone();
             }
         };
-        let rate = self.oracle.speeds(&model, gpus)?.alone("v100")?;
+        let unknown = WorkloadError::NoSpeed {
+            model: model.to_string(),
+            gpus,
+        };
+        let speeds = self.oracle.speeds(&model, gpus);
+        let Some(rate) = speeds.and_then(|s| s.alone("v100")) else {
+            return Err(unknown);
+        };
         let mut job = JobSpec {
             work: Work {
                 iterations: seconds * rate,
@@ -88,17 +95,20 @@ impl GavelWorkload {
             model: Some(model),
             ..Extras::default()
         });
-        self.oracle.profile(&mut job).then_some(job)
+        match self.oracle.profile(&mut job) {
+            true => Ok(job),
+            false => Err(unknown),
+        }
     }
 }
 
 impl Workload for GavelWorkload {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        let job = self.draw();
+        let job = self.draw()?;
         let u = self.arrivals.random();
         // By the rate, as the original divides: to the last bit.
         self.next += -libm::log(1.0 - u) / (1.0 / self.mean);
-        Ok(job)
+        Ok(Some(job))
     }
 
     fn notices(&self) -> &Notices {

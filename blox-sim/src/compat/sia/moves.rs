@@ -25,8 +25,6 @@ impl FreeMoves {
 }
 
 impl Part for FreeMoves {
-    fn observe(&mut self, _: View<'_>, _: &blox_core::Event) {}
-
     fn save(&self) -> Option<serde_json::Value> {
         let ready = self.ready.iter().collect::<Vec<_>>();
         let stopped = self.stopped.iter().collect::<Vec<_>>();

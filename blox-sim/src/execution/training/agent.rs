@@ -160,7 +160,7 @@ impl Agent {
                 model.best_of(nodes, &batches).config
             }
             (batch, _) => {
-                let first = app.initial_batch.max(least * replicas);
+                let first = app.initial_batch.max(least.saturating_mul(replicas));
                 let batch = f64::from(batch.unwrap_or(first));
                 let limits = BatchLimits {
                     max_batch: app.max_batch,
@@ -176,7 +176,7 @@ impl Agent {
         {
             config.per_gpu = config.per_gpu.min(measured);
         }
-        let within = app.max_batch / (replicas * (config.accumulation + 1)).max(1);
+        let within = app.max_batch / replicas.saturating_mul(config.accumulation + 1).max(1);
         config.per_gpu = config.per_gpu.min(within);
         self.config = Some(config);
     }

@@ -182,7 +182,8 @@ impl Applications {
         let named = job.extras().model.as_ref().and_then(|m| self.0.get(m));
         let Some(app) = named else { return false };
         let asked = job.extras().batch_size.unwrap_or(app.initial_batch);
-        let gpus = job.gpus.get();
+        // Nobody has more: a job that asks for more never runs.
+        let gpus = job.gpus.get().min(1 << 20);
         let mut batches = KnownBatches::default();
         let mut on_each = |name: &Name| {
             let mut rate = |size: u32| {

@@ -172,7 +172,10 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
         join(extras.levels.iter().map(GpuCount::to_string)),
     );
     put(Col::Rates, join(extras.rates.iter().map(f64::to_string)));
-    let plain = |name: &Name| !name.is_empty() && !name.contains(';') && !name.starts_with('[');
+    let plain = |name: &Name| {
+        let trimmed = !name.is_empty() && name.trim() == name.as_str();
+        trimmed && !name.contains(';') && !name.starts_with('[')
+    };
     put(
         Col::GpuTypes,
         if extras.gpu_types.iter().all(plain) {
