@@ -1,0 +1,563 @@
+//! Jobs kept in order from decision to decision, and the walk through them.
+
+use super::Request;
+use crate::draft::Draft;
+use crate::ids::JobId;
+use crate::job::{JobRef, Phase};
+use crate::order::{Entry, KeptQueue};
+use crate::policy::KeyFn;
+use crate::view::View;
+use prefetch_index::prefetch_index;
+use std::sync::Arc;
+
+/// A kept order: the queue of waiting jobs, the placed ones, and where a walk through both is.
+#[derive(Clone)]
+pub(super) struct Kept {
+    key: KeyFn,
+    /// The decision for which it is right.
+    decision: u64,
+    queue: KeptQueue,
+    queued_count: u32,
+    marks: Marks,
+    /// Placed jobs in ascending order of their keys, once `ranked`. Where keys
+    /// move alike, the keys in it are old, and only their order counts.
+    placed: Vec<Entry>,
+    /// How many entries in `placed` do not count any more.
+    void: usize,
+    ranked: bool,
+    /// Whether their keys are as of the ranking.
+    current: bool,
+    /// Whether the keys of running jobs move alike: their order then stands.
+    alike: bool,
+    /// Placed jobs that were touched since the ranking; each has its mark.
+    fresh: Vec<JobId>,
+    /// Placed jobs that were not running at the ranking: their keys stand still.
+    unsteady: Vec<JobId>,
+    /// Memory of the last ranking.
+    newcomers: Vec<Entry>,
+    places: Vec<usize>,
+    // The walk.
+    candidate: Option<Entry>,
+    passed: Vec<Entry>,
+    /// Victims of this walk that still have to be placed again, first at the end.
+    again: Vec<Entry>,
+    taken: Vec<Entry>,
+    /// Victims given back, which can be victims again; the next one at the end.
+    spared: Vec<Entry>,
+    back: usize,
+    /// Promoted in this decision: the view does not show it yet.
+    promoted_now: Vec<JobId>,
+}
+
+impl Kept {
+    /// An order by a key, of which nothing is known yet.
+    pub(super) fn new(key: &KeyFn) -> Self {
+        Kept {
+            key: Arc::clone(key),
+            decision: u64::MAX,
+            queue: KeptQueue::default(),
+            queued_count: 0,
+            marks: Marks::default(),
+            placed: Vec::new(),
+            void: 0,
+            ranked: false,
+            current: false,
+            alike: false,
+            fresh: Vec::new(),
+            unsteady: Vec::new(),
+            newcomers: Vec::new(),
+            places: Vec::new(),
+            candidate: None,
+            passed: Vec::new(),
+            again: Vec::new(),
+            taken: Vec::new(),
+            spared: Vec::new(),
+            back: 0,
+            promoted_now: Vec::new(),
+        }
+    }
+
+    /// Takes note of all that changed since the last decision, and of who is promoted in this one.
+    pub(super) fn sync(&mut self, view: View<'_>, key: &KeyFn, promoted: &[JobId]) {
+        let same_key = Arc::ptr_eq(&self.key, key);
+        if !same_key {
+            self.key = Arc::clone(key);
+            self.alike = false;
+        }
+        self.ranked = false;
+        let promoted_before = std::mem::take(&mut self.promoted_now);
+        let fresh = |id: &&JobId| view.job(**id).is_some_and(|j| !j.promoted());
+        self.promoted_now.extend(promoted.iter().filter(fresh));
+        self.promoted_now.sort_unstable();
+        if same_key && self.decision.wrapping_add(1) == view.decision() {
+            let mut rekeyed = false;
+            for &id in &view.state().touched {
+                match view.job(id).filter(|j| j.phase() != Phase::Ended) {
+                    Some(job) => {
+                        let queued =
+                            job.phase() == Phase::Waiting && self.marks.has(id, Marks::QUEUED);
+                        if queued && promoted_before.binary_search(&id).is_ok() {
+                            // Promoted; whether it also ran in between, and has
+                            // another key, nobody has told the queue.
+                            self.forget_queued(id);
+                        } else {
+                            // Something was reported of a waiting job: its key
+                            // may be another.
+                            rekeyed |= queued;
+                        }
+                        self.add(&job);
+                    }
+                    None => {
+                        self.forget_queued(id);
+                        self.forget_placed(id);
+                    }
+                }
+            }
+            for i in 0..self.promoted_now.len() {
+                if let Some(job) = view.job(self.promoted_now[i]) {
+                    // The old entry stays behind; it is dropped when it comes up.
+                    self.forget_queued(job.id());
+                    self.add(&job);
+                }
+            }
+            let expected = view.waiting_count();
+            let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
+            let settled = counts && !rekeyed;
+            if self.fresh.len() > 64 + 2 * view.placed_count() as usize {
+                // An order that never needs a victim never ranks.
+                let marks = &mut self.marks;
+                self.fresh.retain(|&id| {
+                    let stays = marks.has(id, Marks::PLACED);
+                    if !stays {
+                        marks.drop(id, Marks::FRESH);
+                    }
+                    stays
+                });
+            }
+            if settled {
+                self.decision = view.decision();
+                return;
+            }
+        }
+        self.rebuild(view);
+    }
+
+    /// See [`Requests::keys_move_alike`](super::Requests::keys_move_alike).
+    pub(super) fn keys_move_alike(&mut self) {
+        self.alike = true;
+    }
+
+    /// The jobs, placed and waiting ones alike; one may come twice.
+    pub(super) fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
+        self.rank(view);
+        let mut all: Vec<Entry> = self.queue.in_order().copied().collect();
+        // Entries of earlier keys and phases may still lie in the queue.
+        all.retain(|e| self.marks.counts(e, Marks::QUEUED));
+        let placed = self.placed.iter().filter(|e| self.is_ranked(e));
+        all.extend(placed.map(|e| self.as_of_now(view, *e)));
+        all.sort_unstable();
+        all.into_iter().map(|e| e.job()).collect()
+    }
+
+    /// See [`Requests::next_candidate`](super::Requests::next_candidate).
+    pub(super) fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
+        let view = draft.view();
+        if self.candidate.is_some() {
+            self.settle(draft, false);
+        }
+        loop {
+            let again = match (self.queue.peek(), self.again.last()) {
+                (Some(q), Some(a)) => a < q,
+                (None, Some(_)) => true,
+                (Some(_), None) => false,
+                (None, None) => return None,
+            };
+            let entry = if again {
+                self.again.pop()?
+            } else {
+                self.queue.pop()?
+            };
+            if !again && !self.marks.counts(&entry, Marks::QUEUED) {
+                continue;
+            }
+            let Some(job) = view.job(entry.job()) else {
+                continue;
+            };
+            if draft.has_gpus(entry.job(), false) {
+                // Placed meanwhile as another's partner.
+                self.forget_queued(entry.job());
+                continue;
+            }
+            if let Some(later) = self.queue.ahead(6) {
+                prefetch_index(&self.marks.0, later.job().index());
+                draft.fetch_ahead(later.job());
+            }
+            if let Some(later) = self.queue.ahead(3) {
+                view.state().fetch_ahead(later.job());
+            }
+            self.candidate = Some(entry);
+            return Some(Request::gang(&job));
+        }
+    }
+
+    /// See [`Requests::next_victim`](super::Requests::next_victim).
+    pub(super) fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
+        let candidate = self.candidate?;
+        if !self.ranked {
+            self.rank(draft.view());
+        }
+        loop {
+            let entry = match self.spared.pop() {
+                Some(e) => e,
+                None if self.back > 0 => {
+                    self.back -= 1;
+                    let entry = self.placed[self.back];
+                    if !self.is_ranked(&entry) {
+                        continue;
+                    }
+                    if self.current {
+                        entry
+                    } else {
+                        self.as_of_now(draft.view(), entry)
+                    }
+                }
+                None => return None,
+            };
+            if entry < candidate {
+                // Not a victim for this candidate, and later ones come later still.
+                self.spared.push(entry);
+                return None;
+            }
+            if draft.has_gpus(entry.job(), true) {
+                self.taken.push(entry);
+                return Some(entry.job());
+            }
+        }
+    }
+
+    /// The candidate, if there is one, was `placed` or not: victims find their places.
+    pub(super) fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
+        let spared = self.spared.len();
+        for &entry in &self.taken {
+            if draft.has_gpus(entry.job(), true) {
+                self.spared.push(entry);
+            } else if self.again.last().is_none_or(|first| entry < *first) {
+                // Victims are taken from the last on.
+                self.again.push(entry);
+            } else {
+                let at = self.again.partition_point(|e| entry < *e);
+                self.again.insert(at, entry);
+            }
+        }
+        self.taken.clear();
+        if self.spared.len() > spared {
+            self.spared.sort_unstable();
+        }
+        if placed && let Some(entry) = self.candidate.take() {
+            self.forget_queued(entry.job());
+        }
+        self.pass_over();
+    }
+
+    /// Puts candidates that were passed over back where they were.
+    pub(super) fn end_walk(&mut self) {
+        self.pass_over();
+        self.again.clear();
+        self.taken.clear();
+        self.spared.clear();
+        // Passed over in ascending order: from the last, each is the new first.
+        while let Some(entry) = self.passed.pop() {
+            self.queue.push(entry);
+        }
+        // Stale entries must not outgrow the live ones.
+        if self.queue.len() > 64 + 2 * self.queued_count as usize {
+            let marks = &self.marks;
+            self.queue.retain(|e| marks.counts(e, Marks::QUEUED));
+        }
+    }
+}
+
+impl Kept {
+    fn rebuild(&mut self, view: View<'_>) {
+        self.queue.clear();
+        self.queued_count = 0;
+        self.marks.0.clear();
+        self.placed.clear();
+        self.void = 0;
+        self.fresh.clear();
+        self.unsteady.clear();
+        // A walk that a panic cut short leaves these behind.
+        self.passed.clear();
+        self.end_walk();
+        self.decision = view.decision();
+        let mut waiting = Vec::new();
+        for job in view.waiting() {
+            let entry = self.entry(&job);
+            waiting.push(self.marks.stamp(entry, Marks::QUEUED));
+            self.queued_count += 1;
+        }
+        self.queue.fill(waiting.into_iter());
+        for job in view.placed() {
+            self.add(&job);
+        }
+    }
+
+    #[inline]
+    fn entry(&self, job: &JobRef<'_>) -> Entry {
+        let id = job.id();
+        let mut key = (self.key)(job);
+        let now = |all: &[JobId]| !all.is_empty() && all.binary_search(&id).is_ok();
+        if job.promoted() || now(&self.promoted_now) {
+            key = key.first_of_all();
+        }
+        Entry::new(key, id)
+    }
+
+    /// Takes note of a job that was touched.
+    fn add(&mut self, job: &JobRef<'_>) {
+        let id = job.id();
+        match job.phase() {
+            Phase::Waiting => {
+                if !self.marks.has(id, Marks::QUEUED) {
+                    let entry = self.entry(job);
+                    let entry = self.marks.stamp(entry, Marks::QUEUED);
+                    self.queue.push(entry);
+                    self.queued_count += 1;
+                }
+            }
+            Phase::Starting | Phase::Running | Phase::Stopping if job.is_placed() => {
+                let marks = self.marks.of(id);
+                let before = *marks;
+                *marks = (before | Marks::PLACED | Marks::FRESH) & !(Marks::QUEUED | Marks::RANKED);
+                self.queued_count -= u32::from(before & Marks::QUEUED != 0);
+                if before & Marks::FRESH == 0 {
+                    self.void += usize::from(before & Marks::RANKED != 0);
+                    self.fresh.push(id);
+                }
+                return;
+            }
+            _ => self.forget_queued(id),
+        }
+        self.forget_placed(id);
+    }
+
+    fn freshen(&mut self, id: JobId) {
+        let marks = self.marks.of(id);
+        if *marks & Marks::FRESH == 0 {
+            self.void += usize::from(*marks & Marks::RANKED != 0);
+            *marks = (*marks | Marks::FRESH) & !Marks::RANKED;
+            self.fresh.push(id);
+        }
+    }
+
+    /// Its entry, if it has one, is dropped when the placed jobs are ranked.
+    fn forget_placed(&mut self, id: JobId) {
+        self.void += usize::from(self.marks.has(id, Marks::RANKED));
+        self.marks.drop(id, Marks::PLACED | Marks::RANKED);
+    }
+
+    fn forget_queued(&mut self, id: JobId) {
+        if self.marks.has(id, Marks::QUEUED) {
+            self.marks.drop(id, Marks::QUEUED);
+            self.queued_count -= 1;
+        }
+    }
+
+    /// Drops jobs that are placed no more and puts the others in order.
+    fn rank(&mut self, view: View<'_>) {
+        if self.ranked {
+            return;
+        }
+        self.ranked = true;
+        while let Some(id) = self.unsteady.pop() {
+            self.freshen(id);
+        }
+        // Those that were stopped were the last; some end before their turn.
+        while self.void > 0 && self.placed.last().is_some_and(|e| !self.is_ranked(e)) {
+            self.placed.pop();
+            self.void -= 1;
+        }
+        if self.void > 8 + self.placed.len() / 8 {
+            self.drop_void();
+        }
+        let mut newcomers = std::mem::take(&mut self.newcomers);
+        // In order of their launches they are nearly sorted.
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for &id in &fresh {
+            let marks = self.marks.of(id);
+            *marks &= !Marks::FRESH;
+            if *marks & Marks::PLACED == 0 {
+                continue;
+            }
+            if let Some(job) = view.job(id) {
+                let entry = self.entry(&job);
+                newcomers.push(self.marks.stamp(entry, Marks::RANKED));
+                if job.phase() != Phase::Running {
+                    self.unsteady.push(id);
+                }
+            }
+        }
+        fresh.clear();
+        self.fresh = fresh;
+        self.current = !self.alike || newcomers.len() >= self.placed.len();
+        if !self.current {
+            newcomers.sort_unstable();
+            self.merge(view, &mut newcomers);
+        } else {
+            self.drop_void();
+            let mut placed = std::mem::take(&mut self.placed);
+            for entry in &mut placed {
+                *entry = self.as_of_now(view, *entry).with_stamp(entry.stamp());
+            }
+            placed.append(&mut newcomers);
+            // Nearly sorted from the last time: the adaptive sort is the fast one.
+            placed.sort();
+            self.placed = placed;
+        }
+        self.newcomers = newcomers;
+        self.back = self.placed.len();
+    }
+
+    /// Whether an entry among the placed jobs counts.
+    #[inline]
+    fn is_ranked(&self, entry: &Entry) -> bool {
+        self.marks.counts(entry, Marks::RANKED)
+    }
+
+    fn drop_void(&mut self) {
+        if self.void > 0 {
+            let marks = &self.marks;
+            self.placed.retain(|e| marks.counts(e, Marks::RANKED));
+            self.void = 0;
+        }
+    }
+
+    /// The first entry among the placed jobs that counts, from a place on, with its key now.
+    #[inline]
+    fn ranked_from(&self, view: View<'_>, from: usize) -> Option<Entry> {
+        let rest = self.placed.get(from..)?;
+        let entry = rest.iter().find(|e| self.is_ranked(e))?;
+        Some(self.as_of_now(view, *entry))
+    }
+
+    /// Moves newcomers, in ascending order, in among the placed jobs.
+    fn merge(&mut self, view: View<'_>, newcomers: &mut Vec<Entry>) {
+        let Some(&any) = newcomers.first() else {
+            return;
+        };
+        let mut places = std::mem::take(&mut self.places);
+        let mut from = 0;
+        let mut next = self.ranked_from(view, 0);
+        for new in newcomers.iter() {
+            if next.is_some_and(|e| e < *new) {
+                from = self.place_of(view, new, from);
+                next = self.ranked_from(view, from);
+            }
+            places.push(from);
+        }
+        // From the last on, so that each entry is moved once.
+        let (mut rest, mut room) = (self.placed.len(), newcomers.len());
+        self.placed.resize(rest + room, any);
+        while let (Some(new), Some(at)) = (newcomers.pop(), places.pop()) {
+            if at < rest {
+                self.placed.copy_within(at..rest, at + room);
+            }
+            room -= 1;
+            self.placed[at + room] = new;
+            rest = at;
+        }
+        self.places = places;
+    }
+
+    /// Where an entry belongs among the placed jobs, by their keys now; not before `from`.
+    fn place_of(&self, view: View<'_>, new: &Entry, from: usize) -> usize {
+        // An entry that does not count stands for the next one that does.
+        let before = |at: usize| self.ranked_from(view, at).is_some_and(|e| e < *new);
+        // Newcomers lie close together, and often before all others.
+        let rest = self.placed.len() - from;
+        let mut step = 1;
+        while step <= rest && before(from + step - 1) {
+            step *= 2;
+        }
+        let (mut low, mut high) = (from + step / 2, from + (step - 1).min(rest));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    #[inline]
+    fn as_of_now(&self, view: View<'_>, entry: Entry) -> Entry {
+        view.job(entry.job()).map_or(entry, |job| self.entry(&job))
+    }
+
+    /// Keeps the candidate, if there is one, for the next walk.
+    #[inline]
+    fn pass_over(&mut self) {
+        if let Some(entry) = self.candidate.take()
+            && self.marks.has(entry.job(), Marks::QUEUED)
+        {
+            self.passed.push(entry);
+        }
+    }
+}
+
+/// What a kept order knows of each job: marks, and the stamp of the one entry in the
+/// queue that counts.
+#[derive(Clone, Default)]
+struct Marks(Vec<u32>);
+
+impl Marks {
+    /// Its entry in the queue counts.
+    const QUEUED: u32 = 1;
+    /// It is placed.
+    const PLACED: u32 = 2;
+    /// Its entry among the placed jobs counts.
+    const RANKED: u32 = 4;
+    /// It waits to be ranked.
+    const FRESH: u32 = 8;
+    /// The lowest bit of the stamp.
+    const STAMP: u32 = 16;
+
+    #[inline]
+    fn has(&self, job: JobId, mark: u32) -> bool {
+        self.0.get(job.index()).is_some_and(|m| m & mark != 0)
+    }
+
+    #[inline]
+    fn of(&mut self, job: JobId) -> &mut u32 {
+        let i = job.index();
+        if i >= self.0.len() {
+            self.0.resize((i + 1).next_power_of_two(), 0);
+        }
+        &mut self.0[i]
+    }
+
+    /// The job has a new entry, in the queue or among the placed jobs; those from before do
+    /// not count any more.
+    #[inline]
+    fn stamp(&mut self, entry: Entry, mark: u32) -> Entry {
+        let marks = self.of(entry.job());
+        *marks = marks.wrapping_add(Marks::STAMP) | mark;
+        entry.with_stamp(*marks / Marks::STAMP)
+    }
+
+    /// Whether an entry counts: it is not left over from an earlier key or phase.
+    #[inline]
+    fn counts(&self, entry: &Entry, mark: u32) -> bool {
+        let marks = self.0.get(entry.job().index());
+        marks.is_some_and(|m| m & mark != 0 && m / Marks::STAMP == entry.stamp())
+    }
+
+    #[inline]
+    fn drop(&mut self, job: JobId, mark: u32) {
+        if let Some(m) = self.0.get_mut(job.index()) {
+            *m &= !mark;
+        }
+    }
+}
