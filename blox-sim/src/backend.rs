@@ -4,7 +4,8 @@ use crate::completion::CompletionRule;
 use crate::execution::{ExecutionModel, beside};
 use crate::faults::Faults;
 use crate::overheads::Overheads;
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::Workload;
+use crate::{Ended, Measure, SimError, Watch};
 use blox_core::decision::Command;
 use blox_core::drive::{AtOnce, Backend, Input};
 use blox_core::perf::LOSS;
@@ -15,105 +16,12 @@ use blox_core::{
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Why a simulation could not go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimError {
-    /// The workload could not be read.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// The cluster makes no sense.
-    #[error(transparent)]
-    Cluster(#[from] blox_core::ClusterSpecError),
-    /// The policy erred. A simulation does not go on after that: its result would mean nothing.
-    #[error("at {at} s: {error}")]
-    Policy {
-        /// When.
-        at: Time,
-        /// How.
-        error: DecideError,
-    },
-    /// The simulator and the state disagree: an error in this crate.
-    #[error("at {at} s: {error}; this is an error in the simulator")]
-    Event {
-        /// When.
-        at: Time,
-        /// How.
-        error: EventError,
-    },
-    /// What was [said to happen](crate::Simulation::happening) cannot.
-    #[error("at {at} s: {error}; it was said to happen then")]
-    Impossible {
-        /// When.
-        at: Time,
-        /// Why not.
-        error: EventError,
-    },
-    /// A workload that is not in order of submission.
-    #[error("job {job} is submitted at {found} s, before the job ahead of it at {last} s")]
-    Unordered {
-        /// The job.
-        job: JobId,
-        /// When it is submitted.
-        found: Time,
-        /// When the last one was.
-        last: Time,
-    },
-}
+use std::sync::atomic::Ordering;
 
 /// Decisions in a row after the last arrival in which nothing holds a GPU and
 /// nothing is started, after which a simulation is at a standstill. More than
 /// the rounds of 300 s in the 1000 hours of a starvation guard.
 const STANDSTILL: u32 = 20_000;
-
-/// What is shared with whoever watches a simulation.
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// Set to stop the simulation at the next event; what ended so far is reported.
-    pub stop: AtomicBool,
-    /// Jobs submitted so far.
-    pub submitted: AtomicU64,
-    /// Jobs ended so far.
-    pub ended: AtomicU64,
-    /// Simulated time so far, in whole seconds.
-    pub simulated_s: AtomicU64,
-    /// Measured jobs that came in and have not ended.
-    pub(crate) open: AtomicU64,
-}
-
-/// Which jobs are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Measure {
-    /// All of them.
-    #[default]
-    All,
-    /// Those with these numbers, both ends included.
-    Ids(u32, u32),
-    /// Those submitted in this time, both ends included.
-    Submitted(Time, Time),
-}
-
-impl Measure {
-    /// Whether a job is measured.
-    pub fn includes(&self, job: JobId, submit: Time) -> bool {
-        match *self {
-            Measure::All => true,
-            Measure::Ids(a, b) => (a..=b).contains(&job.0),
-            Measure::Submitted(a, b) => (a..=b).contains(&submit),
-        }
-    }
-
-    /// Whether all measured jobs came before this one.
-    fn is_past(&self, job: JobId, submit: Time) -> bool {
-        match *self {
-            Measure::All => false,
-            Measure::Ids(_, b) => job.0 > b,
-            Measure::Submitted(_, b) => submit > b,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -227,17 +135,6 @@ enum After {
     Left(Option<JobId>),
     NodeLost(NodeId),
     NodeJoined,
-}
-
-/// How a simulation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Every measured job has ended.
-    Finished,
-    /// Jobs wait that nothing will ever start.
-    Standstill,
-    /// It was told to stop.
-    Interrupted,
 }
 
 impl<'w> Simulator<'w> {
@@ -672,7 +569,6 @@ impl<'w> Simulator<'w> {
             Event::Metric { job, .. } => After::Reported(*job),
             Event::NodeLost { node } | Event::NodeLeft { node } => After::NodeLost(*node),
             Event::Ended { job, .. } => {
-                self.watch.ended.fetch_add(1, Ordering::Relaxed);
                 if self.charges {
                     self.history.remove(job);
                 }

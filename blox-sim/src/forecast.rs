@@ -1,11 +1,12 @@
 //! Looking ahead with the simulator.
 
-use crate::backend::{Measure, Simulator, Watch};
+use crate::backend::Simulator;
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
 use crate::execution::{ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::workload::Jobs;
+use crate::{Measure, Watch};
 use blox_core::cadence::Cadence;
 use blox_core::core::Core;
 use blox_core::drive::{AtOnce, Backend, Input, drive, run_ready};

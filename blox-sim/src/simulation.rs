@@ -1,6 +1,6 @@
 //! One simulation from its parts to its results.
 
-use crate::backend::{Ended, Measure, SimError, Simulator, Watch};
+use crate::backend::Simulator;
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
 use crate::execution::{ExecutionModel, as_specified};
 use crate::faults::Faults;
@@ -10,6 +10,7 @@ use crate::results::{
     Waits,
 };
 use crate::workload::Workload;
+use crate::{Ended, Measure, SimError, Watch};
 use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Counters};
 use blox_core::drive::{drive, run_ready};
@@ -554,10 +555,13 @@ mod tests {
     fn a_rejected_job_stretches_no_makespan() {
         let wide = |submit| JobSpec::new(Time::new(submit), GpuCount(2), Seconds::new(1.0));
         let mut jobs = Jobs::new(vec![wide(0.0), job(100.0, 400.0), wide(1e6)]);
+        let watch = Arc::new(Watch::default());
         let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .watched_by(Arc::clone(&watch))
             .run(fifo(), &mut jobs)
             .unwrap();
         assert_eq!(report.summary.rejected, 2);
+        assert_eq!(watch.ended.load(std::sync::atomic::Ordering::Relaxed), 3);
         // Let in at 300 s, seen to have ended at 900 s.
         assert_eq!(report.summary.makespan_s, 800.0);
         assert_eq!(report.summary.utilisation, 0.75);

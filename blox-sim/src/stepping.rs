@@ -1,6 +1,7 @@
 //! A simulation that somebody walks through, a step at a time.
 
-use crate::backend::{SimError, Simulator};
+use crate::SimError;
+use crate::backend::Simulator;
 use crate::simulation::{Parts, Report, Simulation};
 use crate::workload::Workload;
 use blox_core::decision::Command;

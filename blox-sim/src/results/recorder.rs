@@ -2,7 +2,7 @@
 
 use super::training::Account;
 use super::{JobResult, Owner};
-use crate::backend::{Measure, Watch};
+use crate::{Measure, Watch};
 use blox_core::{
     Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds,
     ServiceClass, Time, Verdict, View,
@@ -156,6 +156,7 @@ impl Recorder {
             *first = job.submit().min(*first);
         }
         if outcome.is_some() {
+            self.watch.ended.fetch_add(1, Ordering::Relaxed);
             self.last_end = self.last_end.max(at);
             if !rejected {
                 self.last_let_in = self.last_let_in.max(at);

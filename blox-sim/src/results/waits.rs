@@ -1,6 +1,6 @@
 //! Why jobs waited, and for how long.
 
-use crate::backend::Measure;
+use crate::Measure;
 use blox_core::{
     Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds, Time, View,
 };

@@ -1,0 +1,29 @@
+//! A simulation as others see it while it runs, and how it ended.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// What is shared with whoever watches a simulation.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Set to stop the simulation at the next event; what ended so far is reported.
+    pub stop: AtomicBool,
+    /// Jobs submitted so far.
+    pub submitted: AtomicU64,
+    /// Jobs ended so far, rejected ones among them.
+    pub ended: AtomicU64,
+    /// Simulated time so far, in whole seconds.
+    pub simulated_s: AtomicU64,
+    /// Measured jobs that came in and have not ended.
+    pub(crate) open: AtomicU64,
+}
+
+/// How a simulation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every measured job has ended.
+    Finished,
+    /// Jobs wait that nothing will ever start.
+    Standstill,
+    /// It was told to stop.
+    Interrupted,
+}
