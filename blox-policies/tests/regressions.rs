@@ -315,3 +315,43 @@ fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
     // The other rack of the row comes before the other row, whatever its rack is called.
     assert_eq!(run.gpus(2), Some(vec![7, 4, 5]));
 }
+
+#[test]
+fn a_job_over_several_nodes_touches_as_few_as_can_be() {
+    let mut x = 1u32;
+    let mut random = |below: u32| {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (x >> 16) % below
+    };
+    for _ in 0..300 {
+        let policy = Composition::new("fifo")
+            .scheduling(Fifo::default())
+            .placement(Walk::new(Consolidated::default()))
+            .build();
+        let mut run = Run::new(&ClusterSpec::uniform(5, 4), policy);
+        let sizes: Vec<u32> = (0..7).map(|_| 1 + random(9)).collect();
+        let mut free = [4u32; 5];
+        for (job, &size) in sizes.iter().enumerate() {
+            if size > free.iter().sum() {
+                break;
+            }
+            let spec = JobSpec::new(Time::ZERO, GpuCount(size), Seconds::new(1e6));
+            let now = 300.0 * job as f64;
+            run.submit(now, job as u32, spec);
+            run.decide(now);
+            let mut before = free;
+            before.sort_unstable_by_key(|f| std::cmp::Reverse(*f));
+            let sums = before.iter().scan(0, |sum, f| {
+                *sum += f;
+                Some(*sum)
+            });
+            let least = sums.take_while(|sum| *sum < size).count() + 1;
+            let mut nodes = std::collections::BTreeSet::new();
+            for gpu in run.gpus(job as u32).unwrap() {
+                free[gpu as usize / 4] -= 1;
+                nodes.insert(gpu / 4);
+            }
+            assert_eq!(nodes.len(), least, "job {job} of {sizes:?}");
+        }
+    }
+}

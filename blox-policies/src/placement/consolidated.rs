@@ -82,7 +82,8 @@ fn largest_node(view: View<'_>) -> u32 {
     sizes.max().unwrap_or(0)
 }
 
-/// Over several nodes, most free GPUs first; the last part goes where it fits best.
+/// Over several nodes, most free GPUs first; as soon as one has room for all that is left, that
+/// goes where it fits best. No node has room for the whole.
 fn spread(
     draft: &Draft<'_>,
     job: &JobRef<'_>,
@@ -95,10 +96,8 @@ fn spread(
     let mut taken: SmallVec<[NodeId; 16]> = SmallVec::new();
     let mut most = left;
     while let Some(count) = draft.free_count_to(most) {
+        most = count - 1;
         for node in draft.nodes_with_exactly(count) {
-            if left < count {
-                break;
-            }
             let whole = count == node.gpu_count();
             if (whole_nodes && !whole)
                 || !suits(node, job, shape, view)
@@ -109,24 +108,38 @@ fn spread(
             gpus.extend(draft.free_gpus_on(node.id()));
             taken.push(node.id());
             left -= count;
+            if left > count {
+                continue;
+            }
+            if let Some(node) = best_fit(draft, job, shape, left, &taken) {
+                gpus.extend(draft.take_from(node, left)?);
+                return Some(shape.on(gpus));
+            }
         }
-        if left == 0 {
-            return Some(shape.on(gpus));
-        }
-        most = left.min(count - 1);
     }
-    // What is left is smaller than any node looked at: the best fit of the others.
-    let mut least = left;
+    None
+}
+
+/// The node with fewest free GPUs that are enough for the last part of a job, if it was not taken
+/// for another.
+fn best_fit(
+    draft: &Draft<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+    part: u32,
+    taken: &[NodeId],
+) -> Option<NodeId> {
+    let view = draft.view();
+    let fits = |n: &&Node| {
+        !taken.contains(&n.id())
+            && suits(n, job, shape, view)
+            && has_resources(draft, n, shape, part)
+    };
+    let mut least = part;
     while let Some(count) = draft.free_count_from(least) {
         least = count + 1;
-        let rest = draft.nodes_with_exactly(count).find(|n| {
-            !taken.contains(&n.id())
-                && suits(n, job, shape, view)
-                && has_resources(draft, n, shape, left)
-        });
-        if let Some(node) = rest {
-            gpus.extend(draft.take_from(node.id(), left)?);
-            return Some(shape.on(gpus));
+        if let Some(node) = draft.nodes_with_exactly(count).find(fits) {
+            return Some(node.id());
         }
     }
     None
