@@ -770,8 +770,7 @@ fn a_case_is_equal_or_shows_what_differs() {
     let jobs = "job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id\n\
                 0,75,500,1,1,0\n1,80,100,1,1,0\n";
     fs::write(case.join("jobs.csv"), jobs).unwrap();
-    let summary =
-        r#"{"scheduler": "Fifo", "cluster": "1 machines x 1 GPUs", "tracked_ids": [0, 1]}"#;
+    let summary = r#"{"scheduler": "Fifo", "cluster": "1 machines x 1 GPUs", "tracked_ids": [0, 1], "load_jobs_per_hour": 1}"#;
     fs::write(case.join("summary.json"), summary).unwrap();
     let expected = |finish: &str| {
         let text = format!(
@@ -781,6 +780,18 @@ fn a_case_is_equal_or_shows_what_differs() {
         fs::write(case.join("expected.csv"), text).unwrap();
     };
     expected("1200");
+    let seen = at(dir.path(), ["verify", "."]);
+    assert_eq!(
+        seen.out,
+        "equal  ./case  2 jobs, 12 values\n  \
+         note: preemptions were not compared by round: there is no preemptions_per_round.csv\n\
+         1 of 1 cases equal\n"
+    );
+    let rounds = |rows: &str| {
+        let text = format!("time_s,num_preemptions\n{rows}");
+        fs::write(case.join("preemptions_per_round.csv"), text).unwrap();
+    };
+    rounds("");
     let seen = at(dir.path(), ["verify", "."]);
     assert_eq!(
         seen.out,
@@ -795,6 +806,40 @@ fn a_case_is_equal_or_shows_what_differs() {
          job 1: finish_s expected 1500, found 1200\n0 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(1));
+    rounds("300,1\n300,1\n");
+    let seen = at(dir.path(), ["verify", "."]);
+    assert_eq!(
+        seen.out,
+        "ERROR  ./case/preemptions_per_round.csv: line 3: time_s is 300, as on a line above\n\
+         0 of 1 cases equal\n"
+    );
+    rounds("");
+    // A job without a row is named, and none can stand in for another.
+    let header = "job_id,submit_s,first_launch_s,finish_s\n";
+    for (rows, line) in [
+        (
+            "0,75,300,900\n",
+            "  job 1: job_id expected no row, found a job\n",
+        ),
+        (
+            "0,75,300,900\n0,75,300,900\n",
+            "ERROR  ./case/expected.csv: line 3: job_id is `0`, as on line 2, expected a row a job\n",
+        ),
+    ] {
+        fs::write(case.join("expected.csv"), format!("{header}{rows}")).unwrap();
+        let seen = at(dir.path(), ["verify", "."]);
+        assert_eq!(seen.code, Some(1));
+        assert!(seen.out.contains(line), "{}", seen.out);
+    }
+    let text = "job_id,submit_s,first_launch_s,end_s\n0,75,300,900\n1,80,900,1200\n";
+    fs::write(case.join("expected.csv"), text).unwrap();
+    let seen = at(dir.path(), ["verify", ".", "--system", "blox"]);
+    assert_eq!(
+        seen.out,
+        "ERROR  ./case/expected.csv: line 1: the column finish_s is missing, found the columns \
+         job_id, submit_s, first_launch_s, end_s\n0 of 1 cases equal\n"
+    );
+    expected("1200");
     fs::remove_file(case.join("jobs.csv")).unwrap();
     let seen = at(dir.path(), ["verify", "."]);
     assert_eq!(

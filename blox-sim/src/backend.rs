@@ -471,22 +471,21 @@ impl<'w> Simulator<'w> {
         Event::Crashed {
             job: id,
             attempt: job.as_ref().map_or(0, |j| j.attempt()),
-            work: job.map_or(0.0, |j| self.kept(view, &j, at)),
+            work: job.map_or(0.0, |j| self.kept(&j, at)),
             why,
         }
     }
 
     /// Iterations that a job would keep if it crashed at `at`, which the view need not have
     /// reached yet: those done at its last checkpoint, or at its launch.
-    fn kept(&self, view: View<'_>, job: &JobRef<'_>, at: Time) -> f64 {
-        let done = job.work_done() + job.rate() * (at - view.now()).secs();
+    fn kept(&self, job: &JobRef<'_>, at: Time) -> f64 {
         let (Phase::Running, Some(start)) = (job.phase(), job.last_start()) else {
-            return done;
+            return job.work_done();
         };
-        let since = self.faults.unsaved(at - start);
+        let saved = at - self.faults.unsaved(at - start);
         match self.kept.get(&job.id()) {
-            Some(k) if k.attempt == job.attempt() && at - since < k.until => k.work,
-            _ => (done - job.rate() * since.secs()).max(0.0),
+            Some(k) if k.attempt == job.attempt() && saved < k.until => k.work,
+            _ => job.work_done_by(saved.max(start)).max(0.0),
         }
     }
 
@@ -552,7 +551,7 @@ impl<'w> Simulator<'w> {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
             Event::Progress { job, attempt, .. } => {
                 if let Some(its) = view.job(*job) {
-                    let work = self.kept(view, &its, at);
+                    let work = self.kept(&its, at);
                     let (attempt, until) = (*attempt, at);
                     self.kept.insert(
                         *job,

@@ -921,6 +921,27 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_after_the_work_is_done_takes_nothing_of_what_was_saved() {
+        let node = NodeId(0);
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .faults(Faults {
+                checkpoint_every: Some(Seconds::new(100.0)),
+                ..Faults::default()
+            })
+            .happening(Time::new(550.0), Event::NodeLost { node })
+            .happening(Time::new(560.0), Event::NodeReturned { node })
+            .explain(Some(JobId(0)))
+            .run(fifo(), &mut Jobs::new(vec![job(0.0, 310.0)]))
+            .unwrap();
+        // Done at 310 s and saved at 400 s, which is to be seen at 600 s.
+        let crash = report.story.iter().find(|m| m.what.starts_with("crashed"));
+        assert_eq!(
+            crash.unwrap().what,
+            "crashed (node lost); 310 iterations are kept"
+        );
+    }
+
+    #[test]
     fn two_jobs_on_one_gpu_lose_their_node_together() {
         for seed in 0..8 {
             let report = halved(ClusterSpec::uniform(1, 1))

@@ -1,6 +1,6 @@
 //! Cases of Blox's released simulator.
 
-use super::{Case, Compared, Difference, System, VerifyError, number_of};
+use super::{Case, Compared, Difference, System, VerifyError};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
 use blox_schedulers::compat::blox as compat;
@@ -17,9 +17,9 @@ impl System for Blox {
 
     fn recognises(&self, case: &Case) -> bool {
         let e = &case.expected;
-        ["first_launch_s", "first_metric_s", "responsiveness_s"]
-            .iter()
-            .all(|c| e.has(c))
+        let columns = ["first_launch_s", "first_metric_s", "responsiveness_s"];
+        let settings = ["load_jobs_per_hour", "tracked_ids"];
+        columns.iter().all(|c| e.has(c)) || settings.iter().all(|s| case.summary.get(s).is_some())
     }
 
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
@@ -158,17 +158,18 @@ fn compare_jobs(
         .filter(|j| j.measured)
         .map(|j| (j.job.0, j))
         .collect();
+    let mut ours = ours;
     let e = &case.expected;
-    let id = e.column("job_id")?;
-    let mut seen = 0;
+    // Without these nothing of what a case is about would be compared.
+    let [id, _, _, _] = e.columns(["job_id", "submit_s", "first_launch_s", "finish_s"])?;
     for (r, row) in e.rows.iter().enumerate() {
         let job = e.number(r, id)? as u32;
         let what = format!("job {job}");
-        let Some(j) = ours.get(&job) else {
+        let Some(j) = ours.remove(&job) else {
             out.differ(&what, "job_id", &row[id], "no such job");
             continue;
         };
-        seen += 1;
+        out.jobs += 1;
         let launch = j.first_start.map(|t| t.secs());
         let columns = [
             ("submit_s", Some(j.submit.secs())),
@@ -201,31 +202,14 @@ fn compare_jobs(
             }
         }
     }
-    out.jobs = seen;
-    if (seen as usize) < ours.len() {
-        out.differ(
-            "all jobs",
-            "job_id",
-            &number_of(e.rows.len(), "row"),
-            &number_of(ours.len(), "measured job"),
-        );
+    for job in ours.keys() {
+        out.differ(&format!("job {job}"), "job_id", "no row", "a job");
     }
     Ok(())
 }
 
 /// The original writes its files before the placement of the last round.
 fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<(), VerifyError> {
-    let Some(table) = case.table("preemptions_per_round.csv")? else {
-        return Ok(());
-    };
-    let (time, count) = (table.column("time_s")?, table.column("num_preemptions")?);
-    let mut expected = BTreeMap::new();
-    for r in 0..table.rows.len() {
-        let n = table.number(r, count)?;
-        if n != 0.0 {
-            expected.insert(table.number(r, time)? as i64, n);
-        }
-    }
     let end = report.end.secs() as i64;
     let found: BTreeMap<i64, f64> = report
         .rounds
@@ -234,6 +218,24 @@ fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<()
         .map(|r| (r.at.secs() as i64, f64::from(r.preemptions)))
         .filter(|(t, _)| *t < end)
         .collect();
+    out.figure(case, "total_preemptions", found.values().sum());
+    let Some(table) = case.table("preemptions_per_round.csv")? else {
+        let note = "preemptions were not compared by round: there is no preemptions_per_round.csv";
+        out.notes.push(note.to_owned());
+        return Ok(());
+    };
+    let (time, count) = (table.column("time_s")?, table.column("num_preemptions")?);
+    let mut expected = BTreeMap::new();
+    for r in 0..table.rows.len() {
+        let n = table.number(r, count)?;
+        if n != 0.0 {
+            let at = table.number(r, time)? as i64;
+            if expected.insert(at, n).is_some() {
+                let what = format!("line {}: time_s is {at}, as on a line above", r + 2);
+                return Err(case.bad("preemptions_per_round.csv", what));
+            }
+        }
+    }
     let rounds: std::collections::BTreeSet<i64> =
         expected.keys().chain(found.keys()).copied().collect();
     for t in rounds {
@@ -258,15 +260,10 @@ fn compare_figures(case: &Case, report: &Report, round: f64, out: &mut Compared)
         ("rounds", report.summary.rounds as f64),
         ("avg_jct_s", report.summary.avg_jct_s),
         ("avg_responsiveness_s", responsiveness),
+        ("makespan_s", report.end.secs()),
     ];
     for (name, found) in figures {
-        if let Some(expected) = case.number(name) {
-            out.values += 1;
-            // Averages were summed in another order.
-            if (expected - found).abs() > expected.abs() * 1e-9 {
-                out.differ("summary", name, &expected.to_string(), &found.to_string());
-            }
-        }
+        out.figure(case, name, found);
     }
 }
 
@@ -282,6 +279,17 @@ impl Compared {
         if !equal {
             let found = found.map_or("nothing".to_owned(), |f| f.to_string());
             self.differ(what, column, expected, &found);
+        }
+    }
+
+    /// Compares a figure of the summary, if that has it.
+    fn figure(&mut self, case: &Case, name: &str, found: f64) {
+        if let Some(expected) = case.number(name) {
+            self.values += 1;
+            // Averages were summed in another order.
+            if (expected - found).abs() > expected.abs() * 1e-9 {
+                self.differ("summary", name, &expected.to_string(), &found.to_string());
+            }
         }
     }
 

@@ -28,6 +28,7 @@ impl Case {
         if expected.header.is_empty() {
             return Err(nothing("is empty, expected a header and a row a job"));
         }
+        expected.check_ids()?;
         let path = dir.join("summary.json");
         let summary = if path.is_file() {
             let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
@@ -76,8 +77,11 @@ impl Case {
     fn find(&self, name: &str, is_one: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, VerifyError> {
         let own = [self.dir.join(name), self.dir.join("input").join(name)];
         let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        // Where a link leads to a case, what lies above the case itself counts as well.
+        let real = self.dir.canonicalize().unwrap_or_else(|_| full.clone());
         let above = full
             .ancestors()
+            .chain(real.ancestors())
             .flat_map(|a| [a.join("input").join(name), a.join("inputs").join(name)])
             .collect::<Vec<_>>();
         own.into_iter()
@@ -221,6 +225,39 @@ impl Table {
                     self.header.join(", ")
                 ),
             })
+    }
+
+    /// Where several columns are.
+    ///
+    /// # Errors
+    /// It lacks one of them.
+    pub fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N], VerifyError> {
+        let mut places = [0; N];
+        for (place, name) in places.iter_mut().zip(names) {
+            *place = self.column(name)?;
+        }
+        Ok(places)
+    }
+
+    /// A job that has two rows may stand in for one that has none.
+    fn check_ids(&self) -> Result<(), VerifyError> {
+        let Ok(id) = self.column("job_id") else {
+            return Ok(());
+        };
+        let mut lines = std::collections::BTreeMap::new();
+        for (r, row) in self.rows.iter().enumerate() {
+            if let Some(line) = lines.insert(&row[id], r + 2) {
+                return Err(VerifyError::Bad {
+                    path: self.path.clone(),
+                    what: format!(
+                        "line {}: job_id is `{}`, as on line {line}, expected a row a job",
+                        r + 2,
+                        row[id]
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// A field as a number.

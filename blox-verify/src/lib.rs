@@ -17,6 +17,7 @@ mod tiresias;
 
 pub use case::{Case, Table};
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A value that differs.
@@ -145,20 +146,27 @@ pub fn names() -> Vec<&'static str> {
     SYSTEMS.iter().map(|s| s.name()).collect()
 }
 
-/// The folders of cases at or below a folder, in order of their paths.
+/// The folders of cases at or below a folder, in order of their paths; one that several links lead
+/// to comes once.
 ///
 /// # Errors
 /// The folder cannot be read, or holds no case.
 pub fn find_cases(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
-    fn walk(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), VerifyError> {
-        if dir.join("expected.csv").is_file() {
-            found.push(dir.to_owned());
-            return Ok(());
-        }
+    fn walk(
+        dir: &Path,
+        seen: &mut BTreeSet<PathBuf>,
+        found: &mut Vec<PathBuf>,
+    ) -> Result<(), VerifyError> {
         let read = |error| VerifyError::Read {
             path: dir.to_owned(),
             error,
         };
+        if !seen.insert(dir.canonicalize().map_err(read)?) {
+            return Ok(());
+        }
+        if dir.join("expected.csv").is_file() {
+            found.push(dir.to_owned());
+        }
         let mut folders = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(read)? {
             let path = entry.map_err(read)?.path();
@@ -167,10 +175,10 @@ pub fn find_cases(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
             }
         }
         folders.sort();
-        folders.iter().try_for_each(|f| walk(f, found))
+        folders.iter().try_for_each(|f| walk(f, seen, found))
     }
     let mut found = Vec::new();
-    walk(dir, &mut found)?;
+    walk(dir, &mut BTreeSet::new(), &mut found)?;
     if found.is_empty() {
         return Err(VerifyError::NoCase(dir.to_owned()));
     }

@@ -222,6 +222,13 @@ impl<'a> JobRef<'a> {
     pub fn work_done(&self) -> f64 {
         self.rec.work_at(self.running_for())
     }
+    /// Iterations done by a moment, if nothing changes until then. It lies after the last change.
+    pub fn work_done_by(&self, at: Time) -> f64 {
+        match self.rec.phase {
+            Phase::Running => self.rec.work_at(at.secs() - self.rec.since.secs()),
+            _ => self.rec.work,
+        }
+    }
     /// Iterations left: the truth.
     #[inline]
     pub fn work_left(&self) -> f64 {
