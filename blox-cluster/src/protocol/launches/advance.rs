@@ -240,7 +240,8 @@ impl Launches {
             })
         };
         let completed = a.ends.values().all(|e| e.exit == Exit::Completed);
-        let saved = self.progress(id).map(|p| p.saved);
+        // One that has saved nothing yet goes on from what was there before it.
+        let saved = self.progress(id).map(|p| p.saved).filter(|s| *s > 0.0);
         let lost = a.ends.values().any(|e| e.exit == Exit::Lost);
         let rule = a.ends.values().find_map(|e| match e.exit {
             Exit::Failed { code } => Some(on_exit(job, code)),
@@ -267,7 +268,7 @@ impl Launches {
         let work = match saved {
             Some(saved) => Some(saved),
             None if kept => None,
-            None => Some(0.0),
+            None => Some(a.launch.before),
         };
         let failures = self.durable.failures.get(&id.job).copied().unwrap_or(0) + 1;
         let exhausted = failures > max_retries(job);
@@ -326,6 +327,7 @@ impl Launches {
         let Some(j) = view.job(job) else { return };
         let Some(held) = j.held() else { return };
         let id = AttemptId { job, attempt };
+            before: j.work_done(),
         let launch = Launch {
             parts: parts(view, &j, held),
             after,

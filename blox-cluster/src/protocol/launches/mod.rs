@@ -45,6 +45,9 @@ pub struct Launch {
     /// The launch of the same job that must be over first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<AttemptId>,
+    /// Iterations of the job that were done before it.
+    #[serde(default)]
+    pub before: f64,
 }
 
 /// A launch that is not over.

@@ -1,7 +1,7 @@
 //! A gang on two nodes, report by report.
 
 use super::End;
-use crate::protocol::message::{AttemptReport, Exit, Final, Report, Status, Wish};
+use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Status, Wish};
 use crate::protocol::scheduler::{Effect, Input, Request, Saved, Scheduler, Settings, Step};
 use crate::protocol::{AttemptId, Epoch, Fence, Incarnation, Millis, Session};
 use blox_core::cadence::Rounds;
@@ -25,6 +25,8 @@ struct Gang {
     /// What each node was told last, by the number of the launch.
     told: [BTreeMap<u32, Wish>; 2],
     silent: [bool; 2],
+    /// What the job says of itself.
+    progress: Option<Progress>,
     outcome: Option<Outcome>,
 }
 
@@ -48,6 +50,7 @@ impl Gang {
             has: Default::default(),
             told: Default::default(),
             silent: [false; 2],
+            progress: None,
             outcome: None,
         };
         let mut extras = Extras::default();
@@ -136,7 +139,7 @@ impl Gang {
             fence: Fence(u64::from(*attempt)),
             status: status.clone(),
             port: 29_500,
-            progress: None,
+            progress: self.progress,
         };
         let report = Report {
             node: format!("n{node}").into(),
@@ -182,6 +185,12 @@ impl Gang {
 
     fn phase(&self) -> Option<Phase> {
         self.scheduler.view().job(JOB).map(|j| j.phase())
+    }
+
+    /// Iterations that the core believes in.
+    fn work(&self) -> f64 {
+        let job = self.scheduler.view().job(JOB);
+        job.map_or(f64::NAN, |j| j.work_done())
     }
 
     fn granted(&self) -> u64 {
@@ -320,4 +329,47 @@ fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
     g.beat();
     let kill = Settings::default().timers.kill;
     assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(kill)));
+}
+
+/// A job whose first launch says that it saved 5 iterations, then gives way to a second.
+fn saved_five() -> Gang {
+    let mut g = Gang::new();
+    g.progress = Some(Progress {
+        done: 6.0,
+        saved: 5.0,
+    });
+    g.runs(1, &[0, 1]);
+    let requeue = Input::Request(Request::Requeue(JOB));
+    g.step(requeue);
+    for node in 0..2 {
+        g.set(node, 1, done(Exit::Cut));
+    }
+    g.progress = None;
+    g.beat();
+    assert_eq!(g.work(), 5.0);
+    g.runs(2, &[0, 1]);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    g
+}
+
+#[test]
+fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
+    let mut g = saved_five();
+    for node in 0..2 {
+        g.set(node, 2, done(Exit::Failed { code: 3 }));
+    }
+    g.beat();
+    assert_eq!((g.phase(), g.work()), (Some(Phase::Deferred), 5.0));
+    // Nor does one that has saved nothing yet.
+    let mut g = saved_five();
+    g.progress = Some(Progress {
+        done: 6.0,
+        saved: 0.0,
+    });
+    g.beat();
+    for node in 0..2 {
+        g.set(node, 2, done(Exit::Cut));
+    }
+    g.beat();
+    assert_eq!(g.work(), 5.0);
 }
