@@ -243,10 +243,7 @@ impl Launches {
         // One that has saved nothing yet goes on from what was there before it.
         let saved = self.progress(id).map(|p| p.saved).filter(|s| *s > 0.0);
         let lost = a.ends.values().any(|e| e.exit == Exit::Lost);
-        let rule = a.ends.values().find_map(|e| match e.exit {
-            Exit::Failed { code } => Some(on_exit(job, code)),
-            _ => None,
-        });
+        let rule = a.failed.map(|code| on_exit(job, code));
         let current = job.attempt() == id.attempt;
         match &a.goal {
             Goal::Cancel if !others => return (ended(How::Cancelled), false),
@@ -327,10 +324,10 @@ impl Launches {
         let Some(j) = view.job(job) else { return };
         let Some(held) = j.held() else { return };
         let id = AttemptId { job, attempt };
-            before: j.work_done(),
         let launch = Launch {
             parts: parts(view, &j, held),
             after,
+            before: j.work_done(),
         };
         let fence = Fence(self.durable.fence.0 + 1);
         let record = Record::Granted {

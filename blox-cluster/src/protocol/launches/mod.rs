@@ -63,6 +63,10 @@ pub struct Attempt {
     pub started: bool,
     /// How it ended, node by node.
     pub ends: BTreeMap<NodeId, End>,
+    /// The exit code of the first rank that failed, as far as was heard: the others may have
+    /// fallen over it.
+    #[serde(default)]
+    pub failed: Option<i32>,
 }
 
 impl Attempt {
@@ -212,6 +216,7 @@ impl Durable {
                     goal: Goal::Run,
                     started: false,
                     ends: BTreeMap::new(),
+                    failed: None,
                 };
                 self.attempts.insert(*id, attempt);
             }
@@ -232,6 +237,9 @@ impl Durable {
             }
             Record::Part { part, end } => {
                 if let Some(a) = self.attempts.get_mut(&part.id) {
+                    if let Exit::Failed { code } = end.exit {
+                        a.failed.get_or_insert(code);
+                    }
                     a.ends.insert(part.node, end.clone());
                 }
                 self.accounts.insert(*part, end.clone());

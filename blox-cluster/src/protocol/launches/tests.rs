@@ -55,6 +55,8 @@ impl Gang {
         };
         let mut extras = Extras::default();
         extras.attributes.insert("grace_s".into(), 7.into());
+        let on_exit = serde_json::json!({ "42": "fail" });
+        extras.attributes.insert("on_exit".into(), on_exit);
         let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(9.0)).with_extras(extras);
         gang.step(Input::Request(Request::Submit {
             key: "key".into(),
@@ -372,4 +374,17 @@ fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
     }
     g.beat();
     assert_eq!(g.work(), 5.0);
+}
+
+#[test]
+fn the_first_failure_says_what_becomes_of_a_job() {
+    // The other rank, on a node of a lower number, falls over it.
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    for (node, code) in [(1, 42), (0, 1)] {
+        g.set(node, 1, done(Exit::Failed { code }));
+        g.report(node);
+    }
+    g.beat();
+    assert_eq!(g.outcome, Some(Outcome::Failed));
 }
