@@ -396,8 +396,11 @@ impl Node {
                 }
                 let wish = match wish {
                     Wish::Prepare | Wish::Run(_) => told.wish,
-                    Wish::Yield(grace) if told.wish == ShimWish::Run => ShimWish::Yield(grace),
-                    Wish::Yield(_) => told.wish,
+                    Wish::Yield(grace) => match told.wish {
+                        ShimWish::Run => ShimWish::Yield(grace),
+                        ShimWish::Yield(before) => ShimWish::Yield(before.min(grace)),
+                        ShimWish::Kill => ShimWish::Kill,
+                    },
                     Wish::Kill => ShimWish::Kill,
                 };
                 let now_told = Control { lease, wish };
@@ -725,5 +728,24 @@ mod tests {
         // Five seconds, and half the kill allowance.
         assert!(!destroyed(n.step(Millis(7_519), NodeInput::Tick)));
         assert!(destroyed(n.step(Millis(7_520), NodeInput::Tick)));
+    }
+
+    #[test]
+    fn a_shorter_grace_reaches_the_shim() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        let mut told = |at, seq, grace| {
+            let yields = Wish::Yield(Millis(grace));
+            let effects = n.step(Millis(at), orders(seq, 1, vec![(0, yields)]));
+            effects.iter().find_map(|e| match e {
+                NodeEffect::Tell(_, control) => Some(control.wish),
+                _ => None,
+            })
+        };
+        let yields = |grace| Some(ShimWish::Yield(Millis(grace)));
+        assert_eq!(told(1_000, 2, 9_000), yields(9_000));
+        assert_eq!(told(2_000, 3, 5_000), yields(5_000));
+        // No more time, and nothing new.
+        assert_eq!(told(3_000, 4, 9_000), None);
     }
 }

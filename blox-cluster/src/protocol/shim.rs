@@ -156,11 +156,15 @@ impl Shim {
         self.lease = self.lease.max(c.lease);
         match c.wish {
             ShimWish::Run => {}
-            ShimWish::Yield(grace) if self.phase == Phase::Running => {
-                self.note("told to stop");
-                self.end_within(now, grace, out);
-            }
-            ShimWish::Yield(_) => {}
+            ShimWish::Yield(grace) => match self.phase {
+                Phase::Running => {
+                    self.note("told to stop");
+                    self.end_within(now, grace, out);
+                }
+                // Told again, it gets no more time.
+                Phase::Ending(until) => self.phase = Phase::Ending(until.min(now + grace)),
+                Phase::Killing | Phase::Done => {}
+            },
             ShimWish::Kill => {
                 self.told = true;
                 self.note("ended by order");
@@ -344,6 +348,25 @@ mod tests {
         assert_eq!(
             finish(&s.step(Millis(11), ShimInput::Empty)).0,
             Exit::Failed { code: 75 }
+        );
+    }
+
+    #[test]
+    fn told_to_end_sooner_it_ends_sooner_and_told_again_not_later() {
+        let stop = |grace| {
+            ShimInput::Control(Control {
+                lease: Millis(60_000),
+                wish: ShimWish::Yield(Millis(grace)),
+            })
+        };
+        let mut s = shim(1);
+        assert_eq!(s.step(Millis(1_000), stop(30_000)), [ShimEffect::Term]);
+        assert_eq!(s.step(Millis(2_000), stop(5_000)), []);
+        assert_eq!(s.step(Millis(4_000), stop(5_000)), []);
+        assert_eq!(s.due(), Some(Millis(7_000)));
+        assert_eq!(
+            s.step(Millis(7_000), ShimInput::Tick),
+            [ShimEffect::KillAll]
         );
     }
 }
