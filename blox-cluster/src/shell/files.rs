@@ -34,3 +34,9 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(e) => Err(e),
     }
 }
+
+/// Reads a value that nobody waited to have on the disk: after a power cut there may be anything,
+/// which counts as nothing.
+pub fn said<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    read(path).ok().flatten()
+}

@@ -486,10 +486,10 @@ impl Shell {
             return;
         }
         held.remove();
-        let said = files::read::<StatusFile>(&dir.join("status.json"));
+        let said: Option<StatusFile> = files::said(&dir.join("status.json"));
         let done = Final {
             exit: Exit::Lost,
-            ran: said.ok().flatten().map_or(Millis(0), |s| s.ran),
+            ran: said.map_or(Millis(0), |s| s.ran),
             estimated: true,
             why: "its shim died or stood still".to_owned(),
         };
@@ -530,7 +530,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
         };
         let mut done: Option<Final> = files::read(&dir.join("final.json"))?;
         if done.is_none() && launch.boot != boot {
-            let said: Option<StatusFile> = files::read(&dir.join("status.json"))?;
+            let said: Option<StatusFile> = files::said(&dir.join("status.json"));
             let last = Final {
                 exit: Exit::Lost,
                 ran: said.map_or(Millis(0), |s| s.ran),
@@ -540,7 +540,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             files::write(&dir.join("final.json"), &last, true)?;
             done = Some(last);
         }
-        let control: Option<Control> = files::read(&dir.join("control.json"))?;
+        let control: Option<Control> = files::said(&dir.join("control.json"));
         watched.insert(
             launch.id,
             Watched {
@@ -570,4 +570,51 @@ pub fn parse_attempt(text: &str) -> Option<AttemptId> {
         job: JobId(job.parse().ok()?),
         attempt: attempt.parse().ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::message::{Meeting, Task};
+    use blox_core::{GpuCount, JobSpec, Seconds, Time};
+
+    #[test]
+    fn what_a_power_cut_tore_is_as_if_it_were_not_there() {
+        let id = parse_attempt("3.1").unwrap();
+        let launch = LaunchFile {
+            id,
+            fence: crate::protocol::Fence(1),
+            task: Task {
+                spec: Arc::new(JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0))),
+                gpus: vec![0],
+                ranks: vec![0],
+                world: 1,
+                node_rank: 0,
+                nodes: vec!["n".into()],
+                beside: None,
+                cpus: 0.0,
+                memory_gib: 0.0,
+            },
+            meeting: Meeting {
+                address: "localhost".into(),
+                port: 1,
+            },
+            port: 1,
+            boot: "before".to_owned(),
+            mark: "mark".to_owned(),
+            timers: Timers::default(),
+            devices: Vec::new(),
+            log_bytes: None,
+        };
+        let attempts = tempfile::tempdir().unwrap();
+        let dir = attempts.path().join(id.to_string());
+        fs::create_dir(&dir).unwrap();
+        files::write(&dir.join("launch.json"), &launch, true).unwrap();
+        fs::write(dir.join("status.json"), "").unwrap();
+        fs::write(dir.join("control.json"), "{\"lease\":").unwrap();
+        let (found, watched) = found(attempts.path(), "now").unwrap();
+        let exit = found[0].done.as_ref().map(|d| d.exit);
+        assert_eq!(exit, Some(Exit::Lost));
+        assert!(watched[&id].done);
+    }
 }
