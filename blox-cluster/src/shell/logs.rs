@@ -142,39 +142,39 @@ async fn copy(
             Some(_) => return Err(Status::not_found(format!("there is no job {job}"))),
             None => return Err(Status::unavailable("the scheduler is stopping")),
         };
-        let Some(number) = place.launch else {
-            if !wanted.follow || place.ended {
-                let text = format!("job {job} has not run");
-                return Err(Status::failed_precondition(text));
+        if let Some(number) = place.launch {
+            launch = Some(number);
+            let id = AttemptId {
+                job,
+                attempt: number,
+            };
+            let found = read_on(desk, &place, id, wanted, &mut offset, to).await?;
+            if !wanted.follow && !found {
+                let rank = wanted.rank;
+                let text = format!("no node that answers has a log of rank {rank} of launch {id}");
+                return Err(Status::not_found(text));
             }
-            tokio::time::sleep(LOOK).await;
-            continue;
-        };
-        launch = Some(number);
-        let id = AttemptId {
-            job,
-            attempt: number,
-        };
-        let found = read_on(desk, &place, id, wanted, &mut offset, to).await?;
-        if !wanted.follow && !found {
-            let rank = wanted.rank;
-            let text = format!("no node that answers has a log of rank {rank} of launch {id}");
-            return Err(Status::not_found(text));
-        }
-        if !place.open {
-            // The job may have ended since the last look, after a launch that was never looked at.
-            if wanted.launch.is_none() && newest.launch > launch {
-                (launch, offset) = (Some(number + 1), 0);
-                continue;
+            if !place.open {
+                // The job may have ended since the last look, after a launch that was never looked at.
+                if wanted.launch.is_none() && newest.launch > launch {
+                    (launch, offset) = (Some(number + 1), 0);
+                    continue;
+                }
+                if wanted.launch.is_some() || place.ended {
+                    return Ok(());
+                }
             }
-            if wanted.launch.is_some() || place.ended {
+            if !wanted.follow {
                 return Ok(());
             }
+        } else if !wanted.follow || place.ended {
+            let text = format!("job {job} has not run");
+            return Err(Status::failed_precondition(text));
         }
-        if !wanted.follow || to.is_closed() {
-            return Ok(());
+        tokio::select! {
+            () = to.closed() => return Ok(()),
+            () = tokio::time::sleep(LOOK) => {}
         }
-        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -268,4 +268,45 @@ fn part_of(dir: &Path, wanted: &pb::LogWanted) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     file.take(PART).read_to_end(&mut data)?;
     Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scheduler::Message;
+    use super::*;
+    use crate::protocol::scheduler::{Input, Request, Saved, Settings};
+    use blox_core::{GpuCount, JobSpec, Seconds, Time, cadence::Rounds};
+
+    #[tokio::test]
+    async fn who_follows_a_job_that_waits_and_goes_is_not_looked_for_any_more() {
+        let cadence = Box::new(Rounds::default());
+        let (settings, saved) = (Settings::default(), Saved::default());
+        let (mut s, _) = Scheduler::begin(settings, saved, &[], cadence, Millis(0), Time::ZERO);
+        let submit = Request::Submit {
+            key: "key".into(),
+            spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+        };
+        s.step(Millis(1), Input::Request(submit));
+        let (to, looks) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            while let Ok(Message::Look(look)) = looks.recv() {
+                look(&s, Millis(2));
+            }
+        });
+        let handle = Handle {
+            to,
+            counters: Arc::default(),
+        };
+        let wanted = pb::LogsRequest {
+            follow: true,
+            ..pb::LogsRequest::default()
+        };
+        let (tx, rx) = mpsc::channel(1);
+        let followed = tokio::spawn(hand_on(handle, Desk::default(), wanted, tx));
+        tokio::time::sleep(LOOK / 2).await;
+        assert!(!followed.is_finished());
+        drop(rx);
+        let over = tokio::time::timeout(LOOK * 10, followed).await;
+        assert!(over.is_ok(), "it is looked for still");
+    }
 }
