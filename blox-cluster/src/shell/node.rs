@@ -160,13 +160,13 @@ async fn link(
     let mut wait = Duration::from_millis(100);
     let mut out = false;
     loop {
-        let opened = || {
+        let heard = || {
             if std::mem::take(&mut out) {
                 let text = format!("the scheduler at {at} answers again");
                 let _ = news.send(News::Said(text));
             }
         };
-        match connected(&settings, &mut reports, &orders, opened).await {
+        match connected(&settings, &mut reports, &orders, heard).await {
             Ok(()) => wait = Duration::from_millis(100),
             Err(e) => {
                 let status = e.downcast_ref::<tonic::Status>();
@@ -175,8 +175,8 @@ async fn link(
                         let _ = news.send(News::Refused(why.to_owned()));
                         return;
                     }
-                    // It may be started again with the right one.
-                    Some((tonic::Code::Unauthenticated, why)) => {
+                    // It may be started again with the right token, or another version.
+                    Some((tonic::Code::Unauthenticated | tonic::Code::InvalidArgument, why)) => {
                         format!("the scheduler at {at} turns this node away: {why}")
                     }
                     _ => format!("the scheduler at {at} does not answer: {}", root(&*e)),
@@ -197,7 +197,7 @@ async fn connected(
     settings: &NodeSettings,
     reports: &mut mpsc::Receiver<pb::Report>,
     orders: &mpsc::Sender<Orders>,
-    opened: impl FnOnce(),
+    mut heard: impl FnMut(),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let beat = Duration::from_millis(settings.timers.heartbeat.0.max(200));
     let channel = Endpoint::from_shared(settings.scheduler.clone())?
@@ -213,7 +213,6 @@ async fn connected(
         .max_decoding_message_size(crate::wire::LARGEST);
     let (tx, rx) = mpsc::channel(16);
     let mut stream = client.link(ReceiverStream::new(rx)).await?.into_inner();
-    opened();
     // Ends with the stream.
     let mut tasks = tokio::task::JoinSet::new();
     let dir = settings.dir.clone();
@@ -226,9 +225,12 @@ async fn connected(
             },
             message = stream.message() => match message? {
                 // What makes no sense is dropped; the next will.
-                Some(message) => if let Ok(o) = Orders::try_from(message) {
-                    orders.send(o).await?;
-                },
+                Some(message) => {
+                    heard();
+                    if let Ok(o) = Orders::try_from(message) {
+                        orders.send(o).await?;
+                    }
+                }
                 None => return Ok(()),
             },
         }

@@ -200,8 +200,12 @@ impl pb::node_link_server::NodeLink for Service {
             let mut linked = false;
             // A stream that breaks is opened again by the node.
             while let Ok(Some(report)) = reports.message().await {
-                let Ok(report) = Report::try_from(report) else {
-                    return;
+                let report = match Report::try_from(report) {
+                    Ok(report) => report,
+                    Err(e) => {
+                        let _ = tx.send(Err(Status::invalid_argument(e.to_string()))).await;
+                        return;
+                    }
                 };
                 if !linked {
                     linked = true;
@@ -507,4 +511,65 @@ fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
         }
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::scheduler::Settings;
+    use crate::shell::scheduler::{Limits, start};
+    use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+
+    #[tokio::test]
+    async fn a_node_is_told_that_its_report_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = Composition::new("fifo")
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .placement(FirstFit)
+            .build();
+        let running = start(dir.path(), Settings::default(), fifo, Limits::default()).unwrap();
+        let listen = Listen {
+            address: ([127, 0, 0, 1], 0).into(),
+            metrics: None,
+            token: Token::none(),
+        };
+        let (ready, at) = tokio::sync::oneshot::channel();
+        let ready = move |at, _| ready.send(at).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let until = async { drop(stopped.await) };
+        let served = tokio::spawn(serve(running, listen, ready, |_| {}, until));
+        let url = format!("http://{}", at.await.unwrap());
+        let channel = tonic::transport::Endpoint::from_shared(url).unwrap();
+        let channel = channel.connect().await.unwrap();
+        let mut client = pb::node_link_client::NodeLinkClient::new(channel);
+        let (tx, rx) = mpsc::channel(4);
+        let good = pb::Report {
+            node: "n".to_owned(),
+            seq: 1,
+            offer: Some(pb::Offer {
+                gpus: 1,
+                ..pb::Offer::default()
+            }),
+            ..pb::Report::default()
+        };
+        tx.send(good).await.unwrap();
+        let orders = client.link(ReceiverStream::new(rx)).await;
+        let mut orders = orders.unwrap().into_inner();
+        assert!(orders.message().await.unwrap().is_some());
+        tx.send(pb::Report::default()).await.unwrap();
+        let said = async {
+            loop {
+                match orders.message().await {
+                    Ok(Some(_)) => {}
+                    end => return end,
+                }
+            }
+        };
+        let said = tokio::time::timeout(Duration::from_secs(5), said).await;
+        drop(stop);
+        served.await.unwrap().unwrap();
+        let status = said.unwrap().unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
+        assert_eq!(status.message(), "offer is missing, expected a value");
+    }
 }
