@@ -26,8 +26,11 @@ pub enum Input {
     Report(Report),
     /// The policy, beside the loop, answered the question.
     Answer(Box<Decision>, Outlook),
-    /// The policy erred, panicked, or took too long.
+    /// The policy erred or panicked.
     PolicyFailed(String),
+    /// The policy takes too long. It is asked again when its answer or failure comes: what is
+    /// asked meanwhile would be answered too late as well.
+    PolicyLate(String),
     /// A user asks for something.
     Request(Request),
     /// Time has passed.
@@ -204,6 +207,8 @@ pub struct Scheduler {
     launches: Launches,
     settings: Settings,
     asked: Option<Time>,
+    /// The policy has lost its turn, and thinks still.
+    late: bool,
     began: Millis,
     began_at: Time,
     refused_events: u64,
@@ -256,6 +261,7 @@ impl Scheduler {
             core,
             settings,
             asked,
+            late: false,
             began: now,
             began_at: at,
             refused_events: 0,
@@ -330,13 +336,21 @@ impl Scheduler {
                 self.launches.tick(now, self.core.view(), &mut out);
             }
             Input::Answer(decision, outlook) => {
+                self.late = false;
                 if self.asked.take().is_some() {
                     let answer = Box::new(Answer::new(&decision, outlook));
                     self.tell(CoreInput::Answer { at, answer }, &mut step);
                 }
             }
             Input::PolicyFailed(why) => {
+                self.late = false;
                 if self.asked.take().is_some() {
+                    self.tell(CoreInput::Failed { at, why }, &mut step);
+                }
+            }
+            Input::PolicyLate(why) => {
+                if self.asked.take().is_some() {
+                    self.late = true;
                     self.tell(CoreInput::Failed { at, why }, &mut step);
                 }
             }
@@ -436,7 +450,7 @@ impl Scheduler {
     fn ask(&mut self, at: Time, step: &mut Step) {
         let nodes = self.core.state().cluster().nodes().len();
         let due = self.core.due().is_some_and(|due| due <= at);
-        if due && self.asked.is_none() && nodes >= self.settings.wait_for_nodes {
+        if due && self.asked.is_none() && !self.late && nodes >= self.settings.wait_for_nodes {
             self.asked = Some(at);
             self.tell(CoreInput::Asked { at }, step);
             step.effects.push(Effect::Ask(at));

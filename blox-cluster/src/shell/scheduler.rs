@@ -56,8 +56,8 @@ pub(super) enum Message {
     Input(Box<Input>, Option<Reply>),
     /// A node has a stream now.
     Linked(Name, ToNode),
-    /// The answer to the question of this number.
-    Answer(u64, Box<Input>),
+    /// The answer to the question.
+    Answer(Box<Input>),
     /// Somebody wants to look.
     Look(Look),
     /// No snapshot is being written any more.
@@ -86,7 +86,7 @@ struct Snapshot {
 /// For the thread of the policy.
 enum ToPolicy {
     Input(CoreInput),
-    Ask(u64, Time),
+    Ask(Time),
     /// Write down everything, with what the policy remembers at this point.
     Compact(Box<Saved>, Page),
 }
@@ -240,7 +240,6 @@ pub fn start(
         log,
         links: BTreeMap::new(),
         to_policy,
-        question: 0,
         asked_at: None,
         limits,
         compacting: false,
@@ -271,15 +270,12 @@ fn policy(
                 core.take_commands(&mut sink);
                 sink.clear();
             }
-            ToPolicy::Ask(question, at) => {
+            ToPolicy::Ask(at) => {
                 let input = match core.consult(at, &mut pipeline) {
                     Ok((decision, outlook)) => Input::Answer(Box::new(decision), outlook),
                     Err(e) => Input::PolicyFailed(e.to_string()),
                 };
-                if answers
-                    .send(Message::Answer(question, Box::new(input)))
-                    .is_err()
-                {
+                if answers.send(Message::Answer(Box::new(input))).is_err() {
                     return;
                 }
             }
@@ -307,8 +303,7 @@ struct Shell {
     log: Log,
     links: BTreeMap<Name, ToNode>,
     to_policy: mpsc::Sender<ToPolicy>,
-    /// The number of the last question.
-    question: u64,
+    /// When the question was asked whose answer is waited for.
     asked_at: Option<Millis>,
     limits: Limits,
     /// A snapshot is being written beside the loop.
@@ -341,11 +336,9 @@ impl Shell {
                     Message::Linked(node, orders) => {
                         self.links.insert(node, orders);
                     }
-                    // An answer that came too late is no answer.
-                    Message::Answer(question, input) => {
-                        if question == self.question && self.asked_at.take().is_some() {
-                            steps.push((self.machine.step(clock::now(), *input), None));
-                        }
+                    Message::Answer(input) => {
+                        self.asked_at = None;
+                        steps.push((self.machine.step(clock::now(), *input), None));
                     }
                     Message::Look(look) => looks.push(look),
                     Message::Compacted => self.compacting = false,
@@ -365,7 +358,7 @@ impl Shell {
                 {
                     self.asked_at = None;
                     let why = format!("the policy gave no answer within {:?}", self.limits.policy);
-                    steps.push((self.machine.step(now, Input::PolicyFailed(why)), None));
+                    steps.push((self.machine.step(now, Input::PolicyLate(why)), None));
                 }
             }
             self.persist(steps)?;
@@ -482,9 +475,8 @@ impl Shell {
                     }
                     Effect::Ask(at) => {
                         count(&self.counters.asked, 1);
-                        self.question += 1;
                         self.asked_at = Some(clock::now());
-                        let _ = self.to_policy.send(ToPolicy::Ask(self.question, at));
+                        let _ = self.to_policy.send(ToPolicy::Ask(at));
                     }
                 }
             }
@@ -494,5 +486,79 @@ impl Shell {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::scheduler::Request;
+    use blox_core::{
+        Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, Seconds, View,
+        testing::FirstFit,
+    };
+    use std::sync::Mutex;
+
+    /// Says that it was asked, and answers when it may.
+    #[derive(Clone)]
+    struct Slow(mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>);
+
+    impl Part for Slow {}
+
+    impl SchedulingPolicy for Slow {
+        fn schedule(&mut self, _: View<'_>, _: &mut Requests) -> Outlook {
+            let _ = self.0.send(());
+            let _ = self.1.lock().map(|go| go.recv());
+            Outlook::NextRound
+        }
+    }
+
+    fn until(what: &str, holds: impl Fn() -> bool) {
+        let by = clock::now() + Millis(10_000);
+        while !holds() {
+            assert!(clock::now() < by, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_policy_that_still_thinks_is_not_asked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let ((begins, begun), (go, gone)) = (mpsc::channel(), mpsc::channel());
+        let slow = Composition::new("slow")
+            .in_rounds(Seconds::new(1.0))
+            .scheduling(Slow(begins, Arc::new(Mutex::new(gone))))
+            .placement(FirstFit)
+            .build();
+        let settings = Settings {
+            wait_for_nodes: 0,
+            speed: 100.0,
+            ..Settings::default()
+        };
+        let limits = Limits {
+            policy: Duration::from_millis(50),
+            ..Limits::default()
+        };
+        let running = start(dir.path(), settings, slow, limits).unwrap();
+        let submit = Request::Submit {
+            key: "key".into(),
+            spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+        };
+        let submit = Message::Input(Box::new(Input::Request(submit)), None);
+        running.handle.to.send(submit).unwrap();
+        begun.recv_timeout(Duration::from_secs(10)).unwrap();
+        let counters = &running.handle.counters;
+        let late = || counters.unanswered.load(Ordering::Relaxed);
+        let asked = || counters.asked.load(Ordering::Relaxed);
+        until("its turn is lost", || late() == 1);
+        let before = asked();
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!((asked(), late()), (before, 1));
+        // When it is back it is asked at once.
+        go.send(()).unwrap();
+        begun.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(asked(), before + 1);
+        running.handle.stop();
+        running.thread.join().unwrap().unwrap();
     }
 }
