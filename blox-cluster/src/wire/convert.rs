@@ -475,12 +475,13 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
 /// # Errors
 /// A number makes no sense.
 pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
+    let estimate_s = finite("estimate_s", j.estimate_s)?;
     let mut extras = Extras {
         model: name_of(&j.model),
         cpus: finite("cpus", j.cpus)?,
         memory_gib: finite("memory_gib", j.memory_gib)?,
         command: j.command,
-        user_estimate: (j.estimate_s > 0.0).then(|| Seconds::new(j.estimate_s)),
+        user_estimate: (estimate_s > 0.0).then(|| Seconds::new(estimate_s)),
         levels: j.levels.into_iter().map(GpuCount).collect(),
         batch_size: (j.batch_size > 0).then_some(j.batch_size),
         group: name_of(&j.group),
@@ -673,6 +674,12 @@ mod tests {
             ..pb::Job::default()
         };
         assert_eq!(job_to(&job_spec(job.clone()).unwrap()), job);
+        let wrong = pb::Job {
+            estimate_s: f64::NAN,
+            ..pb::Job::default()
+        };
+        let said = job_spec(wrong).unwrap_err().to_string();
+        assert!(said.starts_with("estimate_s is NaN"), "{said}");
         let wrong = pb::Job {
             attributes: [("env".to_owned(), "{}".to_owned())].into(),
             ..pb::Job::default()
