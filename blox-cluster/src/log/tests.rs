@@ -1,3 +1,5 @@
+//! What is written is read again, whatever the last write left behind.
+
 use super::*;
 
 fn text(records: &[Vec<u8>]) -> Vec<String> {
