@@ -423,6 +423,20 @@ fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
 }
 
 #[test]
+fn what_a_job_saves_as_it_leaves_counts() {
+    let c = Cluster::start("las", &[1]);
+    let script = "trap 'echo 7 7 > $BLOX_PROGRESS_FILE; exit 75' TERM; while :; do sleep 0.1; done";
+    let job = c.submit(&["--", "sh", "-c", script]);
+    c.until_phase(job, "running");
+    // The trap is set.
+    std::thread::sleep(Duration::from_secs(1));
+    c.run(&["drain", "n0", "--why", "a fan"]).unwrap();
+    c.run(&["requeue", &job.to_string()]).unwrap();
+    c.until_phase(job, "waiting");
+    assert_eq!(c.job(job)["iterations_done"], 7.0);
+}
+
+#[test]
 fn daemons_that_are_killed_and_started_again_find_what_runs() {
     let mut c = Cluster::start("fifo", &[1, 1]);
     let job = c.submit(&["--gpus", "2", "--", "sleep", "6"]);

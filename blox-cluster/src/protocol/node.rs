@@ -49,6 +49,8 @@ pub struct Found {
     pub lease: Millis,
     /// How it ended, if it has.
     pub done: Option<Final>,
+    /// How far it said that it is.
+    pub progress: Option<Progress>,
 }
 
 /// What a shim, or whoever looks after it, says.
@@ -188,7 +190,7 @@ impl Node {
                         destroying: false,
                     },
                 },
-                progress: None,
+                progress: f.progress,
             };
             (f.id, local)
         });

@@ -437,7 +437,10 @@ impl Shell {
         };
         if let Some(done) = files::read::<Final>(&dir.join("final.json"))? {
             w.done = true;
-            return Ok(vec![ShimSays::Done(done)]);
+            // What it saved as it left, nobody has looked at yet.
+            let last: Option<StatusFile> = files::said(&dir.join("status.json"));
+            let last = last.and_then(|s| s.progress).map(ShimSays::Progress);
+            return Ok(last.into_iter().chain([ShimSays::Done(done)]).collect());
         }
         if !alive {
             self.destroy(id);
@@ -531,8 +534,8 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             continue;
         };
         let mut done: Option<Final> = files::read(&dir.join("final.json"))?;
+        let said: Option<StatusFile> = files::said(&dir.join("status.json"));
         if done.is_none() && launch.boot != boot {
-            let said: Option<StatusFile> = files::said(&dir.join("status.json"));
             let last = Final {
                 exit: Exit::Lost,
                 ran: said.map_or(Millis(0), |s| s.ran),
@@ -560,6 +563,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             port: launch.port,
             lease: control.map_or(Millis(0), |c| c.lease),
             done,
+            progress: said.and_then(|s| s.progress),
         });
     }
     Ok((found, watched))

@@ -115,6 +115,7 @@ impl NodeModel {
                 port: j.port,
                 lease: j.lease,
                 done,
+                progress: None,
             }
         })
         .collect()

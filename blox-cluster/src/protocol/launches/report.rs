@@ -43,7 +43,8 @@ impl Launches {
         if new_session {
             // What an earlier life said it has, this one may not know.
             link.forget.clear();
-            self.seen.retain(|part, _| part.node != node);
+            let over = |s: &Seen| matches!(s.status, Status::Done(_));
+            self.seen.retain(|part, s| part.node != node || over(s));
         }
         let known = self.durable.nodes.get(&node);
         if known.is_some_and(|n| n.boot != r.boot) {
@@ -267,17 +268,21 @@ impl Launches {
                         out.moved.insert(a.id);
                         self.dirty_all(out, a.id);
                     }
-                    let port = match (a.port, before) {
-                        (0, Some(before)) => before.port,
-                        (port, _) => port,
-                    };
-                    let seen = Seen {
-                        status: status.clone(),
-                        port,
-                        progress: a.progress,
-                    };
-                    self.seen.insert(part, seen);
                 }
+            }
+            if open {
+                let before = self.seen.get(&part);
+                let port = match (a.port, before) {
+                    (0, Some(before)) => before.port,
+                    (port, _) => port,
+                };
+                let progress = a.progress.or(before.and_then(|b| b.progress));
+                let seen = Seen {
+                    status: a.status.clone(),
+                    port,
+                    progress,
+                };
+                self.seen.insert(part, seen);
             }
         }
         if let Some(link) = self.links.get_mut(&node) {

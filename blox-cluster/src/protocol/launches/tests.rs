@@ -388,3 +388,19 @@ fn the_first_failure_says_what_becomes_of_a_job() {
     g.beat();
     assert_eq!(g.outcome, Some(Outcome::Failed));
 }
+
+#[test]
+fn what_a_launch_says_with_its_end_counts() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.step(Input::Request(Request::Requeue(JOB)));
+    g.progress = Some(Progress {
+        done: 5.0,
+        saved: 5.0,
+    });
+    for node in 0..2 {
+        g.set(node, 1, done(Exit::Yielded));
+    }
+    g.beat();
+    assert_eq!((g.phase(), g.work()), (Some(Phase::Waiting), 5.0));
+}
