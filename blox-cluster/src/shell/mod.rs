@@ -12,4 +12,5 @@ mod room;
 pub mod scheduler;
 pub mod service;
 pub mod shim;
+mod shown;
 pub mod token;

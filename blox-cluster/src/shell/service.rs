@@ -4,14 +4,13 @@ use super::listen::connections;
 use super::logs::{self, Desk};
 use super::metrics;
 use super::scheduler::{Handle, Message, Running, SchedulerError};
+use super::shown;
 use super::token::{Guard, Token};
 use crate::client::root;
-use crate::protocol::Exit;
-use crate::protocol::launches::Goal;
 use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
 use crate::protocol::{Millis, Report};
 use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
-use blox_core::{JobId, JobRef, Name, NodeId, NodeStatus, Phase, Reason};
+use blox_core::{JobId, Name, NodeId, NodeStatus};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -180,7 +179,7 @@ impl Service {
     }
 
     async fn all_nodes(&self) -> Result<Response<pb::NodesReply>, Status> {
-        let nodes = self.handle.look(nodes).await.ok_or_else(gone)?;
+        let nodes = self.handle.look(shown::nodes).await.ok_or_else(gone)?;
         Ok(Response::new(pb::NodesReply { nodes }))
     }
 }
@@ -292,7 +291,7 @@ impl pb::jobs_server::Jobs for Service {
         request: Request<pb::ListRequest>,
     ) -> Result<Response<pb::ListReply>, Status> {
         let pb::ListRequest { job, all } = request.into_inner();
-        let look = move |s: &Scheduler, now: Millis| lines(s, now, job.map(JobId), all);
+        let look = move |s: &Scheduler, now: Millis| shown::jobs(s, now, job.map(JobId), all);
         let jobs = self.handle.look(look).await.ok_or_else(gone)?;
         match job {
             Some(job) if jobs.is_empty() => {
@@ -343,174 +342,6 @@ impl pb::jobs_server::Jobs for Service {
         self.ask(Ask::Remove(id)).await?;
         self.all_nodes().await
     }
-}
-
-fn lines(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
-    let view = s.view();
-    let known = 0..s.core().state().next_job_id().0;
-    let wanted = known.map(JobId).filter(|j| only.is_none_or(|o| o == *j));
-    wanted
-        .filter_map(|id| match view.job(id) {
-            Some(job) => Some(line(s, now, &job)),
-            None if all || only.is_some() => Some(past(s, id)),
-            None => None,
-        })
-        .collect()
-}
-
-/// A job that has ended.
-fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
-    let durable = s.launches().durable();
-    let phase = durable.ended.get(&id).map_or("rejected", |o| o.as_str());
-    let mut line = pb::JobLine {
-        job: id.0,
-        phase: phase.to_owned(),
-        accounts: accounts(s, id),
-        ..pb::JobLine::default()
-    };
-    if let Some(brief) = durable.jobs.get(&id) {
-        line.name = brief.name.clone();
-        line.user = brief.user.clone();
-        line.gpus = brief.gpus;
-        line.reason = brief.why.clone();
-        line.submitted_s = brief.submit.secs();
-        line.ended_s = brief.ended.map_or(0.0, blox_core::Time::secs);
-    }
-    // How long each launch ran, and whether it was stopped: it did not fail, nor was it lost.
-    let mut launches = std::collections::BTreeMap::new();
-    for (part, end) in durable.accounts_of(id) {
-        let (ran, stopped) = launches.entry(part.id.attempt).or_insert((0.0f64, true));
-        *ran = ran.max(end.ran.as_secs());
-        *stopped &= matches!(end.exit, Exit::Yielded | Exit::Cut);
-        line.attempt = part.id.attempt;
-        if matches!(end.exit, Exit::Failed { .. }) && phase == "failed" {
-            line.reason = end.why.clone();
-        }
-    }
-    line.running_s = launches.values().map(|(ran, _)| ran).sum();
-    let before = launches.values().rev().skip(1);
-    line.preemptions = before.filter(|(_, stopped)| *stopped).count() as u32;
-    line
-}
-
-fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
-    let text = |n: &Option<Name>| n.as_ref().map_or_else(String::new, |n| n.to_string());
-    let view = s.view();
-    let mut nodes: Vec<String> = Vec::new();
-    for gpu in job.held().iter().flat_map(|a| &a.gpus) {
-        let node = view.cluster().node_of(*gpu).and_then(|n| view.node(n));
-        let name = node.map(|n| text(&n.spec().name)).unwrap_or_default();
-        if !nodes.contains(&name) {
-            nodes.push(name);
-        }
-    }
-    let spec = job.spec();
-    // The core knows of stops that a plan made, and of others once they are over.
-    let last = s.launches().durable().of_job(job.id()).last();
-    let phase = match job.phase() {
-        Phase::Starting | Phase::Running if last.is_some_and(|(_, a)| a.goal != Goal::Run) => {
-            Phase::Stopping
-        }
-        phase => phase,
-    };
-    // The core's time stands still between events.
-    let since = match job.phase() {
-        Phase::Running => (s.time(now) - view.now()).secs().max(0.0),
-        _ => 0.0,
-    };
-    pb::JobLine {
-        job: job.id().0,
-        name: text(&spec.name),
-        user: text(&spec.user),
-        phase: phase.to_string(),
-        gpus: job.gpus().get(),
-        attempt: job.attempt(),
-        reason: reason(s, job),
-        submitted_s: job.submit().secs(),
-        running_s: job.attained_time().secs() + since,
-        iterations_done: job.work_done(),
-        iterations: spec.work.iterations,
-        nodes,
-        preemptions: job.preemptions(),
-        accounts: accounts(s, job.id()),
-        ended_s: 0.0,
-    }
-}
-
-/// Why a job does not run; empty if it does.
-fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
-    if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
-        let left = (*until - s.view().now()).secs().max(0.0);
-        return format!("it failed, and is tried again in {left:.0} s");
-    }
-    let core = s.core();
-    let why = match job.phase() {
-        Phase::Running | Phase::Starting if job.held().is_some() => return String::new(),
-        Phase::Starting => &Reason::WaitingForGpus,
-        // What it was stopped for is told until a decision has passed it over.
-        Phase::Waiting if core.last_decision() >= Some(job.eligible_since()) => {
-            // A scheduler that has just come back has no plan.
-            match core.plan().version {
-                0 => &Reason::NotYetDecided,
-                _ => core.plan().reason_for(job.id()),
-            }
-        }
-        _ => job.reason(),
-    };
-    why.to_string()
-}
-
-fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
-    let all = s.launches().durable().accounts_of(job);
-    all.map(|(part, end)| pb::AccountLine {
-        id: Some(part.id.into()),
-        node: part.node.to_string(),
-        exit: format!("{:?}", end.exit),
-        ran_ms: end.ran.0,
-        gpus: end.gpus,
-        estimated: end.estimated,
-        why: end.why.clone(),
-    })
-    .collect()
-}
-
-fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
-    let cluster = s.view().cluster();
-    let there = |n: &&blox_core::Node| n.status() != NodeStatus::Left;
-    let all = cluster.nodes().iter().filter(there);
-    all.map(|n| {
-        let mut jobs: Vec<u32> = n
-            .gpus()
-            .flat_map(|g| cluster.held_by(g))
-            .map(|j| j.0)
-            .collect();
-        jobs.dedup();
-        pb::NodeLine {
-            node: n.id().0,
-            name: n
-                .spec()
-                .name
-                .as_ref()
-                .map_or_else(String::new, |x| x.to_string()),
-            status: match n.status() {
-                NodeStatus::Up => "up",
-                _ if s.launches().quarantined(n.id(), now) > Millis(0) => "quarantined",
-                NodeStatus::Lost => "lost",
-                NodeStatus::Off => "off",
-                _ => "left",
-            }
-            .to_owned(),
-            gpus: n.gpu_count(),
-            free: n.free_count(),
-            drained: n.cordoned().map_or_else(String::new, |w| w.to_string()),
-            silent_s: s
-                .launches()
-                .heard(n.id())
-                .map_or(0.0, |h| (now - h).as_secs()),
-            jobs,
-        }
-    })
-    .collect()
 }
 
 #[cfg(test)]
