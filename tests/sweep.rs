@@ -296,6 +296,47 @@ fn a_changed_trace_is_another_sweep() {
     );
 }
 
+/// Gavel's speeds lie above the trace, forecasts are named by a parameter.
+#[test]
+fn a_file_that_is_not_named_by_an_option_is_known_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    fs::create_dir(d.join("jobs")).unwrap();
+    let speeds = |rate| format!("{{\"v100\": {{\"('LM', 1)\": {{\"null\": {rate}}}}}}}");
+    let first = [
+        ("throughputs.json", speeds("2.0")),
+        ("f.csv", "prediction\n1\n".to_owned()),
+    ];
+    let changed = [speeds("4.0"), "prediction\n2\n".to_owned()];
+    let job = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\n";
+    fs::write(d.join("jobs/a.trace"), job).unwrap();
+    for (name, text) in &first {
+        fs::write(d.join(name), text).unwrap();
+    }
+    let line = "sweep helios-ces{forecast=f.csv} --trace jobs/a.trace --format gavel \
+                --vary cluster=1x1:v100|2x1:v100";
+    for ((name, text), other) in first.iter().zip(changed) {
+        let line = format!("{line} --output-dir {name}.out");
+        good(d, &line);
+        let index = json(&d.join(format!("{name}.out/sweep.json")));
+        let inputs = index["settings"]["inputs"].as_array().unwrap();
+        let inputs: Vec<_> = inputs.iter().map(|i| i["path"].as_str().unwrap()).collect();
+        assert_eq!(inputs, ["f.csv", "jobs/a.trace", "throughputs.json"]);
+        fs::write(d.join(name), other).unwrap();
+        let seen = at(d, line.split_whitespace());
+        assert_eq!(seen.code, Some(2), "{name}");
+        let why = "a sweep with other settings was begun here (inputs was";
+        assert!(seen.err.contains(why), "{}", seen.err);
+        fs::write(d.join(name), text).unwrap();
+    }
+    // Nor are they written over.
+    let over = "simulate fifo --trace jobs/a.trace --format gavel --cluster 1x1:v100 --force \
+                --journal throughputs.json";
+    let seen = at(d, over.split_whitespace());
+    assert_eq!(seen.code, Some(2), "{}", seen.out);
+    assert!(seen.err.contains("throughputs.json"), "{}", seen.err);
+}
+
 #[test]
 fn a_file_says_what_the_command_line_would() {
     let dir = tempfile::tempdir().unwrap();

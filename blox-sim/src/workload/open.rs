@@ -8,7 +8,7 @@ use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slu
 use crate::compat::{blox_jobs, gavel, sia, synergy, tiresias};
 use std::fmt;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -213,6 +213,16 @@ impl Reader {
             Reader::Known(Format::Sia) => sia::open_rows(source, notices),
             Reader::Mapped(columns) => mapped::open_rows(columns, source),
             Reader::Gavel(oracle) => gavel::open_rows_with(source, Arc::clone(oracle)),
+        }
+    }
+
+    /// The file, beside the one that is named, that the jobs are made of as well.
+    pub(crate) fn beside(&self, source: &Source) -> Option<PathBuf> {
+        match self {
+            Reader::Known(Format::Gavel) => gavel::oracle_of(source),
+            Reader::Known(Format::Synergy) => synergy::profiles_of(source),
+            Reader::Known(Format::Pai) => pai::job_table_of(source.path()),
+            _ => None,
         }
     }
 

@@ -268,6 +268,20 @@ impl PaiRows {
     }
 }
 
+/// The table of jobs beside that of the tasks, if it is there.
+pub(crate) fn job_table_of(tasks: &Path) -> Option<PathBuf> {
+    let file = tasks.file_name()?.to_string_lossy();
+    if !file.contains("pai_task_table") {
+        return None;
+    }
+    let name = file.replace("pai_task_table", "pai_job_table");
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    [name.clone(), plain.to_owned(), format!("{plain}.gz")]
+        .into_iter()
+        .map(|name| tasks.with_file_name(name))
+        .find(|path| path.is_file())
+}
+
 /// The table of jobs.
 struct Owners {
     jobs: BTreeMap<Name, Owner>,
@@ -285,16 +299,7 @@ impl Owners {
 
     /// The table beside that of the tasks, if it is there.
     fn beside(tasks: &Path) -> Result<Option<Self>, WorkloadError> {
-        let file = tasks.file_name().unwrap_or_default().to_string_lossy();
-        if !file.contains("pai_task_table") {
-            return Ok(None);
-        }
-        let name = file.replace("pai_task_table", "pai_job_table");
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let found = [name.clone(), plain.to_owned(), format!("{plain}.gz")]
-            .into_iter()
-            .map(|name| tasks.with_file_name(name))
-            .find(|path| path.is_file());
+        let found = job_table_of(tasks);
         found
             .map(|path| Self::read(&Source::at(&path)?))
             .transpose()

@@ -115,6 +115,20 @@ impl Source {
         &self.path
     }
 
+    /// The nearest file of one of these names: in the folder of this one, or above it.
+    pub(crate) fn nearest(&self, names: &[&str]) -> Option<PathBuf> {
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        let folders = path.ancestors().skip(1);
+        let mut places = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        let found = places.find(|place| place.is_file())?;
+        // What lies below the working directory is named from there, as the trace is.
+        let below = match (self.path.is_relative(), std::env::current_dir()) {
+            (true, Ok(here)) => found.strip_prefix(here).ok().map(Path::to_owned),
+            _ => None,
+        };
+        Some(below.unwrap_or(found))
+    }
+
     /// The text from its start.
     pub(crate) fn text(&self) -> Result<Text, WorkloadError> {
         let reading = |e| WorkloadError::reading(&self.path, e);

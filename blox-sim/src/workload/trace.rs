@@ -9,7 +9,7 @@ use crate::compat::gavel::Oracle;
 use blox_core::{JobSpec, Seconds, Time};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a file is to be read.
@@ -188,6 +188,12 @@ impl Trace {
     /// What this is, in a few words.
     pub fn describe(&self) -> String {
         label(&self.source, &self.reader.to_string(), self.scan.jobs)
+    }
+
+    /// The file, beside the trace's own, that its jobs are made of as well: Gavel's speeds,
+    /// Synergy's profiles, PAI's table of jobs.
+    pub fn file_beside(&self) -> Option<PathBuf> {
+        self.reader.beside(&self.source)
     }
 
     /// The SHA-256 of the file's bytes, in hexadecimal, also of what a pipe gave.

@@ -39,6 +39,12 @@ impl Overrides {
             cluster: named("cluster-manager", &o.cluster_manager)?,
         })
     }
+
+    /// Those that are given.
+    pub fn iter(&self) -> impl Iterator<Item = &Named> {
+        let all = [&self.admission, &self.placement, &self.cluster];
+        all.into_iter().flatten()
+    }
 }
 
 impl Contestant {

@@ -5,6 +5,7 @@ use super::super::config::Given;
 use super::super::generated;
 use super::jobs::Source;
 use blox_core::ClusterSpec;
+use blox_core::registry::Named;
 use blox_sim::execution::training;
 use blox_sim::workload::scaling::ScalingTable;
 use blox_sim::workload::{Trace, fingerprint};
@@ -35,11 +36,12 @@ pub(super) fn is_oracle(path: &Path) -> bool {
     path.is_file() || name.ends_with(".json") || name.ends_with(".json.gz")
 }
 
-/// The files that the results depend on, but for the trace.
-pub(super) fn other_files(
+/// The files that the results depend on, but for the trace and what lies beside it.
+pub(super) fn other_files<'a>(
     given: &Given,
     source: &Source,
     cluster_text: &str,
+    parts: impl Iterator<Item = &'a Named>,
 ) -> Result<Vec<PathBuf>, Failure> {
     let mut paths: Vec<PathBuf> = Vec::new();
     paths.extend(given.file().map(Path::to_owned));
@@ -56,6 +58,15 @@ pub(super) fn other_files(
     }
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));
+    }
+    // Which parameters name files, their policies know: models, histories, forecasts.
+    for Named { params, .. } in parts {
+        let values = params.names().map(|name| params.text(name, ""));
+        for path in values.map(PathBuf::from).filter(|path| path.is_file()) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
     }
     Ok(paths)
 }

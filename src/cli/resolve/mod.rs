@@ -140,7 +140,8 @@ impl<'r> Experiment<'r> {
         };
         let cadence = world::cadence(&given)?;
         let overrides = Overrides::of(&given)?;
-        let files = inputs::other_files(&given, &source, &cluster_text)?;
+        let parts = contestants.iter().map(|c| &c.named).chain(overrides.iter());
+        let files = inputs::other_files(&given, &source, &cluster_text, parts)?;
         let inputs = match o.output_dir {
             Some(_) => inputs::hashed(&files, known)?,
             None => Vec::new(),
@@ -294,7 +295,9 @@ impl<'r> Experiment<'r> {
             Some(trace) => trace.clone(),
             None => self.open(path, options).map_err(Failure::new)?,
         };
+        let beside = trace.file_beside();
         self.files.push(path.clone());
+        self.files.extend(beside.clone());
         if self.options.output_dir.is_some() {
             let sha256 = match known.hashes.get(path) {
                 Some(hash) => hash.clone(),
@@ -303,6 +306,8 @@ impl<'r> Experiment<'r> {
             known.hashes.insert(path.clone(), sha256.clone());
             let path = path.clone();
             self.inputs.push(Input { path, sha256 });
+            self.inputs
+                .extend(inputs::hashed(beside.as_slice(), known)?);
         }
         known.traces.insert(key, trace.clone());
         let mut count = trace.len();

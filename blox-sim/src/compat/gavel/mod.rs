@@ -12,5 +12,5 @@ pub use batches::{model_and_batch, samples};
 pub use generate::GavelWorkload;
 pub use oracle::Oracle;
 pub use speeds::WithOracle;
-pub(crate) use trace::{open_rows, open_rows_with};
+pub(crate) use trace::{open_rows, open_rows_with, oracle_of};
 pub use trace::{read_jobs, read_trace};

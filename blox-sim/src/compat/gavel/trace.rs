@@ -60,15 +60,15 @@ fn all(mut rows: impl Rows) -> Result<Vec<JobSpec>, WorkloadError> {
     Ok(jobs)
 }
 
+/// The oracle's file of a trace.
+pub(crate) fn oracle_of(source: &Source) -> Option<PathBuf> {
+    source.nearest(&ORACLES)
+}
+
 /// With an oracle's file in the folder of the trace, or the nearest one above it.
 pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
-    let place = std::path::absolute(source.path()).unwrap_or_else(|_| source.path().to_owned());
-    let mut beside = place
-        .ancestors()
-        .skip(1)
-        .flat_map(|a| ORACLES.map(|name| a.join(name)));
-    let Some(found) = beside.find(|p: &PathBuf| p.is_file()) else {
+    let Some(found) = oracle_of(source) else {
         let what = "a Gavel trace, expected a `throughputs.json` in its folder or one above";
         return Err(failed(what.to_owned()));
     };

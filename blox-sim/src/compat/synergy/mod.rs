@@ -15,5 +15,5 @@ mod trace;
 pub use cluster::parse_cluster;
 pub use profiles::{Model, Profiles, ProfilesError};
 pub use rounds::{RoundsFrom, WholeIterations};
-pub(crate) use trace::open_rows;
 pub use trace::{Replay, read_trace};
+pub(crate) use trace::{open_rows, profiles_of};

@@ -36,13 +36,16 @@ pub fn read_trace(path: impl AsRef<Path>, profiles: &Profiles) -> Result<Replay,
     read(&Source::at(path.as_ref())?, profiles)
 }
 
+/// The profiles of a trace.
+pub(crate) fn profiles_of(source: &Source) -> Option<PathBuf> {
+    source.nearest(&["profiles.json"])
+}
+
 /// As [`read_trace`], with the `profiles.json` in the folder of the trace, or
 /// the nearest one above it.
 pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
-    let place = std::path::absolute(source.path()).unwrap_or_else(|_| source.path().to_owned());
-    let beside = place.ancestors().skip(1).map(|a| a.join("profiles.json"));
-    let Some(found) = beside.into_iter().find(|p: &PathBuf| p.is_file()) else {
+    let Some(found) = profiles_of(source) else {
         let what = "a synergy trace, expected a `profiles.json` in its folder or one above";
         return Err(failed(what.to_owned()));
     };
