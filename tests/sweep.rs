@@ -372,6 +372,19 @@ fn a_file_says_what_the_command_line_would() {
         "{}",
         many.out
     );
+    // The command line wins over what the file varies, in whichever way it says it.
+    let file = "trace = \"../t.csv\"\n[vary]\nround = [30, 60]\nload = [1, 2]\n";
+    fs::write(dir.path().join("conf/round.toml"), file).unwrap();
+    fs::write(
+        dir.path().join("t.csv"),
+        "submit_s,gpus,duration_s\n0,1,100\n",
+    )
+    .unwrap();
+    for said in ["--round 45", "--on-event 0", "--vary round=15"] {
+        let line = format!("sweep conf/round.toml fifo --workload blox --jobs 9 --load 4 {said}");
+        let one = good(dir.path(), &format!("{line} --output-format csv"));
+        assert_eq!(one.out.lines().count(), 2, "{}", one.out);
+    }
     for (line, sentence) in [
         (
             "simulate -s fifo --config conf/sweep.toml",

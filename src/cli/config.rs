@@ -233,10 +233,22 @@ fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
         .any(|arg| arg.get_long() == Some(key) && those(arg))
 }
 
+/// Options that say one thing in several ways.
+const ONE_THING: [&[&str]; 5] = [
+    &["trace", "workload"],
+    &["format", "map"],
+    &["load", "load-of-capacity", "loads"],
+    &["round", "on-event"],
+    &["seed", "seeds"],
+];
+
 macro_rules! first_given {
-    ($cli:ident, $file:ident; options: $($o:ident)*; flags: $($f:ident)*) => {
+    ($cli:ident, $file:ident, $settled:ident; options: $($o:ident)*; flags: $($f:ident)*) => {
         Options {
-            $($o: $cli.$o.or($file.$o),)*
+            $($o: {
+                let key = stringify!($o).replace('_', "-");
+                $cli.$o.or($file.$o.filter(|_| !$settled.contains(&*key)))
+            },)*
             $($f: $cli.$f || $file.$f,)*
             vary: Default::default(),
         }
@@ -264,44 +276,22 @@ fn merge(cli: Options) -> Result<Given, Failure> {
             )));
         }
     }
-    // Two ways to say one thing: the command line's way counts.
-    let mut file = file;
-    if cli.trace.is_some() || cli.workload.is_some() {
-        file.trace = None;
-        file.workload = None;
+    // What the command line says or varies in one way, the file says in none.
+    let said = on_command_line.iter().chain(cli.vary.keys());
+    let said: BTreeSet<&str> = said.map(String::as_str).collect();
+    let mut settled = said.clone();
+    for ways in ONE_THING {
+        if ways.iter().any(|way| said.contains(way)) {
+            settled.extend(ways);
+        }
     }
     if cli.trace.is_some() {
-        file.format = None;
-        file.map = None;
+        settled.extend(["format", "map"]);
     }
-    if cli.format.is_some() || cli.map.is_some() {
-        file.format = None;
-        file.map = None;
-    }
-    if cli.load.is_some() || cli.load_of_capacity.is_some() {
-        file.load = None;
-        file.load_of_capacity = None;
-    }
-    if cli.round.is_some() || cli.on_event.is_some() {
-        file.round = None;
-        file.on_event = None;
-    }
-    if cli.seed.is_some() || cli.seeds.is_some() {
-        file.seed = None;
-        file.seeds = None;
-    }
-    if cli.loads.is_some() {
-        file.loads = None;
-        file.load = None;
-        file.load_of_capacity = None;
-    }
-    if cli.load.is_some() || cli.load_of_capacity.is_some() {
-        file.loads = None;
-    }
-    // What is varied by the command line is not fixed, or varied, by the file.
     let mut vary = file.vary.clone();
+    vary.retain(|key, _| !settled.contains(&**key));
     vary.extend(cli.vary.clone());
-    let mut options = first_given!(cli, file;
+    let mut options = first_given!(cli, file, settled;
         options: seeds loads baseline scheduler schedulers trace format map throughputs data workload load load_of_capacity durations
             gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster virtual_cluster admission placement cluster_manager round on_event
             completion launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
