@@ -610,6 +610,22 @@ fn a_configuration_says_what_the_command_line_would() {
         one.err,
         "error: conf/e.toml: schedulers names 2, expected one with `blox simulate`\n"
     );
+    let one = at(dir.path(), "step --config conf/e.toml".split(' '));
+    assert_eq!(
+        one.err,
+        "error: conf/e.toml: schedulers names 2, expected one with `blox step`\n"
+    );
+    // A cluster's file lies beside the configuration.
+    let nodes = "[cluster]\nracks = 1\nservers_per_rack = 1\n";
+    fs::write(dir.path().join("conf/nodes.ini"), nodes).unwrap();
+    let beside = text.replace("1x4", "nodes.ini");
+    fs::write(dir.path().join("conf/nodes.toml"), beside).unwrap();
+    let seen = at(dir.path(), "compare -q --config conf/nodes.toml".split(' '));
+    assert!(
+        seen.err.starts_with("error: conf/nodes.ini: "),
+        "{}",
+        seen.err
+    );
     let text = text.replace("schedulers = [\"fifo\", \"las\"]", "scheduler = \"las\"");
     fs::write(dir.path().join("conf/one.toml"), text).unwrap();
     for line in ["compare -q", "sweep -q", "simulate -q"] {

@@ -35,6 +35,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Whether a text is meant as the path of a cluster's file, and not as a shorthand.
+pub fn is_path(text: &str) -> bool {
+    text.contains(['/', '\\']) || ["toml", "csv", "ini"].iter().any(|e| ends_with(text, e))
+}
+
+fn ends_with(path: &str, extension: &str) -> bool {
+    let own = Path::new(path).extension();
+    own.is_some_and(|e| e.eq_ignore_ascii_case(extension))
+}
+
 /// A cluster from its shorthand or from the path of a TOML or INI file, as the
 /// [module](self) describes them. A file whose name is a shorthand needs a
 /// path, such as `./32x4`.
@@ -53,29 +63,23 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         Err(error) => error,
     };
     let path = Path::new(arg);
-    let table = arg.ends_with(".csv");
-    let meant_as_path =
-        arg.contains(['/', '\\']) || table || arg.ends_with(".toml") || path.exists();
-    if !meant_as_path {
+    if !is_path(arg) && !path.exists() {
         return Err(match error {
             ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
             error => ClusterFileError::Spec(error),
         });
     }
-    if table && crate::compat::lucid::is_cluster(path) {
-        return Ok(crate::compat::lucid::read_cluster(path)?);
-    }
-    if table {
+    if ends_with(arg, "csv") {
+        if crate::compat::lucid::is_cluster(path) {
+            return Ok(crate::compat::lucid::read_cluster(path)?);
+        }
         return Ok(crate::compat::tiresias::read_cluster(path)?);
     }
     let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
         path: path.to_owned(),
         source,
     })?;
-    if path
-        .extension()
-        .is_some_and(|e| e.eq_ignore_ascii_case("ini"))
-    {
+    if ends_with(arg, "ini") {
         return crate::compat::synergy::parse_cluster(&text, path);
     }
     parse_cluster(&text, path)
@@ -402,10 +406,10 @@ mod tests {
             read_cluster("4000000000x64").unwrap_err().to_string(),
             "the cluster has 4000000000 nodes, expected at most 1000000"
         );
-        let gone = read_cluster("no/such.toml").unwrap_err().to_string();
-        assert!(
-            gone.starts_with("no/such.toml: the cluster file cannot be read: "),
-            "{gone}"
-        );
+        for name in ["no/such.toml", "no-such.ini"] {
+            let gone = read_cluster(name).unwrap_err().to_string();
+            let start = format!("{name}: the cluster file cannot be read: ");
+            assert!(gone.starts_with(&start), "{gone}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
 use super::generated;
+use blox_sim::cluster_file::is_path;
 use clap::Args;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -350,7 +351,7 @@ fn read(path: &Path) -> Result<Options, Failure> {
     }
     let based = |key: &str, text: &str| match key {
         "durations" | "burst-durations" => generated::based(text, base),
-        "cluster" if !(text.ends_with(".toml") || text.contains('/')) => None,
+        "cluster" if !is_path(text) => None,
         "trace" | "throughputs" | "data" | "cluster" => {
             Some(base.join(text).to_string_lossy().into_owned())
         }
