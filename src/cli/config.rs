@@ -94,6 +94,11 @@ impl Given {
 }
 
 pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
+    one_scheduler(args, "simulate")
+}
+
+/// For a command that takes one scheduler.
+fn one_scheduler(args: SimulateArgs, command: &str) -> Result<Given, Failure> {
     let mut given = merge(args.options)?;
     let on_command_line = args.positional.or(args.scheduler);
     let o = &given.options;
@@ -102,7 +107,7 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
         (None, Some(list)) if list.len() == 1 => list[0].clone(),
         (None, Some(list)) => {
             return Err(Failure::new(format!(
-                "{} names {}, expected one with `blox simulate`",
+                "{} names {}, expected one with `blox {command}`",
                 given.name("schedulers"),
                 list.len()
             )));
@@ -114,7 +119,7 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
         }
     };
     given.schedulers = vec![scheduler];
-    given.refuse(&["seeds", "loads", "vary", "baseline"], "simulate")?;
+    given.refuse(&["seeds", "loads", "vary", "baseline"], command)?;
     Ok(given)
 }
 
@@ -124,7 +129,7 @@ fn no_meaning(option: &str, command: &str) -> Failure {
 
 /// For `step`, which shows what happens and leaves no results.
 pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
-    let given = simulate(args)?;
+    let given = one_scheduler(args, "step")?;
     given.refuse_unless(|key| !is_among(key, is_result_option), "step")?;
     Ok(given)
 }
@@ -139,7 +144,7 @@ pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
 #[cfg(feature = "cluster")]
 pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
     use super::cluster::{decides, deciding};
-    let mut given = simulate(args)?;
+    let mut given = one_scheduler(args, "scheduler")?;
     given.refuse_unless(decides, "scheduler")?;
     // A configuration file may be one that simulations have as well.
     given.options = deciding(given.options);
