@@ -543,6 +543,17 @@ fn generated_jobs_are_those_that_simulate_makes() {
         let made = made.replace("--cluster 4x4", "");
         assert_eq!(table(&made), table("--trace jobs.csv"));
     }
+    // What shows only when jobs are made is told.
+    std::fs::create_dir(d.join("tables")).unwrap();
+    std::fs::write(d.join("tables/bert.csv"), "global_batch_size,1,2\n8,1,2\n").unwrap();
+    for name in ["lstm.csv", "lstm.jsonl"] {
+        let made = "--workload poisson --load 7 --jobs 9 --models lstm:1 --throughputs tables";
+        let seen = line(d, &format!("trace generate {made} --output {name}"));
+        assert!(seen.err.starts_with("notice: "), "{}", seen.err);
+        assert!(seen.err.contains("lstm"), "{}", seen.err);
+    }
+    let seen = line(d, "trace generate --jobs 9 --output A.CSV.GZ");
+    assert!(seen.err.starts_with("error: A.CSV.GZ: "), "{}", seen.err);
     let help = line(d, "trace generate --help").out;
     assert!(
         help.contains("--workload <KIND>") && help.contains("--seed <N>"),

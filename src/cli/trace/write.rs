@@ -10,7 +10,7 @@ use blox_sim::Measure;
 use blox_sim::workload::csv::{Columns, CsvWriter};
 use blox_sim::workload::jsonl::write_jsonl;
 use blox_sim::workload::sample::{Thinned, Window, choose};
-use blox_sim::workload::{Jobs, Limited, Trace, Workload, WorkloadError};
+use blox_sim::workload::{Jobs, Limited, Notices, Trace, Workload, WorkloadError};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -50,8 +50,8 @@ pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i
             jobs = Box::new(Thinned::new(jobs, p, args.seed));
         }
         if let Some(count) = args.count {
-            let notices = jobs.notices().clone();
             let chosen = choose(&mut jobs, count, args.seed).map_err(Failure::new)?;
+            let notices = jobs.notices().clone();
             jobs = Box::new(Jobs::new(chosen).with_notices(notices));
         }
         if let Some(first) = args.first {
@@ -125,10 +125,10 @@ impl OutArgs {
         }
         let name = file.map(|path| path.to_string_lossy().to_ascii_lowercase());
         let named = |ending: &str| name.as_ref().is_some_and(|name| name.ends_with(ending));
-        if named(".gz") {
+        if let Some(path) = file.filter(|_| named(".gz")) {
             return Err(Failure::new(format!(
                 "{}: is written as plain text, expected a name without .gz",
-                name.unwrap_or_default()
+                path.display()
             )));
         }
         let by_name = match named(".jsonl") || named(".ndjson") {
@@ -149,23 +149,24 @@ impl Target<'_> {
     /// Writes what `make` makes; it makes the same each time.
     fn write(&self, make: Make<'_>, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
         let mut count = 0;
+        let mut notices = Notices::default();
         let into = match self.file {
             Some(path) => {
                 write_whole(path, |out| {
-                    count = self.jobs(make, out)?;
+                    (count, notices) = self.jobs(make, out)?;
                     Ok::<(), Failed>(())
                 })?;
                 format!(" to {}", path.display())
             }
             None => {
                 let mut out = BufWriter::new(&mut *terminal.out);
-                count = self.jobs(make, &mut out)?;
+                (count, notices) = self.jobs(make, &mut out)?;
                 out.flush()?;
                 String::new()
             }
         };
         if !self.quiet {
-            for notice in make()?.notices().iter() {
+            for notice in notices.iter() {
                 let _ = writeln!(terminal.err, "notice: {notice}");
             }
             let _ = writeln!(terminal.err, "{} written{into}", number_of(count, "job"));
@@ -173,7 +174,9 @@ impl Target<'_> {
         Ok(OK)
     }
 
-    fn jobs(&self, make: Make<'_>, out: &mut dyn Write) -> Result<u64, Failed> {
+    /// How many jobs there are, and what there is to say about them: some of that shows only
+    /// when they are made.
+    fn jobs(&self, make: Make<'_>, out: &mut dyn Write) -> Result<(u64, Notices), Failed> {
         let mut count = 0;
         let mut jobs = make()?;
         match self.to {
@@ -198,7 +201,7 @@ impl Target<'_> {
                 writer.finish()?;
             }
         }
-        Ok(count)
+        Ok((count, jobs.notices().clone()))
     }
 }
 
