@@ -2,7 +2,7 @@
 
 use super::args::ReproduceArgs;
 use super::files::write_whole;
-use super::grid::decimal;
+use super::grid::{Form, Grid, decimal};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
 use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
@@ -10,8 +10,6 @@ use crate::reproduce::{self, Cited, Figure, Findings, Reproduced, Row};
 use blox_sim::Watch;
 use blox_sim::results::COLUMNS;
 use blox_sim::workload::fingerprint;
-use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -105,31 +103,22 @@ fn table(rows: &[Row]) -> String {
             format!("{} [{}]", decimal(c.value, decimals), n + 1)
         }
     };
-    let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_header(["", "published", "artifact", "ours"]);
-    for row in rows {
-        table.add_row([
-            Cell::new(&row.what),
-            Cell::new(cited(row.published, row.decimals)),
-            Cell::new(cited(row.artifact, row.decimals)),
-            Cell::new(decimal(row.ours, row.decimals)),
-        ]);
-    }
-    for i in 0..table.column_count() {
-        if let Some(column) = table.column_mut(i) {
-            column.set_padding((0, 2));
-            if i > 0 {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-    }
-    let mut text = String::new();
-    for line in table.lines() {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+    let cells = |row: &Row| {
+        vec![
+            row.what.clone(),
+            cited(row.published, row.decimals),
+            cited(row.artifact, row.decimals),
+            decimal(row.ours, row.decimals),
+        ]
+    };
+    let grid = Grid {
+        head: ["", "published", "artifact", "ours"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.iter().map(cells).collect(),
+        words: 1,
+    };
+    let mut text = grid.text(Form::Lines);
     text.push('\n');
     for (i, source) in sources.iter().enumerate() {
         let _ = writeln!(text, "[{}] {source}", i + 1);
