@@ -1140,6 +1140,19 @@ fn a_figure_that_is_interrupted_says_what_there_is() {
     assert!(!out.join("blox-fig14.csv").exists());
 }
 
+/// So does one that is made at once and not from runs that are named.
+#[cfg(unix)]
+#[test]
+fn a_figure_without_runs_can_be_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let seen = interrupted("reproduce sia-scale --output-dir", &out);
+    assert_eq!(seen.err, "interrupted: nothing came of it yet\n");
+    let manifest = fs::read(out.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["status"], "interrupted");
+}
+
 #[test]
 fn fairness_is_there_for_who_asks() {
     let dir = tempfile::tempdir().unwrap();

@@ -234,9 +234,8 @@ fn decisions_replay_from_the_journal() {
 fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::reproduce::figure(name).expect("a figure");
     let runs = blox::reproduce::simulations(&*figure, None).expect("no data needed");
-    let watches: Vec<_> = runs.iter().map(|_| std::sync::Arc::default()).collect();
     let ended = std::sync::atomic::AtomicU64::new(0);
-    let reproduced = blox::reproduce::reproduce(&*figure, None, runs, &watches, &ended);
+    let reproduced = blox::reproduce::reproduce(&*figure, None, runs, &Default::default(), &ended);
     let findings = reproduced
         .expect("they can go on")
         .findings

@@ -125,10 +125,10 @@ fn elasticflows_figures_say_what_its_program_does() {
         let inputs = golden.join("elasticflow").join(folder).join("inputs");
         let figure = blox::reproduce::figure(name).unwrap();
         let runs = blox::reproduce::simulations(&*figure, Some(&inputs)).unwrap();
-        let watches: Vec<_> = runs.iter().map(|_| Arc::default()).collect();
         let ended = AtomicU64::new(0);
         let done =
-            blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &watches, &ended).unwrap();
+            blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &Arc::default(), &ended)
+                .unwrap();
         for claim in &done.findings.unwrap().claims {
             assert!(claim.holds, "{name}: {}", claim.text);
         }

@@ -30,7 +30,7 @@ pub(super) fn run(
     let dir = args.output_dir.as_deref();
     let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
     let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
-    let watches: Vec<Arc<Watch>> = runs.iter().map(|_| Arc::default()).collect();
+    let watch: Arc<Watch> = Arc::default();
     let done = Arc::new(AtomicU64::new(0));
     let shows = match args.quiet {
         true => Shows::Nothing,
@@ -39,9 +39,9 @@ pub(super) fn run(
             total: runs.len() as u64,
         },
     };
-    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let progress = Progress::start(shows, &[Arc::clone(&watch)], terminal.interactive);
     let data = args.data.as_deref();
-    let reproduced = reproduce::reproduce(&*figure, data, runs, &watches, &done);
+    let reproduced = reproduce::reproduce(&*figure, data, runs, &watch, &done);
     progress.finish();
     let reproduced = reproduced.map_err(Failure::new)?;
     if let Some(dir) = &args.output_dir {
@@ -145,11 +145,11 @@ fn interrupted(
         Some(dir) => format!(", kept in {}", dir.display()),
         None => String::new(),
     };
-    let all = reproduced.labels.len();
-    let _ = writeln!(
-        terminal.err,
-        "interrupted: figures of {ended} of {all} simulations{kept}"
-    );
+    let what = match reproduced.labels.len() {
+        0 => "nothing came of it yet".to_owned(),
+        all => format!("figures of {ended} of {all} simulations{kept}"),
+    };
+    let _ = writeln!(terminal.err, "interrupted: {what}");
     Ok(INTERRUPTED)
 }
 
@@ -180,12 +180,11 @@ fn write_manifest(
     line: &[OsString],
 ) -> Result<(), Failure> {
     let mut inputs = Vec::new();
-    for (needed, folder) in figure.data().iter().zip(std::iter::repeat(data)) {
-        let path = folder.map(|folder| folder.join(needed.path));
-        if let Some(path) = path.filter(|path| path.is_file()) {
-            let sha256 = fingerprint(&path).map_err(Failure::new)?;
-            inputs.push(json!({ "path": needed.path, "sha256": sha256 }));
-        }
+    for path in figure.inputs(data).map_err(Failure::new)? {
+        let sha256 = fingerprint(&path).map_err(Failure::new)?;
+        // As it is called in the folder of the data, wherever that lies.
+        let name = data.and_then(|data| path.strip_prefix(data).ok());
+        inputs.push(json!({ "path": name.unwrap_or(&path), "sha256": sha256 }));
     }
     let of = |(label, report): (&String, &Option<_>)| {
         let status = if report.is_some() {

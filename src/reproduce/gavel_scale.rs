@@ -1,14 +1,16 @@
 use super::clock::now;
-use super::{Claim, Figure, Findings, ReproduceError, Row, Run};
+use super::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::shares::{
     FinishTimeShares, Knows, MaxMinFairness, MaxSumThroughput, MinTotalDuration, WaterFilling,
 };
 use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
-use blox_sim::Report;
+use blox_sim::{Report, Watch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How long Gavel's policies take to say who should have what.
 pub(super) struct GavelScale;
@@ -129,19 +131,21 @@ fn instance(jobs: usize, pairs: bool) -> Instance {
 }
 
 /// Milliseconds of a call, over as many as it takes to measure them.
-fn milliseconds(timed: &Timed, instance: &Instance) -> Option<f64> {
+fn milliseconds(policy: Policy, instance: &Instance) -> Result<f64, String> {
     let start = now();
-    for calls in 1.. {
-        (timed.policy)().allocate(instance).ok()?;
+    let mut calls = 0.0;
+    loop {
+        policy().allocate(instance).map_err(|e| e.to_string())?;
+        calls += 1.0;
         let ran = now() - start;
         if ran >= ENOUGH_MS {
-            return Some(ran / f64::from(calls));
+            return Ok(ran / calls);
         }
     }
-    None
 }
 
-fn scale() -> Findings {
+/// `None` once somebody says stop.
+fn scale(watch: &Watch) -> Option<Findings> {
     let mut findings = Findings {
         notes: vec![
             "of this machine, on average over calls; CPU time where the system tells it".to_owned(),
@@ -154,10 +158,17 @@ fn scale() -> Findings {
     let mut faster = true;
     for timed in &TIMED {
         for (jobs, released) in timed.sizes {
-            let Some(ms) = milliseconds(timed, &instance(*jobs, timed.pairs)) else {
-                continue;
-            };
-            let row = Row::new(format!("ms a call, {}, {jobs} jobs", timed.name), ms, 2);
+            if watch.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            let what = format!("ms a call, {}, {jobs} jobs", timed.name);
+            let measured = milliseconds(timed.policy, &instance(*jobs, timed.pairs));
+            let ms = measured.unwrap_or_else(|error| {
+                findings.notes.push(format!("{what}: {error}"));
+                faster = false;
+                f64::NAN
+            });
+            let row = Row::new(what, ms, 2);
             findings.rows.push(match released {
                 Some(released) => row.artifact(*released, RELEASED),
                 None => row,
@@ -167,7 +178,7 @@ fn scale() -> Findings {
     }
     let text = "no call takes as long as the released program's";
     findings.claims.push(Claim::new(text, faster));
-    findings
+    Some(findings)
 }
 
 impl Figure for GavelScale {
@@ -187,7 +198,18 @@ impl Figure for GavelScale {
         Findings::default()
     }
 
-    fn whole(&self, _: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
-        Some(Ok(scale()))
+    fn whole(&self, _: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
+        Some(Ok(scale(watch)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_measured() {
+        let ms = milliseconds(TIMED[4].policy, &instance(6, false)).unwrap();
+        assert!(ms > 0.0);
     }
 }

@@ -63,12 +63,28 @@ pub trait Figure: Send + Sync {
     fn findings(&self, reports: &[Report]) -> Findings;
 
     /// All of it at once, for a figure whose simulations follow from each other or that has
-    /// none; `None` where [`Figure::runs`] names them.
-    fn whole(&self, data: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
-        let _ = data;
+    /// none; `None` where [`Figure::runs`] names them. There are no findings where `watch`
+    /// said stop.
+    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
+        let _ = (data, watch);
         None
     }
+
+    /// The files that it reads: those of [`Figure::data`], and what is in its folders.
+    ///
+    /// # Errors
+    /// One is missing or a folder cannot be read.
+    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+        let mut all = Vec::new();
+        for needed in self.data() {
+            files_in(needed.found(self.name(), data)?, &mut all)?;
+        }
+        Ok(all)
+    }
 }
+
+/// What comes of [`Figure::whole`].
+pub type Whole = Result<Option<Findings>, ReproduceError>;
 
 /// A file that a figure needs and that does not ship with the toolkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +93,21 @@ pub struct DataFile {
     pub path: &'static str,
     /// Where to get it, and under which licence.
     pub from: &'static str,
+}
+
+impl DataFile {
+    /// Where it lies: under its name, or compressed by gzip.
+    fn found(&self, figure: &'static str, data: Option<&Path>) -> Result<PathBuf, ReproduceError> {
+        let names = [self.path.to_owned(), format!("{}.gz", self.path)];
+        let mut places = names.iter().filter_map(|name| Some(data?.join(name)));
+        let found = places.find(|path| path.exists());
+        found.ok_or_else(|| ReproduceError::Missing {
+            figure,
+            path: self.path,
+            folder: data.map(Path::to_owned),
+            from: self.from,
+        })
+    }
 }
 
 /// One simulation of a figure.
@@ -314,7 +345,7 @@ pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>,
 }
 
 /// Repeats a figure on all cores. `ended` counts the simulations that have come
-/// to their end; `watches`, one for each of them, may stop them.
+/// to their end; `watch` may stop them all.
 ///
 /// # Errors
 /// The first simulation that could not go on.
@@ -322,18 +353,18 @@ pub fn reproduce(
     figure: &dyn Figure,
     data: Option<&Path>,
     runs: Vec<Run>,
-    watches: &[Arc<Watch>],
+    watch: &Arc<Watch>,
     ended: &AtomicU64,
 ) -> Result<Reproduced, ReproduceError> {
-    if let Some(findings) = figure.whole(data) {
+    if let Some(findings) = figure.whole(data, watch) {
         return Ok(Reproduced {
             labels: Vec::new(),
             reports: Vec::new(),
-            findings: Some(findings?),
+            findings: findings?,
         });
     }
     let labels = runs.iter().map(|run| run.label.clone()).collect();
-    let mut reports = run_all(figure, runs, watches, ended)?;
+    let mut reports = run_all(figure, runs, watch, ended)?;
     let findings = match reports.iter().all(Option::is_some) {
         true => {
             let whole: Vec<Report> = reports.into_iter().flatten().collect();
@@ -350,31 +381,44 @@ pub fn reproduce(
     })
 }
 
-/// The path of a file that a figure needs: of that name, or compressed by gzip.
+/// The path of a file that a figure needs.
 fn file(figure: &dyn Figure, data: Option<&Path>, name: &str) -> Result<PathBuf, ReproduceError> {
-    let names = [name.to_owned(), format!("{name}.gz")];
-    let mut found = names.iter().filter_map(|n| Some(data?.join(n)));
     let needed = figure.data().iter().find(|needed| needed.path == name);
-    match (found.find(|path| path.exists()), needed) {
-        (Some(path), _) => Ok(path),
-        (None, needed) => Err(ReproduceError::Missing {
-            figure: figure.name(),
-            path: needed.map_or("a file", |n| n.path),
-            folder: data.map(Path::to_owned),
-            from: needed.map_or("its publication", |n| n.from),
-        }),
+    needed
+        .unwrap_or(&DataFile {
+            path: "a file",
+            from: "its publication",
+        })
+        .found(figure.name(), data)
+}
+
+/// A file, or all files in a folder and below, in order.
+fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), ReproduceError> {
+    if !path.is_dir() {
+        all.push(path);
+        return Ok(());
     }
+    let failed = |source| WorkloadError::Io {
+        path: path.clone(),
+        source,
+    };
+    let mut inside = Vec::new();
+    for entry in std::fs::read_dir(&path).map_err(failed)? {
+        inside.push(entry.map_err(failed)?.path());
+    }
+    inside.sort();
+    inside.into_iter().try_for_each(|path| files_in(path, all))
 }
 
 /// The reports in order, whichever ends first; `None` for what was stopped.
 fn run_all(
     figure: &dyn Figure,
     runs: Vec<Run>,
-    watches: &[Arc<Watch>],
+    watch: &Arc<Watch>,
     ended: &AtomicU64,
 ) -> Result<Vec<Option<Report>>, ReproduceError> {
     let failed = AtomicBool::new(false);
-    let one = |(i, (run, watch)): (usize, (Run, &Arc<Watch>))| {
+    let one = |(i, run): (usize, Run)| {
         if failed.load(Ordering::Relaxed) {
             return None;
         }
@@ -387,7 +431,7 @@ fn run_all(
         Some((i, report))
     };
     // A bridge begins them in order: an error lies before all that never began.
-    let runs = runs.into_iter().zip(watches).enumerate().par_bridge();
+    let runs = runs.into_iter().enumerate().par_bridge();
     let mut reports: Vec<_> = runs.filter_map(one).collect();
     reports.sort_by_key(|(i, _)| *i);
     reports.into_iter().map(|(_, report)| report).collect()
@@ -458,7 +502,8 @@ mod tests {
     fn missing_data_is_named_with_where_to_get_it() {
         let text = |data| {
             let runs = simulations(&Hungry, data).map_err(|e| e.to_string())?;
-            reproduce(&Hungry, None, runs, &[], &AtomicU64::new(0)).map_err(|e| e.to_string())
+            reproduce(&Hungry, None, runs, &Arc::default(), &AtomicU64::new(0))
+                .map_err(|e| e.to_string())
         };
         assert_eq!(
             text(None).err().unwrap(),
@@ -469,6 +514,30 @@ mod tests {
         std::fs::write(dir.path().join("trace.csv"), "").unwrap();
         let reproduced = text(Some(dir.path())).ok().unwrap();
         assert_eq!(reproduced.findings.unwrap().notes, ["0 reports"]);
+    }
+
+    #[test]
+    fn the_files_of_a_figure_are_known_however_they_lie() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let inputs = |figure: &dyn Figure| figure.inputs(Some(dir.path())).unwrap();
+        std::fs::write(at("trace.csv.gz"), "").unwrap();
+        assert_eq!(inputs(&Hungry), [at("trace.csv.gz")]);
+        std::fs::create_dir_all(at("trace.csv/b")).unwrap();
+        std::fs::write(at("trace.csv/b/2.csv"), "").unwrap();
+        std::fs::write(at("trace.csv/a.csv"), "").unwrap();
+        assert_eq!(
+            inputs(&Hungry),
+            [at("trace.csv/a.csv"), at("trace.csv/b/2.csv")]
+        );
+        // What is read if there is a folder, and not needed.
+        std::fs::write(at("philly_node_sequence.csv"), "").unwrap();
+        assert_eq!(inputs(&lucid::HeliosCes), [at("philly_node_sequence.csv")]);
+        assert_eq!(
+            lucid::HeliosCes.inputs(None).unwrap(),
+            [""; 0].map(PathBuf::from)
+        );
+        assert!(lucid::Lucid::Fig8.inputs(Some(dir.path())).is_err());
     }
 
     #[test]
@@ -485,18 +554,36 @@ mod tests {
                 Seconds::from_hours(hours),
             )])),
         };
-        let watches: [Arc<Watch>; 3] = Default::default();
+        let watch: Arc<Watch> = Arc::default();
         let ended = AtomicU64::new(0);
-        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
+        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watch, &ended).unwrap();
         let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
         // What is stopped is missing, and no error.
-        watches[1].stop.store(true, Ordering::Relaxed);
-        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
-        assert_eq!(
-            reports.iter().map(Option::is_some).collect::<Vec<_>>(),
-            [true, false]
-        );
-        assert_eq!(ended.into_inner(), 4);
+        watch.stop.store(true, Ordering::Relaxed);
+        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watch, &ended).unwrap();
+        assert_eq!(reports.len(), 2);
+        assert!(reports.iter().all(Option::is_none));
+        assert_eq!(ended.into_inner(), 3);
+    }
+
+    #[test]
+    fn a_stop_ends_figures_that_are_made_at_once() {
+        let watch: Arc<Watch> = Arc::default();
+        watch.stop.store(true, Ordering::Relaxed);
+        let mut stopped = Vec::new();
+        for figure in figures() {
+            if let Some(findings) = figure.whole(None, &watch) {
+                assert_eq!(findings.unwrap(), None, "{}", figure.name());
+                stopped.push(figure.name());
+            }
+        }
+        assert_eq!(stopped.len(), 8, "{stopped:?}");
+    }
+
+    #[test]
+    fn figures_are_in_order_of_their_names() {
+        let all = figures();
+        assert!(all.is_sorted_by_key(|f| f.name()));
     }
 }

@@ -1,13 +1,15 @@
 //! Helios' energy service on Philly's nodes.
 
-use super::super::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
+use super::super::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run, Whole};
 use blox_learn::{Boosted, BoostedParams, Column, Frame, metrics, series};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::cluster::{PowerPlan, PowerRule};
-use blox_sim::Report;
 use blox_sim::compat::lucid as files;
 use blox_sim::workload::parse_date;
+use blox_sim::{Report, Watch};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Two weeks of December 2017 in Philly, a look every 10 minutes.
 pub(in super::super) struct HeliosCes;
@@ -20,29 +22,39 @@ const LEARN: &str = "2017-10-03 00:00:00";
 const JUDGE: &str = "2017-12-01 00:00:00";
 const LOOKS: usize = 2016;
 
+/// Where the nodes' file lies.
+fn find(folder: &Path) -> Result<PathBuf, ReproduceError> {
+    let places = [folder.join(NODES), folder.join("input").join(NODES)];
+    let found = places.into_iter().find(|place| place.is_file());
+    found.ok_or(ReproduceError::Missing {
+        figure: "helios-ces",
+        path: NODES,
+        folder: Some(folder.to_owned()),
+        from: FROM,
+    })
+}
+
 impl HeliosCes {
-    fn findings_of(data: Option<&Path>) -> Result<Findings, ReproduceError> {
+    fn findings_of(data: Option<&Path>, watch: &Watch) -> Whole {
+        let stopped = || watch.stop.load(Ordering::Relaxed);
         let first = parse_date(LEARN).unwrap_or_default();
         let judged = parse_date(JUDGE).unwrap_or_default();
         let learnt = ((judged - first) / 600.0) as usize;
         let all = learnt + LOOKS;
         let (nodes, real): (Vec<(i64, i64)>, bool) = match data {
-            Some(folder) => {
-                let places = [folder.join(NODES), folder.join("input").join(NODES)];
-                let found: Option<PathBuf> = places.into_iter().find(|p| p.is_file());
-                let path = found.ok_or(ReproduceError::Missing {
-                    figure: "helios-ces",
-                    path: NODES,
-                    folder: Some(folder.to_owned()),
-                    from: FROM,
-                })?;
-                (files::read_node_sequence(path, LEARN, all)?, true)
-            }
+            Some(folder) => (files::read_node_sequence(find(folder)?, LEARN, all)?, true),
             None => ((0..all).map(stand_in).collect(), false),
         };
         let times: Vec<f64> = (0..all).map(|i| first + 600.0 * i as f64).collect();
         let active: Vec<f64> = nodes.iter().map(|n| n.0 as f64).collect();
+        // It takes most of the time.
+        if stopped() {
+            return Ok(None);
+        }
         let said = forecast(&times, &active, learnt)?;
+        if stopped() {
+            return Ok(None);
+        }
         let truth = &active[learnt..];
         let mut plan = PowerPlan::new(PowerRule::default());
         let (mut off, mut before, mut after, mut changes, mut lacking) = (0.0, 0.0, 0.0, 0, 0);
@@ -88,7 +100,7 @@ impl HeliosCes {
             "a stand-in: made-up nodes in use that go up and down by day and week, not Philly's; \
              --data DIR takes the published file"
         };
-        Ok(Findings {
+        Ok(Some(Findings {
             rows,
             claims: vec![Claim::new("the nodes that are on are used better", more)],
             notes: vec![source.to_owned()],
@@ -96,7 +108,7 @@ impl HeliosCes {
                 name: "helios-ces".to_owned(),
                 svg: chart.svg(),
             }],
-        })
+        }))
     }
 }
 
@@ -156,7 +168,11 @@ impl Figure for HeliosCes {
         Findings::default()
     }
 
-    fn whole(&self, data: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
-        Some(Self::findings_of(data))
+    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
+        Some(Self::findings_of(data, watch))
+    }
+
+    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+        data.into_iter().map(find).collect()
     }
 }

@@ -7,12 +7,15 @@ mod world;
 pub(super) use energy::HeliosCes;
 pub(super) use errors::EstimateErrors;
 
-use super::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run as FigureRun};
+use super::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run as FigureRun, Whole};
 use crate::compat::lucid::{Lookup, Placer, Policy, Quirks, Run, run};
 use blox_plot::{Axis, BarChart, Chart, Series};
-use blox_sim::Report;
-use std::path::Path;
-use world::World;
+use blox_sim::{Report, Watch};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use world::{FILES, World};
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,15 +112,34 @@ impl Figure for Lucid {
         Findings::default()
     }
 
-    fn whole(&self, data: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
+    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
         Some(World::open(self.name(), data).and_then(|world| {
+            let cases = match self {
+                Lucid::Quirks => quirks(),
+                _ => POLICIES.map(|(name, policy)| (name, policy, Quirks::default())),
+            };
+            let mut all = Vec::new();
+            for (name, policy, quirks) in cases {
+                if watch.stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                all.push((name, simulate(&world, name, policy, quirks)?));
+            }
             let mut findings = match self {
-                Lucid::Quirks => quirks(&world)?,
-                _ => self.compared(&world)?,
+                Lucid::Table4 => table4(&all),
+                Lucid::Table5 => table5(&all),
+                Lucid::Fig8 => fig8(&all),
+                Lucid::Fig9 => fig9(&all, &world),
+                Lucid::Quirks => worth(&all),
             };
             findings.notes.extend(world.notes.clone());
-            Ok(findings)
+            Ok(Some(findings))
         }))
+    }
+
+    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+        let found = |folder| FILES.map(|name| world::find(self.name(), folder, name));
+        data.into_iter().flat_map(found).collect()
     }
 }
 
@@ -143,92 +165,80 @@ fn simulate(
     Ok(times(world, &run))
 }
 
-impl Lucid {
-    fn compared(self, world: &World) -> Result<Findings, ReproduceError> {
-        let mut all = Vec::new();
-        for (name, policy) in POLICIES {
-            all.push((name, simulate(world, name, policy, Quirks::default())?));
-        }
-        let of = |name: &str| {
-            let times = all.iter().find(|(n, _)| *n == name).map(|(_, t)| t);
-            mean(times.into_iter().flatten().map(|t| t.jct))
-        };
-        let mut findings = Findings::default();
-        match self {
-            Lucid::Table4 => {
-                let mut bars = BarChart::new("Table 4", Axis::seconds("average"));
-                for (name, times) in &all {
-                    let (jct, queue) = (
-                        mean(times.iter().map(|t| t.jct)),
-                        mean(times.iter().map(|t| t.queue)),
-                    );
-                    let tail = quantile(times.iter().map(|t| t.queue), 0.999);
-                    findings.rows.extend([
-                        Row::new(format!("avg JCT s, {name}"), jct, 2),
-                        Row::new(format!("avg queueing s, {name}"), queue, 2),
-                        Row::new(format!("p99.9 of queueing s, {name}"), tail, 1),
-                    ]);
-                    bars = bars.with(*name, [("JCT", jct), ("queueing", queue)]);
-                }
-                findings.pictures.push(picture(self, bars.svg()));
-                findings.claims.push(Claim::new(
-                    "Lucid's average JCT is below that of Tiresias",
-                    of("lucid") < of("tiresias"),
-                ));
-            }
-            Lucid::Table5 => {
-                for (name, times) in &all {
-                    for (which, large) in [("above 8 GPUs", true), ("up to 8 GPUs", false)] {
-                        let some = || times.iter().filter(|t| (t.gpus > 8) == large);
-                        findings.rows.extend([
-                            Row::new(
-                                format!("avg JCT s, {name}, {which}"),
-                                mean(some().map(|t| t.jct)),
-                                2,
-                            ),
-                            Row::new(
-                                format!("avg queueing s, {name}, {which}"),
-                                mean(some().map(|t| t.queue)),
-                                2,
-                            ),
-                        ]);
-                    }
-                }
-            }
-            Lucid::Fig8 => {
-                let mut chart = Chart::distribution("Figure 8", Axis::seconds("JCT").log());
-                for (name, times) in &all {
-                    let jct = || times.iter().map(|t| t.jct);
-                    for (q, called) in [(0.5, "median"), (0.9, "p90"), (0.99, "p99")] {
-                        let row =
-                            Row::new(format!("{called} of JCT s, {name}"), quantile(jct(), q), 1);
-                        findings.rows.push(row);
-                    }
-                    chart = chart.with(Series::distribution(*name, jct()));
-                }
-                findings.pictures.push(picture(self, chart.svg()));
-            }
-            Lucid::Fig9 | Lucid::Quirks => {
-                let mut bars = BarChart::new("Figure 9", Axis::seconds("average queueing"));
-                for (cluster, _) in world.clusters() {
-                    let mut group = Vec::new();
-                    for (name, times) in &all {
-                        let ours = times.iter().filter(|t| t.cluster == **cluster);
-                        let queue = mean(ours.map(|t| t.queue));
-                        findings.rows.push(Row::new(
-                            format!("avg queueing s, {cluster}, {name}"),
-                            queue,
-                            2,
-                        ));
-                        group.push((*name, queue));
-                    }
-                    bars = bars.with(cluster.to_string(), group);
-                }
-                findings.pictures.push(picture(self, bars.svg()));
-            }
-        }
-        Ok(findings)
+/// The simulations by name.
+type All = [(&'static str, Vec<Times>)];
+
+fn table4(all: &All) -> Findings {
+    let mut findings = Findings::default();
+    let mut bars = BarChart::new("Table 4", Axis::seconds("average"));
+    let mut averages = BTreeMap::new();
+    for (name, times) in all {
+        let jct = mean(times.iter().map(|t| t.jct));
+        let queue = mean(times.iter().map(|t| t.queue));
+        let tail = quantile(times.iter().map(|t| t.queue), 0.999);
+        findings.rows.extend([
+            Row::new(format!("avg JCT s, {name}"), jct, 2),
+            Row::new(format!("avg queueing s, {name}"), queue, 2),
+            Row::new(format!("p99.9 of queueing s, {name}"), tail, 1),
+        ]);
+        bars = bars.with(*name, [("JCT", jct), ("queueing", queue)]);
+        averages.insert(*name, jct);
     }
+    findings.pictures.push(picture(Lucid::Table4, bars.svg()));
+    findings.claims.push(Claim::new(
+        "Lucid's average JCT is below that of Tiresias",
+        averages.get("lucid") < averages.get("tiresias"),
+    ));
+    findings
+}
+
+fn table5(all: &All) -> Findings {
+    let mut findings = Findings::default();
+    for (name, times) in all {
+        for (which, large) in [("above 8 GPUs", true), ("up to 8 GPUs", false)] {
+            let some = || times.iter().filter(|t| (t.gpus > 8) == large);
+            let jct = mean(some().map(|t| t.jct));
+            let queue = mean(some().map(|t| t.queue));
+            findings.rows.extend([
+                Row::new(format!("avg JCT s, {name}, {which}"), jct, 2),
+                Row::new(format!("avg queueing s, {name}, {which}"), queue, 2),
+            ]);
+        }
+    }
+    findings
+}
+
+fn fig8(all: &All) -> Findings {
+    let mut findings = Findings::default();
+    let mut chart = Chart::distribution("Figure 8", Axis::seconds("JCT").log());
+    for (name, times) in all {
+        let jct = || times.iter().map(|t| t.jct);
+        for (q, called) in [(0.5, "median"), (0.9, "p90"), (0.99, "p99")] {
+            let row = Row::new(format!("{called} of JCT s, {name}"), quantile(jct(), q), 1);
+            findings.rows.push(row);
+        }
+        chart = chart.with(Series::distribution(*name, jct()));
+    }
+    findings.pictures.push(picture(Lucid::Fig8, chart.svg()));
+    findings
+}
+
+fn fig9(all: &All, world: &World) -> Findings {
+    let mut findings = Findings::default();
+    let mut bars = BarChart::new("Figure 9", Axis::seconds("average queueing"));
+    for (cluster, _) in world.clusters() {
+        let mut group = Vec::new();
+        for (name, times) in all {
+            let ours = times.iter().filter(|t| t.cluster == **cluster);
+            let queue = mean(ours.map(|t| t.queue));
+            let what = format!("avg queueing s, {cluster}, {name}");
+            findings.rows.push(Row::new(what, queue, 2));
+            group.push((*name, queue));
+        }
+        bars = bars.with(cluster.to_string(), group);
+    }
+    findings.pictures.push(picture(Lucid::Fig9, bars.svg()));
+    findings
 }
 
 fn picture(figure: Lucid, svg: String) -> Picture {
@@ -239,51 +249,46 @@ fn picture(figure: Lucid, svg: String) -> Picture {
 }
 
 /// The released simulator with and without each of its errors.
-fn quirks(world: &World) -> Result<Findings, ReproduceError> {
+fn quirks() -> [(&'static str, Policy, Quirks); 5] {
     let released = Quirks::default();
+    let lookup = Lookup::Other;
+    let (free_profiling, found_late) = (false, false);
     let without = Quirks {
-        lookup: Lookup::Other,
-        free_profiling: false,
-        found_late: false,
+        lookup,
+        free_profiling,
+        found_late,
     };
-    let mut findings = Findings::default();
-    for (name, quirks) in [
+    [
         ("as released", released),
-        (
-            "partners found",
-            Quirks {
-                lookup: Lookup::Other,
-                ..released
-            },
-        ),
+        ("partners found", Quirks { lookup, ..released }),
         (
             "profiling takes its time",
             Quirks {
-                free_profiling: false,
+                free_profiling,
                 ..released
             },
         ),
         (
             "ends found in time",
             Quirks {
-                found_late: false,
+                found_late,
                 ..released
             },
         ),
         ("without all three", without),
-    ] {
-        let times = simulate(world, name, Policy::Lucid, quirks)?;
+    ]
+    .map(|(name, quirks)| (name, Policy::Lucid, quirks))
+}
+
+/// What they are worth.
+fn worth(all: &All) -> Findings {
+    let mut findings = Findings::default();
+    for (name, times) in all {
+        let jct = mean(times.iter().map(|t| t.jct));
+        let queue = mean(times.iter().map(|t| t.queue));
         findings.rows.extend([
-            Row::new(
-                format!("avg JCT s, {name}"),
-                mean(times.iter().map(|t| t.jct)),
-                2,
-            ),
-            Row::new(
-                format!("avg queueing s, {name}"),
-                mean(times.iter().map(|t| t.queue)),
-                2,
-            ),
+            Row::new(format!("avg JCT s, {name}"), jct, 2),
+            Row::new(format!("avg queueing s, {name}"), queue, 2),
         ]);
     }
     findings.notes.push(
@@ -292,7 +297,7 @@ fn quirks(world: &World) -> Result<Findings, ReproduceError> {
          `ends found in time`: in the second in which the work is done, not in the one after"
             .to_owned(),
     );
-    Ok(findings)
+    findings
 }
 
 #[cfg(test)]

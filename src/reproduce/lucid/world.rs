@@ -40,6 +40,35 @@ const FOLDERS: [&str; 12] = [
 const FROM: &str = "https://github.com/S-Lab-System-Group/Lucid, folder simulation (non-commercial use), \
                     and the Helios log that it names";
 
+/// The published files.
+pub(super) const FILES: [&str; 7] = [
+    "vc_config.csv",
+    "cluster_full_log.csv",
+    "single_data.csv",
+    "colocate_info.csv",
+    "Venus_throughput_pred.csv",
+    "Venus_Sept_ebm_weekly_updated.csv",
+    "Venus_Sept_lgb.csv",
+];
+
+/// Where one of them lies, in this folder or in the one above.
+pub(super) fn find(
+    figure: &'static str,
+    folder: &Path,
+    name: &'static str,
+) -> Result<PathBuf, ReproduceError> {
+    let bases = [Some(folder), folder.parent()].into_iter().flatten();
+    let mut places = bases.flat_map(|base| FOLDERS.map(|below| base.join(below).join(name)));
+    places
+        .find(|place| place.is_file())
+        .ok_or(ReproduceError::Missing {
+            figure,
+            path: name,
+            folder: Some(folder.to_owned()),
+            from: FROM,
+        })
+}
+
 impl World {
     /// The published files if there is a folder, else the stand-in.
     pub fn open(figure: &'static str, data: Option<&Path>) -> Result<Self, ReproduceError> {
@@ -50,27 +79,14 @@ impl World {
     }
 
     fn read(figure: &'static str, folder: &Path) -> Result<Self, ReproduceError> {
-        let find = |name: &'static str| {
-            let above = folder.parent().into_iter().map(Path::to_owned);
-            let mut places = std::iter::once(folder.to_owned())
-                .chain(above)
-                .flat_map(|base| {
-                    let below = |f: &&str| base.join(f).join(name);
-                    FOLDERS.iter().map(below).collect::<Vec<PathBuf>>()
-                });
-            places.find(|p| p.is_file()).ok_or(ReproduceError::Missing {
-                figure,
-                path: name,
-                folder: Some(folder.to_owned()),
-                from: FROM,
-            })
-        };
+        let [clusters, log, scores, pairs, forecast, lucid, qssf] = FILES;
+        let find = |name| find(figure, folder, name);
         let experiment = Experiment::VENUS;
-        let clusters = files::read_virtual_clusters(find("vc_config.csv")?)?;
-        let log = find("cluster_full_log.csv")?;
+        let clusters = files::read_virtual_clusters(find(clusters)?)?;
+        let log = find(log)?;
         let mut jobs = files::read_log(&log, &clusters, experiment.window)?;
-        let scores = files::read_scores(find("single_data.csv")?)?;
-        let pairs = files::read_pairs(find("colocate_info.csv")?)?;
+        let scores = files::read_scores(find(scores)?)?;
+        let pairs = files::read_pairs(find(pairs)?)?;
         for job in &mut jobs {
             let key = PairTable::key_of(job).unwrap_or_default();
             if let (Some(score), Some(extras)) = (scores.get(&key), &mut job.extras) {
@@ -79,7 +95,7 @@ impl World {
                     .insert(SHARING_SCORE.into(), (*score).into());
             }
         }
-        let forecast = find("Venus_throughput_pred.csv")?;
+        let forecast = find(forecast)?;
         let begin = experiment.window.begin;
         let read = |column| {
             files::read_forecast(&forecast, column, begin).map(|rows| Some(Forecast { rows }))
@@ -92,9 +108,9 @@ impl World {
                 .map(|j| of(j).unwrap_or(f64::from(u32::MAX)))
                 .collect())
         };
-        let lucid = estimates("Venus_Sept_ebm_weekly_updated.csv")?;
+        let lucid = estimates(lucid)?;
         Ok(World {
-            qssf: estimates("Venus_Sept_lgb.csv")?,
+            qssf: estimates(qssf)?,
             lucid: lucid
                 .into_iter()
                 .map(|e| if e < 0.0 { 1000.0 } else { e })

@@ -1,6 +1,6 @@
 use super::drawn;
 use crate::reproduce::clock::now;
-use crate::reproduce::{Claim, Figure, Findings, ReproduceError, Row, Run};
+use crate::reproduce::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
 use blox_core::{
     Adapts, ClusterSpec, Composition, Event, JobSpec, Outlook, Part, PlacementPolicy, Requests,
     RestoreError, SchedulingPolicy, Seconds, Time, View,
@@ -31,6 +31,8 @@ struct Timed {
     times: Arc<Mutex<Vec<f64>>>,
     /// Stopped once no more jobs come: an emptying cluster is of no interest.
     watch: Arc<Watch>,
+    /// Says when all is to stop.
+    all: Arc<Watch>,
 }
 
 impl Part for Timed {
@@ -51,7 +53,8 @@ impl SchedulingPolicy for Timed {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let start = now();
         let outlook = self.policy.schedule(view, out);
-        if view.now() >= Time::new(BUSY_HOURS * 3600.0) {
+        let stopped = self.all.stop.load(Ordering::Relaxed);
+        if stopped || view.now() >= Time::new(BUSY_HOURS * 3600.0) {
             self.watch.stop.store(true, Ordering::Relaxed);
         }
         if let Ok(mut times) = self.times.lock() {
@@ -156,13 +159,17 @@ fn decisions(
             label: format!("{} GPUs", 64 * size),
             error: Box::new(error),
         })?;
-    let mut all = times.lock().map(|t| t.clone()).unwrap_or_default();
-    all.sort_by(f64::total_cmp);
-    let at = |share: f64| {
-        let place = (share * all.len() as f64) as usize;
-        all.get(place).copied().unwrap_or(0.0)
-    };
-    Ok([at(0.5), at(0.95)])
+    Ok(times.lock().map_or([f64::NAN; 2], |times| typical(&times)))
+}
+
+/// The median, and what 95 % stay below; no numbers where there are none.
+fn typical(times: &[f64]) -> [f64; 2] {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    [0.5, 0.95].map(|share| {
+        let place = (share * sorted.len() as f64) as usize;
+        sorted.get(place).copied().unwrap_or(f64::NAN)
+    })
 }
 
 /// Jobs of built-in applications in the sizes that their owners would ask for.
@@ -193,7 +200,7 @@ fn plain_pool(applications: &Applications) -> Vec<JobSpec> {
     all
 }
 
-fn scale() -> Result<Findings, ReproduceError> {
+fn scale(all: &Arc<Watch>) -> Whole {
     let applications = built_in();
     let pool = plain_pool(&applications);
     let mut findings = Findings {
@@ -210,12 +217,16 @@ fn scale() -> Result<Findings, ReproduceError> {
     for size in SIZES {
         let gpus = 64 * size.units;
         for (which, name) in ["Sia", "Pollux"].into_iter().enumerate() {
+            if all.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             let times = Arc::new(Mutex::new(Vec::new()));
             let watch: Arc<Watch> = Arc::default();
             let timed = |policy: Box<dyn SchedulingPolicy>| Timed {
                 policy,
                 times: Arc::clone(&times),
                 watch: Arc::clone(&watch),
+                all: Arc::clone(all),
             };
             let notes = (&*times, &watch);
             let [median, high] = if name == "Sia" {
@@ -248,10 +259,13 @@ fn scale() -> Result<Findings, ReproduceError> {
             findings.rows.extend([row, last]);
         }
     }
+    if all.stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
     let text =
         "a round's decision takes at most a tenth of what the paper and the released program take";
     findings.claims.push(Claim::new(text, tenth));
-    Ok(findings)
+    Ok(Some(findings))
 }
 
 impl Figure for SiaScale {
@@ -271,7 +285,18 @@ impl Figure for SiaScale {
         Findings::default()
     }
 
-    fn whole(&self, _: Option<&Path>) -> Option<Result<Findings, ReproduceError>> {
-        Some(scale())
+    fn whole(&self, _: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
+        Some(scale(watch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_decision_there_is_no_time_that_a_claim_could_hold_for() {
+        assert_eq!(typical(&[3.0, 1.0, 2.0]), [2.0, 3.0]);
+        assert!(typical(&[]).iter().all(|ms| ms.is_nan()));
     }
 }
