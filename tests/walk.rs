@@ -92,6 +92,30 @@ the simulation has ended: the last job at 2100 s; 4 jobs completed, average JCT 
 }
 
 #[test]
+fn a_job_that_is_rejected_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "submit_s,gpus,duration_s\n0,1,3600\n60,64,7200\n120,1,7200\n";
+    std::fs::write(dir.path().join("jobs.csv"), text).unwrap();
+    let args = ["step", "fifo", "--trace", "jobs.csv", "--cluster", "1x4"];
+    let input = "finish 1\njob 1\nwhy 1\nuntil job 1\n";
+    let (_, out, _) = blox(dir.path(), &args, input);
+    let (_, out) = out.split_once('\n').unwrap();
+    let gone = "job 1 ended at 300 s: rejected, 240 s after it was submitted\n";
+    let expected = format!(
+        "(1 decisions passed)
+decision 2 at 300 s
+  came in  job 1 (64 GPUs, 7200 s)
+           job 2 (1 GPU, 7200 s)
+  ended    job 1 rejected
+  places   job 2 on node 0 GPU 1
+  now      2 jobs with GPUs, 0 waiting, 0 held back; 2 of 4 GPUs free
+{gone}{gone}the simulation has ended: the last job at 7500 s; 2 jobs completed, average JCT 5490 s
+"
+    );
+    assert_eq!(out, expected);
+}
+
+#[test]
 fn slips_of_the_finger_do_not_end_a_walk() {
     let out = walk("las", "jump\nwhy 99\nhelp\nplan\nquit\nnext\n");
     let lines: Vec<&str> = out.lines().collect();

@@ -7,10 +7,10 @@ use super::grid::number_of;
 use super::resolve::Experiment;
 use super::{Failure, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_core::{Event, JobId, Outcome, Time, View};
+use blox_core::{Event, JobId, Outcome, Phase, Time, View};
 use blox_sim::stepping::{Step, Stepper};
 use blox_sim::workload::{Limited, Workload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const HELP: &str = "  next [N]      the next decision, or the next N (an empty line: next)
   until T       the first decision from T on: 3600, 90m, 10h, 2d
@@ -46,6 +46,7 @@ pub(super) fn run(
         stepper,
         round: Round::default(),
         submits: Vec::new(),
+        undecided: BTreeSet::new(),
         ended: BTreeMap::new(),
         over: false,
     };
@@ -186,6 +187,8 @@ struct Walk<'w> {
     round: Round,
     /// When each job came in, in order of job.
     submits: Vec<Time>,
+    /// Jobs that admission may still reject, of which no event tells.
+    undecided: BTreeSet<JobId>,
     ended: BTreeMap<JobId, Gone>,
     over: bool,
 }
@@ -244,6 +247,7 @@ impl Walk<'_> {
                     self.round.before = (!first).then_some(self.round.at);
                     self.round.number += 1;
                     self.round.at = at;
+                    self.find_rejected(at);
                     return Ok(true);
                 }
                 Step::Event(at, event) => {
@@ -260,7 +264,10 @@ impl Walk<'_> {
 
     fn remember(&mut self, at: Time, event: &Event) {
         match event {
-            Event::Submitted { spec, .. } => self.submits.push(spec.submit),
+            Event::Submitted { job, spec } => {
+                self.submits.push(spec.submit);
+                self.undecided.insert(*job);
+            }
             Event::Ended { job, outcome } => {
                 // A job that ended has left the view.
                 let submit = self.submits.get(job.index()).copied();
@@ -272,6 +279,24 @@ impl Walk<'_> {
                 self.ended.insert(*job, gone);
             }
             _ => {}
+        }
+    }
+
+    /// A decision rejects jobs by itself: they are gone without an event.
+    fn find_rejected(&mut self, at: Time) {
+        for job in std::mem::take(&mut self.undecided) {
+            match self.stepper.view().job(job).map(|j| j.phase()) {
+                Some(Phase::Submitted | Phase::Deferred) => {
+                    self.undecided.insert(job);
+                }
+                None if !self.ended.contains_key(&job) => {
+                    let outcome = Outcome::Rejected;
+                    let event = Event::Ended { job, outcome };
+                    self.remember(at, &event);
+                    self.round.events.push((at, event));
+                }
+                _ => {}
+            }
         }
     }
 
@@ -310,7 +335,9 @@ impl Walk<'_> {
     }
 
     fn end(&self) -> String {
-        let last = self.ended.values().map(|g| g.at).max();
+        let ran = self.ended.values();
+        let ran = ran.filter(|g| g.outcome != Outcome::Rejected);
+        let last = ran.map(|g| g.at).max();
         let done = self
             .ended
             .values()

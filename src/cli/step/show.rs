@@ -234,7 +234,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
 
 pub(super) fn why(view: View<'_>, plan: &Plan, id: JobId) -> String {
     let Some(job) = view.job(id) else {
-        return format!("job {id} was turned away\n");
+        return format!("job {id} has ended\n");
     };
     match job.phase() {
         Phase::Waiting | Phase::Deferred => {
