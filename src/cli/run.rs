@@ -131,9 +131,9 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
 
 pub(super) fn human_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
-    match s {
-        _ if s < 60.0 => format!("{s:.2} s"),
-        _ => format!("{} min {:.0} s", (s / 60.0).floor(), s % 60.0),
+    match s.round() as u64 {
+        whole if s >= 60.0 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{s:.2} s"),
     }
 }
 
@@ -227,4 +227,17 @@ pub(super) fn run_one(
         workload: label,
         period_s,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_minute_has_sixty_seconds() {
+        let text = |s| human_duration(Duration::from_secs_f64(s));
+        assert_eq!(text(59.5), "59.50 s");
+        assert_eq!(text(60.2), "1 min 0 s");
+        assert_eq!(text(119.7), "2 min 0 s");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Round;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Time, View};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Items of one kind that a decision shows.
@@ -178,8 +179,7 @@ pub(super) fn nodes(view: View<'_>) -> String {
     let c = view.cluster();
     let mut text = String::new();
     for node in view.nodes() {
-        let mut held: Vec<JobId> = node.gpus().flat_map(|g| c.held_by(g)).collect();
-        held.dedup();
+        let held: BTreeSet<JobId> = node.gpus().flat_map(|g| c.held_by(g)).collect();
         let jobs: Vec<String> = held.iter().map(JobId::to_string).collect();
         let state = match node.status() {
             NodeStatus::Up => match node.cordoned() {
