@@ -212,7 +212,20 @@ fn models_are_trained_judged_drawn_and_asked() {
         let told = support::good(dir.path(), &format!("estimate tell {model}.json log.csv"));
         assert_eq!(told.out.lines().count(), 401);
         assert!(told.out.starts_with("job_id,priority\n0,"), "{}", told.out);
+        let table = "user,gpu_num,submit_time\n\"ada, b\",1,2020-09-01 00:00:00\n";
+        fs::write(dir.path().join("one.csv"), table).unwrap();
+        let line = format!("estimate tell {model}.json one.csv --key user");
+        let told = support::good(dir.path(), &line).out;
+        assert!(told.contains("\n\"ada, b\","), "{told}");
     }
+    let seen = support::at(
+        dir.path(),
+        format!("{train} --model boosted --pairs 3").split(' '),
+    );
+    assert_eq!(
+        seen.err,
+        "error: --pairs has no meaning with --model boosted, only with additive\n"
+    );
     assert!(dir.path().join("additive/shape-user.svg").is_file());
     // Schedulers ask it.
     fs::write(

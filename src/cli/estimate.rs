@@ -7,8 +7,9 @@ use crate::estimate::{Log, Recipe, Saved, Split, Training};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
 use blox_plot::{Axis, BarChart, Chart, Outline, Series};
 use clap::{Args, Subcommand, ValueEnum};
+use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(super) struct EstimateArgs {
@@ -85,27 +86,27 @@ pub(super) struct TrainArgs {
     /// Where to save the model
     #[arg(long, short, value_name = "FILE.json")]
     pub output: Option<PathBuf>,
-    /// The part of each step that is taken [default: 0.05; boosted: 0.1]
+    /// The part of each step that is taken (additive, boosted) [default: 0.05; boosted: 0.1]
     #[arg(long)]
     pub learning_rate: Option<f64>,
-    /// Pairs of features with a term of their own (additive)
-    #[arg(long, default_value_t = AdditiveParams::default().pairs)]
-    pub pairs: usize,
+    /// Pairs of features with a term of their own (additive) [default: 10]
+    #[arg(long)]
+    pub pairs: Option<usize>,
     /// Count errors beyond this many units as absolute ones, not squared (additive)
     #[arg(long, value_name = "UNITS")]
     pub huber: Option<f64>,
-    /// Trees (boosted)
-    #[arg(long, default_value_t = BoostedParams::default().trees)]
-    pub trees: usize,
-    /// Most questions from the root to a leaf (tree)
-    #[arg(long, default_value_t = TreeParams::default().depth)]
-    pub depth: usize,
+    /// Trees (boosted) [default: 100]
+    #[arg(long)]
+    pub trees: Option<usize>,
+    /// Most questions from the root to a leaf (tree) [default: 8]
+    #[arg(long)]
+    pub depth: Option<usize>,
     /// Least rows of a leaf [default: 5; boosted: 20; tree: 1]
     #[arg(long)]
     pub least_rows: Option<usize>,
-    /// Where random numbers begin
-    #[arg(long, default_value_t = AdditiveParams::default().seed)]
-    pub seed: u64,
+    /// Where random numbers begin (additive) [default: 42]
+    #[arg(long)]
+    pub seed: Option<u64>,
 }
 
 #[derive(Args)]
@@ -164,7 +165,41 @@ fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
     }
 }
 
+/// Refuses options of another kind of model.
+fn refuse(args: &TrainArgs) -> Result<(), Failure> {
+    let (additive, boosted, tree) = match args.model {
+        Kind::Additive => (true, false, false),
+        Kind::Boosted => (false, true, false),
+        Kind::Tree => (false, false, true),
+    };
+    let stepwise = additive || boosted;
+    let steps = "additive or boosted";
+    for (option, is_given, fits, with) in [
+        (
+            "learning-rate",
+            args.learning_rate.is_some(),
+            stepwise,
+            steps,
+        ),
+        ("pairs", args.pairs.is_some(), additive, "additive"),
+        ("huber", args.huber.is_some(), additive, "additive"),
+        ("seed", args.seed.is_some(), additive, "additive"),
+        ("trees", args.trees.is_some(), boosted, "boosted"),
+        ("depth", args.depth.is_some(), tree, "tree"),
+    ] {
+        if is_given && !fits {
+            let model = args.model.to_possible_value();
+            return Err(Failure::new(format!(
+                "--{option} has no meaning with --model {}, only with {with}",
+                model.as_ref().map_or("", |m| m.get_name())
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    refuse(args)?;
     let log = Log::read(&args.log).map_err(Failure::new)?;
     if args.features.is_empty() && args.date.is_none() {
         return Err(Failure::new(format!(
@@ -182,29 +217,32 @@ fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> 
             let default = AdditiveParams::default();
             Training::Additive(AdditiveParams {
                 learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
-                pairs: args.pairs,
+                pairs: args.pairs.unwrap_or(default.pairs),
                 least_rows: args.least_rows.unwrap_or(default.least_rows),
                 loss: args
                     .huber
                     .map_or(Loss::Squared, |width| Loss::Huber { width }),
-                seed: args.seed,
+                seed: args.seed.unwrap_or(default.seed),
                 ..default
             })
         }
         Kind::Boosted => {
             let default = BoostedParams::default();
             Training::Boosted(BoostedParams {
-                trees: args.trees,
+                trees: args.trees.unwrap_or(default.trees),
                 learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
                 least_rows: args.least_rows.unwrap_or(default.least_rows),
                 ..default
             })
         }
-        Kind::Tree => Training::Tree(TreeParams {
-            depth: args.depth,
-            least_rows: args.least_rows.unwrap_or(TreeParams::default().least_rows),
-            ..TreeParams::default()
-        }),
+        Kind::Tree => {
+            let default = TreeParams::default();
+            Training::Tree(TreeParams {
+                depth: args.depth.unwrap_or(default.depth),
+                least_rows: args.least_rows.unwrap_or(default.least_rows),
+                ..default
+            })
+        }
     };
     let split = split(&args.rows, args.date.as_deref())?;
     let (learnt, kept) = log.split(&split).map_err(Failure::new)?;
@@ -255,10 +293,14 @@ fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let log = Log::read(&args.log).map_err(Failure::new)?;
     let keys = log.texts(&args.key).map_err(Failure::new)?;
     let said = saved.predict(&log).map_err(Failure::new)?;
-    writeln!(terminal.out, "{},priority", args.key)?;
+    let mut out = csv::Writer::from_writer(&mut *terminal.out);
+    let wrong = |e: csv::Error| Failure::from(std::io::Error::from(e));
+    out.write_record([&*args.key, "priority"]).map_err(wrong)?;
     for (key, value) in keys.iter().zip(said) {
-        writeln!(terminal.out, "{key},{value}")?;
+        out.write_record([&**key, &value.to_string()])
+            .map_err(wrong)?;
     }
+    out.flush()?;
     Ok(OK)
 }
 
@@ -269,24 +311,30 @@ fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
         return Ok(OK);
     };
     let _lock = prepare(dir, args.force)?;
+    let mut taken = BTreeSet::new();
     for (name, svg) in pictures(&saved) {
-        write_picture(dir, &name, &svg)?;
+        let file = not_taken(&name, &mut taken);
+        write_whole(&dir.join(file + ".svg"), |out| {
+            out.write_all(svg.as_bytes())
+        })?;
     }
     Ok(OK)
 }
 
-fn write_picture(dir: &Path, name: &str, svg: &str) -> Result<(), Failure> {
-    let safe = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '_' {
-            c
-        } else {
-            '-'
-        }
+/// A name that fits a path and that no other picture has.
+fn not_taken(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let fit = |c: char| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
+        _ => '-',
     };
-    let name: String = name.chars().map(safe).collect();
-    write_whole(&dir.join(format!("{name}.svg")), |out| {
-        out.write_all(svg.as_bytes())
-    })
+    let plain: String = name.chars().map(fit).collect();
+    let mut own = plain.clone();
+    let mut n = 2;
+    while !taken.insert(own.clone()) {
+        own = format!("{plain}-{n}");
+        n += 1;
+    }
+    own
 }
 
 /// Importances, and a picture a function; a tree as its questions.
@@ -344,4 +392,16 @@ fn shapes(model: &Additive, target: &str) -> Vec<(String, String)> {
         pictures.push((name, svg));
     }
     pictures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_picture_takes_the_place_of_another() {
+        let mut taken = BTreeSet::new();
+        let files = ["shape-a b", "shape-a-b", "a"].map(|name| not_taken(name, &mut taken));
+        assert_eq!(files, ["shape-a-b", "shape-a-b-2", "a"]);
+    }
 }
