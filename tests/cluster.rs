@@ -683,6 +683,8 @@ fn exit_codes_mean_what_a_job_says() {
     assert!(shown["reason"].as_str().unwrap().contains("ended with 7"));
     let wrong = c.run(&["submit", "--on-exit", "7=stop", "--", "true"]);
     assert!(wrong.unwrap_err().contains("expected CODE=MEANING"));
+    let wrong = c.run(&["submit", "--env", "A=1", "--env", "A=2", "--", "true"]);
+    assert!(wrong.unwrap_err().contains("--env: `A` is given twice"));
     for (option, value, said) in [
         (
             "--on-exit",

@@ -229,13 +229,21 @@ fn pairs<T>(
     all: &[String],
     value: impl Fn(&str) -> Option<T>,
 ) -> Result<BTreeMap<String, T>, Failure> {
-    let pair = |text: &String| {
+    let mut map = BTreeMap::new();
+    for text in all {
         let found = text.split_once('=');
-        found
-            .and_then(|(k, v)| Some((k.to_owned(), value(v)?)))
-            .ok_or_else(|| Failure::new(format!("{option}: found `{text}`, expected {expected}")))
-    };
-    all.iter().map(pair).collect()
+        let (key, value) = found
+            .and_then(|(k, v)| Some((k, value(v)?)))
+            .ok_or_else(|| {
+                Failure::new(format!("{option}: found `{text}`, expected {expected}"))
+            })?;
+        if map.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::new(format!(
+                "{option}: `{key}` is given twice, expected one value"
+            )));
+        }
+    }
+    Ok(map)
 }
 
 async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
