@@ -949,6 +949,25 @@ sjf        too few GPUs        1    0.1      300   50.0 %
 }
 
 #[test]
+fn seeds_that_change_nothing_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    fs::write(d.join("t.csv"), "submit_s,gpus,duration_s\n0,1,100\n").unwrap();
+    let notice = "notice: every seed gives the same results";
+    for (line, told) in [
+        ("fifo --trace t.csv --seeds 0..1", true),
+        ("fifo --trace t.csv --vary cluster=1x1|1x2", false),
+        (
+            "fifo --workload poisson --load 8 --jobs 9 --seeds 0..1",
+            false,
+        ),
+    ] {
+        let seen = good(d, &format!("sweep {line}"));
+        assert_eq!(seen.err.starts_with(notice), told, "{line}: {}", seen.err);
+    }
+}
+
+#[test]
 fn too_little_to_draw_is_said() {
     let dir = tempfile::tempdir().unwrap();
     good(

@@ -296,6 +296,10 @@ fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
     first.flat_map(|e| &e.runs).map(|kept| kept.seed).collect()
 }
 
+/// What is said where seeds are given and change nothing.
+pub(super) const ALIKE: &str =
+    "every seed gives the same results: nothing here depends on it, and ± says nothing";
+
 /// Notices are mostly those of every seed: each is said once.
 fn notices(entries: &[Entry<'_>]) -> Vec<String> {
     let mut list: Vec<(String, usize)> = Vec::new();
@@ -328,10 +332,7 @@ fn notices(entries: &[Entry<'_>]) -> Vec<String> {
     let alike = |e: &Entry<'_>| e.runs.windows(2).all(same);
     let several = entries.first().is_some_and(|e| e.runs.len() > 1);
     if several && entries.iter().all(alike) {
-        lines.push(
-            "every seed gives the same results: nothing here depends on it, and ± says nothing"
-                .to_owned(),
-        );
+        lines.push(ALIKE.to_owned());
     }
     if unpaired > 0 {
         lines.push(format!(

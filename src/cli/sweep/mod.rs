@@ -189,6 +189,9 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
             output::drawn_later(plan.plots || plan.report)
         );
     } else if !plan.base.quiet {
+        if seeds_are_alike(&groups(plan, rows)) {
+            let _ = writeln!(terminal.err, "notice: {}", super::seeds::ALIKE);
+        }
         let dir = plan.base.output_dir.as_ref();
         let dir = dir.map(|d| format!(", results in {}", d.display()));
         let _ = writeln!(
@@ -200,15 +203,18 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
     }
 }
 
-/// Means over seeds, a row a scheduler and setting.
-fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
-    let axes: Vec<usize> = (0..plan.axes.len())
-        .filter(|i| plan.axes[*i].key != "seed")
-        .collect();
-    /// Rows that differ in their seeds alone.
-    type Group<'a> = (Vec<String>, Vec<&'a Map<String, Value>>);
-    let finished = finished_rows(rows).count();
-    // In order of their first run.
+/// Rows that differ in their seeds alone, under their scheduler and setting.
+type Group<'a> = (Vec<String>, Vec<&'a Map<String, Value>>);
+
+/// Which axes are no seeds.
+fn axes(plan: &Plan<'_>) -> Vec<usize> {
+    let all = 0..plan.axes.len();
+    all.filter(|i| plan.axes[*i].key != "seed").collect()
+}
+
+/// In order of their first run.
+fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
+    let axes = axes(plan);
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (run, row) in plan.runs.iter().zip(rows) {
         let Some(Ok(row)) = row else { continue };
@@ -223,6 +229,28 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
             None => groups.push((key, vec![row])),
         }
     }
+    groups
+}
+
+/// Whether there are several seeds, and none changes anything.
+fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
+    let figures = |row: &Map<String, Value>| {
+        let mut row = row.clone();
+        row.retain(|key, _| key != "seed" && key != "run");
+        row
+    };
+    let alike = |(_, rows): &Group<'_>| {
+        let mut others = rows.iter().skip(1);
+        others.all(|row| figures(row) == figures(rows[0]))
+    };
+    groups.iter().any(|(_, rows)| rows.len() > 1) && groups.iter().all(alike)
+}
+
+/// Means over seeds, a row a scheduler and setting.
+fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
+    let axes = axes(plan);
+    let finished = finished_rows(rows).count();
+    let groups = groups(plan, rows);
     let mut head = vec!["scheduler".to_owned()];
     head.extend(axes.iter().map(|i| plan.axes[*i].key.clone()));
     let words = head.len();
