@@ -60,9 +60,23 @@ Examples:
   blox policies las")]
     Policies(PoliciesArgs),
     /// Compare with what original programs gave, job by job
-    #[command(after_help = "Examples:
+    #[command(
+        after_help = "A case is a folder with expected.csv (a row a job), summary.json (settings and averages) and the
+original's inputs, in it or in input/ or inputs/ of it or of a folder above. The system is told by
+columns of expected.csv, else by the name of a folder above, unless --system says it:
+  blox         first_launch_s, first_metric_s, responsiveness_s
+  tiresias     num_gpu, submit_time, executed_time, JCT, promote; or time, 1-GPU, 32-GPU
+  synergy      synergy_speedup, first_sched, finish
+  gavel        job_type, scale_factor, first_scheduled, rounds
+  shockwave    job_type, mode, ftf_static, rounds_scheduled
+  elasticflow  job_idx, real_finish, deadline_met, last_num_gpu
+  lucid        job_id, vc, ckpt_times, nodes, queue
+  sia          job_id, application, wasted_gpu_s, attained_gpu_s; or first_alloc, alloc_gpu_s, epoch
+
+Examples:
   blox verify golden/blox
-  blox verify golden/blox/las_L7_t1000 --system blox --all")]
+  blox verify golden/blox/las_L7_t1000 --system blox --all"
+    )]
     Verify(VerifyArgs),
     /// Draw the pictures of result folders
     #[command(after_help = "Examples:
