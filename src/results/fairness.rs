@@ -2,8 +2,8 @@
 
 use super::JobRow;
 
-/// Finish-time fairness ρ of each measured job that did all its work, in order
-/// of job (Themis, NSDI 2020, section 3): its completion time over what it
+/// Finish-time fairness ρ of each measured job that did all its work or was ended at its goal, in
+/// order of job (Themis, NSDI 2020, section 3): its completion time over what it
 /// would have been on a fair share of the cluster. Above 1, sharing has cost
 /// the job more than its part.
 ///
