@@ -293,8 +293,12 @@ pub(crate) fn short(v: f64) -> String {
     }
 }
 
-/// With a comma between thousands.
-fn grouped(v: f64, places: usize) -> String {
+/// A number to some places, with a comma between thousands.
+///
+/// ```
+/// assert_eq!(blox_plot::grouped(-188_995.176, 1), "-188,995.2");
+/// ```
+pub fn grouped(v: f64, places: usize) -> String {
     let text = format!("{:.places$}", v.abs());
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let mut out = String::new();

@@ -46,7 +46,7 @@ mod series;
 mod style;
 mod svg;
 
-pub use axis::Axis;
+pub use axis::{Axis, grouped};
 pub use bars::BarChart;
 pub use chart::Chart;
 pub use gantt::{Bar, Gantt};

@@ -116,11 +116,7 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     if value.is_nan() {
         return "-".to_owned();
     }
-    let text = format!("{:.places$}", value.abs());
-    let (int, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let int = int.parse().map_or_else(|_| int.to_owned(), whole);
-    let sign = if value < 0.0 { "-" } else { "" };
-    format!("{sign}{int}{rest}")
+    blox_plot::grouped(value, places)
 }
 
 /// A value as a multiple of another.
@@ -144,7 +140,7 @@ mod tests {
         assert_eq!(whole(1_234_567), "1,234,567");
         assert_eq!(decimal(188_995.176_8, 1), "188,995.2");
         assert_eq!(decimal(-1_234.5, 0), "-1,234");
-        assert_eq!(decimal(0.04, 1), "0.0");
+        assert_eq!(decimal(-0.04, 1), "0.0");
         assert_eq!(number_of(1_u64, "node"), "1 node");
         assert_eq!(number_of(2_000_u64, "node"), "2,000 nodes");
         assert_eq!(ratio(3.0, 0.0), "-");

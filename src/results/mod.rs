@@ -25,15 +25,16 @@ pub use report::report;
 
 /// With a comma between thousands.
 pub(crate) fn whole(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, d) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(d);
-    }
-    out
+    blox_plot::grouped(n as f64, 0)
+}
+
+/// A text that fits a path.
+pub(crate) fn in_paths(text: &str) -> String {
+    let fit = |c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
+        _ => '_',
+    };
+    text.chars().map(fit).collect()
 }
 
 /// So many of something, as `1 node` or `2 nodes`.

@@ -137,11 +137,7 @@ fn has<T>(shelf: &blox_core::registry::Shelf<T>, name: &str) -> bool {
 
 /// The name of a scheduler in paths, but for a number behind it where two have the same.
 pub(in crate::cli) fn in_paths(label: &str) -> String {
-    let fit = |c| match c {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
-        _ => '_',
-    };
-    label.trim_end_matches('}').chars().map(fit).collect()
+    crate::results::in_paths(label.trim_end_matches('}'))
 }
 
 pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {

@@ -7,6 +7,7 @@ use super::super::grid::whole;
 use super::super::output;
 use super::super::resolve::{Experiment, Known};
 use super::values;
+use crate::results::in_paths;
 use blox_core::registry::Registry;
 use clap::Args;
 use serde_json::{Value, json};
@@ -176,14 +177,7 @@ impl<'r> Plan<'r> {
                         .map_or_else(|| value.to_string(), str::to_owned);
                     name.push_str(&format!("_{}={text}", axis.key));
                 }
-                let plain: String = name
-                    .chars()
-                    .map(|c| match c {
-                        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
-                        _ => '_',
-                    })
-                    .take(150)
-                    .collect();
+                let plain: String = in_paths(&name).chars().take(150).collect();
                 let mut name = plain.clone();
                 let mut n = 2;
                 while !taken.insert(name.clone()) {

@@ -7,7 +7,7 @@ use super::folder::{Folder, FolderError};
 use super::number_of;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
-use blox_plot::Escaped;
+use blox_plot::{Escaped, grouped};
 use blox_sim::results::{COLUMNS, Column};
 use std::fmt::Write;
 
@@ -211,21 +211,6 @@ fn told(zero_everywhere: impl Fn(&str) -> bool) -> (Vec<&'static Column>, String
     (columns.collect(), note)
 }
 
-/// With a comma between thousands.
-fn grouped(value: f64, places: usize) -> String {
-    let text = format!("{value:.places$}");
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut out = String::new();
-    for (i, d) in whole.chars().enumerate() {
-        let behind = whole.len() - i;
-        if i > 0 && behind.is_multiple_of(3) && !out.ends_with('-') {
-            out.push(',');
-        }
-        out.push(d);
-    }
-    out + rest
-}
-
 fn figures(pictures: &[Picture]) -> String {
     let mut html = String::new();
     for p in pictures {
@@ -264,12 +249,5 @@ mod tests {
         for gap in gaps {
             assert!(known.contains(&gap), "{gap}");
         }
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(grouped(1_234_567.84, 1), "1,234,567.8");
-        assert_eq!(grouped(-123_456.0, 0), "-123,456");
-        assert_eq!(grouped(12.0, 0), "12");
     }
 }

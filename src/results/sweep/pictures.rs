@@ -2,7 +2,7 @@
 
 use super::super::folder::FolderError;
 use super::super::pictures::Picture;
-use super::super::whole;
+use super::super::{in_paths, whole};
 use super::{Group, Sweep};
 use blox_plot::{Axis, BarChart, Chart, Series};
 use blox_sim::results::statistics::Estimate;
@@ -220,7 +220,7 @@ fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, Fo
             .subtitle(subtitle)
             .with_all(all);
         list.push(Picture {
-            name: in_paths(&sweep.varied, setting),
+            name: name_of(&sweep.varied, setting),
             title,
             svg: chart.svg(),
         });
@@ -229,16 +229,12 @@ fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, Fo
 }
 
 /// As in `jct-cdf_load=4`.
-fn in_paths(varied: &[String], setting: &[String]) -> String {
+fn name_of(varied: &[String], setting: &[String]) -> String {
     let mut name = "jct-cdf".to_owned();
     for (what, value) in varied.iter().zip(setting) {
         name.push_str(&format!("_{what}={value}"));
     }
-    let fit = |c: char| match c {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
-        _ => '_',
-    };
-    name.chars().map(fit).take(150).collect()
+    in_paths(&name).chars().take(150).collect()
 }
 
 #[cfg(test)]
