@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::config::Given;
 use super::world::Tempo;
 use blox_core::registry::{Named, Registry, RegistryError};
-use blox_core::{Composition, Pipeline};
+use blox_core::{Pipeline, Rounds};
 use blox_policies::placement::{Consolidated, Walk};
 
 /// One scheduler of an experiment.
@@ -70,17 +70,13 @@ impl Contestant {
         let mut pipeline = if !has(&r.schedulers, &named.name) && has(&r.scheduling, &named.name) {
             // A scheduling policy alone: with the placement that most schedulers have.
             let scheduling = r.scheduling.build(named, seed).map_err(of)?;
-            let base = Composition::new("")
-                .scheduling(blox_policies::scheduling::Fifo::default())
-                .placement(Walk::new(Consolidated::default()))
-                .build();
             Pipeline::from_parts(
                 label.as_str(),
                 Box::new(blox_policies::cluster::StaticCluster),
                 Box::new(blox_policies::admission::AcceptAll),
                 scheduling,
                 Box::new(Walk::new(Consolidated::default())),
-                base.cadence(),
+                Box::new(Rounds::default()),
             )
         } else {
             r.schedulers.build(named, seed).map_err(of)?
