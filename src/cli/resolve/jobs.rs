@@ -168,21 +168,23 @@ pub(in crate::cli) fn parse_measure(text: &str) -> Option<Measure> {
     if let (Ok(a), Ok(b)) = (a.parse(), b.parse()) {
         return (a <= b).then_some(Measure::Ids(a, b));
     }
-    let time = |t: &str| {
-        let unit = match t.chars().last()? {
-            's' => 1.0,
-            'm' => 60.0,
-            'h' => 3600.0,
-            'd' => 86_400.0,
-            _ => return None,
-        };
-        let value: f64 = t[..t.len() - 1].parse().ok()?;
-        (value >= 0.0)
-            .then(|| Time::try_new(value * unit))
-            .flatten()
-    };
+    // A number without a unit is one of a job.
+    let time = |t: &str| parse_time(t).filter(|_| t.ends_with(char::is_alphabetic));
     let (a, b) = (time(a)?, time(b)?);
     (a <= b).then_some(Measure::Submitted(a, b))
+}
+
+/// A moment in seconds, or with a unit: `90m`, `10h`, `2d`.
+pub(in crate::cli) fn parse_time(text: &str) -> Option<Time> {
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86_400.0)];
+    let mut found = units
+        .iter()
+        .filter_map(|(unit, s)| Some((text.strip_suffix(*unit)?, *s)));
+    let (number, unit) = found.next().unwrap_or((text, 1.0));
+    let value: f64 = number.parse().ok()?;
+    (value >= 0.0)
+        .then(|| Time::try_new(value * unit))
+        .flatten()
 }
 
 #[cfg(test)]

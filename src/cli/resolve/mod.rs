@@ -8,7 +8,7 @@ mod world;
 
 pub(super) use contestant::{Contestant, in_paths};
 pub(super) use inputs::{Input, Known};
-pub(super) use jobs::parse_measure;
+pub(super) use jobs::{parse_measure, parse_time};
 
 use super::Failure;
 use super::args::Options;

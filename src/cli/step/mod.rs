@@ -4,7 +4,7 @@ mod show;
 
 use super::config::Given;
 use super::grid::number_of;
-use super::resolve::Experiment;
+use super::resolve::{Experiment, parse_time};
 use super::{Failure, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_core::{Event, JobId, Outcome, Phase, Time, View};
@@ -122,7 +122,7 @@ fn parse(line: &str) -> Result<Say, String> {
         ["until", "end"] | ["end"] => Say::End,
         ["until", "job", j] => Say::UntilJob(job(j)?),
         ["until", "finish", j] | ["finish", j] => Say::Finish(job(j)?),
-        ["until", t] => Say::Until(time(t).ok_or_else(|| {
+        ["until", t] => Say::Until(parse_time(t).ok_or_else(|| {
             format!("`{t}` is no moment, expected seconds or such as 90m, 10h, 2d")
         })?),
         ["queue" | "q", rest @ ..] if rest.len() < 2 => {
@@ -138,23 +138,6 @@ fn parse(line: &str) -> Result<Say, String> {
         ["quit" | "exit"] => Say::Quit,
         _ => return Err(format!("`{}` is no command", line.trim())),
     })
-}
-
-/// Seconds, or with a unit.
-fn time(text: &str) -> Option<Time> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
-        None => (text, 1.0),
-        Some(number) => match text.as_bytes()[text.len() - 1] {
-            b's' => (number, 1.0),
-            b'm' => (number, 60.0),
-            b'h' => (number, 3600.0),
-            _ => (number, 86_400.0),
-        },
-    };
-    let value: f64 = number.parse().ok()?;
-    (value >= 0.0)
-        .then(|| Time::try_new(value * unit))
-        .flatten()
 }
 
 /// What happened from one decision to the next.
