@@ -5,7 +5,7 @@ use crate::cli::Failure;
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::Timers;
 use blox_cluster::protocol::scheduler::Settings;
-use blox_cluster::shell::{node, scheduler, service, shim};
+use blox_cluster::shell::{node, scheduler, service};
 use blox_cluster::wire::pb;
 use blox_core::{NodeSpec, Pipeline};
 use std::path::{Path, PathBuf};
@@ -36,11 +36,6 @@ const JOBS: [(u32, f64); 8] = [
 /// Counts tenths of seconds, saves after each; told to stop, it says that it saved.
 const STEPS: &str = "trap 'exit 75' TERM; n=$(cat \"$SAVED\" 2>/dev/null || echo 0); \
     while [ \"$n\" -lt \"$STEPS\" ]; do n=$((n+1)); echo $n > \"$SAVED\"; sleep 0.1; done";
-
-/// The processes of one launch: the program is started again for them.
-pub(super) fn shim_of(dir: &Path) -> Result<(), Failure> {
-    shim::run(dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))
-}
 
 /// A folder that goes with this value.
 struct Folder(PathBuf);

@@ -170,6 +170,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     Ok(OK)
 }
 
+/// The processes of one launch: the program is started again for them.
 pub(super) fn shim(dir: &Path) -> Result<i32, Failure> {
     shim::run(dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
     Ok(OK)

@@ -43,7 +43,7 @@ pub fn backend(
         [] | ["--backend", "simulator"] => Ok(Some(pipeline)),
         #[cfg(feature = "cluster")]
         ["shim", dir] => {
-            backend::shim_of(dir.as_ref()).map_err(text)?;
+            daemons::shim(dir.as_ref()).map_err(text)?;
             Ok(None)
         }
         #[cfg(feature = "cluster")]
