@@ -29,6 +29,8 @@ const PAPER: &str = "Blox (EuroSys 2024), figure 12, as read by others: 15 % les
 const JOBS: u64 = 30_000;
 /// The released program counts responsiveness to the first report, a round after the start.
 pub(super) const ROUND_S: f64 = 300.0;
+/// Says so.
+pub(super) const COUNTED: &str = "responsiveness is counted as the released program counts it: until the first report, a round after the start";
 
 fn name(threshold: Option<f64>) -> String {
     threshold.map_or("accept all".to_owned(), |t| format!("accept {t:.1}x"))
@@ -122,7 +124,7 @@ impl Figure for BloxFig12 {
             notes: vec![
                 "128 GPUs (32x4), rounds of 300 s, 8 jobs/h, jobs 3000 to 4000 of 30,000, one GPU each".to_owned(),
                 "from 1.2x on single measured jobs starve until arrivals end: the averages there depend on how many jobs come (at 1.2x 142,080 s with 13,752 jobs, 160,220 s with 40,010)".to_owned(),
-                "responsiveness is counted as the released program counts it: until the first report, a round after the start".to_owned(),
+                COUNTED.to_owned(),
             ],
             pictures: vec![Picture {
                 name: "blox-fig12".to_owned(),

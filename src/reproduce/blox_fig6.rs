@@ -1,3 +1,4 @@
+use super::blox_fig12::{COUNTED, ROUND_S};
 use super::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use crate::compat::blox::{self, OptimusSpeed};
 use blox_core::{ClusterSpec, Pipeline};
@@ -39,9 +40,6 @@ const RESPONSIVENESS: [[f64; 3]; 9] = [
 ];
 
 const RELEASED: &str = "msr-fiddle/blox c8851b2, its rules run on its own workload";
-
-/// The released program counts until a job's first report, a round after its start.
-const ROUND_S: f64 = 300.0;
 
 impl Figure for BloxFig6 {
     fn name(&self) -> &'static str {
@@ -128,7 +126,7 @@ impl Figure for BloxFig6 {
             claims,
             notes: vec![
                 "128 GPUs (32x4), rounds of 300 s, jobs 3000 to 4000, one GPU each".to_owned(),
-                "responsiveness is counted as the released program counts it: until the first report, a round after the start".to_owned(),
+                COUNTED.to_owned(),
                 "below 6 jobs/h the released Optimus runs every job faster by a factor that it chooses by the load (5 to 1.1): nothing queues there, so that this is all of its advantage".to_owned(),
             ],
             pictures: vec![
