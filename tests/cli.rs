@@ -1018,7 +1018,7 @@ fn files_of_tiresias_are_traces_and_clusters() {
         ),
         (
             "tiresias{pack_limit=2}",
-            "parameter `pack_limit` is `2`, expected a number from 0 to 1",
+            "parameter `pack_limit` is `2`, expected a share from 0 to 1",
         ),
         (
             "tiresias{history=gone.csv}",
