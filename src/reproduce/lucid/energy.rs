@@ -55,60 +55,91 @@ impl HeliosCes {
         if stopped() {
             return Ok(None);
         }
-        let truth = &active[learnt..];
-        let mut plan = PowerPlan::new(PowerRule::default());
-        let (mut off, mut before, mut after, mut changes, mut lacking) = (0.0, 0.0, 0.0, 0, 0);
-        let (mut on, mut used) = (Vec::new(), Vec::new());
-        for (i, (now, total)) in nodes[learnt..].iter().enumerate() {
-            let look = plan.look(*now, *total, &said[i..]);
-            off += (total - look.on) as f64;
-            before += *now as f64 / (*total).max(1) as f64;
-            after += *now as f64 / look.on.max(1) as f64;
-            changes += u32::from(look.change != 0);
-            lacking += u32::from(look.lack > 0);
-            on.push((i as f64 / 144.0, look.on as f64));
-            used.push((i as f64 / 144.0, *now as f64));
-        }
-        let looks = LOOKS as f64;
-        let days = looks / 144.0;
-        let mut rows = vec![
-            Row::new("nodes off in the mean", off / looks, 2),
-            Row::new("nodes in use of all, %", 100.0 * before / looks, 2),
-            Row::new("nodes in use of those on, %", 100.0 * after / looks, 2),
-            Row::new("changes a day", f64::from(changes) / days, 2),
-            Row::new(
-                "times a day that nodes were lacking",
-                f64::from(lacking) / days,
-                2,
-            ),
-            Row::new("SMAPE of the forecast, %", metrics::smape(&said, truth), 2),
-        ];
-        if real {
-            let theirs = [94.19, 68.98, 88.72, 2.43, 0.43, 5.31];
-            let cited = rows.into_iter().zip(theirs);
-            rows = cited
-                .map(|(row, value)| row.artifact(value, RELEASED))
-                .collect();
-        }
-        let more = after > before;
-        let chart = Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
-            .with(Series::steps("on", on))
-            .with(Series::steps("in use", used));
+        let did = Did::over(&nodes[learnt..], &said);
+        let wrong = metrics::smape(&said, &active[learnt..]);
         let source = if real {
             "Philly's nodes; the forecast is ours, of gradient-boosted trees on hours and days before"
         } else {
             "a stand-in: made-up nodes in use that go up and down by day and week, not Philly's; \
              --data DIR takes the published file"
         };
+        let better = "the nodes that are on are used better";
         Ok(Some(Findings {
-            rows,
-            claims: vec![Claim::new("the nodes that are on are used better", more)],
+            rows: did.rows(wrong, real),
+            claims: vec![Claim::new(better, did.after > did.before)],
             notes: vec![source.to_owned()],
-            pictures: vec![Picture {
-                name: "helios-ces".to_owned(),
-                svg: chart.svg(),
-            }],
+            pictures: vec![did.picture()],
         }))
+    }
+}
+
+/// What the service did over the looks that are judged, in sums.
+#[derive(Default)]
+struct Did {
+    off: f64,
+    /// Nodes in use, as a part of all and of those that are on.
+    before: f64,
+    after: f64,
+    changes: u32,
+    lacking: u32,
+    /// By day.
+    on: Vec<(f64, f64)>,
+    used: Vec<(f64, f64)>,
+}
+
+impl Did {
+    /// From nodes in use and all nodes at each look, and what was forecast.
+    fn over(nodes: &[(i64, i64)], said: &[f64]) -> Self {
+        let mut plan = PowerPlan::new(PowerRule::default());
+        let mut did = Did::default();
+        for (i, (now, total)) in nodes.iter().enumerate() {
+            let look = plan.look(*now, *total, &said[i..]);
+            did.off += (total - look.on) as f64;
+            did.before += *now as f64 / (*total).max(1) as f64;
+            did.after += *now as f64 / look.on.max(1) as f64;
+            did.changes += u32::from(look.change != 0);
+            did.lacking += u32::from(look.lack > 0);
+            did.on.push((i as f64 / 144.0, look.on as f64));
+            did.used.push((i as f64 / 144.0, *now as f64));
+        }
+        did
+    }
+
+    /// With the error of the forecast; of Philly's nodes with what the released program gives.
+    fn rows(&self, wrong: f64, real: bool) -> Vec<Row> {
+        let looks = LOOKS as f64;
+        let days = looks / 144.0;
+        let rows = [
+            ("nodes off in the mean", self.off / looks, 94.19),
+            ("nodes in use of all, %", 100.0 * self.before / looks, 68.98),
+            (
+                "nodes in use of those on, %",
+                100.0 * self.after / looks,
+                88.72,
+            ),
+            ("changes a day", f64::from(self.changes) / days, 2.43),
+            (
+                "times a day that nodes were lacking",
+                f64::from(self.lacking) / days,
+                0.43,
+            ),
+            ("SMAPE of the forecast, %", wrong, 5.31),
+        ];
+        let row = |(what, ours, theirs)| match Row::new(what, ours, 2) {
+            row if real => row.artifact(theirs, RELEASED),
+            row => row,
+        };
+        rows.map(row).into()
+    }
+
+    fn picture(self) -> Picture {
+        let chart = Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
+            .with(Series::steps("on", self.on))
+            .with(Series::steps("in use", self.used));
+        Picture {
+            name: "helios-ces".to_owned(),
+            svg: chart.svg(),
+        }
     }
 }
 
