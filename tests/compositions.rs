@@ -235,7 +235,7 @@ fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::reproduce::figure(name).expect("a figure");
     let runs = blox::reproduce::simulations(&*figure, None).expect("no data needed");
     let ended = std::sync::atomic::AtomicU64::new(0);
-    let reproduced = blox::reproduce::reproduce(&*figure, None, runs, &Default::default(), &ended);
+    let reproduced = blox::reproduce::reproduce(&*figure, None, runs, &[], &ended);
     let findings = reproduced
         .expect("they can go on")
         .findings

@@ -6,7 +6,6 @@ use blox::sim::workload::Workload;
 use blox::sim::workload::scaling::ScalingTable;
 use blox::verify::{compare, compare_visiting_every_round, find_cases};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 #[test]
@@ -126,9 +125,7 @@ fn elasticflows_figures_say_what_its_program_does() {
         let figure = blox::reproduce::figure(name).unwrap();
         let runs = blox::reproduce::simulations(&*figure, Some(&inputs)).unwrap();
         let ended = AtomicU64::new(0);
-        let done =
-            blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &Arc::default(), &ended)
-                .unwrap();
+        let done = blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &[], &ended).unwrap();
         for claim in &done.findings.unwrap().claims {
             assert!(claim.holds, "{name}: {}", claim.text);
         }

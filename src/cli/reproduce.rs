@@ -30,7 +30,9 @@ pub(super) fn run(
     let dir = args.output_dir.as_deref();
     let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
     let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
-    let watch: Arc<Watch> = Arc::default();
+    // One even where there are no runs, for figures that are made at once.
+    let all = 0..runs.len().max(1);
+    let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
     let done = Arc::new(AtomicU64::new(0));
     let shows = match args.quiet {
         true => Shows::Nothing,
@@ -39,9 +41,9 @@ pub(super) fn run(
             total: runs.len() as u64,
         },
     };
-    let progress = Progress::start(shows, &[Arc::clone(&watch)], terminal.interactive);
+    let progress = Progress::start(shows, &watches, terminal.interactive);
     let data = args.data.as_deref();
-    let reproduced = reproduce::reproduce(&*figure, data, runs, &watch, &done);
+    let reproduced = reproduce::reproduce(&*figure, data, runs, &watches, &done);
     progress.finish();
     let reproduced = reproduced.map_err(Failure::new)?;
     if let Some(dir) = &args.output_dir {

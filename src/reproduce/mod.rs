@@ -345,7 +345,8 @@ pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>,
 }
 
 /// Repeats a figure on all cores. `ended` counts the simulations that have come
-/// to their end; `watch` may stop them all.
+/// to their end; `watches`, one for each of them, may stop them, and the first of them a figure
+/// that is made at once. What has none cannot be stopped.
 ///
 /// # Errors
 /// The first simulation that could not go on.
@@ -353,10 +354,11 @@ pub fn reproduce(
     figure: &dyn Figure,
     data: Option<&Path>,
     runs: Vec<Run>,
-    watch: &Arc<Watch>,
+    watches: &[Arc<Watch>],
     ended: &AtomicU64,
 ) -> Result<Reproduced, ReproduceError> {
-    if let Some(findings) = figure.whole(data, watch) {
+    let first = watches.first().cloned().unwrap_or_default();
+    if let Some(findings) = figure.whole(data, &first) {
         return Ok(Reproduced {
             labels: Vec::new(),
             reports: Vec::new(),
@@ -364,7 +366,7 @@ pub fn reproduce(
         });
     }
     let labels = runs.iter().map(|run| run.label.clone()).collect();
-    let mut reports = run_all(figure, runs, watch, ended)?;
+    let mut reports = run_all(figure, runs, watches, ended)?;
     let findings = match reports.iter().all(Option::is_some) {
         true => {
             let whole: Vec<Report> = reports.into_iter().flatten().collect();
@@ -414,18 +416,19 @@ fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), ReproduceError>
 fn run_all(
     figure: &dyn Figure,
     runs: Vec<Run>,
-    watch: &Arc<Watch>,
+    watches: &[Arc<Watch>],
     ended: &AtomicU64,
 ) -> Result<Vec<Option<Report>>, ReproduceError> {
     let failed = AtomicBool::new(false);
     let one = |(i, run): (usize, Run)| {
+        let watch = watches.get(i).cloned().unwrap_or_default();
         if failed.load(Ordering::Relaxed) {
             return None;
         }
         if watch.stop.load(Ordering::Relaxed) {
             return Some((i, Ok(None)));
         }
-        let report = simulate(figure, run, watch);
+        let report = simulate(figure, run, &watch);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
         ended.fetch_add(1, Ordering::Relaxed);
         Some((i, report))
@@ -502,8 +505,7 @@ mod tests {
     fn missing_data_is_named_with_where_to_get_it() {
         let text = |data| {
             let runs = simulations(&Hungry, data).map_err(|e| e.to_string())?;
-            reproduce(&Hungry, None, runs, &Arc::default(), &AtomicU64::new(0))
-                .map_err(|e| e.to_string())
+            reproduce(&Hungry, None, runs, &[], &AtomicU64::new(0)).map_err(|e| e.to_string())
         };
         assert_eq!(
             text(None).err().unwrap(),
@@ -554,17 +556,19 @@ mod tests {
                 Seconds::from_hours(hours),
             )])),
         };
-        let watch: Arc<Watch> = Arc::default();
+        let watches: [Arc<Watch>; 2] = Default::default();
         let ended = AtomicU64::new(0);
-        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watch, &ended).unwrap();
+        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
         let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
         // What is stopped is missing, and no error.
-        watch.stop.store(true, Ordering::Relaxed);
-        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watch, &ended).unwrap();
-        assert_eq!(reports.len(), 2);
-        assert!(reports.iter().all(Option::is_none));
-        assert_eq!(ended.into_inner(), 3);
+        watches[1].stop.store(true, Ordering::Relaxed);
+        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
+        assert_eq!(
+            reports.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(ended.into_inner(), 4);
     }
 
     #[test]
