@@ -141,10 +141,9 @@ impl Figure for Fig11 {
             ],
             ..Findings::default()
         };
-        let (mut same, mut best, mut faster) = (complete, complete, complete);
-        let (mut early, mut baselines) = (complete, complete);
-        let mut lines = vec![(Vec::new(), Vec::new()); PROGRAMS.len()];
-        let mut rows = Vec::new();
+        let mut same = complete;
+        let mut points = Vec::new();
+        let mut speedups = Vec::new();
         for (s, reports) in reports
             .chunks(PROGRAMS.len())
             .enumerate()
@@ -156,12 +155,9 @@ impl Figure for Fig11 {
             let best_effort: Vec<bool> = jobs.iter().map(|j| j.deadline.is_none()).collect();
             let mut gandiva = None;
             let mut at = Vec::new();
-            for (p, ((program, met, jct, counted), report)) in
-                PROGRAMS.iter().zip(reports).enumerate()
-            {
+            for ((program, met, jct, counted), report) in PROGRAMS.iter().zip(reports) {
                 let (count, ours, took) = measured(*program, report, &best_effort);
-                let gandiva = *gandiva.get_or_insert(took);
-                let speedup = gandiva / took;
+                let speedup = *gandiva.get_or_insert(took) / took;
                 let name = format!("{}, {:.0} % best effort", program.name(), share * 100.0);
                 let mut row = Row::new(format!("deadlines met, {name}"), ours, 4);
                 row = row.published(met[s], PAPER_MET);
@@ -172,61 +168,72 @@ impl Figure for Fig11 {
                 }
                 findings.rows.push(row);
                 let row = Row::new(format!("speed-up of best-effort jobs, {name}"), speedup, 2);
-                rows.push(row.published(jct[s], PAPER_JCT));
-                lines[p].0.push((share, ours));
-                lines[p].1.push((share, speedup));
+                speedups.push(row.published(jct[s], PAPER_JCT));
                 at.push((ours, speedup));
             }
-            if let Some((elastic, others)) = at.split_last() {
-                best &= others.iter().all(|o| o.0 < elastic.0);
-                let edf = others.get(EDF).map_or(1.0, |o| o.0);
-                early &= s > HALF || edf < elastic.0;
-                let rest = others.iter().enumerate().filter(|(i, _)| *i != EDF);
-                baselines &= rest.map(|(_, o)| o.0).all(|met| met < elastic.0);
-                faster &= elastic.1 > 1.0;
-            }
+            points.push(at);
         }
-        findings.rows.append(&mut rows);
-        findings.claims = vec![
-            Claim::new(
-                "ElasticFlow meets the most deadlines, whatever the share of best-effort jobs",
-                best,
-            ),
-            Claim::new(
-                "more than Gandiva, Tiresias, Themis and Chronus, whatever the share",
-                baselines,
-            ),
-            Claim::new(
-                "more than EDF while at least half of the jobs have deadlines",
-                early,
-            ),
-            Claim::new("and its best-effort jobs are faster than Gandiva's", faster),
-            Claim::new(
-                "every count is that of the released program on the same jobs, where it was run",
-                same,
-            ),
-        ];
-        let x = || Axis::fraction("best-effort jobs").from(0.0).to(1.0);
-        let mut met = Chart::new(
-            "ElasticFlow, figure 11(a)",
-            x(),
-            Axis::fraction("deadlines met").from(0.0),
-        );
-        let mut jct = Chart::new(
-            "ElasticFlow, figure 11(b)",
-            x(),
-            Axis::new("speed-up over Gandiva").from(0.0),
-        );
-        for ((program, ..), (a, b)) in PROGRAMS.iter().zip(lines) {
-            met = met.with(Series::line(program.name(), a));
-            jct = jct.with(Series::line(program.name(), b));
-        }
-        for (letter, chart) in [("a", met), ("b", jct)] {
-            findings.pictures.push(Picture {
-                name: format!("{}{letter}", self.name()),
-                svg: chart.svg(),
-            });
-        }
+        findings.rows.append(&mut speedups);
+        findings.claims = claims(complete, same, &points);
+        findings.pictures = pictures(self.name(), &points);
         findings
     }
+}
+
+/// Deadlines met as a part, and the speed-up of best-effort jobs, of each program.
+type Points = Vec<(f64, f64)>;
+
+/// What is said of them, share by share.
+fn claims(complete: bool, same: bool, points: &[Points]) -> Vec<Claim> {
+    let (mut best, mut baselines, mut early, mut faster) = (complete, complete, complete, complete);
+    for (s, at) in points.iter().enumerate() {
+        let Some((elastic, others)) = at.split_last() else {
+            continue;
+        };
+        best &= others.iter().all(|o| o.0 < elastic.0);
+        let rest = others.iter().enumerate().filter(|(i, _)| *i != EDF);
+        baselines &= rest.map(|(_, o)| o.0).all(|met| met < elastic.0);
+        let edf = others.get(EDF).map_or(1.0, |o| o.0);
+        early &= s > HALF || edf < elastic.0;
+        faster &= elastic.1 > 1.0;
+    }
+    vec![
+        Claim::new(
+            "ElasticFlow meets the most deadlines, whatever the share of best-effort jobs",
+            best,
+        ),
+        Claim::new(
+            "more than Gandiva, Tiresias, Themis and Chronus, whatever the share",
+            baselines,
+        ),
+        Claim::new(
+            "more than EDF while at least half of the jobs have deadlines",
+            early,
+        ),
+        Claim::new("and its best-effort jobs are faster than Gandiva's", faster),
+        Claim::new(
+            "every count is that of the released program on the same jobs, where it was run",
+            same,
+        ),
+    ]
+}
+
+fn pictures(name: &str, points: &[Points]) -> Vec<Picture> {
+    let draw = |letter: &str, y: Axis, of: fn(&(f64, f64)) -> f64| {
+        let x = Axis::fraction("best-effort jobs").from(0.0).to(1.0);
+        let mut chart = Chart::new(format!("ElasticFlow, figure 11({letter})"), x, y);
+        for (p, (program, ..)) in PROGRAMS.iter().enumerate() {
+            let at = SHARES.iter().zip(points);
+            let line = at.filter_map(|(share, at)| Some((*share, of(at.get(p)?))));
+            chart = chart.with(Series::line(program.name(), line));
+        }
+        Picture {
+            name: format!("{name}{letter}"),
+            svg: chart.svg(),
+        }
+    };
+    vec![
+        draw("a", Axis::fraction("deadlines met").from(0.0), |at| at.0),
+        draw("b", Axis::new("speed-up over Gandiva").from(0.0), |at| at.1),
+    ]
 }
