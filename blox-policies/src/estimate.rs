@@ -53,7 +53,11 @@ impl NoisyOracle {
     }
 }
 
-impl Part for NoisyOracle {}
+impl Part for NoisyOracle {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl Estimator for NoisyOracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
@@ -91,7 +95,11 @@ impl Brought {
     }
 }
 
-impl Part for Brought {}
+impl Part for Brought {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl Estimator for Brought {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {

@@ -155,6 +155,10 @@ impl PowerSaving {
 }
 
 impl Part for PowerSaving {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<serde_json::Value> {
         serde_json::to_value((&self.plan, self.next, &self.waking)).ok()
     }

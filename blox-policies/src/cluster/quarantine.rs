@@ -74,6 +74,10 @@ impl Part for Quarantine {
         }
     }
 
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         let pairs: Vec<_> = self.memory.iter().collect();
         serde_json::to_value(pairs).ok()

@@ -70,6 +70,9 @@ impl<R: Rule> Part for EasyBackfill<R> {
     fn observe(&mut self, view: View<'_>, event: &Event) {
         self.estimator.observe(view, event);
     }
+    fn observes_launches(&self) -> bool {
+        self.estimator.observes_launches()
+    }
     fn save(&self) -> Option<Value> {
         self.estimator.save()
     }

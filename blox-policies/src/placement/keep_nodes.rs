@@ -18,7 +18,11 @@ use blox_core::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
 
-impl Part for KeepNodes {}
+impl Part for KeepNodes {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl PlacementPolicy for KeepNodes {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

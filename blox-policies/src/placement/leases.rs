@@ -23,7 +23,11 @@ impl<R: Rule> Leases<R> {
     }
 }
 
-impl<R: Rule> Part for Leases<R> {}
+impl<R: Rule> Part for Leases<R> {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl<R: Rule> PlacementPolicy for Leases<R> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -126,7 +126,11 @@ fn excess(request: &Request, draft: &Draft<'_>) -> f64 {
     more as f64 * (1.0 + job.spec().extras().communication)
 }
 
-impl Part for LocalSearch {}
+impl Part for LocalSearch {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl PlacementPolicy for LocalSearch {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -27,6 +27,10 @@ impl<P: PlacementPolicy + Clone> Part for Migrating<P> {
         self.inner.observe(view, event);
     }
 
+    fn observes_launches(&self) -> bool {
+        self.inner.observes_launches()
+    }
+
     fn save(&self) -> Option<Value> {
         self.inner.save()
     }

@@ -14,7 +14,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 
-impl Part for OnNodes {}
+impl Part for OnNodes {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl PlacementPolicy for OnNodes {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

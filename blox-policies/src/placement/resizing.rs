@@ -27,7 +27,11 @@ impl<R: Rule> Resizing<R> {
     }
 }
 
-impl<R: Rule> Part for Resizing<R> {}
+impl<R: Rule> Part for Resizing<R> {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl<R: Rule> PlacementPolicy for Resizing<R> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -65,7 +65,11 @@ impl<R: Rule> Synergy<R> {
     }
 }
 
-impl<R: Rule> Part for Synergy<R> {}
+impl<R: Rule> Part for Synergy<R> {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl<R: Rule> PlacementPolicy for Synergy<R> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -212,6 +212,11 @@ impl Chronus {
 }
 
 impl Part for Chronus {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
+
     fn save(&self) -> Option<Value> {
         serde_json::to_value(self.plans.iter().collect::<Vec<_>>()).ok()
     }

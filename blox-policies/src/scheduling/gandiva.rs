@@ -95,6 +95,11 @@ fn beside<'v>(view: View<'v>, job: &JobRef<'_>) -> Option<JobRef<'v>> {
 }
 
 impl Part for Gandiva {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
+
     fn save(&self) -> Option<Value> {
         let parted: Vec<_> = self.parted.iter().collect();
         serde_json::to_value((self.turns.save()?, parted)).ok()

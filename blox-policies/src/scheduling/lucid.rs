@@ -384,6 +384,11 @@ fn may_use(view: View<'_>, node: NodeId, job: &JobRef<'_>) -> bool {
 }
 
 impl Part for Lucid {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
+
     fn save(&self) -> Option<Value> {
         serde_json::to_value((self.grown, &self.slow)).ok()
     }

@@ -37,7 +37,11 @@ impl Qssf {
     }
 }
 
-impl Part for Qssf {}
+impl Part for Qssf {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SchedulingPolicy for Qssf {
     fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {

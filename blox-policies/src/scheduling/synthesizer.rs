@@ -130,6 +130,10 @@ impl Part for Synthesizer {
         }
     }
 
+    fn observes_launches(&self) -> bool {
+        self.candidates.iter().any(Part::observes_launches)
+    }
+
     fn save(&self) -> Option<Value> {
         let memory = Memory {
             chosen: self.chosen,

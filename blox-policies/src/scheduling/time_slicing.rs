@@ -58,6 +58,11 @@ impl Default for TimeSlicing {
 }
 
 impl Part for TimeSlicing {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
+
     fn save(&self) -> Option<Value> {
         serde_json::to_value(self.begun_with.iter().collect::<Vec<_>>()).ok()
     }

@@ -24,7 +24,11 @@ pub enum Belief {
     Learned(Learned),
 }
 
-impl Part for Belief {}
+impl Part for Belief {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl Estimator for Belief {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
@@ -110,7 +114,11 @@ impl Learned {
     }
 }
 
-impl Part for Learned {}
+impl Part for Learned {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl Estimator for Learned {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {

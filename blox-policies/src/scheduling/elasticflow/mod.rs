@@ -277,6 +277,10 @@ impl Part for ElasticFlow {
         self.answer.stale |= !expected;
     }
 
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         let plans: Vec<_> = self.plans.iter().collect();
         serde_json::to_value((plans, &self.answer)).ok()

@@ -296,6 +296,10 @@ impl Gavel {
 }
 
 impl Part for Gavel {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         serde_json::to_value((&self.memory, self.shares.save())).ok()
     }

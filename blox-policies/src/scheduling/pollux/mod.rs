@@ -120,6 +120,10 @@ impl Part for Pollux {
         }
     }
 
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<serde_json::Value> {
         let known: Vec<_> = self.known.iter().collect();
         let used = self.autoscale.as_ref().and_then(Autoscale::memory);

@@ -171,6 +171,11 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
 }
 
 impl Part for Shockwave {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
+
     fn save(&self) -> Option<Value> {
         serde_json::to_value(&self.memory).ok()
     }

@@ -192,6 +192,10 @@ impl Part for Sia {
         }
     }
 
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<serde_json::Value> {
         serde_json::to_value(self.known.iter().collect::<Vec<_>>()).ok()
     }
