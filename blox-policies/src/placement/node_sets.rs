@@ -1,6 +1,10 @@
+//! Jobs of one size on the same nodes.
+
 use super::Consolidated;
 use super::walk::{Rule, has_resources, suits};
-use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, Shape, View};
+use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, View};
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
 
 /// Jobs of one size together (Gandiva, OSDI 2018, section 4.1: node affinity): a node on which
 /// only jobs of this size run; else an empty one; else one with jobs of
@@ -20,13 +24,8 @@ impl Rule for NodeSets {
                 && has_resources(draft, node, shape, needed)
         };
         let nodes = draft.nodes_with_free().filter(fits);
-        let best = nodes.min_by_key(|n| {
-            (
-                standing(draft, n, job.gpus()),
-                draft.free_on(n.id()),
-                n.id(),
-            )
-        });
+        let on = LazyCell::new(|| sizes_on(draft, job.gpus()));
+        let best = nodes.min_by_key(|n| (standing(on.get(&n.id())), draft.free_on(n.id()), n.id()));
         match best {
             Some(node) => {
                 let gpus = draft.take_from(node.id(), needed)?;
@@ -41,23 +40,25 @@ impl Rule for NodeSets {
     }
 }
 
-/// How well jobs of this size go with those that ran on the node, best first.
-fn standing(draft: &Draft<'_>, node: &Node, size: GpuCount) -> u8 {
+/// Of each node on which jobs have GPUs in the draft: whether jobs of this size do, and others.
+fn sizes_on(draft: &Draft<'_>, size: GpuCount) -> BTreeMap<NodeId, [bool; 2]> {
     let view = draft.view();
-    let (mut same, mut other) = (false, false);
-    for gpu in node.gpus() {
-        for id in view.cluster().promised_to(gpu) {
-            let stays = draft.current(id).is_some_and(|a| a.gpus.contains(&gpu));
-            if let Some(job) = view.job(id).filter(|_| stays) {
-                same |= job.gpus() == size;
-                other |= job.gpus() != size;
-            }
+    let mut on: BTreeMap<NodeId, [bool; 2]> = BTreeMap::new();
+    for job in view.active() {
+        let held = draft.current(job.id()).into_iter().flat_map(|a| &a.gpus);
+        for node in held.filter_map(|g| view.cluster().node_of(*g)) {
+            on.entry(node).or_default()[usize::from(job.gpus() != size)] = true;
         }
     }
-    match (same, other) {
-        (true, false) => 0,
-        (false, false) => 1,
-        (true, true) => 2,
-        (false, true) => 3,
+    on
+}
+
+/// How well jobs of this size go with those on a node, best first.
+fn standing(on: Option<&[bool; 2]>) -> u8 {
+    match on.copied().unwrap_or_default() {
+        [true, false] => 0,
+        [false, false] => 1,
+        [true, true] => 2,
+        [false, true] => 3,
     }
 }
