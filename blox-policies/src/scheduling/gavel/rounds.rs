@@ -249,10 +249,10 @@ impl RoundMechanism {
                 }
             }
             places.sort_by(|a, b| {
-                let by = |a: f64, b: f64| b.partial_cmp(&a).unwrap_or(std::cmp::Ordering::Equal);
-                by(a.priority, b.priority)
-                    .then_with(|| by(a.owed, b.owed))
-                    .then_with(|| by(a.share, b.share))
+                b.priority
+                    .total_cmp(&a.priority)
+                    .then_with(|| b.owed.total_cmp(&a.owed))
+                    .then_with(|| b.share.total_cmp(&a.share))
             });
             for place in &places {
                 if left == 0 {

@@ -24,7 +24,7 @@ impl SharePolicy for Proportional {
     }
 }
 
-/// The proportional fractions.
+/// The proportional fractions; 0 where no GPU can be used.
 pub(crate) fn proportional(instance: &Instance) -> PerType {
     let m = instance.jobs.len() as f64;
     let mut x: PerType = instance
@@ -33,6 +33,8 @@ pub(crate) fn proportional(instance: &Instance) -> PerType {
         .map(|t| f64::from(t.gpus) / m)
         .collect();
     let sum: f64 = x.iter().sum();
-    x.iter_mut().for_each(|x| *x /= sum);
+    if sum > 0.0 {
+        x.iter_mut().for_each(|x| *x /= sum);
+    }
     x
 }
