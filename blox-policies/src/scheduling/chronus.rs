@@ -1,3 +1,5 @@
+//! Leases for jobs with deadlines.
+
 use blox_core::{
     AdmissionPolicy, JobId, JobRef, Outlook, Part, Request, Requests, RestoreError,
     SchedulingPolicy, Seconds, ServiceClass, Verdicts, View,
@@ -29,7 +31,8 @@ pub enum LeaseChoice {
 /// best-effort jobs by least remaining time as far as they fit, then accepted jobs
 /// that run ahead of their leases. Remaining times are the true ones. An
 /// accepted job whose leases have become too few (a crash, an overhead) gets more
-/// where there are any, and otherwise goes on in those that it has.
+/// where there are any, and otherwise goes on in those that it has. No plan reaches a million leases
+/// ahead: a job that needs as many runs as best-effort.
 #[derive(Clone, Debug)]
 pub struct Chronus {
     lease: f64,
@@ -37,6 +40,9 @@ pub struct Chronus {
     /// The leases set aside for accepted jobs, by number, ascending.
     plans: BTreeMap<JobId, Vec<u64>>,
 }
+
+/// Plans reach no further ahead than so many leases.
+const FURTHEST: u64 = 1_000_000;
 
 /// A job that wants leases.
 #[derive(Clone, Copy, Debug)]
@@ -77,14 +83,18 @@ impl Chronus {
         }
     }
 
-    fn wish(&self, job: &JobRef<'_>) -> Option<Wish> {
+    fn wish(&self, job: &JobRef<'_>, first: u64) -> Option<Wish> {
         let deadline = job.deadline()?;
         let left = job.work_left() / job.spec().work.rate;
+        let needed = (left / self.lease).ceil() as u64;
+        // A job whose deadline is far off has time.
+        let ahead = needed.saturating_mul(4).saturating_add(10_000);
+        let until = (deadline.secs() / self.lease).floor().max(0.0) as u64;
         Some(Wish {
             job: job.id(),
             gpus: job.gpus().get(),
-            needed: (left / self.lease).ceil() as u64,
-            until: (deadline.secs() / self.lease).floor().max(0.0) as u64,
+            needed,
+            until: until.min(first.saturating_add(ahead.min(FURTHEST))),
         })
     }
 
@@ -121,7 +131,7 @@ impl Chronus {
 
     fn accept_greedily(&mut self, wishes: &mut [Wish], first: u64, left: &mut [i64]) {
         wishes.sort_by_key(|w| {
-            let slack = w.until.saturating_sub(first + w.needed);
+            let slack = w.until.saturating_sub(first.saturating_add(w.needed));
             (std::cmp::Reverse(w.gpus), slack, w.job)
         });
         for wish in wishes.iter() {
@@ -180,7 +190,7 @@ impl Chronus {
         let mut short = Vec::new();
         let wishes: BTreeMap<JobId, Wish> = view
             .active()
-            .filter_map(|j| Some((j.id(), self.wish(&j)?)))
+            .filter_map(|j| Some((j.id(), self.wish(&j, first)?)))
             .collect();
         self.plans.retain(|job, leases| {
             let Some(wish) = wishes.get(job) else {
@@ -216,7 +226,6 @@ impl Part for Chronus {
         false
     }
 
-
     fn save(&self) -> Option<Value> {
         serde_json::to_value(self.plans.iter().collect::<Vec<_>>()).ok()
     }
@@ -239,12 +248,7 @@ impl AdmissionPolicy for Chronus {
             .iter()
             .filter_map(|id| view.job(*id))
             .filter(|j| j.class() == ServiceClass::Guaranteed)
-            .filter_map(|j| self.wish(&j))
-            // A plan of a million leases is none; such a job has time.
-            .map(|w| Wish {
-                until: w.until.min(first + w.needed * 4 + 10_000),
-                ..w
-            })
+            .filter_map(|j| self.wish(&j, first))
             .collect();
         let until = wishes.iter().map(|w| w.until).max().unwrap_or(first);
         let mut left = self.left_over(view, first, until);
