@@ -1,7 +1,9 @@
+//! Powers of two on one node, or on nodes of their own.
+
 use super::resizing::current;
 use super::walk::{most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
+    Assignment, Draft, DraftError, GpuCount, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
 
@@ -14,8 +16,9 @@ use blox_core::{
 /// nodes of equal powers of two everything that fits by count then has room. A
 /// job of another size, or on other nodes, takes whatever GPUs are free.
 ///
-/// It takes the whole list of requests: a job for which there are too few GPUs
-/// is passed over. With a kept order it places the waiting jobs that fit.
+/// It takes the whole list of requests: a job for which those before it leave too few GPUs
+/// is passed over, and stops if it runs. Where nobody may be preempted, running jobs are before
+/// all others. With a kept order it places the waiting jobs that fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buddy;
 
@@ -30,12 +33,7 @@ impl PlacementPolicy for Buddy {
         if requests.list().is_empty() {
             return place_waiting(requests, draft);
         }
-        let mut wanted: Vec<(&Request, &Shape)> = requests
-            .list()
-            .iter()
-            .filter(|r| draft.may_place(r.job))
-            .filter_map(|r| Some((r, r.shapes.first()?)))
-            .collect();
+        let mut wanted = enough_for(requests, draft)?;
         wanted.sort_by_key(|(_, shape)| std::cmp::Reverse(shape.gpus));
         let start = draft.savepoint();
         if !stay_and_fill(&wanted, draft)? {
@@ -51,6 +49,38 @@ impl PlacementPolicy for Buddy {
         let least = least.unwrap_or(job.gpus()).min(job.gpus());
         super::walk::fits_count(view, job, least)
     }
+}
+
+/// The requests for which there are enough GPUs by count; the jobs of all others get nothing.
+fn enough_for<'r>(
+    requests: &'r Requests,
+    draft: &mut Draft<'_>,
+) -> Result<Vec<(&'r Request, &'r Shape)>, DraftError> {
+    let has = |draft: &Draft<'_>, r: &Request| draft.current(r.job).map_or(0, |a| a.count().get());
+    let mut list: Vec<&Request> = requests.list().iter().collect();
+    list.retain(|r| draft.may_place(r.job));
+    if !requests.preemption_allowed() {
+        list.sort_by_key(|r| draft.current(r.job).is_none());
+    }
+    let held: u32 = list.iter().map(|r| has(draft, r)).sum();
+    let mut left = draft.free_gpus() + held;
+    let mut wanted = Vec::with_capacity(list.len());
+    for request in list {
+        let Some(shape) = request.shapes.first() else {
+            continue;
+        };
+        if shape.gpus.get() <= left {
+            left -= shape.gpus.get();
+            wanted.push((request, shape));
+            continue;
+        }
+        if draft.current(request.job).is_some() {
+            draft.release(request.job, Reason::NotChosen)?;
+        }
+        let (needed, free) = (shape.gpus, GpuCount(left));
+        draft.explain(request.job, Reason::TooFewGpus { needed, free });
+    }
+    Ok(wanted)
 }
 
 fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
