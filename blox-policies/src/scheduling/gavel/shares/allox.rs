@@ -88,6 +88,10 @@ impl SharePolicy for AlloX {
             let mut first: Vec<Option<(usize, usize)>> = vec![None; free];
             for (row, column) in columns.into_iter().enumerate() {
                 let (gpu, from_end) = (column % free, column / free);
+                // Matched because something had to be: it does not run there.
+                if instance.jobs[waiting[row]].rates[gpus[gpu]] == 0.0 {
+                    continue;
+                }
                 if first[gpu].is_none_or(|(_, k)| from_end > k) {
                     first[gpu] = Some((row, from_end));
                 }
