@@ -678,3 +678,60 @@ fn within_what_there_is_nobody_gets_more_and_all_get_some() {
     }
     assert!(over > 10, "{over}");
 }
+
+/// Jobs of one GPU each with these rates.
+fn narrow(types: &[(&str, u32)], rates: &[(u32, &[f64])]) -> Instance {
+    let pool = |&(name, gpus): &(&str, u32)| TypePool {
+        name: name.into(),
+        gpus,
+        price: 1.0,
+    };
+    let job = |&(id, rates): &(u32, &[f64])| Entrant {
+        id: JobId(id),
+        gpus: 1,
+        weight: 1.0,
+        age: 0.0,
+        left: 1000.0,
+        due: None,
+        rates: PerType::from_slice(rates),
+    };
+    Instance {
+        types: types.iter().map(pool).collect(),
+        jobs: rates.iter().map(job).collect(),
+        pairs: Vec::new(),
+    }
+}
+
+#[test]
+fn allox_gives_no_job_a_type_on_which_it_does_not_run() {
+    let types = [("k80", 1), ("v100", 1)];
+    let mut allox = AlloX::default();
+    let mut share = |jobs: &[(u32, &[f64])], id: u32| {
+        let allocation = allox.allocate(&narrow(&types, jobs)).unwrap();
+        let x = allocation.get(Combination::single(JobId(id)));
+        x.cloned().unwrap().into_vec()
+    };
+    let rates: &[f64] = &[0.0, 10.0];
+    assert_eq!(share(&[(0, rates)], 0), [0.0, 1.0]);
+    assert_eq!(share(&[(0, rates), (1, rates)], 1), [0.0, 0.0]);
+    assert_eq!(share(&[(1, rates)], 1), [0.0, 1.0]);
+}
+
+#[test]
+fn only_jobs_that_may_share_are_paired_by_chance() {
+    let rates: &[f64] = &[1.0];
+    let jobs = [(0, rates), (1, rates), (2, rates)];
+    let mut instance = narrow(&[("v100", 1)], &jobs);
+    instance.pairs.push(Pair {
+        jobs: [0, 1],
+        rates: SmallVec::from_slice(&[[0.8, 0.8]]),
+    });
+    for seed in 0..20 {
+        let allocation = GandivaPacking::new(seed).allocate(&instance).unwrap();
+        let allocation = allocation.completed(&instance);
+        for job in 0..3 {
+            let has = allocation.throughput(&instance, job);
+            assert!(has > 0.0, "{seed}: {job}");
+        }
+    }
+}

@@ -32,19 +32,19 @@ impl GandivaPacking {
         }
     }
 
-    /// Pairs jobs that ask for equally many GPUs, as far as chance brings them together.
+    /// Makes pairs of the instance, as far as chance brings them together.
     fn draw(&mut self, instance: &Instance) {
         let alone = instance
             .jobs
             .iter()
             .filter(|j| !self.with.contains_key(&j.id));
-        let mut pool: Vec<(JobId, u32)> = alone.map(|j| (j.id, j.gpus)).collect();
+        let mut pool: Vec<JobId> = alone.map(|j| j.id).collect();
         for _ in 0..pool.len() {
             let Some((a, b)) = self.random.sample_two(pool.len()) else {
                 break;
             };
-            if pool[a].1 == pool[b].1 {
-                let (one, other) = (pool[a].0, pool[b].0);
+            let (one, other) = (pool[a], pool[b]);
+            if pair(instance, one, other).is_some() {
                 self.with.insert(one, other);
                 self.with.insert(other, one);
                 pool.remove(a.max(b));
@@ -54,12 +54,15 @@ impl GandivaPacking {
     }
 
     fn keeps(&self, instance: &Instance, a: JobId, b: JobId) -> bool {
-        let who = Combination::pair(a, b);
-        let places = instance.position(who.job).zip(instance.position(a.max(b)));
-        let Some((a, b)) = places else { return false };
-        let found = instance.pairs.binary_search_by_key(&[a, b], |p| p.jobs);
-        found.is_ok_and(|at| (self.gain)(instance, &instance.pairs[at]) >= 1.0)
+        pair(instance, a, b).is_some_and(|pair| (self.gain)(instance, pair) >= 1.0)
     }
+}
+
+/// The pair of two jobs, if they may share.
+fn pair(instance: &Instance, a: JobId, b: JobId) -> Option<&Pair> {
+    let jobs = [instance.position(a.min(b))?, instance.position(a.max(b))?];
+    let found = instance.pairs.binary_search_by_key(&jobs, |p| p.jobs);
+    Some(&instance.pairs[found.ok()?])
 }
 
 /// What the two of a pair together do of what each does alone, on average over the
