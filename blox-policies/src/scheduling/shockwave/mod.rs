@@ -175,7 +175,6 @@ impl Part for Shockwave {
         false
     }
 
-
     fn save(&self) -> Option<Value> {
         serde_json::to_value(&self.memory).ok()
     }
@@ -203,7 +202,7 @@ impl SchedulingPolicy for Shockwave {
         }
         self.memory.age += 1;
         let m = &self.memory;
-        if changed || gpus != m.gpus || m.age > self.period || m.plan.is_empty() {
+        if changed || gpus != m.gpus || m.age >= self.period || m.plan.is_empty() {
             self.memory.gpus = gpus;
             self.replan(view, gpus, changed);
         }
