@@ -94,7 +94,7 @@ impl Tree {
         };
         let rows: Vec<usize> = (0..frame.rows()).collect();
         let mut root = training.grow(&rows, 0);
-        prune(&mut root, params.prune, frame.rows() as f64);
+        prune(&mut root, &classes, params.prune, frame.rows() as f64);
         Ok(Tree {
             names: frame.names().to_vec(),
             levels,
@@ -319,7 +319,7 @@ fn mixed(node: &Node) -> f64 {
 }
 
 /// Cuts branches that are worth less than `alpha` a leaf, weakest first.
-fn prune(root: &mut Node, alpha: f64, all: f64) {
+fn prune(root: &mut Node, classes: &[f64], alpha: f64, all: f64) {
     fn weakest(node: &Node, all: f64) -> f64 {
         match node {
             Node::Leaf { .. } => f64::INFINITY,
@@ -331,7 +331,7 @@ fn prune(root: &mut Node, alpha: f64, all: f64) {
             }
         }
     }
-    fn cut(node: &mut Node, limit: f64, all: f64, class: &dyn Fn(&[u32]) -> f64) {
+    fn cut(node: &mut Node, classes: &[f64], limit: f64, all: f64) {
         let own = match &*node {
             Node::Leaf { .. } => return,
             Node::Split { rows, .. } => {
@@ -343,45 +343,19 @@ fn prune(root: &mut Node, alpha: f64, all: f64) {
         } = node
         {
             if own <= limit {
-                *node = Node::Leaf {
-                    class: class(rows),
-                    rows: std::mem::take(rows),
-                };
+                *node = leaf(classes, std::mem::take(rows));
                 return;
             }
-            cut(left, limit, all, class);
-            cut(right, limit, all, class);
+            cut(left, classes, limit, all);
+            cut(right, classes, limit, all);
         }
     }
-    // Which class a number of rows stands for, learnt from the leaves.
-    fn classes(node: &Node, into: &mut Vec<Option<f64>>) {
-        match node {
-            Node::Leaf { class, rows } => {
-                into.resize(into.len().max(rows.len()), None);
-                let most = rows.iter().copied().max().unwrap_or(0);
-                if let Some(at) = rows.iter().position(|r| *r == most) {
-                    into[at] = Some(*class);
-                }
-            }
-            Node::Split { left, right, .. } => {
-                classes(left, into);
-                classes(right, into);
-            }
-        }
-    }
-    let mut known = Vec::new();
-    classes(root, &mut known);
-    let class = |rows: &[u32]| {
-        let most = (0..rows.len()).filter(|i| known.get(*i).copied().flatten().is_some());
-        let best = most.max_by_key(|i| (rows[*i], std::cmp::Reverse(*i)));
-        best.and_then(|i| known[i]).unwrap_or(0.0)
-    };
     loop {
         let next = weakest(root, all);
         if next > alpha {
             return;
         }
-        cut(root, next, all, &class);
+        cut(root, classes, next, all);
     }
 }
 
@@ -427,5 +401,23 @@ mod tests {
         let tree = Tree::fit(&frame(), &params).unwrap();
         assert_eq!(tree.leaves(), 1);
         assert_eq!(tree.predict(&frame()).unwrap()[59], 0.0);
+    }
+
+    #[test]
+    fn a_cut_branch_is_of_the_class_of_most_of_its_rows() {
+        let x = (0..10).map(|i| f64::from(i / 5)).collect();
+        let y = [0, 0, 1, 1, 1, 0, 0, 2, 2, 2].map(f64::from).to_vec();
+        let frame = Frame::new(vec![("x".to_owned(), Column::Numbers(x))]).unwrap();
+        let frame = frame.with_target(y).unwrap();
+        let class = |prune| {
+            let params = TreeParams {
+                prune,
+                ..TreeParams::default()
+            };
+            Tree::fit(&frame, &params).unwrap().predict(&frame).unwrap()[0]
+        };
+        assert_eq!(class(0.0), 1.0);
+        // It wins no leaf, and has four of ten rows.
+        assert_eq!(class(1.0), 0.0);
     }
 }
