@@ -66,9 +66,9 @@ pub struct AdditiveParams {
     pub rounds: usize,
     /// Turns without improvement after which it stops.
     pub patience: usize,
-    /// Most bins of a feature.
+    /// Most bins of a feature. Categories beyond the most frequent ones count as without value.
     pub bins: usize,
-    /// Most bins of a feature in a pair.
+    /// The same of a feature in a pair.
     pub pair_bins: usize,
     /// Least rows of a leaf.
     pub least_rows: usize,
@@ -358,6 +358,7 @@ impl Additive {
     pub fn features(&self) -> Vec<&str> {
         self.shapes.iter().map(Shape::feature).collect()
     }
+
 }
 
 impl fmt::Display for Additive {

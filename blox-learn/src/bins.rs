@@ -10,17 +10,18 @@ use std::collections::BTreeMap;
 pub(crate) enum Bins {
     /// Bin k + 1 holds numbers from cut k - 1 up to cut k, without the latter.
     Cuts { cuts: Vec<f64>, low: f64, high: f64 },
-    /// Bin k + 1 holds the k-th category; those that were not seen count as without value.
-    /// In ascending order of the mean target.
+    /// Bin k + 1 holds the k-th category, in ascending order of the mean target; those that are too
+    /// rare for a bin of their own, or were not seen, count as without value.
     Levels(Vec<String>),
 }
 
 impl Bins {
-    /// Bins of a column, at most `most` with about equally many rows each.
+    /// Bins of a column, at most `most` for values: with about equally many rows each, or for the
+    /// most frequent categories.
     pub fn of(column: &Column, target: &[f64], most: usize) -> Self {
         match column {
             Column::Numbers(values) => Self::of_numbers(values, most),
-            Column::Categories(values) => Self::of_categories(values, target),
+            Column::Categories(values) => Bins::Levels(levels(values, target, most)),
         }
     }
 
@@ -56,18 +57,6 @@ impl Bins {
             cuts
         };
         Bins::Cuts { cuts, low, high }
-    }
-
-    fn of_categories(values: &[String], target: &[f64]) -> Self {
-        let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-        for (value, y) in values.iter().zip(target).filter(|(v, _)| !v.is_empty()) {
-            let sum = sums.entry(value).or_default();
-            sum.0 += y;
-            sum.1 += 1.0;
-        }
-        let mut levels: Vec<(&str, f64)> = sums.iter().map(|(v, (s, n))| (*v, s / n)).collect();
-        levels.sort_by(|a, b| a.1.total_cmp(&b.1));
-        Bins::Levels(levels.into_iter().map(|(v, _)| v.to_owned()).collect())
     }
 
     /// How many bins there are.
@@ -117,7 +106,8 @@ impl Bins {
     /// What a bin is called.
     pub fn label(&self, bin: usize) -> String {
         match (self, bin) {
-            (_, 0) => "no value".to_owned(),
+            (Bins::Cuts { .. }, 0) => "no value".to_owned(),
+            (Bins::Levels(_), 0) => "another, or no value".to_owned(),
             (Bins::Levels(levels), k) => levels[k - 1].clone(),
             (Bins::Cuts { cuts, .. }, k) => {
                 let from = (k > 1).then(|| cuts[k - 2]);
@@ -131,6 +121,24 @@ impl Bins {
             }
         }
     }
+}
+
+/// The `most` categories with most rows, in ascending order of the mean target.
+pub(crate) fn levels(values: &[String], target: &[f64], most: usize) -> Vec<String> {
+    let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for (value, y) in values.iter().zip(target).filter(|(v, _)| !v.is_empty()) {
+        let sum = sums.entry(value).or_default();
+        sum.0 += y;
+        sum.1 += 1.0;
+    }
+    let mut levels: Vec<(&str, (f64, f64))> = sums.into_iter().collect();
+    if levels.len() > most {
+        levels.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1));
+        levels.truncate(most);
+        levels.sort_by_key(|(value, _)| *value);
+    }
+    levels.sort_by(|(_, a), (_, b)| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+    levels.into_iter().map(|(v, _)| v.to_owned()).collect()
 }
 
 /// A feature as a model knows it.
@@ -200,5 +208,19 @@ mod tests {
         assert_eq!([bin("b"), bin("a"), bin("c"), bin("")], [1, 2, 0, 0]);
         let e = bins.bin("v", Cell::Number(1.0)).unwrap_err().to_string();
         assert_eq!(e, "the feature v holds numbers, expected categories");
+    }
+
+    #[test]
+    fn only_the_most_frequent_categories_have_bins_of_their_own() {
+        let values = ["a", "b", "b", "c", "c", "d"].map(str::to_owned);
+        let bins = Bins::of(&Column::Categories(values.into()), &[1.0; 6], 2);
+        let bin = |v| bins.bin("v", Cell::Category(v)).unwrap();
+        assert_eq!(bins.count(), 3);
+        assert_eq!([bin("a"), bin("b"), bin("c"), bin("d")], [0, 1, 2, 0]);
+        // Of equally frequent ones the first by name.
+        let values: Vec<String> = (0..70_000).map(|i| format!("{i:05}")).collect();
+        let bins = Bins::of(&Column::Categories(values), &vec![1.0; 70_000], 10);
+        assert_eq!(bins.count(), 11);
+        assert_eq!(bins.bin("v", Cell::Category("00009")).unwrap(), 10);
     }
 }

@@ -18,7 +18,7 @@ pub struct BoostedParams {
     pub leaves: usize,
     /// Least rows of a leaf.
     pub least_rows: usize,
-    /// Most bins of a feature.
+    /// Most bins of a feature. Categories beyond the most frequent ones count as without value.
     pub bins: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Decision trees for classes (CART, Breiman and others 1984).
 
-use crate::bins::Bins;
+use crate::bins::levels;
 use crate::frame::{Cell, Column, Frame, LearnError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -75,9 +75,9 @@ impl Tree {
         let levels: Vec<Vec<String>> = frame
             .columns()
             .iter()
-            .map(|c| match Bins::of(c, frame.target(), 2) {
-                Bins::Levels(levels) => levels,
-                Bins::Cuts { .. } => Vec::new(),
+            .map(|c| match c {
+                Column::Categories(values) => levels(values, frame.target(), usize::MAX),
+                Column::Numbers(_) => Vec::new(),
             })
             .collect();
         let columns = frame
