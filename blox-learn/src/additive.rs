@@ -359,6 +359,11 @@ impl Additive {
         self.shapes.iter().map(Shape::feature).collect()
     }
 
+    /// Whether it reads this feature as categories, not as numbers.
+    pub fn is_category(&self, feature: &str) -> bool {
+        let mut features = self.shapes.iter().map(|s| &s.feature);
+        features.any(|f| f.name == feature && f.bins.is_category())
+    }
 }
 
 impl fmt::Display for Additive {

@@ -59,6 +59,11 @@ impl Bins {
         Bins::Cuts { cuts, low, high }
     }
 
+    /// Whether it holds categories.
+    pub fn is_category(&self) -> bool {
+        matches!(self, Bins::Levels(_))
+    }
+
     /// How many bins there are.
     pub fn count(&self) -> usize {
         match self {

@@ -141,6 +141,12 @@ impl Boosted {
         self.features.iter().map(|f| &*f.name).collect()
     }
 
+    /// Whether it reads this feature as categories, not as numbers.
+    pub fn is_category(&self, feature: &str) -> bool {
+        let mut features = self.features.iter();
+        features.any(|f| f.name == feature && f.bins.is_category())
+    }
+
     /// Features with the share of what all questions explained that theirs did, the
     /// greatest first.
     pub fn importances(&self) -> Vec<(&str, f64)> {

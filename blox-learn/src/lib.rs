@@ -81,6 +81,15 @@ impl Model {
             Model::Boosted(m) => m.features(),
         }
     }
+
+    /// Whether it reads this feature as categories, not as numbers.
+    pub fn is_category(&self, feature: &str) -> bool {
+        match self {
+            Model::Additive(m) => m.is_category(feature),
+            Model::Tree(m) => m.is_category(feature),
+            Model::Boosted(m) => m.is_category(feature),
+        }
+    }
 }
 
 impl std::fmt::Display for Model {

@@ -154,6 +154,12 @@ impl Tree {
         self.names.iter().map(String::as_str).collect()
     }
 
+    /// Whether it reads this feature as categories, not as numbers.
+    pub fn is_category(&self, feature: &str) -> bool {
+        let mut features = self.names.iter().zip(&self.levels);
+        features.any(|(name, levels)| name == feature && !levels.is_empty())
+    }
+
     /// How many leaves it has.
     pub fn leaves(&self) -> usize {
         leaves(&self.root)

@@ -3,8 +3,8 @@
 use super::Saved;
 use super::log::dated;
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
-use blox_core::{JobRef, Part, Seconds};
-use blox_learn::{Column, Frame, LearnError};
+use blox_core::{JobRef, Name, Part, Seconds};
+use blox_learn::{Cell, Column, Frame, LearnError};
 use blox_policies::estimate::{Brought, NoisyOracle};
 use std::sync::Arc;
 
@@ -57,7 +57,9 @@ impl Estimator for Belief {
 /// Features are made of the job as columns of a Helios log are (`user`, `vc`, `gpu_num`,
 /// `cpu_num`, `model`, `batchsize`) or of a CSV trace (`virtual_cluster`, `gpus`, `cpus`, `batch_size`,
 /// `submit_s`); `month`, `day`, `hour`, `dayofweek` are of its submission, and every other one is
-/// the job's attribute of that name. What a model says below 1 s counts as 1 s.
+/// the job's attribute of that name. Each is a number or a category, as the model was trained on it;
+/// what a job lacks, or has as no number where one is expected, counts as without value. What a model says
+/// below 1 s counts as 1 s.
 #[derive(Clone, Debug)]
 pub struct Learned {
     saved: Arc<Saved>,
@@ -85,25 +87,32 @@ impl Learned {
 
     fn frame(&self, job: &JobRef<'_>) -> Result<Frame, LearnError> {
         let (spec, extras) = (job.spec(), job.spec().extras());
-        let text = |name: Option<&blox_core::Name>| {
-            Column::Categories(vec![name.map(|n| n.to_string()).unwrap_or_default()])
-        };
-        let number = |x: f64| Column::Numbers(vec![x]);
+        fn text(name: Option<&Name>) -> Cell<'_> {
+            Cell::Category(name.map_or("", |n| n.as_str()))
+        }
         let mut columns = Vec::new();
         for name in &self.saved.recipe.columns {
-            let column = match name.as_str() {
+            let cell = match name.as_str() {
                 "user" => text(spec.user.as_ref()),
                 "vc" | "virtual_cluster" => text(spec.virtual_cluster.as_ref()),
                 "model" => text(extras.model.as_ref()),
-                "gpu_num" | "gpus" => number(f64::from(spec.gpus.get())),
-                "cpu_num" | "cpus" => number(extras.cpus),
-                "batchsize" | "batch_size" => number(extras.batch_size.map_or(f64::NAN, f64::from)),
-                "submit_s" => number(spec.submit.secs()),
+                "gpu_num" | "gpus" => Cell::Number(f64::from(spec.gpus.get())),
+                "cpu_num" | "cpus" => Cell::Number(extras.cpus),
+                "batchsize" | "batch_size" => {
+                    Cell::Number(extras.batch_size.map_or(f64::NAN, f64::from))
+                }
+                "submit_s" => Cell::Number(spec.submit.secs()),
                 other => match extras.attributes.get(other) {
-                    Some(serde_json::Value::String(s)) => Column::Categories(vec![s.clone()]),
-                    Some(value) => number(value.as_f64().unwrap_or(f64::NAN)),
-                    None => number(f64::NAN),
+                    Some(serde_json::Value::String(s)) => Cell::Category(s),
+                    value => Cell::Number(value.and_then(|v| v.as_f64()).unwrap_or(f64::NAN)),
                 },
+            };
+            let column = match (self.saved.model.is_category(name), cell) {
+                (true, Cell::Category(s)) => Column::Categories(vec![s.to_owned()]),
+                (true, Cell::Number(x)) if x.is_nan() => Column::Categories(vec![String::new()]),
+                (true, Cell::Number(x)) => Column::Categories(vec![x.to_string()]),
+                (false, Cell::Number(x)) => Column::Numbers(vec![x]),
+                (false, Cell::Category(s)) => Column::Numbers(vec![s.parse().unwrap_or(f64::NAN)]),
             };
             columns.push((name.clone(), column));
         }
@@ -124,5 +133,74 @@ impl Estimator for Learned {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
         let said = self.saved.model.predict(&self.frame(job).ok()?).ok()?;
         said.first().map(|s| Seconds::new(s.max(1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Recipe;
+    use blox_core::core::Core;
+    use blox_core::{
+        ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Rounds, State, Time,
+    };
+    use blox_learn::{Boosted, BoostedParams, Model};
+    use blox_policies::placement::{Consolidated, Walk};
+    use blox_policies::scheduling::Fifo;
+    use serde_json::{Value, json};
+
+    /// What a model says of a job, whose jobs of dataset 7 took 700 s and all others 100 s; those
+    /// of more than 3 MiB took 40 s more.
+    fn said(dataset: Option<Value>, gmem: Option<Value>) -> Option<f64> {
+        let rows = 0..200;
+        let datasets = rows.clone().map(|i| ["7", "b"][i % 2].to_owned());
+        let sizes = rows.clone().map(|i| (i % 8) as f64);
+        let columns = vec![
+            ("dataset".to_owned(), Column::Categories(datasets.collect())),
+            ("gmem".to_owned(), Column::Numbers(sizes.collect())),
+        ];
+        let took = |i: usize| [700.0, 100.0][i % 2] + if i % 8 > 3 { 40.0 } else { 0.0 };
+        let frame = Frame::new(columns).unwrap();
+        let frame = frame.with_target(rows.map(took).collect()).unwrap();
+        let model = Boosted::fit(&frame, &BoostedParams::default()).unwrap();
+        let recipe = Recipe {
+            columns: vec!["dataset".to_owned(), "gmem".to_owned()],
+            ..Recipe::default()
+        };
+        let saved = Saved {
+            target: "duration".to_owned(),
+            recipe,
+            model: Model::Boosted(model),
+        };
+        let learned = Learned::new(saved, 0.0).unwrap();
+        let mut extras = Extras::default();
+        let told = [("dataset", dataset), ("gmem", gmem)];
+        for (name, value) in told {
+            extras.attributes.extend(value.map(|v| (name.into(), v)));
+        }
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(extras);
+        let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
+        let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+        let mut core = Core::new(state, Box::new(rounds));
+        let mut policy = Composition::new("fifo")
+            .scheduling(Fifo::default())
+            .placement(Walk::new(Consolidated::default()))
+            .build();
+        let (job, spec) = (JobId(0), Arc::new(spec));
+        let event = Event::Submitted { job, spec };
+        core.event(Time::ZERO, &event, &mut policy).unwrap();
+        let said = learned.duration(&core.view().job(job).unwrap());
+        said.map(|s| s.secs().round())
+    }
+
+    #[test]
+    fn a_job_is_told_as_the_model_was_trained() {
+        let (b, seven) = (Some(json!("b")), Some(json!(7.0)));
+        let (small, large) = (Some(json!(1)), Some(json!("6")));
+        assert_eq!(said(b.clone(), small.clone()), Some(100.0));
+        assert_eq!(said(b, large), Some(140.0));
+        assert_eq!(said(seven, small.clone()), Some(700.0));
+        assert!(said(None, small).is_some());
+        assert!(said(Some(json!("c")), Some(json!("much"))).is_some());
     }
 }
