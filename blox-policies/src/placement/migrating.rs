@@ -1,7 +1,9 @@
+//! Migration against fragmentation.
+
 use super::resizing::{current, parts};
 use super::walk::{has_resources, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobRef, NodeId, Part, PlacementPolicy, Reason,
+    Assignment, Draft, DraftError, GpuList, JobRef, NodeId, Outlook, Part, PlacementPolicy, Reason,
     Requests, RestoreError, View,
 };
 use serde_json::Value;
@@ -58,6 +60,10 @@ impl<P: PlacementPolicy + Clone> PlacementPolicy for Migrating<P> {
             }
         }
         Ok(())
+    }
+
+    fn outlook(&self) -> Outlook {
+        self.inner.outlook()
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -31,6 +31,8 @@ pub struct Synthesizer {
     chosen: usize,
     /// No choice before this moment.
     next: Time,
+    /// What the chosen candidate's placement said of the last decision.
+    placed: Outlook,
 }
 
 impl Synthesizer {
@@ -45,6 +47,7 @@ impl Synthesizer {
             horizon: Horizon::UntilDrained,
             chosen: 0,
             next: Time::ZERO,
+            placed: Outlook::Stable,
         }
     }
 
@@ -196,7 +199,14 @@ impl AdmissionPolicy for Synthesizer {
 
 impl PlacementPolicy for Synthesizer {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        self.current().placement().place(requests, draft)
+        let placement = self.current().placement();
+        placement.place(requests, draft)?;
+        self.placed = placement.outlook();
+        Ok(())
+    }
+
+    fn outlook(&self) -> Outlook {
+        self.placed
     }
 
     /// What one of the candidates can never place is turned away: it would
