@@ -1,8 +1,10 @@
+//! Time slices with packing, growing and shrinking.
+
 use super::TimeSlicing;
 use blox_core::perf::gpu_utilisation;
 use blox_core::{
-    GpuCount, JobId, JobRef, Outlook, Part, Place, Request, Requests, RestoreError,
-    SchedulingPolicy, Seconds, Shape, View,
+    Assignment, GpuCount, JobId, JobRef, NameId, Outlook, Part, Phase, Place, Request, Requests,
+    RestoreError, SchedulingPolicy, Seconds, Shape, View,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -63,10 +65,12 @@ impl Gandiva {
     /// Notes pairs that do less together than one of them would alone.
     fn look_back(&mut self, view: View<'_>) {
         for job in view.running() {
-            let Some(other) = beside(view, &job) else {
+            // One that starts has done nothing yet.
+            let other = beside(view, &job).filter(|o| o.phase() == Phase::Running);
+            let Some(other) = other else {
                 continue;
             };
-            let part = |j: &JobRef<'_>| j.rate() / j.spec().work.rate;
+            let part = |j: &JobRef<'_>| j.rate() / alone(view, j);
             if job.id() < other.id() && part(&job) + part(&other) < 1.0 - 1e-9 {
                 self.parted.insert((job.id(), other.id()));
             }
@@ -87,6 +91,19 @@ impl Gandiva {
     }
 }
 
+/// Iterations a second of a job alone on GPUs of the type that it has.
+fn alone(view: View<'_>, job: &JobRef<'_>) -> f64 {
+    let cluster = view.cluster();
+    let its = |a: &Assignment| {
+        let node = cluster.node(cluster.node_of(*a.gpus.first()?)?)?;
+        let gpu_type = cluster.gpu_types().get(NameId(node.gpu_type().0))?;
+        job.spec().extras().speeds.as_ref()?.alone(gpu_type)
+    };
+    job.assignment()
+        .and_then(its)
+        .unwrap_or(job.spec().work.rate)
+}
+
 /// The job with the same GPUs.
 fn beside<'v>(view: View<'v>, job: &JobRef<'_>) -> Option<JobRef<'v>> {
     let gpu = *job.assignment()?.gpus.first()?;
@@ -98,7 +115,6 @@ impl Part for Gandiva {
     fn observes_launches(&self) -> bool {
         false
     }
-
 
     fn save(&self) -> Option<Value> {
         let parted: Vec<_> = self.parted.iter().collect();
