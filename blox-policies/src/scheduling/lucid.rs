@@ -82,6 +82,8 @@ pub struct Lucid {
     grown: bool,
     /// Pairs that proved slow.
     slow: BTreeSet<(JobId, JobId)>,
+    /// Jobs that were placed to be profiled, and have those GPUs still.
+    profiled: BTreeSet<JobId>,
     order: Vec<(f64, JobId)>,
 }
 
@@ -115,11 +117,12 @@ impl Lucid {
             pairs: Arc::new(pairs),
             grown: false,
             slow: BTreeSet::new(),
+            profiled: BTreeSet::new(),
             order: Vec::new(),
         }
     }
 
-    /// The nodes that profile now: the last of those that can be used.
+    /// The nodes that profile now: the last of those that have not left.
     fn profilers(&self, view: View<'_>, grown: bool) -> Vec<NodeId> {
         let there: Vec<NodeId> = view
             .nodes()
@@ -180,18 +183,10 @@ impl Lucid {
     /// Separates pairs that proved slow, and takes jobs off the profiler in time.
     fn release(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let view = draft.view();
-        let profilers = self.profilers(view, true);
         let mut leave = Vec::new();
         for job in view.running() {
             let Some(a) = job.assignment() else { continue };
-            let on_profiler = || {
-                let node = a.gpus.first().and_then(|g| view.cluster().node_of(*g));
-                node.is_some_and(|n| profilers.contains(&n))
-            };
-            let since = job.last_start().unwrap_or(view.now());
-            let began_new = job.attained_time() - (view.now() - since) < self.limit();
-            let small = job.gpus().get() <= self.settings.profiled_gpus;
-            if small && began_new && !self.is_new(&job) && on_profiler() {
+            if !self.is_new(&job) && self.profiled.remove(&job.id()) {
                 leave.push(job.id());
             }
             if let Some(partner) = a.partner.and_then(|p| view.job(p)) {
@@ -242,6 +237,7 @@ impl Lucid {
             };
             if let Some(gpus) = draft.take_from(*node, gpus) {
                 draft.assign(job.id(), Assignment::of(gpus))?;
+                self.profiled.insert(job.id());
             }
         }
         Ok(())
@@ -388,13 +384,12 @@ impl Part for Lucid {
         false
     }
 
-
     fn save(&self) -> Option<Value> {
-        serde_json::to_value((self.grown, &self.slow)).ok()
+        serde_json::to_value((self.grown, &self.slow, &self.profiled)).ok()
     }
 
     fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        (self.grown, self.slow) = serde_json::from_value(memory)?;
+        (self.grown, self.slow, self.profiled) = serde_json::from_value(memory)?;
         Ok(())
     }
 }
@@ -414,8 +409,11 @@ impl SchedulingPolicy for Lucid {
 
 impl PlacementPolicy for Lucid {
     fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let view = draft.view();
         self.slow
-            .retain(|(a, b)| draft.view().job(*a).is_some() && draft.view().job(*b).is_some());
+            .retain(|(a, b)| view.job(*a).is_some() && view.job(*b).is_some());
+        self.profiled
+            .retain(|id| view.job(*id).is_some_and(|j| j.assignment().is_some()));
         self.release(draft)?;
         self.fill_profiler(draft)?;
         self.fill_main(draft)
