@@ -68,7 +68,8 @@ impl AdmissionPolicy for Quota {
             *used.entry(self.owner(&job)).or_default() += u64::from(job.gpus().get());
         }
         let newcomers = asking.iter().filter_map(|id| view.job(*id));
-        for job in view.admissible().chain(newcomers) {
+        let deferred = view.admissible().map(|job| (job, false));
+        for (job, asks) in deferred.chain(newcomers.map(|job| (job, true))) {
             let owner = self.owner(&job);
             let asked = u64::from(job.gpus().get());
             let limit = self.limit(view, owner);
@@ -81,7 +82,9 @@ impl AdmissionPolicy for Quota {
             } else {
                 // Oldest first: nobody of this owner passes it.
                 *used = limit + 1;
-                out.defer(job.id(), Reason::QuotaReached);
+                if asks {
+                    out.defer(job.id(), Reason::QuotaReached);
+                }
             }
         }
         Outlook::Stable
