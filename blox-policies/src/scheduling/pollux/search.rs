@@ -289,7 +289,7 @@ impl Population {
         for _ in 0..problem.settings.generations {
             let best = scored[0].0;
             for _ in 0..size {
-                let mut child = self.cross(&scored, problem);
+                let mut child = self.cross(&scored, size, problem);
                 problem.mutate(&mut child, &mut self.draw);
                 problem.repair(&mut child, &mut self.draw);
                 scored.push((problem.fitness(&child), child));
@@ -307,11 +307,11 @@ impl Population {
     }
 
     /// Two parents, each the better of two, joined at a job.
-    fn cross(&mut self, scored: &[(f64, Matrix)], problem: &Problem) -> Matrix {
+    fn cross(&mut self, scored: &[(f64, Matrix)], size: usize, problem: &Problem) -> Matrix {
         let mut parent = || {
             // Ranked: the lower place is the better.
             let (a, b) = (self.draw.below(scored.len()), self.draw.below(scored.len()));
-            a.min(b).min(problem.settings.population - 1)
+            a.min(b).min(size - 1)
         };
         let (a, b) = (parent(), parent());
         let cut = self.draw.below(problem.jobs.len() + 1) * problem.width();
