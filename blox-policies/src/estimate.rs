@@ -1,6 +1,7 @@
 //! What policies believe about durations, beyond the oracle and what users say
 //! ([`blox_core::estimate`]).
 
+use crate::splitmix;
 use blox_core::estimate::Estimator;
 use blox_core::{JobRef, Name, Part, Seconds};
 
@@ -39,12 +40,8 @@ impl NoisyOracle {
         let mut state =
             self.seed ^ (u64::from(job.0).wrapping_add(1)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         let mut uniform = || {
-            // SplitMix64; 53 bits, never 0.
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            ((z ^ (z >> 31)) >> 11) as f64 / 9_007_199_254_740_992.0 + 5e-17
+            // 53 bits, never 0.
+            (splitmix::next(&mut state) >> 11) as f64 / 9_007_199_254_740_992.0 + 5e-17
         };
         let (a, b) = (uniform(), uniform());
         // Box and Muller.

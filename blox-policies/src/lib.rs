@@ -12,3 +12,4 @@ pub mod compat;
 pub mod estimate;
 pub mod placement;
 pub mod scheduling;
+mod splitmix;

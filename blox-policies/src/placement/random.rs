@@ -1,6 +1,7 @@
 //! Anywhere, by chance.
 
 use super::walk::{Rule, most_with_resources, suits};
+use crate::splitmix::mixed;
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Shape};
 
 /// Free GPUs by chance, each as likely as any other, wherever they are: what
@@ -48,12 +49,4 @@ impl Rule for Random {
         gpus.sort_unstable();
         Some(shape.on(gpus))
     }
-}
-
-/// One step of SplitMix64.
-fn mixed(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

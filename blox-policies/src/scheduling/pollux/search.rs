@@ -2,6 +2,7 @@
 
 use super::PolluxSettings;
 use super::speedup::{Speedups, Worker};
+use crate::splitmix;
 use blox_core::{JobId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -369,17 +370,13 @@ fn rank(scored: &mut Vec<(f64, Matrix)>, size: usize) {
     scored.truncate(size);
 }
 
-/// Random numbers (SplitMix64).
+/// Random numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Draw(u64);
 
 impl Draw {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^= x >> 31;
+        let x = splitmix::next(&mut self.0);
         ((u128::from(x) * n.max(1) as u128) >> 64) as usize
     }
 }

@@ -1,5 +1,6 @@
 //! Which of equally good assignments is taken.
 
+use crate::splitmix::mixed;
 use blox_core::{JobId, Part};
 
 /// A configuration of a job, as far as a tie may depend on it.
@@ -38,15 +39,8 @@ impl Ties for Hashed {
         if tie.previous {
             return cost;
         }
-        let hash = splitmix((u64::from(tie.job.0) << 32) | tie.column as u64);
+        let hash = mixed((u64::from(tie.job.0) << 32) | tie.column as u64);
         let share = 0.5 + 0.5 * (hash >> 11) as f64 / (1u64 << 53) as f64;
         cost + 1e-6 * share / tie.jobs as f64
     }
-}
-
-fn splitmix(seed: u64) -> u64 {
-    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
