@@ -1,3 +1,5 @@
+//! A search for the order in which jobs are placed.
+
 use super::Consolidated;
 use super::walk::{can_ever_place, place_in_free, shortage};
 use blox_core::{

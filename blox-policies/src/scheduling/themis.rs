@@ -1,3 +1,5 @@
+//! Finish-time fairness by auctions of leases.
+
 use super::{Bid, partial_allocation};
 use blox_core::{
     GpuCount, JobId, JobRef, Outlook, Part, Request, Requests, SchedulingPolicy, Seconds, Shape,

@@ -1,3 +1,5 @@
+//! Time slices in turn.
+
 use blox_core::{
     JobId, JobRef, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, Seconds, View,
 };
@@ -61,7 +63,6 @@ impl Part for TimeSlicing {
     fn observes_launches(&self) -> bool {
         false
     }
-
 
     fn save(&self) -> Option<Value> {
         serde_json::to_value(self.begun_with.iter().collect::<Vec<_>>()).ok()
