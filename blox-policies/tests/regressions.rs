@@ -1,15 +1,28 @@
 //! Mistakes of policies, as plain cases.
 
 use blox_core::core::{Core, Decided};
+use blox_core::estimate::Oracle;
+use blox_core::forecast::{Forecast, Forecaster, Horizon};
+use blox_core::perf::{PairTable, TypeSpeeds};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Name,
-    NodeAction, NodeId, Outcome, Outlook, Phase, Pipeline, Place, PlacementPolicy, Request,
-    Requests, Rounds, SchedulingPolicy, Seconds, Shape, State, Time, View,
+    AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Decide, Event, Extras,
+    GpuCount, JobId, JobSpec, Name, NodeAction, NodeId, Outcome, Outlook, Part, Phase, Pipeline,
+    Place, PlacementPolicy, Plan, Reason, Request, Requests, Rounds, SchedulingPolicy, Seconds,
+    ServiceClass, Shape, State, Time, Verdicts, View,
 };
-use blox_policies::cluster::Quarantine;
-use blox_policies::placement::{Buddy, Consolidated, KeepNodes, LocalSearch, OnNodes, Walk};
-use blox_policies::scheduling::{Fifo, Srtf, TimeSlicing};
+use blox_policies::admission::{Quota, QuotaBy};
+use blox_policies::cluster::{PowerRule, PowerSaving, Quarantine};
+use blox_policies::estimate::{Brought, NoisyOracle};
+use blox_policies::placement::{
+    Buddy, Consolidated, EasyBackfill, KeepNodes, Leases, LocalSearch, Migrating, NodeSets,
+    OnNodes, Resizing, Synergy, Walk,
+};
+use blox_policies::scheduling::gavel::{Gavel, shares};
+use blox_policies::scheduling::{
+    Chronus, ElasticFlow, Fifo, Gandiva, Lucid, LucidSettings, Pollux, PolluxSettings, Qssf,
+    Shockwave, Sia, Srtf, Synthesizer, TimeSlicing,
+};
 use std::sync::Arc;
 
 /// A scheduler and the cluster that it has.
@@ -37,9 +50,19 @@ impl Run {
 
     /// Decides, and starts all that is launched.
     fn decide(&mut self, at: f64) {
+        self.plan(at);
+        self.start(at, 1.0, |_| true);
+    }
+
+    /// Decides, and starts nothing.
+    fn plan(&mut self, at: f64) {
         let decided = self.core.decide(Time::new(at), &mut self.policy);
         assert_eq!(decided, Decided::Applied, "at {at} s");
         self.core.take_commands(&mut Vec::new());
+    }
+
+    /// Starts those launched jobs at a rate.
+    fn start(&mut self, at: f64, rate: f64, which: impl Fn(u32) -> bool) {
         // The others wait for GPUs that are not left yet.
         let starting =
             |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting && j.held().is_some();
@@ -48,10 +71,11 @@ impl Run {
             .view()
             .placed()
             .filter(starting)
+            .filter(|j| which(j.id().0))
             .map(|j| Event::Started {
                 job: j.id(),
                 attempt: j.attempt(),
-                rate: 1.0,
+                rate,
             })
             .collect();
         for event in launched {
@@ -354,4 +378,317 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
             assert_eq!(nodes.len(), least, "job {job} of {sizes:?}");
         }
     }
+}
+
+#[test]
+fn jobs_of_one_size_lie_together_when_one_decision_places_them() {
+    let policy = composed(Fifo::default(), Walk::new(NodeSets));
+    let mut run = Run::new(&ClusterSpec::uniform(2, 4), policy);
+    for (n, gpus) in [1, 2, 1, 2].into_iter().enumerate() {
+        run.submit(0.0, n as u32, job(gpus, 0.0, 10_000.0));
+    }
+    run.decide(0.0);
+    assert_eq!(run.gpus(0), Some(vec![0]));
+    assert_eq!(run.gpus(1), Some(vec![4, 5]));
+    assert_eq!(run.gpus(2), Some(vec![1]));
+    assert_eq!(run.gpus(3), Some(vec![6, 7]));
+}
+
+#[test]
+fn shares_stay_numbers_while_no_gpu_can_be_used() {
+    let policy = || {
+        let shares = Gavel::new(shares::Proportional);
+        composed(shares, Leases::new(Consolidated::default()))
+    };
+    let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy());
+    run.submit(0.0, 0, job(1, 0.0, 10_000.0));
+    run.decide(0.0);
+    run.event(10.0, &Event::NodeLost { node: NodeId(0) });
+    run.submit(20.0, 1, job(1, 0.0, 10_000.0));
+    run.decide(300.0);
+    run.event(310.0, &Event::NodeReturned { node: NodeId(0) });
+    run.submit(320.0, 2, job(1, 0.0, 10_000.0));
+    run.decide(600.0);
+    let saved = run.policy.save().unwrap().to_string();
+    let saved = serde_json::from_str(&saved).unwrap();
+    assert_eq!(policy().restore(saved), Ok(()));
+}
+
+fn due(gpus: u32, duration: f64, at: f64) -> JobSpec {
+    let deadline = Deadline {
+        at: Time::new(at),
+        value: 1.0,
+    };
+    let extras = Extras {
+        deadlines: vec![deadline],
+        ..Extras::default()
+    };
+    JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration)).with_extras(extras)
+}
+
+#[test]
+fn a_far_deadline_makes_no_long_plan() {
+    let chronus = Chronus::new(Seconds::new(240.0));
+    let mut run = Run::new(
+        &ClusterSpec::uniform(1, 4),
+        composed(chronus, LocalSearch::default()),
+    );
+    run.submit(0.0, 0, due(2, 1000.0, f64::MAX));
+    run.submit(0.0, 1, job(4, 0.0, 1e9));
+    run.decide(0.0);
+    assert_eq!(run.gpus(0), None);
+    // Its first lease is over, and it has done nothing.
+    run.decide(240.0 * 10_016.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1]));
+}
+
+#[test]
+fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
+    let chronus = Chronus::new(Seconds::new(240.0));
+    let mut run = Run::new(
+        &ClusterSpec::uniform(1, 4),
+        composed(chronus, LocalSearch::default()),
+    );
+    run.submit(0.0, 0, due(2, 1e12, 2e12));
+    run.submit(0.0, 1, due(2, f64::MAX, f64::MAX));
+    run.submit(0.0, 2, due(2, 1000.0, 1e12));
+    run.decide(0.0);
+    let classes = [0, 1, 2].map(|n| run.core.state().job(JobId(n)).unwrap().class());
+    let (rest, promised) = (ServiceClass::BestEffort, ServiceClass::Guaranteed);
+    assert_eq!(classes, [rest, rest, promised]);
+}
+
+#[test]
+fn those_for_whom_there_are_gpus_come_before_a_wide_one() {
+    let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
+    let mut run = Run::new(&ClusterSpec::uniform(2, 8), composed(first, Buddy));
+    run.submit(0.0, 0, job(2, 0.0, 10_000.0));
+    run.submit(0.0, 1, job(2, 0.0, 10_000.0));
+    run.decide(0.0);
+    run.submit(10.0, 2, job(16, 0.0, 10_000.0));
+    run.submit(10.0, 3, job(8, 0.0, 10_000.0));
+    run.decide(300.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1]));
+    assert_eq!(run.gpus(1), Some(vec![2, 3]));
+    assert_eq!(run.gpus(2), None);
+    assert_eq!(run.gpus(3), Some((8..16).collect()));
+    assert_eq!(run.core.counters().preemptions, 0);
+}
+
+#[test]
+fn shockwave_plans_anew_after_as_many_rounds_as_it_says() {
+    let shockwave = Shockwave::default().every(2);
+    let policy = composed(shockwave, Leases::new(Consolidated::default()));
+    let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
+    run.submit(0.0, 0, job(1, 0.0, 1e6));
+    let mut left = Vec::new();
+    for round in 0..5 {
+        run.decide(120.0 * f64::from(round));
+        let saved = run.policy.save().unwrap();
+        left.push(saved["scheduling"]["plan"].as_array().unwrap().len());
+    }
+    assert_eq!(left, [19, 18, 19, 18, 19]);
+}
+
+/// Nobody asks it.
+struct NoForecast;
+
+impl Forecaster for NoForecast {
+    fn forecast(&self, _: &State, _: &dyn Decide, _: Horizon) -> Forecast {
+        Forecast::default()
+    }
+}
+
+#[test]
+fn who_wraps_a_placement_says_how_long_it_stays_right() {
+    let easy = || EasyBackfill::new(Consolidated::default());
+    let plain = || composed(Fifo::default(), easy());
+    let synthesizer = Synthesizer::new(plain(), Arc::new(NoForecast));
+    let policies = [
+        plain(),
+        composed(Fifo::default(), Migrating::new(easy())),
+        composed(synthesizer, Walk::new(Consolidated::default())),
+    ];
+    for policy in policies {
+        let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
+        for (n, gpus) in [2, 4].into_iter().enumerate() {
+            run.submit(0.0, n as u32, job(gpus, 0.0, 10_000.0));
+        }
+        run.decide(0.0);
+        let outlook = run.policy.plan(run.core.view(), &mut Plan::default());
+        // The second job has a reservation.
+        assert_eq!(outlook, Ok(Outlook::NextRound));
+    }
+}
+
+/// A job that leaves room for another one like it.
+fn half_busy(speeds: Option<TypeSpeeds>) -> JobSpec {
+    let attributes = [("gpu_utilisation".into(), 0.4.into())];
+    let extras = Extras {
+        attributes: attributes.into(),
+        speeds: speeds.map(Arc::new),
+        ..Extras::default()
+    };
+    JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(1e6)).with_extras(extras)
+}
+
+#[test]
+fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
+    let policy = composed(Gandiva::default(), Walk::new(Consolidated::default()));
+    let mut run = Run::new(&"1x2:k80".parse().unwrap(), policy);
+    let mut speeds = TypeSpeeds::default();
+    speeds.set("k80", 0.3);
+    for n in 0..2 {
+        run.submit(0.0, n, half_busy(Some(speeds.clone())));
+    }
+    run.plan(0.0);
+    run.start(0.0, 0.27, |_| true);
+    for at in [60.0, 120.0] {
+        run.decide(at);
+        assert_eq!(
+            [0, 1].map(|n| run.gpus(n)),
+            [(); 2].map(|()| Some(vec![0, 1]))
+        );
+    }
+}
+
+#[test]
+fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
+    let policy = composed(Gandiva::default(), Walk::new(Consolidated::default()));
+    let mut run = Run::new(&ClusterSpec::uniform(1, 2), policy);
+    for n in 0..2 {
+        run.submit(0.0, n, half_busy(None));
+    }
+    run.plan(0.0);
+    run.start(0.0, 0.9, |_| true);
+    let crashed = Event::Crashed {
+        job: JobId(1),
+        attempt: 1,
+        work: 0.0,
+        why: Reason::Crashed,
+    };
+    run.event(10.0, &crashed);
+    run.plan(60.0);
+    run.plan(120.0);
+    run.start(120.0, 0.9, |_| true);
+    run.decide(180.0);
+    assert_eq!(
+        [0, 1].map(|n| run.gpus(n)),
+        [(); 2].map(|()| Some(vec![0, 1]))
+    );
+}
+
+#[test]
+fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
+    let settings = LucidSettings {
+        profiler_nodes: 1,
+        ..LucidSettings::default()
+    };
+    let lucid = || {
+        let lucid = Lucid::with(settings.clone(), Oracle, PairTable::default());
+        composed(lucid, Walk::new(Consolidated::default()))
+    };
+    // The last node profiles; the one before it would, too, if more jobs waited for it.
+    let mut run = Run::new(&"7x4:v100,1x4:k80".parse().unwrap(), lucid());
+    let bound = Extras {
+        gpu_types: vec!["v100".into()],
+        ..Extras::default()
+    };
+    for n in 0..7 {
+        let spec = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(10_000.0));
+        run.submit(0.0, n, spec.with_extras(bound.clone()));
+    }
+    run.submit(0.0, 7, job(1, 0.0, 10_000.0));
+    run.decide(0.0);
+    assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
+    assert_eq!(run.gpus(7), Some(vec![28]));
+    let saved = run.policy.save().unwrap();
+    run.policy = lucid();
+    run.policy.restore(saved).unwrap();
+    run.decide(300.0);
+    assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
+    assert_eq!(run.gpus(7), None);
+    assert_eq!(run.core.counters().preemptions, 1);
+}
+
+#[test]
+fn pollux_searches_with_the_smallest_population() {
+    for population in [0, 1] {
+        let settings = PolluxSettings {
+            population,
+            ..PolluxSettings::default()
+        };
+        let mut run = Run::new(
+            &ClusterSpec::uniform(1, 4),
+            composed(Pollux::new(settings), OnNodes),
+        );
+        for n in 0..2 {
+            run.submit(0.0, n, job(2, 0.0, 10_000.0));
+        }
+        run.decide(0.0);
+        assert_eq!(run.gpus(0), Some(vec![0, 1]));
+        assert_eq!(run.gpus(1), Some(vec![2, 3]));
+    }
+}
+
+#[test]
+fn a_job_over_its_quota_is_deferred_once() {
+    let mut quota = Quota::new(QuotaBy::User, 4);
+    let policy = Composition::new("quota")
+        .admission(quota.clone())
+        .scheduling(Fifo::default())
+        .placement(Walk::new(Consolidated::default()))
+        .build();
+    let mut run = Run::new(&ClusterSpec::uniform(1, 8), policy);
+    for n in 0..3 {
+        run.submit(0.0, n, job(3, 0.0, 10_000.0));
+    }
+    run.decide(0.0);
+    let answers = |quota: &mut Quota, run: &Run| {
+        let mut verdicts = Verdicts::default();
+        quota.admit(run.core.view(), &[], &mut verdicts);
+        verdicts.iter().map(|(job, _)| job.0).collect::<Vec<_>>()
+    };
+    assert_eq!(answers(&mut quota, &run), [0; 0]);
+    run.end(10.0, 0);
+    assert_eq!(answers(&mut quota, &run), [1]);
+}
+
+#[test]
+fn who_passes_over_launches_says_so() {
+    let rule = Consolidated::default;
+    let parts: [Box<dyn Part>; 23] = [
+        Box::new(Qssf::default()),
+        Box::new(Chronus::new(Seconds::new(240.0))),
+        Box::new(Gandiva::default()),
+        Box::new(TimeSlicing::default()),
+        Box::new(Gavel::new(shares::Proportional)),
+        Box::new(Shockwave::default()),
+        Box::new(Sia::default()),
+        Box::new(Pollux::default()),
+        Box::new(Lucid::default()),
+        Box::new(ElasticFlow::new(Seconds::new(300.0))),
+        Box::new(KeepNodes),
+        Box::new(OnNodes),
+        Box::new(Leases::new(rule())),
+        Box::new(Resizing::new(rule())),
+        Box::new(LocalSearch::default()),
+        Box::new(Synergy::new(rule())),
+        Box::new(Migrating::new(Walk::new(rule()))),
+        Box::new(EasyBackfill::with(rule(), NoisyOracle::new(0.0, 0))),
+        Box::new(Synthesizer::new(
+            composed(Fifo::default(), Walk::new(rule())),
+            Arc::new(NoForecast),
+        )),
+        Box::new(PowerSaving::new(
+            PowerRule::default(),
+            Seconds::new(600.0),
+            Vec::new(),
+        )),
+        Box::new(Quarantine::default()),
+        Box::new(NoisyOracle::new(0.0, 0)),
+        Box::new(Brought::default()),
+    ];
+    let observing = (0..parts.len()).filter(|i| parts[*i].observes_launches());
+    assert_eq!(observing.collect::<Vec<_>>(), [0; 0]);
 }
