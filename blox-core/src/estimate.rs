@@ -22,7 +22,11 @@ crate::dyn_part!(Estimator);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oracle;
 
-impl Part for Oracle {}
+impl Part for Oracle {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl Estimator for Oracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
@@ -38,7 +42,11 @@ impl Estimator for Oracle {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UserEstimate;
 
-impl Part for UserEstimate {}
+impl Part for UserEstimate {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl Estimator for UserEstimate {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {

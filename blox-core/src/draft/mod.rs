@@ -166,6 +166,17 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The jobs in view that have GPUs in the draft, and what each has: first those that had some
+    /// before it.
+    pub fn placed(&self) -> impl Iterator<Item = (JobRef<'a>, &Assignment)> {
+        let view = self.view;
+        let before = view.placed().filter(|j| j.assignment().is_some());
+        let new = self.m.entries.iter().filter_map(move |e| view.job(e.job));
+        let new = new.filter(|j| j.assignment().is_none());
+        let all = before.chain(new);
+        all.filter_map(|j| Some((j, self.current(j.id())?)))
+    }
+
     /// Whether a job has GPUs in the draft; `before` says whether it had some before it.
     #[inline]
     pub(crate) fn has_gpus(&self, job: JobId, before: bool) -> bool {

@@ -44,9 +44,8 @@ impl Rule for NodeSets {
 fn sizes_on(draft: &Draft<'_>, size: GpuCount) -> BTreeMap<NodeId, [bool; 2]> {
     let view = draft.view();
     let mut on: BTreeMap<NodeId, [bool; 2]> = BTreeMap::new();
-    for job in view.active() {
-        let held = draft.current(job.id()).into_iter().flat_map(|a| &a.gpus);
-        for node in held.filter_map(|g| view.cluster().node_of(*g)) {
+    for (job, has) in draft.placed() {
+        for node in has.gpus.iter().filter_map(|g| view.cluster().node_of(*g)) {
             on.entry(node).or_default()[usize::from(job.gpus() != size)] = true;
         }
     }
