@@ -132,7 +132,11 @@ fn a_job_tells_its_story_by_number_or_name() {
             job,
         ];
         let seen = at(dir.path(), args);
-        assert!(seen.out.contains("job 0 under fifo"), "{}", seen.out);
+        assert!(
+            seen.out.contains("job 0, first in the trace, under fifo"),
+            "{}",
+            seen.out
+        );
         assert!(
             seen.out.contains("submitted: 1 GPU for 400 s"),
             "{}",
@@ -495,11 +499,44 @@ fn a_window_without_jobs_says_so() {
         dir.path(),
         "simulate -s fifo --trace jobs.csv --measure 10..20".split(' '),
     );
-    assert_eq!(seen.code, Some(0));
-    let measured = "0 jobs, numbers 10 to 20; makespan, GPU util., preempted: of all jobs";
+    assert_eq!(seen.code, Some(2));
+    assert_eq!(
+        seen.err,
+        "error: --measure is `10..20`, but names none of the 4 jobs that came\n"
+    );
+}
+
+#[test]
+fn whole_numbers_in_a_trace_are_its_ids() {
+    let dir = folder();
+    let text = "job_id,submit_s,gpus,duration_s\n7,0,1,100\n6,5,1,700\n5,9,1,400\n9,11,1,100\n";
+    fs::write(dir.path().join("ids.csv"), text).unwrap();
+    let run = |more: &str| {
+        let line = format!("simulate -s fifo --trace ids.csv --cluster 1x4 {more}");
+        at(dir.path(), line.split(' '))
+    };
+    let seen = run("--measure 5..6");
+    let measured = "2 jobs, numbers 5 to 6; makespan, GPU util., preempted: of all jobs";
     assert!(seen.out.contains(measured), "{}", seen.out);
-    let notice = "notice     no job is measured: of 4 jobs that came --measure names none";
-    assert!(seen.out.contains(notice), "{}", seen.out);
+    // Submitted at 5 s and 9 s, launched at 300 s, seen to have ended at 1200 s and 900 s.
+    assert!(seen.out.contains("fifo       1,043.0"), "{}", seen.out);
+    assert_eq!(
+        run("--measure 0..3").err,
+        "error: --measure is `0..3`, but the ids of the jobs lie from 5 to 9\n"
+    );
+    assert_eq!(
+        run("--measure 7..9").err,
+        "error: --measure is `7..9`, but between the jobs of these ids others are submitted; \
+         expected times such as 10h..2d\n"
+    );
+    let story = run("--explain 5").out;
+    let of_five = "job 2, 5 in the trace, under fifo\n    9.0 s  submitted";
+    assert!(story.contains(of_five), "{story}");
+    let story = run("--explain 3").out;
+    assert!(
+        story.contains("job 3, 9 in the trace, under fifo"),
+        "{story}"
+    );
 }
 
 #[test]

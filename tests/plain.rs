@@ -100,11 +100,11 @@ fn consolidated(free: &Free, gpus: usize) -> Option<Vec<(usize, usize)>> {
     let mut found = Vec::new();
     while found.len() < gpus {
         let left = gpus - found.len();
-        // Nodes that are used up whole, the largest first; then the best fit for the rest.
+        // The best fit for the rest, if one node has room for it; else the one with the most.
         let some = (0..free.len()).filter(|n| count(&free[*n]) > 0);
-        let (whole, larger): (Vec<_>, Vec<_>) = some.partition(|n| count(&free[*n]) <= left);
-        let most = whole.iter().rev().max_by_key(|n| count(&free[**n]));
-        let node = *most.or_else(|| larger.iter().min_by_key(|n| count(&free[**n])))?;
+        let (enough, fewer): (Vec<_>, Vec<_>) = some.partition(|n| count(&free[*n]) >= left);
+        let fits = enough.iter().min_by_key(|n| count(&free[**n]));
+        let node = *fits.or_else(|| fewer.iter().rev().max_by_key(|n| count(&free[**n])))?;
         let part = first_of(&free, node, left);
         set(&mut free, &part, false);
         found.extend(part);

@@ -400,8 +400,8 @@ pub(super) struct Options {
     pub losses: bool,
     /// Only the first N jobs
     ///
-    /// With --measure, an endless workload ends by itself after ten times the
-    /// jobs up to the last measured one.
+    /// With --measure, an endless workload ends by itself after a hundred times
+    /// the jobs up to the last measured one, and not before 100,000.
     #[arg(long, value_name = "N", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,
@@ -492,7 +492,8 @@ pub(super) struct Options {
 
     /// Measured jobs, both ends included: numbers 3000..4000 or times 10h..2d (s, m, h, d)
     ///
-    /// The simulation ends when they have ended. Default: all jobs; 3000..4000
+    /// The simulation ends when they have ended. Numbers are the trace's own ids where all of these
+    /// are whole numbers, else those in order of submission, from 0. Default: all jobs; 3000..4000
     /// for the endless workload of Blox.
     #[arg(long, value_name = "A..B", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -533,7 +534,7 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fairness: bool,
-    /// Tell the story of one job, by its number from 0 or its name in the trace; beside CSV on
+    /// Tell the story of one job, by its name in the trace, else its number from 0; beside CSV on
     /// standard error
     #[arg(long, value_name = "JOB", help_heading = "Results")]
     #[serde(

@@ -2,7 +2,7 @@
 //! the cores that there are.
 
 use super::config::Given;
-use super::grid::Form;
+use super::grid::{Form, number_of};
 use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
@@ -63,6 +63,10 @@ pub(super) fn simulate(
     let done: Vec<&Run> = runs.iter().flatten().collect();
     let interrupted =
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
+    if !interrupted {
+        done.iter()
+            .try_for_each(|run| some_measured(o.measure.as_deref(), run))?;
+    }
     if let Some(dir) = &o.output_dir {
         output::write_manifest(dir, &experiment, &done, args, interrupted)?;
         // Whoever interrupts wants the prompt back; it can be drawn later.
@@ -112,6 +116,19 @@ pub(super) fn simulate(
         }
     }
     Ok(OK)
+}
+
+/// Of a window without jobs nothing can be said.
+fn some_measured(window: Option<&str>, run: &Run) -> Result<(), Failure> {
+    let s = &run.report.summary;
+    if s.measured > 0 || s.jobs == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "--measure is `{}`, but names none of the {} that came",
+        window.unwrap_or_default(),
+        number_of(s.jobs, "job")
+    )))
 }
 
 fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
 use super::output::reasons;
 use super::resolve::Experiment;
+use super::resolve::parse_measure;
 use super::run::Run;
 use blox_core::{JobId, Outcome};
 use blox_sim::results::statistics::Paired;
@@ -324,7 +325,12 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             )
         }
     };
-    let which = match experiment.measure {
+    let given = experiment
+        .options
+        .measure
+        .as_deref()
+        .and_then(parse_measure);
+    let which = match given.unwrap_or(experiment.measure) {
         Measure::All if first == 1 => return format!("{jobs}, which is all"),
         Measure::All => return format!("all {jobs}"),
         Measure::Ids(a, b) => format!("numbers {a} to {b}"),
@@ -417,11 +423,6 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
     let s = &first.report.summary;
     if s.jobs == 0 {
         list.push("the workload has no jobs".to_owned());
-    } else if s.measured == 0 {
-        list.push(format!(
-            "no job is measured: of {} that came --measure names none",
-            number_of(s.jobs, "job")
-        ));
     } else if let Measure::Ids(a, b) = experiment.measure {
         let wanted = u64::from(b - a) + 1;
         if s.measured < wanted && first.report.ended != Ended::Interrupted {
@@ -478,7 +479,15 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
 }
 
 fn story(text: &mut String, id: JobId, run: &Run) {
-    let _ = writeln!(text, "\njob {id} under {}", run.report.summary.scheduler);
+    let job = run.report.jobs.get(id.index());
+    let name = job.and_then(|j| j.name.as_deref());
+    let name = name.filter(|n| *n != id.to_string());
+    let _ = writeln!(
+        text,
+        "\njob {id}{} under {}",
+        name.map_or(String::new(), |n| format!(", {n} in the trace,")),
+        run.report.summary.scheduler
+    );
     if run.report.story.is_empty() {
         text.push_str("  never came\n");
         return;

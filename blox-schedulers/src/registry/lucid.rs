@@ -37,9 +37,9 @@ pub(super) fn add(r: &mut Registry) {
         |p, seed| {
             let default = LucidSettings::default();
             let settings = LucidSettings {
-                profiler_nodes: p.u64("profiler_nodes", 2)?.min(1 << 20) as u32,
+                profiler_nodes: p.whole("profiler_nodes", 2, 0..=1 << 20)? as u32,
                 limit: p.seconds("limit_s", 200.0)?,
-                profiled_gpus: p.u64("profiled_gpus", 8)?.min(1 << 20) as u32,
+                profiled_gpus: p.whole("profiled_gpus", 8, 0..=1 << 20)? as u32,
                 scores: scores(p, default.scores)?,
                 memory_mib: above_zero(p, "memory_mib", default.memory_mib)?,
                 least_speed: share(p, "least_speed", default.least_speed)?,
@@ -77,8 +77,8 @@ pub(super) fn add(r: &mut Registry) {
             };
             Ok(schedulers::helios_ces_with(schedulers::HeliosCesParams {
                 rule: PowerRule {
-                    buffer: p.u64("buffer", 20)?.min(1 << 20) as i64,
-                    keep: p.u64("keep", 10)?.min(1 << 20) as usize,
+                    buffer: p.whole("buffer", 20, 0..=1 << 20)? as i64,
+                    keep: p.whole("keep", 10, 0..=1 << 20)? as usize,
                     ..PowerRule::default()
                 },
                 forecast,

@@ -45,7 +45,7 @@ fn admission(r: &mut Registry) {
                 "user" => QuotaBy::User,
                 _ => QuotaBy::VirtualCluster,
             };
-            let gpus = u32::try_from(p.u64("gpus", 32)?).unwrap_or(u32::MAX);
+            let gpus = p.whole("gpus", 32, 0..=u64::from(u32::MAX))? as u32;
             Ok(Box::new(Quota::new(by, gpus)))
         },
     );

@@ -27,9 +27,10 @@ pub struct LucidParams {
 /// the reader of Helios logs and `blox estimate` set). A simulation slows packed jobs down
 /// by [`blox_sim::execution::Shared`].
 ///
-/// **Parameters** (command line): `estimator` (see [`crate::schedulers::qssf`]),
+/// **Parameters** (command line): `estimator` and what belongs to it (see
+/// [`crate::schedulers::qssf`]),
 /// `profiler_nodes` (2), `limit_s` (200), `profiled_gpus` (8), `scores` (2; -1 for no packing),
-/// `least_speed` (0.7), `round_s` (60).
+/// `memory_mib` of a GPU (24576), `least_speed` (0.7).
 ///
 /// **Verified.** What the released simulator does is [`crate::compat::lucid`]; it equals
 /// the original per job on all golden runs. Where it differs from the paper, this scheduler

@@ -22,7 +22,8 @@ use blox_policies::scheduling::shockwave::Market;
 ///
 /// **Parameters** (command line): `round_s` (default 120), `rounds`, the window (default 20), `k`, what
 /// a second of the longest time left costs (default 0.001), `lambda`, the power of lateness (default 12),
-/// `rho_max`, the lateness that is still fair (default 1). The authors use these for 32 GPUs, and
+/// `rho_max`, the lateness that is still fair (default 1), `gap`, the part of the measure given up for
+/// jobs with most time left (default 0.001). The authors use these for 32 GPUs, and
 /// `k=10,lambda=5` for 64 and more.
 ///
 /// **Not done.** GPUs count alike, as in the paper. The paper's jobs change their batch by

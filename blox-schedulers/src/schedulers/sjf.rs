@@ -13,8 +13,8 @@ use blox_policies::{
 /// [`Estimator`](blox_core::estimate::Estimator).
 /// Placement is consolidated; decisions fall in rounds of 300 s.
 ///
-/// **Parameters** (command line): `estimator` = `oracle` (default) or `user`;
-/// `backfill` = `none` (default), `skip` or `easy`.
+/// **Parameters** (command line): `estimator` and what belongs to it (see
+/// [`crate::schedulers::qssf`]); `backfill` = `none` (default), `skip` or `easy`.
 pub fn sjf() -> Pipeline {
     Composition::new("sjf")
         .scheduling(Sjf::default())

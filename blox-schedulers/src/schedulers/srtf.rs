@@ -13,8 +13,8 @@ use blox_policies::{
 /// others, build it with [`Srtf::with`](blox_policies::scheduling::Srtf::with).
 /// Placement is consolidated; decisions fall in rounds of 300 s.
 ///
-/// **Parameters** (command line): `estimator` = `oracle` (default) or `user`;
-/// `guard_h`, the hours after which a waiting job is promoted (default 1000);
+/// **Parameters** (command line): `estimator` and what belongs to it (see
+/// [`crate::schedulers::qssf`]); `guard_h`, the hours after which a waiting job is promoted (default 1000);
 /// `backfill` = `none` (default) or `skip`.
 ///
 /// **Verified.** On one-GPU jobs equal per job to [`crate::compat::blox::srtf`],

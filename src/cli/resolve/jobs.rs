@@ -139,7 +139,8 @@ pub(super) fn measure(given: &Given, source: &Source) -> Result<Measure, Failure
     })
 }
 
-/// An endless workload ends after ten times the jobs up to the last measured one.
+/// An endless workload ends after a hundred times the jobs up to the last measured one: under some
+/// schedulers a job of an overloaded cluster never ends.
 pub(super) fn arrivals_end(
     source: &Source,
     measure: Measure,
@@ -158,7 +159,7 @@ pub(super) fn arrivals_end(
         Measure::Ids(_, last) => f64::from(last) + 1.0,
         Measure::Submitted(_, last) => last.hours() * per_hour,
     };
-    Ok(Some((10.0 * needed).max(10_000.0).ceil() as u64))
+    Ok(Some((100.0 * needed).max(100_000.0).ceil() as u64))
 }
 
 /// Numbers of jobs, or times.

@@ -188,7 +188,8 @@ impl<'r> Experiment<'r> {
             }
         }
         let of_file = experiment.check_workload(known)?;
-        let by_measure = match measure {
+        experiment.measure_by_ids()?;
+        let by_measure = match experiment.measure {
             Measure::Ids(_, last) => Some(u64::from(last) + 1),
             _ => None,
         };
@@ -354,14 +355,51 @@ impl<'r> Experiment<'r> {
         }
     }
 
-    /// The number of the job to explain.
+    /// Where all jobs of a trace have whole numbers for ids, `--measure A..B` names these.
+    fn measure_by_ids(&mut self) -> Result<(), Failure> {
+        let (Source::Trace(..), Measure::Ids(a, b)) = (&self.source, self.measure) else {
+            return Ok(());
+        };
+        let wanted = u64::from(a)..=u64::from(b);
+        let mut jobs = self.workload()?;
+        let (mut least, mut most) = (u64::MAX, 0);
+        let mut ranks: Option<(u32, u32)> = None;
+        let mut count = 0;
+        let mut rank = 0;
+        while let Some(job) = jobs.next_job().map_err(Failure::new)? {
+            let Some(id) = job.name.as_deref().and_then(|n| n.parse::<u64>().ok()) else {
+                return Ok(());
+            };
+            (least, most) = (id.min(least), id.max(most));
+            if wanted.contains(&id) {
+                ranks = Some((ranks.map_or(rank, |(first, _)| first), rank));
+                count += 1;
+            }
+            rank += 1;
+        }
+        let Some((first, last)) = ranks else {
+            return match rank {
+                0 => Ok(()),
+                _ => Err(Failure::new(format!(
+                    "--measure is `{a}..{b}`, but the ids of the jobs lie from {least} to {most}"
+                ))),
+            };
+        };
+        if last - first + 1 != count {
+            return Err(Failure::new(format!(
+                "--measure is `{a}..{b}`, but between the jobs of these ids others are submitted; \
+                 expected times such as 10h..2d"
+            )));
+        }
+        self.measure = Measure::Ids(first, last);
+        Ok(())
+    }
+
+    /// The number of the job to explain: of that name in a trace, else by its number.
     pub fn explained(&self) -> Result<Option<u32>, Failure> {
         let Some(text) = &self.options.explain else {
             return Ok(None);
         };
-        if let Ok(number) = text.parse() {
-            return Ok(Some(number));
-        }
         if matches!(self.source, Source::Trace(..)) {
             let mut jobs = self.workload()?;
             let mut number = 0;
@@ -371,6 +409,9 @@ impl<'r> Experiment<'r> {
                 }
                 number += 1;
             }
+        }
+        if let Ok(number) = text.parse() {
+            return Ok(Some(number));
         }
         Err(Failure::new(format!(
             "--explain is `{text}`, expected the number of a job, from 0, or its name in the trace"
