@@ -5,6 +5,7 @@ use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
 use blox_schedulers::compat::blox as compat;
 use blox_sim::results::JobResult;
+use blox_sim::workload::{Workload, WorkloadError};
 use blox_sim::{Measure, Report, Simulation};
 use std::collections::BTreeMap;
 
@@ -29,9 +30,12 @@ impl System for Blox {
             case: case.dir().to_owned(),
             error: Box::new(error),
         };
-        let mut jobs =
-            blox_sim::compat::blox_jobs::read(&path).map_err(|e| simulation(e.into()))?;
+        let jobs = || blox_sim::compat::blox_jobs::read(&path).map_err(|e| simulation(e.into()));
+        let ids = ids_of(&mut jobs()?).map_err(|e| simulation(e.into()))?;
+        let rank = |id: u32| ids.iter().position(|i| *i == id).map(|r| r as u32);
         let (first, last) = settings.tracked;
+        let (first, last) = (rank(first).unwrap_or(first), rank(last).unwrap_or(last));
+        let mut jobs = jobs()?;
         let mut sim = Simulation::new(settings.cluster.clone())
             .measure(Measure::Ids(first, last))
             .keep_rounds(true)
@@ -41,7 +45,7 @@ impl System for Blox {
         }
         let report = sim.run(settings.scheduler, &mut jobs).map_err(simulation)?;
         let mut compared = Compared::of(case, self.name());
-        compare_jobs(case, &report, settings.round, &mut compared)?;
+        compare_jobs(case, &report, &ids, settings.round, &mut compared)?;
         compare_rounds(case, &report, &mut compared)?;
         compare_figures(case, &report, settings.round, &mut compared);
         Ok(compared)
@@ -129,6 +133,16 @@ impl Settings {
     }
 }
 
+/// The jobs' ids in order of arrival; their ranks if some are no whole numbers.
+fn ids_of(jobs: &mut dyn Workload) -> Result<Vec<u32>, WorkloadError> {
+    let mut ids = Vec::new();
+    while let Some(job) = jobs.next_job()? {
+        ids.push(job.name.as_deref().and_then(|n| n.parse().ok()));
+    }
+    let whole: Option<Vec<u32>> = ids.iter().copied().collect();
+    Ok(whole.unwrap_or_else(|| (0..ids.len() as u32).collect()))
+}
+
 /// The number in `LoadBased 1.2x` or `Accept-1.2x`; `None` where everything is accepted.
 fn threshold(admission: &str) -> Option<f64> {
     admission
@@ -149,16 +163,16 @@ fn tracked_rows(case: &Case) -> Result<(u32, u32), VerifyError> {
 fn compare_jobs(
     case: &Case,
     report: &Report,
+    ids: &[u32],
     round: f64,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let ours: BTreeMap<u32, &JobResult> = report
+    let mut ours: BTreeMap<u32, &JobResult> = report
         .jobs
         .iter()
         .filter(|j| j.measured)
-        .map(|j| (j.job.0, j))
+        .map(|j| (ids.get(j.job.index()).copied().unwrap_or(j.job.0), j))
         .collect();
-    let mut ours = ours;
     let e = &case.expected;
     // Without these nothing of what a case is about would be compared.
     let [id, _, _, _] = e.columns(["job_id", "submit_s", "first_launch_s", "finish_s"])?;
