@@ -249,10 +249,11 @@ impl RoundMechanism {
                 }
             }
             places.sort_by(|a, b| {
-                b.priority
-                    .total_cmp(&a.priority)
-                    .then_with(|| b.owed.total_cmp(&a.owed))
-                    .then_with(|| b.share.total_cmp(&a.share))
+                // Solvers give zeros of either sign, which are equal.
+                let by = |a: f64, b: f64| (b + 0.0).total_cmp(&(a + 0.0));
+                by(a.priority, b.priority)
+                    .then_with(|| by(a.owed, b.owed))
+                    .then_with(|| by(a.share, b.share))
             });
             for place in &places {
                 if left == 0 {
