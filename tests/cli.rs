@@ -706,6 +706,46 @@ fn faults_and_overheads_are_the_same_twice() {
 }
 
 #[test]
+fn nodes_in_maintenance_take_nothing_new() {
+    let dir = folder();
+    let run = |manager: &str| {
+        let line = "simulate -s fifo --trace jobs.csv --jobs 1 --cluster 3x1 --explain 0";
+        let mut args: Vec<&str> = line.split(' ').collect();
+        args.extend(["--cluster-manager", manager]);
+        at(dir.path(), args)
+    };
+    let seen = run("maintenance{nodes=0/1,until_h=10}");
+    assert!(seen.out.contains("runs on GPUs 2 "), "{}", seen.out);
+    let seen = run("maintenance{nodes=0/1/2,until_h=10}");
+    assert!(
+        seen.out.contains("36,000.0 s  runs on GPUs 0 "),
+        "{}",
+        seen.out
+    );
+    let seen = run("maintenance{nodes=0,from_h=1,until_h=10}");
+    assert!(seen.out.contains("runs on GPUs 0 "), "{}", seen.out);
+    for (manager, expected) in [
+        (
+            "maintenance{nodes=a}",
+            "numbers with / between them, or none",
+        ),
+        (
+            "maintenance{nodes=0,until_h=0}",
+            "a number of hours above from_h",
+        ),
+        ("maintenance{from_h=1}", "nodes=NUMBERS with it"),
+    ] {
+        let seen = run(manager);
+        assert_eq!(seen.code, Some(2));
+        assert!(
+            seen.err.ends_with(&format!("expected {expected}\n")),
+            "{}",
+            seen.err
+        );
+    }
+}
+
+#[test]
 fn journals_are_lines_of_json_one_a_scheduler() {
     let dir = folder();
     let seen = at(

@@ -14,12 +14,12 @@ fn blox(dir: &Path, args: &[&str], input: &str) -> (Option<i32>, String, String)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Who refuses its options is gone before it reads.
+    match stdin.write_all(input.as_bytes()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => panic!("{e}"),
+        _ => drop(stdin),
+    }
     let seen = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (seen.status.code(), text(seen.stdout), text(seen.stderr))

@@ -2,13 +2,13 @@
 
 use super::params::{
     ALLOCATION, BACKFILL, ESTIMATOR, GPU_TIME, GUARD, MODEL, NO_EASY, ORIGIN, SIGMA, SPLIT,
-    allocation, at_least, belief, param, service, split, walk,
+    allocation, at_least, belief, only_with, param, service, split, walk,
 };
 use blox_core::estimate::Oracle;
-use blox_core::registry::Registry;
-use blox_core::{SchedulingPolicy, Seconds};
+use blox_core::registry::{Params, Registry, RegistryError};
+use blox_core::{NodeId, SchedulingPolicy, Seconds, Time};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
-use blox_policies::cluster::{Quarantine, StaticCluster};
+use blox_policies::cluster::{Maintenance, Quarantine, StaticCluster, Window};
 use blox_policies::compat::blox::Scattered;
 use blox_policies::placement::{Bandwidth, Buddy, Consolidated, FirstFree, Synergy};
 use blox_policies::scheduling::{
@@ -80,6 +80,39 @@ fn cluster(r: &mut Registry) {
             )))
         },
     );
+    r.cluster.add(
+        "maintenance",
+        "some nodes take nothing new for a time; what runs on them goes on",
+        &[
+            param(
+                "nodes",
+                "none",
+                "their numbers, from 0, with / between them",
+            ),
+            param("from_h", "0", "hours after the start at which it begins"),
+            param("until_h", "24", "hours after the start at which it ends"),
+        ],
+        |p, _| Ok(Box::new(Maintenance::new(windows(p)?))),
+    );
+}
+
+fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
+    let text = p.text("nodes", "none");
+    only_with(p, &["from_h", "until_h"], text != "none", "nodes=NUMBERS")?;
+    let (from, until) = (p.f64("from_h", 0.0)?, p.f64("until_h", 24.0)?);
+    let moment = |hours: f64| Time::try_new(hours * 3600.0).filter(|t| *t >= Time::ZERO);
+    let from = moment(from).ok_or_else(|| p.wrong("from_h", "a number of hours, at least 0"))?;
+    let until = moment(until)
+        .filter(|until| *until > from)
+        .ok_or_else(|| p.wrong("until_h", "a number of hours above from_h"))?;
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let node = |number: &str| Some(NodeId(number.trim().parse().ok()?));
+    let nodes: Option<Vec<NodeId>> = text.split('/').map(node).collect();
+    let nodes = nodes.ok_or_else(|| p.wrong("nodes", "numbers with / between them, or none"))?;
+    let window = |node| Window { node, from, until };
+    Ok(nodes.into_iter().map(window).collect())
 }
 
 fn scheduling(r: &mut Registry) {
