@@ -500,10 +500,12 @@ fn a_window_without_jobs_says_so() {
         "simulate -s fifo --trace jobs.csv --measure 10..20".split(' '),
     );
     assert_eq!(seen.code, Some(2));
-    assert_eq!(
-        seen.err,
-        "error: --measure is `10..20`, but names none of the 4 jobs that came\n"
-    );
+    let error = "--measure is `10..20`, but names none of the 4 jobs that came\n";
+    assert_eq!(seen.err, format!("error: {error}"));
+    let seeds = "compare fifo las --trace jobs.csv --measure 10..20 --seeds 1..2";
+    let seen = at(dir.path(), seeds.split(' '));
+    assert_ne!(seen.code, Some(0));
+    assert!(seen.err.contains(error.trim_end()), "{}", seen.err);
 }
 
 #[test]

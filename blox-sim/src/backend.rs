@@ -56,8 +56,8 @@ fn is_over(event: &Event, view: View<'_>) -> bool {
         Event::Stopped { job, attempt, .. } => (job, attempt, Phase::Stopping),
         Event::Progress { job, attempt, .. } => (job, attempt, Phase::Running),
         Event::Crashed { job, attempt, .. } => {
-            let its = |j: &JobRef<'_>| j.attempt() == *attempt && j.phase() != Phase::Waiting;
-            return !view.job(*job).is_some_and(|j| its(&j));
+            let other = |j: JobRef<'_>| j.attempt() != *attempt || j.phase() == Phase::Waiting;
+            return view.job(*job).is_none_or(other);
         }
         Event::BatchChanged { job, .. } | Event::Ended { job, .. } => {
             return view.job(*job).is_none_or(|j| j.phase() == Phase::Ended);

@@ -63,10 +63,6 @@ pub(super) fn simulate(
     let done: Vec<&Run> = runs.iter().flatten().collect();
     let interrupted =
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
-    if !interrupted {
-        done.iter()
-            .try_for_each(|run| some_measured(o.measure.as_deref(), run))?;
-    }
     if let Some(dir) = &o.output_dir {
         output::write_manifest(dir, &experiment, &done, args, interrupted)?;
         // Whoever interrupts wants the prompt back; it can be drawn later.
@@ -116,19 +112,6 @@ pub(super) fn simulate(
         }
     }
     Ok(OK)
-}
-
-/// Of a window without jobs nothing can be said.
-fn some_measured(window: Option<&str>, run: &Run) -> Result<(), Failure> {
-    let s = &run.report.summary;
-    if s.measured > 0 || s.jobs == 0 {
-        return Ok(());
-    }
-    Err(Failure::new(format!(
-        "--measure is `{}`, but names none of the {} that came",
-        window.unwrap_or_default(),
-        number_of(s.jobs, "job")
-    )))
 }
 
 fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
@@ -230,6 +213,15 @@ pub(super) fn run_one(
         .watched_by(Arc::clone(watch))
         .run_journaled(scheduler, &mut workload, journal)
         .map_err(failed)?;
+    let s = &report.summary;
+    // Of a window without jobs nothing can be said.
+    if s.measured == 0 && s.jobs > 0 && report.ended != Ended::Interrupted {
+        return Err(Failure::new(format!(
+            "--measure is `{}`, but names none of the {} that came",
+            experiment.options.measure.as_deref().unwrap_or_default(),
+            number_of(s.jobs, "job")
+        )));
+    }
     if let Some(mut fair) = fair {
         let mut jobs = experiment.workload()?;
         fair.judge(&mut *jobs, &mut report.jobs).map_err(failed)?;

@@ -2,8 +2,7 @@
 
 use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
 use super::output::reasons;
-use super::resolve::Experiment;
-use super::resolve::parse_measure;
+use super::resolve::{Experiment, parse_measure};
 use super::run::Run;
 use blox_core::{JobId, Outcome};
 use blox_sim::results::statistics::Paired;
