@@ -1,8 +1,8 @@
 //! Deadlines, leases and slices, with rounds of their own.
 
-use super::params::{only_with, param};
+use super::params::{only_with, param, share};
 use crate::schedulers::{self, ElasticFlowParams, GandivaParams, ThemisParams};
-use blox_core::registry::{ParamDoc, Registry, RegistryError};
+use blox_core::registry::{ParamDoc, Registry};
 use blox_policies::scheduling::LeaseChoice;
 
 const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
@@ -96,14 +96,8 @@ pub(super) fn add(r: &mut Registry) {
             param("fairness", "0.8", "1 less the part of jobs that bid"),
         ],
         |p, _| {
-            let (lease, fairness) = (p.seconds("lease_s", 240.0)?, p.f64("fairness", 0.8)?);
-            if !(0.0..=1.0).contains(&fairness) {
-                return Err(RegistryError::BadValue {
-                    param: "fairness".into(),
-                    found: fairness.to_string(),
-                    expected: "a number from 0 to 1".into(),
-                });
-            }
+            let lease = p.seconds("lease_s", 240.0)?;
+            let fairness = share(p, "fairness", 0.8)?;
             Ok(schedulers::themis_with(ThemisParams { lease, fairness }))
         },
     );
