@@ -508,6 +508,28 @@ fn a_window_without_jobs_says_so() {
     assert!(seen.err.contains(error.trim_end()), "{}", seen.err);
 }
 
+/// A full disk must not cost what took hours to compute.
+#[test]
+fn what_cannot_be_written_is_shown() {
+    let dir = folder();
+    // Where one of the files belongs lies a folder that somebody else uses.
+    fs::create_dir_all(dir.path().join("out/fifo/jobs.csv/theirs")).unwrap();
+    let line = "compare fifo las --trace jobs.csv --cluster 1x8 --output-dir out --force";
+    let seen = at(dir.path(), line.split(' '));
+    assert_eq!(seen.code, Some(2));
+    assert!(
+        seen.err.starts_with("error: out/fifo/jobs.csv: ") && seen.err.lines().count() == 1,
+        "{}",
+        seen.err
+    );
+    for row in ["\nfifo ", "\nlas "] {
+        assert!(seen.out.contains(row), "{}", seen.out);
+    }
+    assert!(dir.path().join("out/las/jobs.csv").is_file());
+    // The folder is not whole.
+    assert!(!dir.path().join("out/manifest.json").exists());
+}
+
 #[test]
 fn whole_numbers_in_a_trace_are_its_ids() {
     let dir = folder();

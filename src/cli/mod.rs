@@ -54,7 +54,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Why a command could not do what it was told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Failure {
     /// One clear sentence for the user.
     Message(String),

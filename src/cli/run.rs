@@ -16,6 +16,7 @@ use blox_sim::results::{Fairness, SharedSink};
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, Report, SimError, Watch};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -56,20 +57,26 @@ pub(super) fn simulate(
     )]
     let start = std::time::Instant::now();
     let runs = run_all(&experiment, &journals, explained, terminal.interactive)?;
-    for journal in journals.iter().flatten() {
-        journal.close()?;
-    }
     // All but the first few after an interruption may not have begun.
-    let done: Vec<&Run> = runs.iter().flatten().collect();
+    let done: Vec<&Run> = runs.iter().flatten().map(|(run, _)| run).collect();
     let interrupted =
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
-    if let Some(dir) = &o.output_dir {
-        output::write_manifest(dir, &experiment, &done, args, interrupted)?;
-        // Whoever interrupts wants the prompt back; it can be drawn later.
-        if !interrupted {
-            output::draw(dir, o.plots, o.report)?;
+    let keep = || {
+        for journal in journals.iter().flatten() {
+            journal.close()?;
         }
-    }
+        if let Some(dir) = &o.output_dir {
+            output::write_manifest(dir, &experiment, &done, args, interrupted)?;
+            // Whoever interrupts wants the prompt back; it can be drawn later.
+            if !interrupted {
+                output::draw(dir, o.plots, o.report)?;
+            }
+        }
+        Ok(())
+    };
+    // A disk that is full must not take what was computed with it: it is shown first.
+    let mut written = runs.iter().flatten().map(|(_, written)| written.clone());
+    let kept = written.find(Result::is_err).unwrap_or_else(keep);
     let format = experiment.format;
     let text = match format {
         OutputFormat::Json => output::json(&experiment, &done, explained)?,
@@ -88,6 +95,7 @@ pub(super) fn simulate(
             let _ = writeln!(terminal.err, "notice: {notice}");
         }
     }
+    kept?;
     if !o.quiet {
         let took = human_duration(start.elapsed());
         let dir = o
@@ -137,13 +145,14 @@ pub(super) fn human_duration(d: Duration) -> String {
     }
 }
 
-/// Runs them all; `None` for what an interruption kept from beginning.
+/// Runs them all, each with whether its results could be written; `None` for what an interruption
+/// kept from beginning.
 fn run_all(
     experiment: &Experiment<'_>,
     journals: &[Option<SharedJournal>],
     explained: Option<JobId>,
     interactive: bool,
-) -> Result<Vec<Option<Run>>, Failure> {
+) -> Result<Vec<Option<(Run, Result<(), Failure>)>>, Failure> {
     let watches: Vec<Arc<Watch>> = experiment
         .contestants
         .iter()
@@ -171,14 +180,13 @@ fn run_all(
         };
         let sink = assignments.as_ref().map(Assignments::sink);
         let run = run_one(experiment, i, &journals[i], explained, watch, sink)?;
-        if let Some(dir) = &experiment.options.output_dir {
+        let write = |dir: &PathBuf| {
             // As soon as it is there: a long comparison may be cut short.
             output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
-        }
-        if let Some(assignments) = assignments {
-            assignments.close()?;
-        }
-        Ok(run)
+            assignments.map_or(Ok(()), Assignments::close)
+        };
+        let written = o.output_dir.as_ref().map_or(Ok(()), write);
+        Ok((run, written))
     });
     progress.finish();
     results
