@@ -940,7 +940,7 @@ fn a_case_is_equal_or_shows_what_differs() {
         ),
         (
             "0,75,300,900\n0,75,300,900\n",
-            "ERROR  ./case/expected.csv: line 3: job_id is `0`, as on line 2, expected a row a job\n",
+            "ERROR  ./case/expected.csv: line 3: job_id is `0`, expected another than on line 2, a row a job\n",
         ),
     ] {
         fs::write(case.join("expected.csv"), format!("{header}{rows}")).unwrap();
@@ -979,7 +979,12 @@ fn a_case_is_equal_or_shows_what_differs() {
     assert_eq!(seen.code, Some(1));
     fs::remove_file(case.join("summary.json")).unwrap();
     for (text, sentence) in [
-        ("", "is empty, expected a header and a row a job"),
+        ("", "the file is empty, expected a header or a job"),
+        ("\n", "is empty, expected a header and a row a job"),
+        (
+            "job_id,finish_s\n0,\"600\n1,900\n",
+            "line 2: finish_s is `600`, expected a cell whose quote is closed on the same line",
+        ),
         (
             "job_id,first_launch_s,first_metric_s,responsiveness_s\n",
             "has a header alone, and there is no summary.json, expected a row a job",

@@ -1,6 +1,7 @@
 //! A case's folder and files.
 
 use super::VerifyError;
+use blox_sim::workload::Cells;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Case {
     dir: PathBuf,
     /// `expected.csv`.
-    pub expected: Table,
+    pub expected: Cells,
     /// `summary.json`; null if there is none.
     pub summary: Value,
 }
@@ -20,15 +21,15 @@ impl Case {
     /// # Errors
     /// A file cannot be read, or nothing is expected and no summary says why.
     pub fn open(dir: &Path) -> Result<Self, VerifyError> {
-        let expected = Table::read(&dir.join("expected.csv"))?;
+        let expected = Cells::read(dir.join("expected.csv"))?;
         let nothing = |what: &str| VerifyError::Bad {
-            path: expected.path.clone(),
+            path: expected.path().to_owned(),
             what: what.to_owned(),
         };
-        if expected.header.is_empty() {
+        if expected.header().is_empty() {
             return Err(nothing("is empty, expected a header and a row a job"));
         }
-        expected.check_ids()?;
+        check_ids(&expected)?;
         let path = dir.join("summary.json");
         let summary = if path.is_file() {
             let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
@@ -97,9 +98,9 @@ impl Case {
     ///
     /// # Errors
     /// It is there and cannot be read.
-    pub fn table(&self, name: &str) -> Result<Option<Table>, VerifyError> {
+    pub fn table(&self, name: &str) -> Result<Option<Cells>, VerifyError> {
         let path = self.dir.join(name);
-        path.is_file().then(|| Table::read(&path)).transpose()
+        Ok(path.is_file().then(|| Cells::read(&path)).transpose()?)
     }
 
     /// Something wrong with a file of the case.
@@ -171,108 +172,17 @@ impl Case {
     }
 }
 
-/// A CSV file with a header, as text.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    path: PathBuf,
-    header: Vec<String>,
-    /// The rows.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// It cannot be read, or a row has another number of fields than the header.
-    pub fn read(path: &Path) -> Result<Self, VerifyError> {
-        let bad = |e: csv::Error| VerifyError::Bad {
-            path: path.to_owned(),
-            what: e.to_string(),
-        };
-        let mut reader = csv::Reader::from_path(path).map_err(bad)?;
-        let fields = |r: &csv::StringRecord| r.iter().map(|f| f.trim().to_owned()).collect();
-        let header = fields(reader.headers().map_err(bad)?);
-        let rows = reader
-            .records()
-            .map(|r| r.map(|r| fields(&r)))
-            .collect::<Result<_, _>>()
-            .map_err(bad)?;
-        Ok(Table {
-            path: path.to_owned(),
-            header,
-            rows,
-        })
-    }
-
-    /// Whether it has a column.
-    pub fn has(&self, column: &str) -> bool {
-        self.header.iter().any(|h| h == column)
-    }
-
-    /// Where a column is.
-    ///
-    /// # Errors
-    /// It has none of that name.
-    pub fn column(&self, name: &str) -> Result<usize, VerifyError> {
-        self.header
-            .iter()
-            .position(|h| h == name)
-            .ok_or_else(|| VerifyError::Bad {
-                path: self.path.clone(),
-                what: format!(
-                    "line 1: the column {name} is missing, found the columns {}",
-                    self.header.join(", ")
-                ),
-            })
-    }
-
-    /// Where several columns are.
-    ///
-    /// # Errors
-    /// It lacks one of them.
-    pub fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N], VerifyError> {
-        let mut places = [0; N];
-        for (place, name) in places.iter_mut().zip(names) {
-            *place = self.column(name)?;
+/// A job that has two rows may stand in for one that has none.
+fn check_ids(expected: &Cells) -> Result<(), VerifyError> {
+    let Ok(id) = expected.column("job_id") else {
+        return Ok(());
+    };
+    let mut lines = std::collections::BTreeMap::new();
+    for (r, row) in expected.rows.iter().enumerate() {
+        if let Some(line) = lines.insert(&row[id], expected.line(r)) {
+            let as_before = format!("another than on line {line}, a row a job");
+            return Err(expected.wrong(r, id, &as_before).into());
         }
-        Ok(places)
     }
-
-    /// A job that has two rows may stand in for one that has none.
-    fn check_ids(&self) -> Result<(), VerifyError> {
-        let Ok(id) = self.column("job_id") else {
-            return Ok(());
-        };
-        let mut lines = std::collections::BTreeMap::new();
-        for (r, row) in self.rows.iter().enumerate() {
-            if let Some(line) = lines.insert(&row[id], r + 2) {
-                return Err(VerifyError::Bad {
-                    path: self.path.clone(),
-                    what: format!(
-                        "line {}: job_id is `{}`, as on line {line}, expected a row a job",
-                        r + 2,
-                        row[id]
-                    ),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// A field as a number.
-    ///
-    /// # Errors
-    /// It is none.
-    pub fn number(&self, row: usize, column: usize) -> Result<f64, VerifyError> {
-        let text = &self.rows[row][column];
-        text.parse().map_err(|_| VerifyError::Bad {
-            path: self.path.clone(),
-            what: format!(
-                "line {}: {} is `{text}`, expected a number",
-                row + 2,
-                self.header[column]
-            ),
-        })
-    }
+    Ok(())
 }

@@ -15,7 +15,7 @@ mod sia;
 mod synergy;
 mod tiresias;
 
-pub use case::{Case, Table};
+pub use case::Case;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -79,6 +79,9 @@ pub enum VerifyError {
         /// Why.
         error: std::io::Error,
     },
+    /// A table that cannot be read, or is not what it should be.
+    #[error(transparent)]
+    Table(#[from] blox_sim::workload::WorkloadError),
     /// A file that is not what it should be.
     #[error("{}: {what}", path.display())]
     Bad {

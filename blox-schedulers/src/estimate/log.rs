@@ -1,7 +1,7 @@
 //! Logs as tables, and features made of them.
 
 use blox_learn::{Column, Frame, LearnError, series};
-use blox_sim::workload::parse_date;
+use blox_sim::workload::{Cells, WorkloadError, parse_date};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EstimateError {
-    /// A log that cannot be read or used.
+    /// A log that cannot be read, or lacks a column, or a field of it that is no value.
+    #[error(transparent)]
+    Table(#[from] WorkloadError),
+    /// A log that cannot be used.
     #[error("{}: {what}", path.display())]
     Log {
         /// The file.
@@ -28,12 +31,8 @@ pub enum EstimateError {
 }
 
 /// A CSV file with a header, in memory.
-#[derive(Clone, Debug, Default)]
-pub struct Log {
-    path: PathBuf,
-    header: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
+#[derive(Clone, Debug)]
+pub struct Log(Cells);
 
 /// Which rows are learnt from, and which are kept to see what came of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,47 +52,24 @@ impl Log {
     /// # Errors
     /// It cannot be read, or a row has another number of fields than the header.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, EstimateError> {
-        let path = path.as_ref();
-        let bad = |e: csv::Error| EstimateError::Log {
-            path: path.to_owned(),
-            what: e.to_string(),
-        };
-        let mut reader = csv::Reader::from_path(path).map_err(bad)?;
-        let fields = |r: &csv::StringRecord| r.iter().map(|f| f.trim().to_owned()).collect();
-        let header = fields(reader.headers().map_err(bad)?);
-        let rows = reader.records().map(|r| r.map(|r| fields(&r)));
-        Ok(Log {
-            header,
-            rows: rows.collect::<Result<_, _>>().map_err(bad)?,
-            path: path.to_owned(),
-        })
+        Ok(Log(Cells::read(path)?))
     }
 
     /// How many rows it has.
     pub fn rows(&self) -> usize {
-        self.rows.len()
+        self.0.rows.len()
     }
 
     /// The names of its columns.
     pub fn header(&self) -> &[String] {
-        &self.header
+        self.0.header()
     }
 
     pub(super) fn wrong(&self, what: impl std::fmt::Display) -> EstimateError {
         EstimateError::Log {
-            path: self.path.clone(),
+            path: self.0.path().to_owned(),
             what: what.to_string(),
         }
-    }
-
-    fn at(&self, column: &str) -> Result<usize, EstimateError> {
-        let at = self.header.iter().position(|h| h == column);
-        at.ok_or_else(|| {
-            let found = self.header.join(", ");
-            self.wrong(format!(
-                "line 1: the column {column} is missing, found the columns {found}"
-            ))
-        })
     }
 
     /// A column as texts.
@@ -101,8 +77,8 @@ impl Log {
     /// # Errors
     /// There is none of that name.
     pub fn texts(&self, column: &str) -> Result<Vec<String>, EstimateError> {
-        let at = self.at(column)?;
-        Ok(self.rows.iter().map(|r| r[at].clone()).collect())
+        let at = self.0.column(column)?;
+        Ok(self.0.rows.iter().map(|r| r[at].clone()).collect())
     }
 
     /// A column as numbers.
@@ -127,17 +103,11 @@ impl Log {
         parse: impl Fn(&str) -> Option<f64>,
         expected: &str,
     ) -> Result<Vec<f64>, EstimateError> {
-        let at = self.at(column)?;
+        let at = self.0.column(column)?;
         let one = |(i, row): (usize, &Vec<String>)| {
-            parse(&row[at]).ok_or_else(|| {
-                let line = i + 2;
-                self.wrong(format!(
-                    "line {line}: {column} is `{}`, expected {expected}",
-                    row[at]
-                ))
-            })
+            parse(&row[at]).ok_or_else(|| self.0.wrong(i, at, expected).into())
         };
-        self.rows.iter().enumerate().map(one).collect()
+        self.0.rows.iter().enumerate().map(one).collect()
     }
 
     /// A column of features: numbers where all fields are numbers or empty, else categories.
@@ -159,13 +129,13 @@ impl Log {
     /// # Errors
     /// The column with dates is missing, or a date is none.
     pub fn split(&self, split: &Split) -> Result<(Vec<usize>, Vec<usize>), EstimateError> {
-        let all = 0..self.rows.len();
+        let all = 0..self.0.rows.len();
         Ok(match split {
             Split::All => (all.collect(), Vec::new()),
             Split::Share(share) => {
-                let kept = (self.rows.len() as f64 * share).round() as usize;
-                let first = self.rows.len() - kept.min(self.rows.len());
-                ((0..first).collect(), (first..self.rows.len()).collect())
+                let kept = (self.0.rows.len() as f64 * share).round() as usize;
+                let first = self.0.rows.len() - kept.min(self.0.rows.len());
+                ((0..first).collect(), (first..self.0.rows.len()).collect())
             }
             Split::Date(column, date) => {
                 let from = parse_date(date).ok_or_else(|| {

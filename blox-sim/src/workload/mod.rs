@@ -16,6 +16,7 @@
 //! | [`blox_jobs`](crate::compat::blox_jobs) | jobs of the Blox simulator |
 //! | [`map`] | any other table, by its columns |
 
+mod cells;
 pub mod csv;
 mod error;
 pub(crate) mod file;
@@ -41,6 +42,7 @@ pub mod stats;
 pub(crate) mod table;
 mod trace;
 
+pub use cells::Cells;
 pub use error::WorkloadError;
 pub(crate) use error::{found_and_expected, one_line, shown};
 pub use file::FileWorkload;

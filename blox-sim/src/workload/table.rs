@@ -304,7 +304,7 @@ pub(crate) fn is_null(text: &str) -> bool {
         .any(|null| text.trim().eq_ignore_ascii_case(null))
 }
 
-fn shown_header(header: &[String]) -> String {
+pub(crate) fn shown_header(header: &[String]) -> String {
     let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
     names.join(", ")
 }

@@ -387,7 +387,7 @@ fn shown_nodes(nodes: &[(u32, Vec<u32>)]) -> String {
 }
 
 fn compare_scaling(
-    table: &super::Table,
+    table: &blox_sim::workload::Cells,
     run: &compat::Run,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {

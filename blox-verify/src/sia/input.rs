@@ -1,11 +1,12 @@
 //! What a case was given.
 
-use crate::{Case, Table, VerifyError};
+use crate::{Case, VerifyError};
 use blox_core::perf::goodput::{StepTime, ThroughputParams};
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec};
 use blox_sim::compat::sia as files;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, Profiles, read_dir};
+use blox_sim::workload::Cells;
 use blox_sim::workload::{Workload, WorkloadError, collect};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -303,7 +304,7 @@ fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
 }
 
 /// A table of the case that must be there.
-pub(super) fn required(case: &Case, name: &str) -> Result<Table, VerifyError> {
+pub(super) fn required(case: &Case, name: &str) -> Result<Cells, VerifyError> {
     case.table(name)?.ok_or_else(|| VerifyError::MissingInput {
         case: case.dir().to_owned(),
         name: name.to_owned(),

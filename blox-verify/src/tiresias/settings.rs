@@ -1,6 +1,6 @@
 //! What the original was told, and what that is here.
 
-use crate::{Case, Table, VerifyError};
+use crate::{Case, VerifyError};
 use blox_core::{
     ClusterSpec, Event, JobId, Outlook, Part, Pipeline, Requests, RestoreError, SchedulingPolicy,
     Time, View,
@@ -10,6 +10,7 @@ use blox_policies::compat::tiresias::{
 };
 use blox_schedulers::compat::tiresias::{self as compat, Scheme};
 use blox_sim::compat::tiresias::{Steps, read_cluster, read_samples};
+use blox_sim::workload::{Cells, WorkloadError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,13 +89,13 @@ impl Settings {
 
     /// The scheduler, its cluster and what else there is to it.
     pub fn run(&self, case: &Case) -> Result<Run, VerifyError> {
-        let bad = |error: blox_sim::workload::WorkloadError| VerifyError::Bad {
+        let bad = |error: WorkloadError| VerifyError::Bad {
             path: case.dir().to_owned(),
             what: error.to_string(),
         };
-        let jobs = Table::read(&self.trace)?;
+        let jobs = Cells::read(&self.trace)?;
         let (gpus, submits) = (jobs.column("num_gpu")?, jobs.column("submit_time")?);
-        let column = |c: usize| -> Result<Vec<f64>, VerifyError> {
+        let column = |c: usize| -> Result<Vec<f64>, WorkloadError> {
             (0..jobs.rows.len()).map(|r| jobs.number(r, c)).collect()
         };
         // In the order of the file, which is not always that of submission.
