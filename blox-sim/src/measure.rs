@@ -1,35 +1,70 @@
 //! Which jobs count.
 
 use blox_core::{JobId, Time};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-/// Which jobs are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Which jobs are measured. A job's number is its rank in order of submission, from 0.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Measure {
     /// All of them.
     #[default]
     All,
     /// Those with these numbers, both ends included.
     Ids(u32, u32),
+    /// Each job whose number is among these.
+    Each(Arc<BTreeSet<u32>>),
     /// Those submitted in this time, both ends included.
     Submitted(Time, Time),
 }
 
 impl Measure {
+    /// The jobs whose ids are `wanted`, wherever they are in order of submission; `ids` are those
+    /// of all jobs, in that order ([`whole_ids`](crate::workload::whole_ids)).
+    ///
+    /// ```
+    /// use blox_sim::Measure;
+    /// assert_eq!(Measure::of_ids(&[7, 5, 6, 9], 5..=6), Measure::Ids(1, 2));
+    /// let apart = Measure::Each([0, 3].into_iter().collect::<std::collections::BTreeSet<_>>().into());
+    /// assert_eq!(Measure::of_ids(&[7, 5, 6, 9], 7..=9), apart);
+    /// ```
+    pub fn of_ids(ids: &[u64], wanted: RangeInclusive<u64>) -> Self {
+        let numbered = (0..).zip(ids);
+        let numbers: BTreeSet<u32> = numbered
+            .filter_map(|(number, id)| wanted.contains(id).then_some(number))
+            .collect();
+        match (numbers.first(), numbers.last()) {
+            (Some(&a), Some(&b)) if (b - a) as usize + 1 == numbers.len() => Measure::Ids(a, b),
+            _ => Measure::Each(numbers.into()),
+        }
+    }
+
     /// Whether a job is measured.
     pub fn includes(&self, job: JobId, submit: Time) -> bool {
-        match *self {
+        match self {
             Measure::All => true,
-            Measure::Ids(a, b) => (a..=b).contains(&job.0),
-            Measure::Submitted(a, b) => (a..=b).contains(&submit),
+            Measure::Ids(a, b) => (*a..=*b).contains(&job.0),
+            Measure::Each(numbers) => numbers.contains(&job.0),
+            Measure::Submitted(a, b) => (*a..=*b).contains(&submit),
+        }
+    }
+
+    /// The greatest number that it names; `None` if it names none.
+    pub fn last(&self) -> Option<u32> {
+        match self {
+            Measure::Ids(_, b) => Some(*b),
+            Measure::Each(numbers) => numbers.last().copied(),
+            Measure::All | Measure::Submitted(..) => None,
         }
     }
 
     /// Whether all measured jobs came before this one.
     pub(crate) fn is_past(&self, job: JobId, submit: Time) -> bool {
-        match *self {
+        match self {
             Measure::All => false,
-            Measure::Ids(_, b) => job.0 > b,
-            Measure::Submitted(_, b) => submit > b,
+            Measure::Ids(..) | Measure::Each(_) => self.last() < Some(job.0),
+            Measure::Submitted(_, b) => submit > *b,
         }
     }
 }

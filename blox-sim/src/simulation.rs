@@ -380,7 +380,7 @@ impl Simulation {
             .open
             .store(0, std::sync::atomic::Ordering::Relaxed);
         let recorder = Recorder::new(
-            self.measure,
+            self.measure.clone(),
             self.keep_rounds,
             self.explain,
             Arc::clone(&self.watch),
@@ -392,7 +392,7 @@ impl Simulation {
             core = core.with_collector(Box::new(Occupancy::new(self.assignments.clone())));
         }
         if self.keep_waits {
-            core = core.with_collector(Box::new(Waits::new(self.measure)));
+            core = core.with_collector(Box::new(Waits::new(self.measure.clone())));
         }
         for theirs in &self.collectors {
             core = core.with_collector(theirs.clone());
@@ -406,7 +406,7 @@ impl Simulation {
             self.overheads.clone(),
             completion,
             self.faults,
-            self.measure,
+            self.measure.clone(),
             Arc::clone(&self.watch),
             self.cluster.nodes.len(),
         )?
@@ -425,8 +425,8 @@ impl Simulation {
             period,
         } = parts;
         let ended = backend.ended;
-        let mut recorder = Recorder::new(self.measure, false, None, Arc::default());
-        let mut waits = Waits::new(self.measure);
+        let mut recorder = Recorder::new(self.measure.clone(), false, None, Arc::default());
+        let mut waits = Waits::new(self.measure.clone());
         let mut occupancy = None;
         let mut collectors = core.take_collectors();
         let theirs = collectors.split_off(collectors.len() - self.collectors.len());
@@ -565,6 +565,21 @@ mod tests {
         // Let in at 300 s, seen to have ended at 900 s.
         assert_eq!(report.summary.makespan_s, 800.0);
         assert_eq!(report.summary.utilisation, 0.75);
+    }
+
+    #[test]
+    fn jobs_that_are_measured_one_by_one_end_the_run_among_others() {
+        let durations = [300.0, 9e3, 600.0, 300.0, 9e3];
+        let mut jobs = Jobs::new(durations.map(|d| job(0.0, d)).to_vec());
+        let report = Simulation::new(ClusterSpec::uniform(1, 2))
+            .measure(Measure::of_ids(&[4, 9, 5, 8, 7], 3..=5))
+            .run(fifo(), &mut jobs)
+            .unwrap();
+        let measured: Vec<bool> = report.jobs.iter().map(|j| j.measured).collect();
+        assert_eq!(measured, [true, false, true, false, false]);
+        assert_eq!(report.ended, Ended::Finished);
+        assert_eq!(report.summary.avg_jct_s, (300.0 + 900.0) / 2.0);
+        assert_eq!(finishes(&report)[3..], [None, None]);
     }
 
     #[test]

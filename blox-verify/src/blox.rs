@@ -5,7 +5,7 @@ use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
 use blox_schedulers::compat::blox as compat;
 use blox_sim::results::JobResult;
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_sim::workload::whole_ids;
 use blox_sim::{Measure, Report, Simulation};
 use std::collections::BTreeMap;
 
@@ -31,13 +31,18 @@ impl System for Blox {
             error: Box::new(error),
         };
         let jobs = || blox_sim::compat::blox_jobs::read(&path).map_err(|e| simulation(e.into()));
-        let ids = ids_of(&mut jobs()?).map_err(|e| simulation(e.into()))?;
-        let rank = |id: u32| ids.iter().position(|i| *i == id).map(|r| r as u32);
+        let ids = whole_ids(&mut jobs()?).map_err(|e| simulation(e.into()))?;
         let (first, last) = settings.tracked;
-        let (first, last) = (rank(first).unwrap_or(first), rank(last).unwrap_or(last));
+        let measure = match &ids {
+            Some(ids) => Measure::of_ids(ids, first..=last),
+            None => Measure::Ids(
+                first.try_into().unwrap_or(u32::MAX),
+                last.try_into().unwrap_or(u32::MAX),
+            ),
+        };
         let mut jobs = jobs()?;
         let mut sim = Simulation::new(settings.cluster.clone())
-            .measure(Measure::Ids(first, last))
+            .measure(measure)
             .keep_rounds(true)
             .visiting_every_round(every_round);
         if let Some(speed) = settings.speed {
@@ -45,7 +50,7 @@ impl System for Blox {
         }
         let report = sim.run(settings.scheduler, &mut jobs).map_err(simulation)?;
         let mut compared = Compared::of(case, self.name());
-        compare_jobs(case, &report, &ids, settings.round, &mut compared)?;
+        compare_jobs(case, &report, ids.as_deref(), settings.round, &mut compared)?;
         compare_rounds(case, &report, &mut compared)?;
         compare_figures(case, &report, settings.round, &mut compared);
         Ok(compared)
@@ -57,7 +62,7 @@ struct Settings {
     speed: Option<compat::OptimusSpeed>,
     cluster: ClusterSpec,
     round: f64,
-    tracked: (u32, u32),
+    tracked: (u64, u64),
 }
 
 impl Settings {
@@ -118,7 +123,7 @@ impl Settings {
             }
         };
         let ids = case.summary.get("tracked_ids").and_then(|v| v.as_array());
-        let id = |i: usize| ids.and_then(|l| l.get(i)?.as_u64()).map(|n| n as u32);
+        let id = |i: usize| ids.and_then(|l| l.get(i)?.as_u64());
         let tracked = match (id(0), id(1)) {
             (Some(a), Some(b)) => (a, b),
             _ => tracked_rows(case)?,
@@ -133,16 +138,6 @@ impl Settings {
     }
 }
 
-/// The jobs' ids in order of arrival; their ranks if some are no whole numbers.
-fn ids_of(jobs: &mut dyn Workload) -> Result<Vec<u32>, WorkloadError> {
-    let mut ids = Vec::new();
-    while let Some(job) = jobs.next_job()? {
-        ids.push(job.name.as_deref().and_then(|n| n.parse().ok()));
-    }
-    let whole: Option<Vec<u32>> = ids.iter().copied().collect();
-    Ok(whole.unwrap_or_else(|| (0..ids.len() as u32).collect()))
-}
-
 /// The number in `LoadBased 1.2x` or `Accept-1.2x`; `None` where everything is accepted.
 fn threshold(admission: &str) -> Option<f64> {
     admission
@@ -150,34 +145,36 @@ fn threshold(admission: &str) -> Option<f64> {
         .find_map(|n| n.parse().ok())
 }
 
-fn tracked_rows(case: &Case) -> Result<(u32, u32), VerifyError> {
+fn tracked_rows(case: &Case) -> Result<(u64, u64), VerifyError> {
     let column = case.expected.column("job_id")?;
-    let mut range: Option<(u32, u32)> = None;
+    let mut range: Option<(u64, u64)> = None;
     for row in 0..case.expected.rows.len() {
-        let id = case.expected.number(row, column)? as u32;
+        let id = case.expected.number(row, column)? as u64;
         range = Some(range.map_or((id, id), |(a, b)| (a.min(id), b.max(id))));
     }
     range.ok_or_else(|| case.bad("summary.json", "`tracked_ids` is missing"))
 }
 
+/// Jobs are known by `ids`, or by their numbers where there are none.
 fn compare_jobs(
     case: &Case,
     report: &Report,
-    ids: &[u32],
+    ids: Option<&[u64]>,
     round: f64,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let mut ours: BTreeMap<u32, &JobResult> = report
+    let id_of = |j: &JobResult| ids.and_then(|ids| ids.get(j.job.index()).copied());
+    let mut ours: BTreeMap<u64, &JobResult> = report
         .jobs
         .iter()
         .filter(|j| j.measured)
-        .map(|j| (ids.get(j.job.index()).copied().unwrap_or(j.job.0), j))
+        .map(|j| (id_of(j).unwrap_or(j.job.0.into()), j))
         .collect();
     let e = &case.expected;
     // Without these nothing of what a case is about would be compared.
     let [id, _, _, _] = e.columns(["job_id", "submit_s", "first_launch_s", "finish_s"])?;
     for (r, row) in e.rows.iter().enumerate() {
-        let job = e.number(r, id)? as u32;
+        let job = e.number(r, id)? as u64;
         let what = format!("job {job}");
         let Some(j) = ours.remove(&job) else {
             out.differ(&what, "job_id", &row[id], "no such job");

@@ -329,10 +329,11 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
         .measure
         .as_deref()
         .and_then(parse_measure);
-    let which = match given.unwrap_or(experiment.measure) {
+    let which = match given.unwrap_or_else(|| experiment.measure.clone()) {
         Measure::All if first == 1 => return format!("{jobs}, which is all"),
         Measure::All => return format!("all {jobs}"),
         Measure::Ids(a, b) => format!("numbers {a} to {b}"),
+        Measure::Each(_) => "named one by one".to_owned(),
         Measure::Submitted(a, b) => format!(
             "submitted from {} s to {} s",
             decimal(a.secs(), 0),
@@ -340,6 +341,15 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
         ),
     };
     format!("{jobs}, {which}; makespan, GPU util., preempted: of all jobs")
+}
+
+/// How many jobs are named by their numbers.
+fn named(measure: &Measure) -> Option<u64> {
+    match measure {
+        Measure::Ids(a, b) => Some(u64::from(b - a) + 1),
+        Measure::Each(numbers) => Some(numbers.len() as u64),
+        Measure::All | Measure::Submitted(..) => None,
+    }
 }
 
 /// Measured jobs that did not complete.
@@ -422,15 +432,15 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
     let s = &first.report.summary;
     if s.jobs == 0 {
         list.push("the workload has no jobs".to_owned());
-    } else if let Measure::Ids(a, b) = experiment.measure {
-        let wanted = u64::from(b - a) + 1;
-        if s.measured < wanted && first.report.ended != Ended::Interrupted {
-            list.push(format!(
-                "only {} of the {} jobs that --measure names came",
-                whole(s.measured),
-                whole(wanted)
-            ));
-        }
+    } else if let Some(wanted) = named(&experiment.measure)
+        && s.measured < wanted
+        && first.report.ended != Ended::Interrupted
+    {
+        list.push(format!(
+            "only {} of the {} jobs that --measure names came",
+            whole(s.measured),
+            whole(wanted)
+        ));
     }
     for run in runs {
         let s = &run.report.summary;

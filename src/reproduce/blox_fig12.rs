@@ -52,7 +52,7 @@ pub(super) fn runs(
             let las = blox::las();
             Ok(Run {
                 label: name(*threshold),
-                simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(measure),
+                simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(measure.clone()),
                 scheduler: match threshold {
                     None => las,
                     Some(t) => las.with_admission(Box::new(LoadThreshold::new(*t)?)),

@@ -192,6 +192,24 @@ pub fn collect(workload: &mut (impl Workload + ?Sized)) -> Result<Vec<JobSpec>, 
     Ok(jobs)
 }
 
+/// The names of all jobs that are left as whole numbers, in order of submission; `None` if one has
+/// another name or none. An endless workload must be [`Limited`] first.
+///
+/// # Errors
+/// The workload's own.
+pub fn whole_ids(
+    workload: &mut (impl Workload + ?Sized),
+) -> Result<Option<Vec<u64>>, WorkloadError> {
+    let mut ids = Vec::new();
+    while let Some(job) = workload.next_job()? {
+        let Some(id) = job.name.as_deref().and_then(|name| name.parse().ok()) else {
+            return Ok(None);
+        };
+        ids.push(id);
+    }
+    Ok(Some(ids))
+}
+
 /// What most readers' tests look at: name, submission and duration in seconds, GPUs.
 #[cfg(test)]
 fn told(jobs: &[JobSpec]) -> Vec<(&str, f64, u32, f64)> {

@@ -19,7 +19,10 @@ pub(in crate::cli) struct Input {
 }
 
 /// What says how a trace is read.
-type TraceKey = (PathBuf, Option<String>, Option<String>, Option<PathBuf>);
+pub(super) type TraceKey = (PathBuf, Option<String>, Option<String>, Option<PathBuf>);
+
+/// What says which jobs of a trace there are: also the virtual cluster, and how many at most.
+pub(super) type JobsKey = (TraceKey, Option<String>, Option<u64>);
 
 /// What was found out about files, so that the experiments of a sweep need not
 /// find it out again.
@@ -28,6 +31,8 @@ pub(in crate::cli) struct Known {
     pub(super) hashes: BTreeMap<PathBuf, String>,
     /// By path, format, map and throughputs.
     pub(super) traces: BTreeMap<TraceKey, Trace>,
+    /// The ids of a trace's jobs, if they are whole numbers.
+    pub(super) ids: BTreeMap<JobsKey, Option<Vec<u64>>>,
 }
 
 /// Whether throughputs are those of one JSON file, and not tables in a folder.

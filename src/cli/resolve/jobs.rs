@@ -143,7 +143,7 @@ pub(super) fn measure(given: &Given, source: &Source) -> Result<Measure, Failure
 /// schedulers a job of an overloaded cluster never ends.
 pub(super) fn arrivals_end(
     source: &Source,
-    measure: Measure,
+    measure: &Measure,
     jobs: Option<u64>,
 ) -> Result<Option<u64>, Failure> {
     let per_hour = match source {
@@ -153,11 +153,11 @@ pub(super) fn arrivals_end(
             .map_err(Failure::new)?
             .jobs_per_hour(),
     };
-    let needed = match measure {
+    let needed = match (measure, measure.last()) {
         _ if jobs.is_some() => return Ok(None),
-        Measure::All => return Ok(None),
-        Measure::Ids(_, last) => f64::from(last) + 1.0,
-        Measure::Submitted(_, last) => last.hours() * per_hour,
+        (Measure::Submitted(_, last), _) => last.hours() * per_hour,
+        (_, Some(last)) => f64::from(last) + 1.0,
+        (_, None) => return Ok(None),
     };
     Ok(Some((100.0 * needed).max(100_000.0).ceil() as u64))
 }

@@ -8,6 +8,7 @@ mod world;
 
 pub(super) use contestant::{Contestant, in_paths};
 pub(super) use inputs::{Input, Known};
+
 pub(super) use jobs::{parse_measure, parse_time};
 
 use super::Failure;
@@ -26,9 +27,10 @@ use blox_sim::execution::Training;
 use blox_sim::execution::training::{self, Applications, WithApplications};
 use blox_sim::workload::generate::{Generator, WithLoss};
 use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
-use blox_sim::workload::{Format, Limited, ReadOptions, Trace, Workload, WorkloadError};
+use blox_sim::workload::{Format, Limited, ReadOptions, Trace, Workload, WorkloadError, whole_ids};
 use blox_sim::{Measure, Simulation, cluster_file};
 use contestant::Overrides;
+use inputs::TraceKey;
 use jobs::Source;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -129,7 +131,7 @@ impl<'r> Experiment<'r> {
         let wants_optimus = contestants.iter().any(|c| c.named.name == "blox-optimus");
         let source = jobs::source(&given, &cluster, seed, wants_optimus)?;
         let measure = jobs::measure(&given, &source)?;
-        let arrivals_end = jobs::arrivals_end(&source, measure, o.jobs)?;
+        let arrivals_end = jobs::arrivals_end(&source, &measure, o.jobs)?;
         let load = match &source {
             Source::Blox(load) => Some(*load),
             _ => o.load,
@@ -188,11 +190,8 @@ impl<'r> Experiment<'r> {
             }
         }
         let of_file = experiment.check_workload(known)?;
-        experiment.measure_by_ids()?;
-        let by_measure = match experiment.measure {
-            Measure::Ids(_, last) => Some(u64::from(last) + 1),
-            _ => None,
-        };
+        experiment.measure_by_ids(known)?;
+        let by_measure = experiment.measure.last().map(|last| u64::from(last) + 1);
         experiment.expected_jobs = [of_file, experiment.options.jobs, by_measure]
             .into_iter()
             .flatten()
@@ -218,7 +217,7 @@ impl<'r> Experiment<'r> {
                 generated::fill_in(kind, o);
             }
         }
-        if let (None, Measure::Ids(a, b)) = (&o.measure, self.measure) {
+        if let (None, Measure::Ids(a, b)) = (&o.measure, &self.measure) {
             o.measure = Some(format!("{a}..{b}"));
         }
     }
@@ -279,19 +278,26 @@ impl<'r> Experiment<'r> {
         }
     }
 
-    /// Looks at the workload once, so that a bad line is found before anything
-    /// runs; how many jobs a file has.
-    fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
-        let Source::Trace(path, options) = &self.source else {
-            return self.workload().map(|_| None);
+    /// How the trace is read; `None` where jobs are made up.
+    fn trace_key(&self) -> Option<TraceKey> {
+        let Source::Trace(path, _) = &self.source else {
+            return None;
         };
         let o = &self.options;
-        let key = (
+        Some((
             path.clone(),
             o.format.clone(),
             o.map.clone(),
             o.throughputs.clone(),
-        );
+        ))
+    }
+
+    /// Looks at the workload once, so that a bad line is found before anything
+    /// runs; how many jobs a file has.
+    fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
+        let (Source::Trace(path, options), Some(key)) = (&self.source, self.trace_key()) else {
+            return self.workload().map(|_| None);
+        };
         let trace = match known.traces.get(&key) {
             Some(trace) => trace.clone(),
             None => self.open(path, options).map_err(Failure::new)?,
@@ -336,7 +342,7 @@ impl<'r> Experiment<'r> {
         let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
         let mut simulation = simulation
             .faults(self.world.faults)
-            .measure(self.measure)
+            .measure(self.measure.clone())
             .keep_rounds(self.options.rounds)
             .keep_timeline(self.options.output_dir.is_some())
             .keep_waits(self.options.why)
@@ -356,42 +362,28 @@ impl<'r> Experiment<'r> {
     }
 
     /// Where all jobs of a trace have whole numbers for ids, `--measure A..B` names these.
-    fn measure_by_ids(&mut self) -> Result<(), Failure> {
-        let (Source::Trace(..), Measure::Ids(a, b)) = (&self.source, self.measure) else {
+    fn measure_by_ids(&mut self, known: &mut Known) -> Result<(), Failure> {
+        let (Some(trace), Measure::Ids(a, b)) = (self.trace_key(), &self.measure) else {
             return Ok(());
         };
-        let wanted = u64::from(a)..=u64::from(b);
-        let mut jobs = self.workload()?;
-        let (mut least, mut most) = (u64::MAX, 0);
-        let mut ranks: Option<(u32, u32)> = None;
-        let mut count = 0;
-        let mut rank = 0;
-        while let Some(job) = jobs.next_job().map_err(Failure::new)? {
-            let Some(id) = job.name.as_deref().and_then(|n| n.parse::<u64>().ok()) else {
-                return Ok(());
-            };
-            (least, most) = (id.min(least), id.max(most));
-            if wanted.contains(&id) {
-                ranks = Some((ranks.map_or(rank, |(first, _)| first), rank));
-                count += 1;
-            }
-            rank += 1;
-        }
-        let Some((first, last)) = ranks else {
-            return match rank {
-                0 => Ok(()),
-                _ => Err(Failure::new(format!(
-                    "--measure is `{a}..{b}`, but the ids of the jobs lie from {least} to {most}"
-                ))),
-            };
+        let wanted = u64::from(*a)..=u64::from(*b);
+        let o = &self.options;
+        let key = (trace, o.virtual_cluster.clone(), o.jobs);
+        let ids = match known.ids.get(&key) {
+            Some(ids) => ids.clone(),
+            None => whole_ids(&mut *self.workload()?).map_err(Failure::new)?,
         };
-        if last - first + 1 != count {
-            return Err(Failure::new(format!(
-                "--measure is `{a}..{b}`, but between the jobs of these ids others are submitted; \
-                 expected times such as 10h..2d"
-            )));
+        let of_all = ids.as_deref().unwrap_or_default();
+        let range = of_all.iter().min().zip(of_all.iter().max());
+        if let Some((least, most)) = range {
+            if !of_all.iter().any(|id| wanted.contains(id)) {
+                return Err(Failure::new(format!(
+                    "--measure is `{a}..{b}`, but the ids of the jobs lie from {least} to {most}"
+                )));
+            }
+            self.measure = Measure::of_ids(of_all, wanted);
         }
-        self.measure = Measure::Ids(first, last);
+        known.ids.insert(key, ids);
         Ok(())
     }
 
