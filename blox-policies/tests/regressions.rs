@@ -1,28 +1,31 @@
 //! Mistakes of policies, as plain cases.
 
 use blox_core::core::{Core, Decided};
-use blox_core::estimate::Oracle;
+use blox_core::estimate::{Estimator, Oracle};
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::perf::{PairTable, TypeSpeeds};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
     AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Decide, Event, Extras,
-    GpuCount, JobId, JobSpec, Name, NodeAction, NodeId, Outcome, Outlook, Part, Phase, Pipeline,
-    Place, PlacementPolicy, Plan, Reason, Request, Requests, Rounds, SchedulingPolicy, Seconds,
-    ServiceClass, Shape, State, Time, Verdicts, View,
+    GpuCount, JobId, JobRef, JobSpec, Name, NodeAction, NodeId, Outcome, Outlook, Part, Phase,
+    Pipeline, Place, PlacementPolicy, Plan, Reason, Request, Requests, RestoreError, Rounds,
+    SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time, Verdicts, View,
 };
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::{PowerRule, PowerSaving, Quarantine};
+use blox_policies::compat::gavel::OnEveryType;
 use blox_policies::estimate::{Brought, NoisyOracle};
 use blox_policies::placement::{
     Buddy, Consolidated, EasyBackfill, KeepNodes, Leases, LocalSearch, Migrating, NodeSets,
     OnNodes, Resizing, Synergy, Walk,
 };
-use blox_policies::scheduling::gavel::{Gavel, shares};
+use blox_policies::scheduling::gavel::{Allocation, Gavel, Instance, SharePolicy, shares};
 use blox_policies::scheduling::{
     Chronus, ElasticFlow, Fifo, Gandiva, Lucid, LucidSettings, Pollux, PolluxSettings, Qssf,
-    Shockwave, Sia, Srtf, Synthesizer, TimeSlicing,
+    Shockwave, Sia, Srtf, Synthesizer, Tetris, TimeSlicing,
 };
+use blox_solve::SolveError;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// A scheduler and the cluster that it has.
@@ -654,10 +657,72 @@ fn a_job_over_its_quota_is_deferred_once() {
     assert_eq!(answers(&mut quota, &run), [1]);
 }
 
+/// Remembers how many events it was told of.
+#[derive(Clone, Default)]
+struct Counts(u64);
+
+impl Part for Counts {
+    fn observe(&mut self, _: View<'_>, _: &Event) {
+        self.0 += 1;
+    }
+
+    fn save(&self) -> Option<Value> {
+        Some(self.0.into())
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.0 = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl Estimator for Counts {
+    fn duration(&self, _: &JobRef<'_>) -> Option<Seconds> {
+        None
+    }
+}
+
+impl SharePolicy for Counts {
+    fn allocate(&mut self, _: &Instance) -> Result<Allocation, SolveError> {
+        Ok(Allocation::default())
+    }
+}
+
+#[test]
+fn what_is_inside_a_policy_is_told_saved_and_restored_with_it() {
+    let lucid = || Lucid::with(LucidSettings::default(), Counts(0), PairTable::default());
+    let policies: [&dyn Fn() -> Box<dyn Part>; 4] = [
+        &|| Box::new(lucid()),
+        &|| Box::new(Gavel::new(Counts(0))),
+        &|| Box::new(Gavel::new(OnEveryType::new(Counts(0)))),
+        &|| Box::new(Tetris::with(Counts(0))),
+    ];
+    let run = Run::new(
+        &ClusterSpec::uniform(1, 1),
+        composed(Fifo::default(), Buddy),
+    );
+    let event = Event::Ended {
+        job: JobId(0),
+        outcome: Outcome::Completed,
+    };
+    for (i, fresh) in policies.iter().enumerate() {
+        let (mut policy, mut restored) = (fresh(), fresh());
+        assert!(policy.observes_launches(), "{i}");
+        policy.observe(run.core.view(), &event);
+        let saved = policy.save().unwrap();
+        restored.restore(saved.clone()).unwrap();
+        for part in [&mut policy, &mut restored] {
+            part.observe(run.core.view(), &event);
+        }
+        assert_eq!(policy.save(), restored.save(), "{i}");
+        assert_ne!(policy.save(), Some(saved), "{i}");
+    }
+}
+
 #[test]
 fn who_passes_over_launches_says_so() {
     let rule = Consolidated::default;
-    let parts: [Box<dyn Part>; 23] = [
+    let parts: [Box<dyn Part>; 24] = [
         Box::new(Qssf::default()),
         Box::new(Chronus::new(Seconds::new(240.0))),
         Box::new(Gandiva::default()),
@@ -667,6 +732,7 @@ fn who_passes_over_launches_says_so() {
         Box::new(Sia::default()),
         Box::new(Pollux::default()),
         Box::new(Lucid::default()),
+        Box::new(Tetris::default()),
         Box::new(ElasticFlow::new(Seconds::new(300.0))),
         Box::new(KeepNodes),
         Box::new(OnNodes),

@@ -4,7 +4,7 @@ use crate::placement::{Rule, find_alike, most_usable, suits};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::PairTable;
 use blox_core::{
-    Assignment, Draft, DraftError, JobId, JobRef, NodeId, NodeStatus, Outlook, Part,
+    Assignment, Draft, DraftError, Event, JobId, JobRef, NodeId, NodeStatus, Outlook, Part,
     PlacementPolicy, Reason, Request, Requests, RestoreError, SchedulingPolicy, Seconds, Shape,
     Time, View,
 };
@@ -76,7 +76,7 @@ impl Default for LucidSettings {
 #[derive(Clone)]
 pub struct Lucid {
     settings: LucidSettings,
-    estimator: Arc<dyn Believes>,
+    estimator: Box<dyn Estimator>,
     pairs: Arc<PairTable>,
     /// Whether the profiler has a node more.
     grown: bool,
@@ -85,17 +85,6 @@ pub struct Lucid {
     /// Jobs that were placed to be profiled, and have those GPUs still.
     profiled: BTreeSet<JobId>,
     order: Vec<(f64, JobId)>,
-}
-
-/// An estimator that can be shared.
-trait Believes: Send + Sync {
-    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds>;
-}
-
-impl<E: Estimator + Sync> Believes for E {
-    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        Estimator::duration(self, job)
-    }
 }
 
 impl Default for Lucid {
@@ -108,12 +97,12 @@ impl Lucid {
     /// With settings, beliefs about durations, and the speeds of pairs, as far as they are known.
     pub fn with(
         settings: LucidSettings,
-        estimator: impl Estimator + Sync + 'static,
+        estimator: impl Estimator + 'static,
         pairs: PairTable,
     ) -> Self {
         Lucid {
             settings,
-            estimator: Arc::new(estimator),
+            estimator: Box::new(estimator),
             pairs: Arc::new(pairs),
             grown: false,
             slow: BTreeSet::new(),
@@ -380,17 +369,26 @@ fn may_use(view: View<'_>, node: NodeId, job: &JobRef<'_>) -> bool {
 }
 
 impl Part for Lucid {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.estimator.observe(view, event);
+    }
+
     fn observes_launches(&self) -> bool {
-        false
+        self.estimator.observes_launches()
     }
 
     fn save(&self) -> Option<Value> {
-        serde_json::to_value((self.grown, &self.slow, &self.profiled)).ok()
+        let beliefs = self.estimator.save();
+        serde_json::to_value((self.grown, &self.slow, &self.profiled, beliefs)).ok()
     }
 
     fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        (self.grown, self.slow, self.profiled) = serde_json::from_value(memory)?;
-        Ok(())
+        let beliefs: Option<Value>;
+        (self.grown, self.slow, self.profiled, beliefs) = serde_json::from_value(memory)?;
+        match beliefs {
+            Some(beliefs) => self.estimator.restore(beliefs),
+            None => Ok(()),
+        }
     }
 }
 

@@ -36,6 +36,9 @@ impl Part for Tetris {
     fn observe(&mut self, view: View<'_>, event: &Event) {
         self.estimator.observe(view, event);
     }
+    fn observes_launches(&self) -> bool {
+        self.estimator.observes_launches()
+    }
     fn save(&self) -> Option<Value> {
         self.estimator.save()
     }

@@ -13,7 +13,7 @@ mod recorded;
 mod shockwave;
 
 use super::{Case, Compared, System, VerifyError};
-use blox_core::{JobSpec, Part, Seconds, Time};
+use blox_core::{Event, JobSpec, Part, Seconds, Time, View};
 use blox_policies::scheduling::gavel::SharePolicy;
 use blox_schedulers::compat::gavel::{self as compat, Pool, ReleasedEnd, RoundRow, Settings};
 use blox_sim::compat::gavel as files;
@@ -72,6 +72,10 @@ impl System for Gavel {
 pub(super) struct Boxed(pub Box<dyn SharePolicy>);
 
 impl Part for Boxed {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.0.observe(view, event);
+    }
+
     fn save(&self) -> Option<Value> {
         self.0.save()
     }

@@ -2,7 +2,7 @@
 
 use super::policy::Determined;
 use crate::VerifyError;
-use blox_core::{JobId, Part, RestoreError};
+use blox_core::{Event, JobId, Part, RestoreError, View};
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
 use blox_schedulers::compat::gavel::BisectedDuration;
 use blox_solve::SolveError;
@@ -155,6 +155,10 @@ fn row(name: &str) -> Option<Combination> {
 }
 
 impl Part for Recorded {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.policy.observe(view, event);
+    }
+
     fn save(&self) -> Option<Value> {
         serde_json::to_value((&self.measured, self.policy.save())).ok()
     }

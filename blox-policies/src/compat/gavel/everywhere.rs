@@ -1,7 +1,7 @@
 //! Shares on types where a job does not run.
 
 use crate::scheduling::gavel::{Allocation, Instance, SharePolicy};
-use blox_core::{Part, RestoreError};
+use blox_core::{Event, Part, RestoreError, View};
 use blox_solve::SolveError;
 use serde_json::Value;
 
@@ -23,6 +23,14 @@ impl OnEveryType {
 }
 
 impl Part for OnEveryType {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.policy.observe(view, event);
+    }
+
+    fn observes_launches(&self) -> bool {
+        self.policy.observes_launches()
+    }
+
     fn save(&self) -> Option<Value> {
         self.policy.save()
     }

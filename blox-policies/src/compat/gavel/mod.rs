@@ -31,7 +31,7 @@ pub use shockwave::{AsShockwave, BatchJob, EqualTime, Mode};
 
 use crate::scheduling::gavel::{Combination, SharePolicy};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuId, JobId, JobRef, Name, Outlook, Part,
+    Assignment, Draft, DraftError, Event, GpuCount, GpuId, JobId, JobRef, Name, Outlook, Part,
     PlacementPolicy, Reason, Request, Requests, RestoreError, SchedulingPolicy, Shape, Time, View,
 };
 use program::Program;
@@ -148,6 +148,10 @@ pub fn released_rounds(saved: &Value) -> Option<Vec<RoundRow>> {
 }
 
 impl<D: Dialect> Part for Released<D> {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.shares.observe(view, event);
+    }
+
     fn save(&self) -> Option<Value> {
         let shares = self.shares.save();
         let memory = (&self.program, &self.new, self.seen, self.reported, shares);

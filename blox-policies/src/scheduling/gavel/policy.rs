@@ -4,7 +4,7 @@ use super::instance::{Combination, Entrant, Instance, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use blox_core::{
-    GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Part, Phase, Request,
+    Event, GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Part, Phase, Request,
     Requests, RestoreError, SchedulingPolicy, Seconds, Shape, Time, View,
 };
 use serde::{Deserialize, Serialize};
@@ -296,8 +296,12 @@ impl Gavel {
 }
 
 impl Part for Gavel {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.shares.observe(view, event);
+    }
+
     fn observes_launches(&self) -> bool {
-        false
+        self.shares.observes_launches()
     }
 
     fn save(&self) -> Option<Value> {

@@ -36,6 +36,10 @@ impl Default for AlloX {
 }
 
 impl Part for AlloX {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         let last: Vec<_> = self.last.iter().collect();
         serde_json::to_value(last).ok()

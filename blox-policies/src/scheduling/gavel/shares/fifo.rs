@@ -39,6 +39,10 @@ impl FifoShares {
 }
 
 impl Part for FifoShares {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         let has: Vec<_> = self.has.iter().collect();
         serde_json::to_value(has).ok()

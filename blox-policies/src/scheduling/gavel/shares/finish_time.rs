@@ -132,6 +132,10 @@ impl FinishTimeShares {
 }
 
 impl Part for FinishTimeShares {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         let past: Vec<_> = self.past.iter().collect();
         serde_json::to_value((past, &self.memory)).ok()

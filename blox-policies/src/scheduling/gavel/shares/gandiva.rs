@@ -76,6 +76,10 @@ pub fn mean_gain(instance: &Instance, pair: &Pair) -> f64 {
 }
 
 impl Part for GandivaPacking {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         let with: Vec<_> = self.with.iter().collect();
         serde_json::to_value((&self.random, with)).ok()

@@ -7,7 +7,11 @@ use blox_solve::SolveError;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Isolated;
 
-impl Part for Isolated {}
+impl Part for Isolated {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SharePolicy for Isolated {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {

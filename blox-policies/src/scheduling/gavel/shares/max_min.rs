@@ -35,6 +35,10 @@ impl MaxMinFairness {
 }
 
 impl Part for MaxMinFairness {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         self.memory.save()
     }

@@ -7,7 +7,11 @@ use blox_solve::SolveError;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proportional;
 
-impl Part for Proportional {}
+impl Part for Proportional {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SharePolicy for Proportional {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {

@@ -14,7 +14,11 @@ use blox_solve::{Program, SolveError, Var};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StrategyProof;
 
-impl Part for StrategyProof {}
+impl Part for StrategyProof {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SharePolicy for StrategyProof {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {

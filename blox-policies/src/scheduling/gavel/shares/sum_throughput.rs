@@ -72,6 +72,10 @@ impl MaxSumThroughput {
 }
 
 impl Part for MaxSumThroughput {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         self.memory.save()
     }

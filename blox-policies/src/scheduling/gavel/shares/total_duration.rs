@@ -60,6 +60,10 @@ impl MinTotalDuration {
 }
 
 impl Part for MinTotalDuration {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+
     fn save(&self) -> Option<Value> {
         self.memory.save()
     }

@@ -26,7 +26,11 @@ impl WaterFilling {
     }
 }
 
-impl Part for WaterFilling {}
+impl Part for WaterFilling {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
 
 impl SharePolicy for WaterFilling {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
