@@ -564,6 +564,16 @@ fn whole_numbers_in_a_trace_are_its_ids() {
 }
 
 #[test]
+fn a_run_in_which_a_job_never_gains_says_so() {
+    let dir = folder();
+    let line = "simulate -s fifo --trace jobs.csv --cluster 1x8 --job-mtbf-h 0.0001";
+    let seen = at(dir.path(), line.split(' '));
+    let told =
+        "crashed or failed to be launched 1,000,000 times in a row and kept no more of their work";
+    assert!(seen.out.contains(told), "{}", seen.out);
+}
+
+#[test]
 fn a_compressed_trace_of_another_system_gives_the_same() {
     let dir = folder();
     let text = format!("\u{feff}{}", TRACE.replace('\n', "\r\n"));

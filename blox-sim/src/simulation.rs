@@ -13,7 +13,7 @@ use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
 use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Counters};
-use blox_core::drive::{drive, run_ready};
+use blox_core::drive::{run_ready, turn};
 use blox_core::journal::Journal;
 use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, State, Time};
 use std::sync::Arc;
@@ -287,6 +287,10 @@ impl Simulation {
         self
     }
 
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
     pub(crate) fn cluster(&self) -> &ClusterSpec {
         &self.cluster
     }
@@ -356,7 +360,19 @@ impl Simulation {
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
         let mut parts = self.start(cadence, workload, journal)?;
-        run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
+        let mut commands = Vec::new();
+        run_ready(async {
+            while turn(
+                &mut parts.core,
+                scheduler,
+                &mut parts.backend,
+                &mut commands,
+            )
+            .await?
+                && !self.watch.is_in_vain()
+            {}
+            Ok::<(), SimError>(())
+        })?;
         Ok(self.report(scheduler.name(), parts))
     }
 
@@ -375,10 +391,7 @@ impl Simulation {
                 (None, Some(rule)) => Box::new(rule),
                 (None, None) => Box::new(Exact),
             };
-        // A watch is shared with the caller, the count of open jobs is not.
-        self.watch
-            .open
-            .store(0, std::sync::atomic::Ordering::Relaxed);
+        self.watch.begin();
         let recorder = Recorder::new(
             self.measure.clone(),
             self.keep_rounds,
@@ -424,7 +437,10 @@ impl Simulation {
             backend,
             period,
         } = parts;
-        let ended = backend.ended;
+        let ended = match self.watch.is_in_vain() {
+            true => Ended::InVain,
+            false => backend.ended,
+        };
         let mut recorder = Recorder::new(self.measure.clone(), false, None, Arc::default());
         let mut waits = Waits::new(self.measure.clone());
         let mut occupancy = None;
@@ -779,6 +795,36 @@ mod tests {
         assert_eq!(report.ended, Ended::Standstill);
         assert_eq!(finishes(&report), [None]);
         assert_eq!(report.summary.unfinished, 1);
+    }
+
+    #[test]
+    fn a_job_that_never_keeps_any_of_its_work_ends_the_simulation() {
+        let run = |faults: Faults| {
+            let mut jobs = Jobs::new(vec![job(0.0, 60.0), job(0.0, 1e6)]);
+            let simulation = Simulation::new(ClusterSpec::uniform(1, 2)).faults(faults);
+            simulation.run(fifo(), &mut jobs).unwrap()
+        };
+        let crashing = Faults {
+            job_mtbf: Some(Seconds::from_hours(1.0)),
+            ..Faults::default()
+        };
+        let report = run(crashing);
+        assert_eq!(report.ended, Ended::InVain);
+        assert_eq!(report.jobs[1].crashes, 1_000_000);
+        assert_eq!(
+            (report.summary.completed, report.summary.unfinished),
+            (1, 1)
+        );
+        let saving = Faults {
+            checkpoint_every: Some(Seconds::new(600.0)),
+            ..crashing
+        };
+        assert_eq!(run(saving).ended, Ended::Finished);
+        let unlaunched = Faults {
+            launch_failure: 1.0,
+            ..Faults::default()
+        };
+        assert_eq!(run(unlaunched).ended, Ended::InVain);
     }
 
     #[test]

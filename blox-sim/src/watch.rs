@@ -1,6 +1,6 @@
 //! A simulation as others see it while it runs, and how it ended.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What is shared with whoever watches a simulation.
 #[derive(Debug, Default)]
@@ -15,6 +15,21 @@ pub struct Watch {
     pub simulated_s: AtomicU64,
     /// Measured jobs that came in and have not ended.
     pub(crate) open: AtomicU64,
+    /// Whether jobs start in vain for ever.
+    pub(crate) in_vain: AtomicBool,
+}
+
+impl Watch {
+    /// Forgets what an earlier run left.
+    pub(crate) fn begin(&self) {
+        self.open.store(0, Ordering::Relaxed);
+        self.in_vain.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether jobs start in vain for ever.
+    pub(crate) fn is_in_vain(&self) -> bool {
+        self.in_vain.load(Ordering::Relaxed)
+    }
 }
 
 /// How a simulation ended.
@@ -24,6 +39,9 @@ pub enum Ended {
     Finished,
     /// Jobs wait that nothing will ever start.
     Standstill,
+    /// Jobs crashed, or failed to be launched, a million times in a row, none of them with more work
+    /// saved than before, and none ended: they never would.
+    InVain,
     /// It was told to stop.
     Interrupted,
 }

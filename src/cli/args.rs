@@ -478,6 +478,8 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_mtbf_h: Option<f64>,
     /// Seconds between checkpoints of a running job [default: none, a crash loses all since its launch]
+    ///
+    /// A run ends when jobs have crashed 1,000,000 times in a row and kept no more of their work.
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every_s: Option<f64>,

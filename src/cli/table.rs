@@ -460,6 +460,11 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
                 "{}: at a standstill from {at} s on: jobs wait that nothing will ever start",
                 s.scheduler
             )),
+            Ended::InVain => list.push(format!(
+                "{}: ended at {at} s, since jobs crashed or failed to be launched 1,000,000 times in a \
+                 row and kept no more of their work (see --checkpoint-every-s)",
+                s.scheduler
+            )),
             Ended::Interrupted => list.push(format!("{}: interrupted at {at} s", s.scheduler)),
         }
     }

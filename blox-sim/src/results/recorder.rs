@@ -12,6 +12,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Crashes and failed launches in a row with nothing gained after which jobs are taken to start in
+/// vain for ever. Of jobs that run ten times as long as their nodes last, one in 22,026 tries ends
+/// well: such jobs still end.
+const IN_VAIN: u32 = 1_000_000;
+
 /// One decision as a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RoundRow {
@@ -60,6 +65,10 @@ pub struct Recorder {
     overheads: BTreeMap<JobId, (Time, Seconds)>,
     /// Of jobs that train.
     given: BTreeMap<JobId, Account>,
+    /// Of jobs that crashed or were not launched: the most work that was kept.
+    kept: BTreeMap<JobId, f64>,
+    /// Crashes and failed launches since a job kept more work than before, or ended.
+    in_vain: u32,
     pub(crate) last_end: Time,
     /// First submission and last end of jobs that were let in.
     pub(crate) first_submit: Option<Time>,
@@ -87,6 +96,8 @@ impl Recorder {
             with_extras: false,
             overheads: BTreeMap::new(),
             given: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            in_vain: 0,
             last_end: Time::ZERO,
             first_submit: None,
             last_let_in: Time::ZERO,
@@ -190,6 +201,19 @@ impl Recorder {
         }
     }
 
+    /// A job lost what it had not saved.
+    fn loses(&mut self, job: &JobRef<'_>) {
+        let most = self.kept.entry(job.id()).or_insert(0.0);
+        if job.work_done() > *most {
+            (*most, self.in_vain) = (job.work_done(), 0);
+            return;
+        }
+        self.in_vain += 1;
+        if self.in_vain == IN_VAIN {
+            self.watch.in_vain.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn tell(&mut self, at: Time, what: String) {
         self.story.push(Moment { at, what });
     }
@@ -253,8 +277,13 @@ impl Part for Recorder {
                 if let Some(account) = self.given.get_mut(job) {
                     account.takes(view.now());
                 }
+                if let Some(job) = view.job(*job) {
+                    self.loses(&job);
+                }
             }
             Event::Ended { job, outcome } => {
+                self.kept.remove(job);
+                self.in_vain = 0;
                 if let Some(j) = view.job(*job) {
                     self.note(&j, Some(*outcome), view.now());
                 }

@@ -72,6 +72,7 @@ pub(in crate::cli) fn ended(ended: Ended) -> &'static str {
     match ended {
         Ended::Finished => "finished",
         Ended::Standstill => "standstill",
+        Ended::InVain => "in vain",
         Ended::Interrupted => "interrupted",
     }
 }
