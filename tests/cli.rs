@@ -564,6 +564,22 @@ fn whole_numbers_in_a_trace_are_its_ids() {
 }
 
 #[test]
+fn a_deadline_that_cannot_be_promised_is_explained() {
+    let dir = folder();
+    let text = "submit_s,gpus,duration_s,deadline_s\n0,1,600,90000\n0,1,600,700\n0,1,600,\n";
+    fs::write(dir.path().join("due.csv"), text).unwrap();
+    let story = |job: &str| {
+        let line = format!("simulate -s chronus --trace due.csv --cluster 1x4 --explain {job}");
+        at(dir.path(), line.split(' ')).out
+    };
+    let told = "admitted as best effort: its deadline, 700 s, cannot be promised\n";
+    assert!(story("1").contains(told), "{}", story("1"));
+    for job in ["0", "2"] {
+        assert!(story(job).contains("  admitted\n"), "{}", story(job));
+    }
+}
+
+#[test]
 fn a_run_in_which_a_job_never_gains_says_so() {
     let dir = folder();
     let line = "simulate -s fifo --trace jobs.csv --cluster 1x8 --job-mtbf-h 0.0001";

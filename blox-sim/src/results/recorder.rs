@@ -219,6 +219,19 @@ impl Recorder {
     }
 }
 
+/// What admission did to a job that it took as a class.
+fn admitted(job: &JobRef<'_>, class: Option<ServiceClass>) -> String {
+    let lowered = class == Some(ServiceClass::BestEffort)
+        && job.spec().extras().class != ServiceClass::BestEffort;
+    match deadline_of(job) {
+        Some(at) if lowered => {
+            format!("admitted as best effort: its deadline, {at} s, cannot be promised")
+        }
+        _ if lowered => "admitted as best effort".to_owned(),
+        _ => "admitted".to_owned(),
+    }
+}
+
 /// Millions of rows have none: a pointer apart, it takes no room.
 fn owner_of(job: &JobRef<'_>) -> Option<Box<Owner>> {
     let spec = job.spec();
@@ -368,7 +381,10 @@ impl Recorder {
                 (spec.duration().secs() * 10.0).round() / 10.0
             ),
             Event::Judged { verdict, .. } => match verdict {
-                Verdict::Accept { .. } => "admitted".to_owned(),
+                Verdict::Accept { class, .. } => match view.job(id) {
+                    Some(job) => admitted(&job, *class),
+                    None => "admitted".to_owned(),
+                },
                 Verdict::Defer(why) => format!("held back by admission: {why}"),
                 Verdict::Reject(why) => format!("turned away by admission: {why}"),
             },
