@@ -955,6 +955,60 @@ mod tests {
         }
     }
 
+    /// Two jobs on one GPU and a third on the next; at 600 s the first is to have the third's, and
+    /// one more.
+    #[derive(Clone)]
+    struct TakesOver;
+
+    impl Part for TakesOver {}
+
+    impl PlacementPolicy for TakesOver {
+        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+            let [first, second, third] = [0, 1, 2].map(JobId);
+            let there = |job| draft.current(job).map(|a| a.gpus[0]);
+            if draft.view().now() == Time::ZERO {
+                draft.assign(first, Assignment::of([GpuId(0)]))?;
+                let beside = Assignment {
+                    partner: Some(first),
+                    ..Assignment::of([GpuId(0)])
+                };
+                draft.assign(second, beside)?;
+                draft.assign(third, Assignment::of([GpuId(1)]))?;
+            } else if draft.view().now() >= Time::new(600.0) && there(first) == Some(GpuId(0)) {
+                draft.release(third, Reason::NotChosen)?;
+                draft.reassign(first, Assignment::of([GpuId(1), GpuId(2)]))?;
+            }
+            Ok(())
+        }
+
+        fn outlook(&self) -> Outlook {
+            Outlook::NextRound
+        }
+    }
+
+    #[test]
+    fn a_job_whose_change_waits_is_as_fast_as_what_it_holds_allows() {
+        let takes_over = Composition::new("takes-over")
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+            .placement(TakesOver)
+            .build();
+        let report = halved(ClusterSpec::uniform(1, 3))
+            .overheads(FixedOverheads {
+                checkpoint: Seconds::new(100.0),
+                ..FixedOverheads::default()
+            })
+            .measure(Measure::Ids(0, 1))
+            .run(
+                takes_over,
+                &mut Jobs::new(vec![job(0.0, 1000.0), job(0.0, 325.0), job(0.0, 5000.0)]),
+            )
+            .unwrap();
+        // The second leaves the first's GPU at 650 s, the third the GPU that is promised at 700 s:
+        // in between the first is alone where it is. It has done 375 s of work then, and goes on
+        // twice as fast.
+        assert_eq!(finishes(&report)[..2], [Some(1012.5), Some(650.0)]);
+    }
+
     #[test]
     fn a_crash_keeps_what_was_saved_whatever_the_rate_was_since() {
         let finish = |every: Option<f64>| {

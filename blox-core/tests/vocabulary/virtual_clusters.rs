@@ -75,6 +75,64 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_gpu() {
     assert_eq!(b.round(100.0), "place 2 on 0");
 }
 
+/// Places on node 0 whoever finds a GPU there, and as many CPUs as it asks for.
+#[derive(Clone)]
+struct WithCpus;
+
+impl Part for WithCpus {}
+
+impl PlacementPolicy for WithCpus {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let node = NodeId(0);
+        while let Some(request) = requests.next_candidate(draft) {
+            let cpus = request.shapes[0].cpus;
+            assert_eq!(
+                draft.has_left(node, cpus, 0.0),
+                draft.free_cpus_on(node) >= cpus
+            );
+            let gpus = draft.take_from(node, 1);
+            if let Some(gpus) = gpus.filter(|_| draft.has_left(node, cpus, 0.0)) {
+                let mut assignment = Assignment::of(gpus);
+                assignment.cpus = cpus;
+                draft.assign(request.job, assignment)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
+    let mut node = NodeSpec::with_gpus(4);
+    node.cpus = 8.0;
+    let pipeline = |name: &str| {
+        let gangs = policy::scheduling_fn(|view: View<'_>, out: &mut Requests| {
+            view.active().for_each(|j| out.push(Request::gang(&j)));
+            Outlook::NextRound
+        });
+        let policy = Composition::new(name).scheduling(gangs).placement(WithCpus);
+        (name.into(), policy.build())
+    };
+    let mut b = Bench::of(
+        ClusterSpec { nodes: vec![node] },
+        rounds(100.0),
+        PerVirtualCluster {
+            pipelines: vec![pipeline("a"), pipeline("b")],
+        },
+    );
+    for (cpus, vc) in [(5.0, "a"), (4.0, "b"), (3.0, "b")] {
+        let extras = Extras {
+            cpus,
+            ..Extras::default()
+        };
+        b.submit(0.0, job(1, 1e6).with_extras(extras).in_virtual_cluster(vc));
+    }
+    assert_eq!(
+        b.round(0.0),
+        "place 0 on 0 with 5 cpus; place 2 on 1 with 3 cpus"
+    );
+}
+
 /// Gives node 1 to b at 150 s.
 #[derive(Clone)]
 struct Lender;
