@@ -278,3 +278,25 @@ fn figures_of_lucid_say_when_their_workload_is_made_up() {
     assert_eq!(seen.code, Some(2));
     assert!(seen.err.contains("vc_config.csv"), "{}", seen.err);
 }
+
+#[test]
+fn a_case_of_the_energy_service_begins_at_a_date() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write("summary.json", "{}");
+    write(
+        "philly_node_sequence.csv",
+        "time,active,total\n2017-12-01 00:00:00,3,8\n2017-12-01 00:05:00,4,8\n",
+    );
+    let compared = |time: &str| {
+        let header = "time,total,active,prediction,powered_on,change,lack\n";
+        write("expected.csv", &format!("{header}{time},8,4,4,8,0,0\n"));
+        blox::verify::compare(dir.path(), None)
+    };
+    let first = compared("2017-12-01 00:00:00").unwrap();
+    let nodes = |d: &&blox::verify::Difference| d.column == "active" || d.column == "total";
+    assert_eq!(first.differences.iter().find(nodes), None);
+    let error = compared("1.12.2017").unwrap_err().to_string();
+    let said = "line 2: time is `1.12.2017`, expected a date such as 2017-12-01 00:00:00";
+    assert!(error.contains(said), "{error}");
+}

@@ -1,7 +1,6 @@
 //! The files of Lucid's released simulator, of Helios' and of Chronus'.
 
 use crate::workload::helios;
-use crate::workload::moment::parse_date;
 use crate::workload::source::Source;
 use crate::workload::table::Table;
 use crate::workload::{Notices, WorkloadError};
@@ -16,8 +15,8 @@ use std::path::Path;
 /// counts, which may lie before the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Rows submitted before this date do not count.
-    pub from: &'static str,
+    /// Rows submitted before this moment, in seconds since 1970, do not count.
+    pub from: i64,
     /// Where the simulation begins, in seconds of the clock.
     pub begin: i64,
     /// The last second in which jobs are submitted.
@@ -27,13 +26,13 @@ pub struct Window {
 impl Window {
     /// `Venus_Sept`: 26 days of September 2020.
     pub const VENUS: Window = Window {
-        from: "2020-04-01 00:00:00",
+        from: 1_585_699_200, // 2020-04-01
         begin: 13_219_200,
         end: 13_219_200 + 25 * 86_400 + 86_340,
     };
     /// `Philly`: a week of October 2017.
     pub const PHILLY: Window = Window {
-        from: "2017-10-01 00:00:00",
+        from: 1_506_816_000, // 2017-10-01
         begin: 0,
         end: 604_740,
     };
@@ -100,11 +99,12 @@ pub fn read_log(
 ) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut notices = Notices::default();
     let mut rows = helios::open_rows(&Source::at(path.as_ref())?, &mut notices)?;
-    let from = parse_date(window.from).unwrap_or_default();
     let mut jobs = Vec::new();
     while let Some(job) = rows.next_row(&mut notices)? {
         let known = |vc: &Name| clusters.iter().any(|(name, _)| name == vc);
-        if job.submit.secs() >= from && job.virtual_cluster.as_ref().is_some_and(known) {
+        if job.submit.secs() >= window.from as f64
+            && job.virtual_cluster.as_ref().is_some_and(known)
+        {
             jobs.push(job);
         }
     }
@@ -204,18 +204,18 @@ pub fn read_forecast(
 }
 
 /// Reads Helios' sequence of nodes (`time`, `active`, `total`, a row a minute) as its
-/// energy service does: the greatest of each 10 minutes, from `from` on for `looks`.
+/// energy service does: the greatest of each 10 minutes, from `from`, in seconds since 1970, on for
+/// `looks`.
 ///
 /// # Errors
 /// The file cannot be read, lacks a column, or has a row without dates or numbers.
 pub fn read_node_sequence(
     path: impl AsRef<Path>,
-    from: &str,
+    from: f64,
     looks: usize,
 ) -> Result<Vec<(i64, i64)>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [time, active, total] = table.require(["time", "active", "total"])?;
-    let from = parse_date(from).unwrap_or_default();
     let mut all = vec![(0, 0); looks];
     while table.advance()? {
         let at = ((table.date(time)? - from) / 600.0).floor();

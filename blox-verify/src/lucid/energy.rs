@@ -4,6 +4,7 @@ use super::super::{Case, Compared, VerifyError};
 use super::unreadable;
 use blox_policies::cluster::{PowerPlan, PowerRule};
 use blox_sim::compat::lucid as files;
+use blox_sim::workload::parse_date;
 
 pub(super) fn recognises(case: &Case) -> bool {
     let columns = ["prediction", "powered_on", "change", "lack"];
@@ -15,9 +16,16 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
     let column = |name: &str| e.column(name);
     let (time, active, total) = (column("time")?, column("active")?, column("total")?);
     let prediction = column("prediction")?;
-    let first = e.rows.first().map(|r| r[time].clone()).unwrap_or_default();
+    let Some(first) = e.rows.first() else {
+        return Ok(Compared::of(case, system));
+    };
+    let from = parse_date(&first[time]).ok_or_else(|| {
+        let expected = "expected a date such as 2017-12-01 00:00:00";
+        let what = format!("line 2: time is `{}`, {expected}", first[time]);
+        case.bad("expected.csv", what)
+    })?;
     let path = case.input("philly_node_sequence.csv")?;
-    let nodes = files::read_node_sequence(path, &first, e.rows.len());
+    let nodes = files::read_node_sequence(path, from, e.rows.len());
     let nodes = nodes.map_err(|e| unreadable(case, e))?;
     let forecast: Vec<f64> = (0..e.rows.len())
         .map(|row| e.number(row, prediction))

@@ -5,7 +5,6 @@ use blox_learn::{Boosted, BoostedParams, Column, Frame, metrics, series};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::cluster::{PowerPlan, PowerRule};
 use blox_sim::compat::lucid as files;
-use blox_sim::workload::parse_date;
 use blox_sim::{Report, Watch};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,9 +16,10 @@ pub(in super::super) struct HeliosCes;
 const NODES: &str = "philly_node_sequence.csv";
 const FROM: &str = "https://github.com/S-Lab-System-Group/HeliosArtifact (MIT)";
 const RELEASED: &str = "HeliosArtifact's service, with LightGBM 4.7's forecast";
-/// The first look that is learnt from, and the first and number that are judged.
-const LEARN: &str = "2017-10-03 00:00:00";
-const JUDGE: &str = "2017-12-01 00:00:00";
+/// The first look that is learnt from (2017-10-03), and the first (2017-12-01) and number that are
+/// judged; moments in seconds since 1970.
+const LEARN: f64 = 1_506_988_800.0;
+const JUDGE: f64 = 1_512_086_400.0;
 const LOOKS: usize = 2016;
 
 /// Where the nodes' file lies.
@@ -37,15 +37,13 @@ fn find(folder: &Path) -> Result<PathBuf, ReproduceError> {
 impl HeliosCes {
     fn findings_of(data: Option<&Path>, watch: &Watch) -> Whole {
         let stopped = || watch.stop.load(Ordering::Relaxed);
-        let first = parse_date(LEARN).unwrap_or_default();
-        let judged = parse_date(JUDGE).unwrap_or_default();
-        let learnt = ((judged - first) / 600.0) as usize;
+        let learnt = ((JUDGE - LEARN) / 600.0) as usize;
         let all = learnt + LOOKS;
         let (nodes, real): (Vec<(i64, i64)>, bool) = match data {
             Some(folder) => (files::read_node_sequence(find(folder)?, LEARN, all)?, true),
             None => ((0..all).map(stand_in).collect(), false),
         };
-        let times: Vec<f64> = (0..all).map(|i| first + 600.0 * i as f64).collect();
+        let times: Vec<f64> = (0..all).map(|i| LEARN + 600.0 * i as f64).collect();
         let active: Vec<f64> = nodes.iter().map(|n| n.0 as f64).collect();
         // It takes most of the time.
         if stopped() {
