@@ -479,6 +479,64 @@ fn those_for_whom_there_are_gpus_come_before_a_wide_one() {
 }
 
 #[test]
+fn gpus_that_a_wide_job_cannot_use_are_for_those_behind_it() {
+    let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
+    let cluster = "1x8:k80,1x8:v100".parse().unwrap();
+    let mut run = Run::new(&cluster, composed(first, Buddy));
+    let job = || JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(1e6));
+    let bound = Extras {
+        gpu_types: vec!["k80".into()],
+        ..Extras::default()
+    };
+    for n in 0..2 {
+        run.submit(0.0, n, job().with_extras(bound.clone()));
+    }
+    run.submit(0.0, 2, job());
+    run.decide(0.0);
+    assert_eq!(run.gpus(0), Some((0..8).collect()));
+    assert_eq!(run.gpus(1), None);
+    assert_eq!(run.gpus(2), Some((8..16).collect()));
+    run.decide(300.0);
+    assert_eq!(run.gpus(2), Some((8..16).collect()));
+    assert_eq!(run.core.counters().preemptions, 0);
+}
+
+#[test]
+fn who_cannot_grow_goes_on_where_nobody_may_be_preempted() {
+    let growing = list(|view, job| match view.job(job).map(|j| j.is_placed()) {
+        Some(true) => Shape::gpus(GpuCount(8)),
+        _ => Shape::gpus(GpuCount(2)),
+    });
+    let mut run = Run::new(&ClusterSpec::uniform(1, 4), composed(growing, Buddy));
+    run.submit(0.0, 0, job(2, 0.0, 1e6));
+    run.decide(0.0);
+    run.submit(10.0, 1, job(2, 0.0, 1e6));
+    run.decide(300.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1]));
+    assert_eq!(run.gpus(1), Some(vec![2, 3]));
+}
+
+#[test]
+fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
+    let second = |visited: bool| {
+        let gavel = Gavel::new(shares::Proportional);
+        let policy = composed(gavel, Walk::new(Consolidated::default()));
+        let mut run = Run::new(&"1x1:k80,1x1:v100".parse().unwrap(), policy);
+        run.submit(0.0, 0, job(1, 0.0, 300.0));
+        run.decide(0.0);
+        run.end(200.0, 0);
+        run.decide(300.0);
+        if visited {
+            run.decide(600.0);
+        }
+        run.submit(610.0, 1, job(1, 0.0, 300.0));
+        run.decide(900.0);
+        run.gpus(1)
+    };
+    assert_eq!(second(true), second(false));
+}
+
+#[test]
 fn shockwave_plans_anew_after_as_many_rounds_as_it_says() {
     let shockwave = Shockwave::default().every(2);
     let policy = composed(shockwave, Leases::new(Consolidated::default()));
@@ -608,6 +666,8 @@ fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
     let saved = run.policy.save().unwrap();
     run.policy = lucid();
     run.policy.restore(saved).unwrap();
+    // An answer that is lost takes nobody off the profiler; the next one does.
+    run.core.consult(Time::new(300.0), &mut run.policy).unwrap();
     run.decide(300.0);
     assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
     assert_eq!(run.gpus(7), None);

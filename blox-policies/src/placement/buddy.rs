@@ -3,7 +3,7 @@
 use super::resizing::current;
 use super::walk::{most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
     PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
 
@@ -33,14 +33,14 @@ impl PlacementPolicy for Buddy {
         if requests.list().is_empty() {
             return place_waiting(requests, draft);
         }
-        let mut wanted = enough_for(requests, draft)?;
+        let (mut wanted, passed_over) = enough_for(requests, draft)?;
         wanted.sort_by_key(|(_, shape)| std::cmp::Reverse(shape.gpus));
         let start = draft.savepoint();
         if !stay_and_fill(&wanted, draft)? {
             draft.rollback(start);
             anew(&wanted, draft)?;
         }
-        Ok(())
+        fill_up(&passed_over, draft)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
@@ -51,11 +51,16 @@ impl PlacementPolicy for Buddy {
     }
 }
 
-/// The requests for which there are enough GPUs by count; the jobs of all others get nothing.
+/// Requests, each with the shape that is tried.
+type Wanted<'r> = Vec<(&'r Request, &'r Shape)>;
+
+/// The requests for which there are enough GPUs by count, and those that are passed over: their
+/// jobs have nothing then. Where nobody may be preempted, a running job that is passed over goes on
+/// with what it has.
 fn enough_for<'r>(
     requests: &'r Requests,
     draft: &mut Draft<'_>,
-) -> Result<Vec<(&'r Request, &'r Shape)>, DraftError> {
+) -> Result<(Wanted<'r>, Wanted<'r>), DraftError> {
     let has = |draft: &Draft<'_>, r: &Request| draft.current(r.job).map_or(0, |a| a.count().get());
     let mut list: Vec<&Request> = requests.list().iter().collect();
     list.retain(|r| draft.may_place(r.job));
@@ -65,6 +70,7 @@ fn enough_for<'r>(
     let held: u32 = list.iter().map(|r| has(draft, r)).sum();
     let mut left = draft.free_gpus() + held;
     let mut wanted = Vec::with_capacity(list.len());
+    let mut passed_over = Vec::new();
     for request in list {
         let Some(shape) = request.shapes.first() else {
             continue;
@@ -74,13 +80,34 @@ fn enough_for<'r>(
             wanted.push((request, shape));
             continue;
         }
-        if draft.current(request.job).is_some() {
+        let has = has(draft, request);
+        if has > 0 && !requests.preemption_allowed() {
+            left -= has;
+            continue;
+        }
+        if has > 0 {
             draft.release(request.job, Reason::NotChosen)?;
         }
-        let (needed, free) = (shape.gpus, GpuCount(left));
-        draft.explain(request.job, Reason::TooFewGpus { needed, free });
+        passed_over.push((request, shape));
     }
-    Ok(wanted)
+    Ok((wanted, passed_over))
+}
+
+/// Who was passed over gets what those before it could not use: GPUs of types on which they do not
+/// run.
+fn fill_up(passed_over: &Wanted<'_>, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    for (request, shape) in passed_over {
+        let job = request.job;
+        let had = draft.view().job(job).and_then(|j| j.assignment());
+        if had.is_some_and(|had| had.count() == shape.gpus) && draft.spare(job).is_ok() {
+            continue;
+        }
+        match find(draft, job, shape, &[], true) {
+            Some(gpus) => draft.assign(job, shape.on(gpus))?,
+            None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
+        }
+    }
+    Ok(())
 }
 
 fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {

@@ -9,7 +9,7 @@ use blox_core::{
     Time, View,
 };
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a [`Lucid`] profiles and packs.
@@ -82,8 +82,9 @@ pub struct Lucid {
     grown: bool,
     /// Pairs that proved slow.
     slow: BTreeSet<(JobId, JobId)>,
-    /// Jobs that were placed to be profiled, and have those GPUs still.
-    profiled: BTreeSet<JobId>,
+    /// Jobs that were placed to be profiled, each with the number of that launch: a plan that comes
+    /// to nothing leaves nothing behind.
+    profiled: BTreeMap<JobId, u32>,
     order: Vec<(f64, JobId)>,
 }
 
@@ -106,7 +107,7 @@ impl Lucid {
             pairs: Arc::new(pairs),
             grown: false,
             slow: BTreeSet::new(),
-            profiled: BTreeSet::new(),
+            profiled: BTreeMap::new(),
             order: Vec::new(),
         }
     }
@@ -175,7 +176,7 @@ impl Lucid {
         let mut leave = Vec::new();
         for job in view.running() {
             let Some(a) = job.assignment() else { continue };
-            if !self.is_new(&job) && self.profiled.remove(&job.id()) {
+            if !self.is_new(&job) && self.profiled.get(&job.id()) == Some(&job.attempt()) {
                 leave.push(job.id());
             }
             if let Some(partner) = a.partner.and_then(|p| view.job(p)) {
@@ -226,7 +227,7 @@ impl Lucid {
             };
             if let Some(gpus) = draft.take_from(*node, gpus) {
                 draft.assign(job.id(), Assignment::of(gpus))?;
-                self.profiled.insert(job.id());
+                self.profiled.insert(job.id(), job.attempt() + 1);
             }
         }
         Ok(())
@@ -411,7 +412,7 @@ impl PlacementPolicy for Lucid {
         self.slow
             .retain(|(a, b)| view.job(*a).is_some() && view.job(*b).is_some());
         self.profiled
-            .retain(|id| view.job(*id).is_some_and(|j| j.assignment().is_some()));
+            .retain(|id, _| view.job(*id).is_some_and(|j| j.assignment().is_some()));
         self.release(draft)?;
         self.fill_profiler(draft)?;
         self.fill_main(draft)

@@ -363,12 +363,12 @@ impl SchedulingPolicy for Gavel {
             out.push(request);
         }
         self.memory.running = running;
-        self.memory.turn += 1;
         if self.memory.jobs.is_empty() {
-            Outlook::Stable
-        } else {
-            Outlook::NextRound
+            return Outlook::Stable;
         }
+        // Rounds without jobs may be passed over, so they take no turn.
+        self.memory.turn += 1;
+        Outlook::NextRound
     }
 }
 
