@@ -553,6 +553,8 @@ fn whole_numbers_in_a_trace_are_its_ids() {
     let measured = "2 jobs, numbers 7 to 9; makespan";
     assert!(apart.contains(measured), "{apart}");
     assert!(apart.contains("fifo       444.5"), "{apart}");
+    let missing = "only 2 of the 3 jobs that --measure names came";
+    assert!(apart.contains(missing), "{apart}");
     let story = run("--explain 5").out;
     let of_five = "job 2, 5 in the trace, under fifo\n    9.0 s  submitted";
     assert!(story.contains(of_five), "{story}");
@@ -704,15 +706,14 @@ fn a_configuration_says_what_the_command_line_would() {
     );
     // A cluster's file lies beside the configuration.
     let nodes = "[cluster]\nracks = 1\nservers_per_rack = 1\n";
-    fs::write(dir.path().join("conf/nodes.ini"), nodes).unwrap();
-    let beside = text.replace("1x4", "nodes.ini");
-    fs::write(dir.path().join("conf/nodes.toml"), beside).unwrap();
-    let seen = at(dir.path(), "compare -q --config conf/nodes.toml".split(' '));
-    assert!(
-        seen.err.starts_with("error: conf/nodes.ini: "),
-        "{}",
-        seen.err
-    );
+    for name in ["nodes.ini", "some nodes"] {
+        fs::write(dir.path().join("conf").join(name), nodes).unwrap();
+        let beside = text.replace("1x4", name);
+        fs::write(dir.path().join("conf/nodes.toml"), beside).unwrap();
+        let seen = at(dir.path(), "compare -q --config conf/nodes.toml".split(' '));
+        let error = format!("error: conf/{name}: ");
+        assert!(seen.err.starts_with(&error), "{}", seen.err);
+    }
     let text = text.replace("schedulers = [\"fifo\", \"las\"]", "scheduler = \"las\"");
     fs::write(dir.path().join("conf/one.toml"), text).unwrap();
     for line in ["compare -q", "sweep -q", "simulate -q"] {
@@ -782,6 +783,10 @@ fn nodes_in_maintenance_take_nothing_new() {
         (
             "maintenance{nodes=0,until_h=0}",
             "a number of hours above from_h",
+        ),
+        (
+            "maintenance{nodes=0,from_h=30}",
+            "a number of hours below until_h, 24",
         ),
         ("maintenance{from_h=1}", "nodes=NUMBERS with it"),
     ] {

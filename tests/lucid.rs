@@ -217,6 +217,10 @@ fn models_are_trained_judged_drawn_and_asked() {
         let line = format!("estimate tell {model}.json one.csv --key user");
         let told = support::good(dir.path(), &line).out;
         assert!(told.contains("\n\"ada, b\","), "{told}");
+        // Users of whom all that are here look like numbers are users still.
+        fs::write(dir.path().join("one.csv"), table.replace("\"ada, b\"", "7")).unwrap();
+        let told = support::good(dir.path(), &line).out;
+        assert!(told.contains("\n7,"), "{told}");
     }
     let seen = support::at(
         dir.path(),

@@ -64,7 +64,8 @@ Examples:
         after_help = "A case is a folder with expected.csv (a row a job), summary.json (settings and averages) and the
 original's inputs, in it or in input/ or inputs/ of it or of a folder above. The system is told by
 columns of expected.csv, else by the name of a folder above, unless --system says it:
-  blox         first_launch_s, first_metric_s, responsiveness_s
+  blox         first_launch_s, first_metric_s, responsiveness_s; or load_jobs_per_hour and
+               tracked_ids of summary.json
   tiresias     num_gpu, submit_time, executed_time, JCT, promote; or time, 1-GPU, 32-GPU
   synergy      synergy_speedup, first_sched, finish
   gavel        job_type, scale_factor, first_scheduled, rounds
@@ -95,7 +96,8 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
     Report(ReportArgs),
     /// Walk through a simulation decision by decision
     ///
-    /// Commands come from standard input, one a line; `help` lists them.
+    /// Commands come from standard input, one a line; `help` lists them. Jobs go by their numbers,
+    /// from 0 in order of submission.
     #[command(after_help = "Examples:
   blox step --scheduler las --trace jobs.csv --cluster 2x4
   printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]

@@ -139,8 +139,9 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
 
 pub(super) fn human_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
+    // What two places would round up to a minute is one.
     match s.round() as u64 {
-        whole if s >= 60.0 => format!("{} min {} s", whole / 60, whole % 60),
+        whole if s >= 59.995 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{s:.2} s"),
     }
 }
@@ -254,6 +255,7 @@ mod tests {
     fn no_minute_has_sixty_seconds() {
         let text = |s| human_duration(Duration::from_secs_f64(s));
         assert_eq!(text(59.5), "59.50 s");
+        assert_eq!(text(59.996), "1 min 0 s");
         assert_eq!(text(60.2), "1 min 0 s");
         assert_eq!(text(119.7), "2 min 0 s");
     }

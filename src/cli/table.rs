@@ -324,12 +324,7 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             )
         }
     };
-    let given = experiment
-        .options
-        .measure
-        .as_deref()
-        .and_then(parse_measure);
-    let which = match given.unwrap_or_else(|| experiment.measure.clone()) {
+    let which = match as_given(experiment) {
         Measure::All if first == 1 => return format!("{jobs}, which is all"),
         Measure::All => return format!("all {jobs}"),
         Measure::Ids(a, b) => format!("numbers {a} to {b}"),
@@ -341,6 +336,14 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
         ),
     };
     format!("{jobs}, {which}; makespan, GPU util., preempted: of all jobs")
+}
+
+/// Which jobs are measured, in the words of the command line: ids may stand for ranks.
+fn as_given(experiment: &Experiment<'_>) -> Measure {
+    let given = experiment.options.measure.as_deref();
+    given
+        .and_then(parse_measure)
+        .unwrap_or_else(|| experiment.measure.clone())
 }
 
 /// How many jobs are named by their numbers.
@@ -432,7 +435,7 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
     let s = &first.report.summary;
     if s.jobs == 0 {
         list.push("the workload has no jobs".to_owned());
-    } else if let Some(wanted) = named(&experiment.measure)
+    } else if let Some(wanted) = named(&as_given(experiment))
         && s.measured < wanted
         && first.report.ended != Ended::Interrupted
     {

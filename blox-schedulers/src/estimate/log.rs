@@ -171,9 +171,22 @@ impl Recipe {
     /// # Errors
     /// The log lacks a column, or a field is no date or number.
     pub fn frame(&self, log: &Log) -> Result<Frame, EstimateError> {
+        self.frame_with(log, |_| false)
+    }
+
+    /// As [`Recipe::frame`], where some columns are categories even if they hold numbers alone.
+    pub(super) fn frame_with(
+        &self,
+        log: &Log,
+        is_category: impl Fn(&str) -> bool,
+    ) -> Result<Frame, EstimateError> {
         let mut columns = Vec::new();
         for name in &self.columns {
-            columns.push((name.clone(), log.feature(name)?));
+            let column = match is_category(name) {
+                true => Column::Categories(log.texts(name)?),
+                false => log.feature(name)?,
+            };
+            columns.push((name.clone(), column));
         }
         if let Some(date) = &self.date {
             let times = log.dates(date)?;

@@ -90,7 +90,9 @@ impl Saved {
     /// # Errors
     /// The log lacks a column.
     pub fn predict(&self, log: &Log) -> Result<Vec<f64>, EstimateError> {
-        let frame = self.recipe.frame(log)?;
+        // This log may hold no more than the numbers among the categories.
+        let is_category = |name: &str| self.model.is_category(name);
+        let frame = self.recipe.frame_with(log, is_category)?;
         self.model.predict(&frame).map_err(|e| log.wrong(e))
     }
 

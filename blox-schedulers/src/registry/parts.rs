@@ -99,12 +99,17 @@ fn cluster(r: &mut Registry) {
 fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
     let text = p.text("nodes", "none");
     only_with(p, &["from_h", "until_h"], text != "none", "nodes=NUMBERS")?;
-    let (from, until) = (p.f64("from_h", 0.0)?, p.f64("until_h", 24.0)?);
+    let (from_h, until_h) = (p.f64("from_h", 0.0)?, p.f64("until_h", 24.0)?);
     let moment = |hours: f64| Time::try_new(hours * 3600.0).filter(|t| *t >= Time::ZERO);
-    let from = moment(from).ok_or_else(|| p.wrong("from_h", "a number of hours, at least 0"))?;
-    let until = moment(until)
-        .filter(|until| *until > from)
-        .ok_or_else(|| p.wrong("until_h", "a number of hours above from_h"))?;
+    let from = moment(from_h).ok_or_else(|| p.wrong("from_h", "a number of hours, at least 0"))?;
+    let until = moment(until_h).filter(|until| *until > from);
+    let until = until.ok_or_else(|| match p.names().any(|name| name == "until_h") {
+        true => p.wrong("until_h", "a number of hours above from_h"),
+        false => p.wrong(
+            "from_h",
+            format!("a number of hours below until_h, {until_h}"),
+        ),
+    })?;
     if text == "none" {
         return Ok(Vec::new());
     }
