@@ -938,6 +938,50 @@ fn a_node_comes_back_as_another_and_is_removed_for_good() {
     assert_eq!(old.0.wait().unwrap().code(), Some(2));
 }
 
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("-r").args([from, to]).status();
+    assert!(done.unwrap().success());
+}
+
+#[test]
+fn old_copies_of_a_state_folder_are_told_so() {
+    let mut c = Cluster::start("fifo", &[1]);
+    let path = |c: &Cluster, name: &str| c.dir.path().join(name);
+    copy(&path(&c, "n0"), &path(&c, "old-n0"));
+    copy(&path(&c, "scheduler"), &path(&c, "old-scheduler"));
+    let again = |c: &mut Cluster| {
+        c.nodes[0].as_mut().unwrap().kill();
+        c.start_node(0, 1);
+        let job = c.submit(&["--", "true"]);
+        c.until_phase(job, "completed");
+    };
+    again(&mut c);
+    again(&mut c);
+    // Of the node: the one that is there goes on.
+    let at = c.at.clone();
+    let (mut old, said) = saying(&c, "old-n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
+    hears(&said, "another manager of this node");
+    assert_eq!(old.0.wait().unwrap().code(), Some(2));
+    let job = c.submit(&["--", "true"]);
+    c.until_phase(job, "completed");
+    // Of the scheduler's log.
+    for _ in 0..2 {
+        c.scheduler.as_mut().unwrap().kill();
+        c.start_scheduler("fifo");
+    }
+    let job = c.submit(&["--", "true"]);
+    c.until_phase(job, "completed");
+    c.scheduler.as_mut().unwrap().kill();
+    c.nodes[0].as_mut().unwrap().kill();
+    std::fs::remove_dir_all(path(&c, "scheduler")).unwrap();
+    copy(&path(&c, "old-scheduler"), &path(&c, "scheduler"));
+    c.start_scheduler("fifo");
+    let (mut node, said) = saying(&c, "n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
+    hears(&said, "(3, this is 2)");
+    assert_eq!(node.0.wait().unwrap().code(), Some(2));
+}
+
 #[test]
 fn paths_that_jobs_are_told_hold_in_every_folder() {
     let mut c = Cluster::start("fifo", &[]);

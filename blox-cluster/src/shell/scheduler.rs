@@ -8,7 +8,7 @@ use crate::protocol::record::CoreInput;
 use crate::protocol::scheduler::{
     Effect, Input, RequestError, Saved, Scheduler, Settings, Step, feed, revive,
 };
-use crate::protocol::{Millis, Record};
+use crate::protocol::{Millis, Record, Session};
 use crate::wire::pb;
 use blox_core::core::Core;
 use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, Part, Pipeline, Time};
@@ -54,8 +54,8 @@ pub enum SchedulerError {
 pub(super) enum Message {
     /// From a node or a user, with whoever waits for the reply.
     Input(Box<Input>, Option<Reply>),
-    /// A node has a stream now.
-    Linked(Name, ToNode),
+    /// A life of a node manager has a stream now.
+    Linked(Name, Session, ToNode),
     /// The answer to the question.
     Answer(Box<Input>),
     /// Somebody wants to look.
@@ -301,7 +301,7 @@ struct Shell {
     notices: channel::UnboundedSender<String>,
     machine: Scheduler,
     log: Log,
-    links: BTreeMap<Name, ToNode>,
+    links: BTreeMap<Name, (Session, ToNode)>,
     to_policy: mpsc::Sender<ToPolicy>,
     /// When the question was asked whose answer is waited for.
     asked_at: Option<Millis>,
@@ -333,8 +333,12 @@ impl Shell {
                     Message::Input(input, reply) => {
                         steps.push((self.machine.step(clock::now(), *input), reply));
                     }
-                    Message::Linked(node, orders) => {
-                        self.links.insert(node, orders);
+                    Message::Linked(node, session, orders) => {
+                        // An old copy of a node's state must not take its orders away.
+                        let later = |(known, _): &(Session, ToNode)| *known > session;
+                        if !self.links.get(&node).is_some_and(later) {
+                            self.links.insert(node, (session, orders));
+                        }
                     }
                     Message::Answer(input) => {
                         self.asked_at = None;
@@ -468,7 +472,7 @@ impl Shell {
             for effect in step.effects {
                 match effect {
                     Effect::Send(orders) => {
-                        if let Some(link) = self.links.get(&orders.node) {
+                        if let Some((_, link)) = self.links.get(&orders.node) {
                             // Orders that find no room are made up for by the next.
                             let _ = link.try_send(Ok((&orders).into()));
                         }

@@ -208,7 +208,7 @@ impl pb::node_link_server::NodeLink for Service {
                 };
                 if !linked {
                     linked = true;
-                    let link = Message::Linked(report.node.clone(), tx.clone());
+                    let link = Message::Linked(report.node.clone(), report.session, tx.clone());
                     if handle.to.send(link).is_err() {
                         return;
                     }

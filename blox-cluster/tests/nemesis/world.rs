@@ -341,7 +341,16 @@ impl World {
                     self.at(until, What::ToScheduler(report));
                     Ok(())
                 }
-                Some(_) => self.scheduler(Input::Report(report), None),
+                Some(_) => {
+                    let refused = self.refused();
+                    let from = self.nodes.iter().find(|n| n.key == report.node);
+                    let current = from.is_some_and(|n| n.session == report.session.0);
+                    self.scheduler(Input::Report(report.clone()), None)?;
+                    if current && self.refused() > refused {
+                        return Err(format!("I8: {} is turned away", report.node));
+                    }
+                    Ok(())
+                }
                 None => Ok(()),
             },
             What::Answer(number, decision, outlook) => {
@@ -373,6 +382,12 @@ impl World {
     }
 
     // ---- the scheduler
+
+    /// Reports whose nodes were turned away in this life.
+    fn refused(&self) -> u64 {
+        let ignored = self.life.as_ref().map(|l| l.machine.launches().ignored());
+        ignored.map_or(0, |i| i.old_session + i.refused_nodes)
+    }
 
     fn settings(&self) -> Settings {
         let mut timers = Timers::default();

@@ -11,12 +11,24 @@ use blox_core::{
 /// Why nothing new is placed on a node until it can join as what it is now.
 const OTHER_INVENTORY: &str =
     "it came back with another inventory, and joins anew once it is empty";
+/// Why a node manager is turned away whose life is not the node's last.
+const OLD_SESSION: &str = "another manager of this node, or a later copy of its state folder, \
+    has reported: give this one a new --state-dir";
 /// A part of a node's memory.
 const SLIGHT: f64 = 0.02;
 
 impl Launches {
     /// Takes a report. Orders in answer to it are in the outcome.
     pub fn report(&mut self, now: Millis, view: View<'_>, r: &Report, out: &mut Outcome) {
+        if r.epoch > self.durable.epoch {
+            return self.refuse(
+                format!(
+                    "this node has followed a later life of a scheduler ({}, this is {}): this log is new or an old copy; give the node a new --state-dir",
+                    r.epoch.0, self.durable.epoch.0
+                ),
+                out,
+            );
+        }
         let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
         let node = match known.map(|(id, _)| *id) {
             Some(node) => node,
@@ -28,6 +40,8 @@ impl Launches {
         let link = self.links.entry(node).or_insert_with(|| Link::new(now));
         if r.session < link.session {
             self.ignored.old_session += 1;
+            // Nobody hears it who has gone; who has come back with an old copy must.
+            out.refused = Some(OLD_SESSION.to_owned());
             return;
         }
         if r.session == link.session && r.seq <= link.last_report {
@@ -432,6 +446,8 @@ mod tests {
         scheduler: Scheduler,
         log: Vec<Record>,
         now: u64,
+        /// Of the scheduler, as nodes say.
+        epoch: u64,
     }
 
     fn begun(log: &[Record]) -> (Scheduler, Step) {
@@ -448,6 +464,7 @@ mod tests {
                 scheduler,
                 log: first.records,
                 now: 0,
+                epoch: 1,
             }
         }
 
@@ -475,7 +492,7 @@ mod tests {
                 boot: "b".into(),
                 session: Session(session),
                 seq,
-                epoch: Epoch(1),
+                epoch: Epoch(self.epoch),
                 incarnation: Incarnation(0),
                 offer: std::sync::Arc::new(offer),
                 address: "localhost".into(),
@@ -528,6 +545,18 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_followed_a_later_life_of_the_scheduler_is_turned_away() {
+        let mut all = All::new();
+        all.epoch = 3;
+        let said = refusal(&all.hear("k", 1, 1, named("n", 2)));
+        assert!(said.contains("(3, this is 1)"), "{said}");
+        assert_eq!(all.nodes(), []);
+        all.epoch = 1;
+        all.hear("k", 1, 2, named("n", 2));
+        assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
+    }
+
+    #[test]
     fn a_little_more_or_less_memory_is_no_other_inventory() {
         use NodeStatus::{Left, Up};
         let with = |memory_gib: f64| NodeSpec {
@@ -555,8 +584,9 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(told(&step), (Session(2), Incarnation(2), 2));
-        // What its earlier life said comes too late.
-        all.hear("k", 1, 9, named("n", 2));
+        // What its earlier life said comes too late, and one that is there hears so.
+        let said = refusal(&all.hear("k", 1, 9, named("n", 2)));
+        assert!(said.contains("another manager of this node"), "{said}");
         assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
         // Lost, and back with another type.
         all.silence(9);
