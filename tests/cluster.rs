@@ -458,6 +458,21 @@ fn daemons_that_are_killed_and_started_again_find_what_runs() {
 }
 
 #[test]
+fn a_scheduler_whose_log_is_lost_does_not_take_old_processes_for_new_jobs() {
+    let mut c = Cluster::start("fifo", &[1]);
+    let job = c.submit(&["--", "sh", "-c", "sleep 3; echo old"]);
+    c.until_phase(job, "running");
+    c.scheduler.as_mut().unwrap().kill();
+    std::fs::remove_dir_all(c.dir.path().join("scheduler")).unwrap();
+    c.start_scheduler("fifo");
+    let again = c.submit(&["--", "sh", "-c", "echo new"]);
+    assert_eq!(again, job);
+    c.until_phase(again, "completed");
+    assert_eq!(c.run(&["logs", "0"]).unwrap(), "new\n");
+    assert_eq!(c.exits(again), ["Completed"]);
+}
+
+#[test]
 fn a_job_of_a_lost_node_runs_elsewhere_and_never_twice_at_once() {
     let mut c = Cluster::start("fifo", &[1, 1]);
     let ledger = c.dir.path().join("ledger");

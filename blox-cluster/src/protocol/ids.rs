@@ -1,6 +1,6 @@
 //! Names and numbers of the protocol.
 
-use blox_core::{JobId, NodeId};
+use blox_core::{JobId, Name, NodeId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -70,6 +70,12 @@ pub struct PartId {
 )]
 #[serde(transparent)]
 pub struct Fence(pub u64);
+
+/// What one log of a scheduler is about. Random, and the log's first fact: numbers begin anew in
+/// another log, so what is granted in one means nothing in the other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClusterId(pub Name);
 
 /// A life of the scheduler: one more at each of its starts, on disk before it says anything.
 #[derive(

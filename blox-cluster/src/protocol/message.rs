@@ -4,7 +4,7 @@
 //! [`Orders`] all that the scheduler wants of it. A message that is lost,
 //! doubled, late or overtaken is made up for by the next.
 
-use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, Session};
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
 use blox_core::{JobId, JobSpec, Name, NodeSpec};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct Report {
     pub session: Session,
     /// One more than in the last report of this life.
     pub seq: u64,
+    /// The cluster that all its launches are of; none before a scheduler has spoken to it.
+    pub cluster: Option<ClusterId>,
     /// The scheduler's highest life that it has heard of.
     pub epoch: Epoch,
     /// Its incarnation, as it was last told.
@@ -110,6 +112,8 @@ pub enum Exit {
 pub struct Orders {
     /// The node.
     pub node: Name,
+    /// The scheduler's cluster.
+    pub cluster: ClusterId,
     /// The scheduler's life.
     pub epoch: Epoch,
     /// The node's incarnation.

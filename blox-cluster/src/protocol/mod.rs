@@ -11,7 +11,7 @@ pub mod scheduler;
 pub mod shim;
 pub mod timers;
 
-pub use ids::{AttemptId, Epoch, Fence, Incarnation, Millis, PartId, Session};
+pub use ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 pub use message::{
     AttemptReport, Exit, Final, Meeting, Order, Orders, Progress, Report, Status, Task, Wish,
 };

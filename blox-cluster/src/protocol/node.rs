@@ -1,7 +1,7 @@
 //! The node manager's machine: takes orders, keeps GPUs, has shims started and
 //! told, reports. It never waits for anything.
 
-use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, Session};
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
 use super::message::{
     AttemptReport, Exit, Final, Order, Orders, Progress, Report, Status, Task, Wish,
 };
@@ -23,6 +23,8 @@ pub struct Identity {
     pub boot: Name,
     /// This life of the node manager, from its disk.
     pub session: Session,
+    /// The cluster that all its launches are of, from its disk; none before a scheduler has spoken to it.
+    pub cluster: Option<ClusterId>,
     /// The scheduler's highest life that it heard of, from its disk.
     pub epoch: Epoch,
     /// Its last incarnation, from its disk.
@@ -86,7 +88,7 @@ pub enum NodeInput {
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeEffect {
     /// Write this down for good before anything else.
-    Remember(Epoch, Incarnation),
+    Remember(ClusterId, Epoch, Incarnation),
     /// Send it.
     Send(Report),
     /// Start a shim; its journal is on the disk before it starts anything. It is told
@@ -285,17 +287,20 @@ impl Node {
 
     /// Until when these orders let things run.
     fn check(&self, now: Millis, o: &Orders) -> Result<Millis, Refused> {
-        if o.epoch < self.who.epoch {
-            return Err(Refused::OldEpoch);
-        }
         if o.session != self.who.session || o.node != self.who.node {
             return Err(Refused::OtherSession);
         }
-        if o.incarnation < self.who.incarnation {
-            return Err(Refused::OldIncarnation);
-        }
-        if o.epoch == self.who.epoch && o.seq <= self.last_orders {
-            return Err(Refused::Overtaken);
+        // Of another cluster's numbers nothing is known.
+        if !self.is_of_another(o) {
+            if o.epoch < self.who.epoch {
+                return Err(Refused::OldEpoch);
+            }
+            if o.incarnation < self.who.incarnation {
+                return Err(Refused::OldIncarnation);
+            }
+            if o.epoch == self.who.epoch && o.seq <= self.last_orders {
+                return Err(Refused::Overtaken);
+            }
         }
         let sent = self.sent.iter().find(|(seq, _)| *seq == o.reply_to);
         let (_, sent) = sent.ok_or(Refused::TooLate)?;
@@ -306,6 +311,11 @@ impl Node {
         Ok(lease)
     }
 
+    fn is_of_another(&self, o: &Orders) -> bool {
+        let known = self.who.cluster.as_ref();
+        known.is_some_and(|known| *known != o.cluster)
+    }
+
     fn obey(
         &mut self,
         now: Millis,
@@ -314,21 +324,44 @@ impl Node {
         port: u16,
         out: &mut Vec<NodeEffect>,
     ) {
-        if (o.epoch, o.incarnation) != (self.who.epoch, self.who.incarnation) {
-            (self.who.epoch, self.who.incarnation) = (o.epoch, o.incarnation);
-            out.push(NodeEffect::Remember(o.epoch, o.incarnation));
+        let another = self.is_of_another(&o);
+        if !another {
+            self.remember(&o, out);
         }
-        self.last_orders = o.seq;
-        for order in o.orders {
-            self.follow(now, order, lease, port, out);
-        }
-        for id in o.forget {
-            let over = |a: &Local| matches!(a.standing, Standing::Done(_));
-            if self.attempts.get(&id).is_some_and(over) {
-                self.attempts.remove(&id);
-                out.push(NodeEffect::Forget(id));
+        for order in o.orders.iter().cloned() {
+            // What another cluster's scheduler did not grant it can end, and nothing else.
+            if !another || matches!(order.wish, Wish::Kill) {
+                self.follow(now, order, lease, port, out);
             }
         }
+        for id in &o.forget {
+            let over = |a: &Local| matches!(a.standing, Standing::Done(_));
+            if self.attempts.get(id).is_some_and(over) {
+                self.attempts.remove(id);
+                out.push(NodeEffect::Forget(*id));
+            }
+        }
+        // All launches of a node are of one cluster: their numbers could be the same.
+        if another && self.attempts.is_empty() {
+            self.remember(&o, out);
+            // Who answers an earlier report may be the scheduler that was left.
+            self.sent.clear();
+            self.news = true;
+        }
+    }
+
+    fn remember(&mut self, o: &Orders, out: &mut Vec<NodeEffect>) {
+        let known = (self.who.epoch, self.who.incarnation) == (o.epoch, o.incarnation);
+        if !known || self.who.cluster.as_ref() != Some(&o.cluster) {
+            self.who.cluster = Some(o.cluster.clone());
+            (self.who.epoch, self.who.incarnation) = (o.epoch, o.incarnation);
+            out.push(NodeEffect::Remember(
+                o.cluster.clone(),
+                o.epoch,
+                o.incarnation,
+            ));
+        }
+        self.last_orders = o.seq;
     }
 
     fn follow(
@@ -542,6 +575,7 @@ impl Node {
             boot: self.who.boot.clone(),
             session: self.who.session,
             seq: self.seq,
+            cluster: self.who.cluster.clone(),
             epoch: self.who.epoch,
             incarnation: self.who.incarnation,
             offer: Arc::clone(&self.who.offer),
@@ -571,6 +605,7 @@ mod tests {
             node: "n0".into(),
             boot: "b".into(),
             session: Session(1),
+            cluster: Some(ClusterId("c".into())),
             epoch: Epoch(1),
             incarnation: Incarnation(1),
             offer: Arc::new(NodeSpec::with_gpus(2)),
@@ -611,6 +646,7 @@ mod tests {
         };
         let orders = Orders {
             node: "n0".into(),
+            cluster: ClusterId("c".into()),
             epoch: Epoch(1),
             incarnation: Incarnation(1),
             session: Session(1),
@@ -683,6 +719,50 @@ mod tests {
         let e = n.step(Millis(15_001), NodeInput::Orders(o, 1));
         assert_eq!(spawned(&e), []);
         assert_eq!(n.refused().values().sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn another_cluster_ends_what_is_there_before_the_node_is_its_own() {
+        let mut n = node();
+        n.step(Millis(10), orders(1, 1, vec![(0, run())]));
+        let of_other = |seq, reply_to, list, forget| {
+            let NodeInput::Orders(mut o, port) = orders(seq, reply_to, list) else {
+                unreachable!()
+            };
+            (o.cluster, o.epoch) = (ClusterId("d".into()), Epoch(0));
+            (o.incarnation, o.forget) = (Incarnation(0), forget);
+            NodeInput::Orders(o, port)
+        };
+        // The same number, and the same grant.
+        let e = n.step(
+            Millis(20),
+            of_other(0, 1, vec![(0, run()), (1, run())], vec![]),
+        );
+        assert_eq!(e, []);
+        let e = n.step(Millis(30), of_other(0, 1, vec![(0, Wish::Kill)], vec![]));
+        assert!(
+            matches!(&e[..], [NodeEffect::Tell(_, c)] if c.wish == ShimWish::Kill),
+            "{e:?}"
+        );
+        let over = ShimSays::Done(never(String::new()));
+        n.step(Millis(40), NodeInput::Shim(id(0), over));
+        let e = n.step(Millis(50), of_other(0, n.seq, vec![], vec![id(0)]));
+        let [
+            NodeEffect::Forget(_),
+            NodeEffect::Remember(cluster, epoch, _),
+            NodeEffect::Send(report),
+        ] = &e[..]
+        else {
+            panic!("{e:?}")
+        };
+        assert_eq!((cluster.0.as_str(), *epoch), ("d", Epoch(0)));
+        assert_eq!(report.cluster.as_ref(), Some(cluster));
+        // What the one that was left still says comes too late.
+        let e = n.step(Millis(60), orders(9, 1, vec![(1, run())]));
+        assert_eq!(e, []);
+        assert_eq!(n.refused()[&Refused::TooLate], 1);
+        let e = n.step(Millis(70), of_other(1, n.seq, vec![(0, run())], vec![]));
+        assert_eq!(spawned(&e).len(), 1);
     }
 
     #[test]

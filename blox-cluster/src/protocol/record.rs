@@ -1,6 +1,6 @@
 //! What is in the log. State that lasts changes by these alone.
 
-use super::ids::{AttemptId, Epoch, Fence, Incarnation, PartId, Session};
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, PartId, Session};
 use super::launches::{End, Goal, Launch};
 use blox_core::core::Decision;
 use blox_core::{Event, JobId, Name, NodeActions, NodeId, Outlook, Plan, Time, Verdict, Verdicts};
@@ -10,6 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
+    /// What the log is about. A log from before there was this has none until its next start.
+    Cluster {
+        /// The cluster.
+        id: ClusterId,
+    },
     /// A scheduler began. Nothing that was said before counts as said by it.
     Epoch {
         /// Its life.

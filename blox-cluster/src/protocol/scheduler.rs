@@ -4,7 +4,7 @@
 //! A step takes one input and gives facts and effects. The facts are applied
 //! already; the effects may be carried out only once the facts are on the disk.
 
-use super::ids::{Epoch, Millis};
+use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
 use super::launches::{Durable, Goal, Launches, Outcome};
 use super::message::{Orders, Report};
@@ -224,6 +224,7 @@ impl Scheduler {
         settings: Settings,
         saved: Saved,
         log: &[Record],
+        new: ClusterId,
         cadence: Box<dyn Cadence>,
         now: Millis,
         at: Time,
@@ -250,8 +251,13 @@ impl Scheduler {
             }
         }
         let at = at.max(core.state().now());
-        let epoch = Epoch(durable.epoch.0 + 1);
         let mut step = Step::default();
+        if durable.cluster.is_none() {
+            let record = Record::Cluster { id: new };
+            durable.apply(&record);
+            step.records.push(record);
+        }
+        let epoch = Epoch(durable.epoch.0 + 1);
         let record = Record::Epoch { epoch, at };
         durable.apply(&record);
         step.records.push(record);

@@ -274,6 +274,7 @@ fn part_of(dir: &Path, wanted: &pb::LogWanted) -> io::Result<Vec<u8>> {
 mod tests {
     use super::super::scheduler::Message;
     use super::*;
+    use crate::protocol::ClusterId;
     use crate::protocol::scheduler::{Input, Request, Saved, Settings};
     use blox_core::{GpuCount, JobSpec, Seconds, Time, cadence::Rounds};
 
@@ -281,7 +282,16 @@ mod tests {
     async fn who_follows_a_job_that_waits_and_goes_is_not_looked_for_any_more() {
         let cadence = Box::new(Rounds::default());
         let (settings, saved) = (Settings::default(), Saved::default());
-        let (mut s, _) = Scheduler::begin(settings, saved, &[], cadence, Millis(0), Time::ZERO);
+        let cluster = ClusterId("c".into());
+        let (mut s, _) = Scheduler::begin(
+            settings,
+            saved,
+            &[],
+            cluster,
+            cadence,
+            Millis(0),
+            Time::ZERO,
+        );
         let submit = Request::Submit {
             key: "key".into(),
             spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),

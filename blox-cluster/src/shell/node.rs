@@ -12,10 +12,11 @@ use crate::client::root;
 use crate::protocol::node::{Found, Identity, Node, NodeEffect, NodeInput, ShimSays};
 use crate::protocol::shim::{Control, ShimWish};
 use crate::protocol::{
-    AttemptId, Epoch, Exit, Final, Incarnation, Millis, Orders, Report, Session, Timers,
+    AttemptId, ClusterId, Epoch, Exit, Final, Incarnation, Millis, Orders, Report, Session, Timers,
 };
 use crate::wire::pb;
 use blox_core::{JobId, Name, NodeSpec};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -242,6 +243,16 @@ fn free_port() -> u16 {
     bound.and_then(|l| l.local_addr()).map_or(0, |a| a.port())
 }
 
+/// What a scheduler said of itself and of the node. Once this was the first two, as a list, which
+/// is read as well.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    epoch: Epoch,
+    incarnation: Incarnation,
+    #[serde(default)]
+    cluster: Option<ClusterId>,
+}
+
 /// A launch that has a shim.
 struct Watched {
     mark: String,
@@ -284,14 +295,14 @@ impl Shell {
         };
         let session: u64 = files::read(&dir.join("session.json"))?.unwrap_or(0) + 1;
         files::write(&dir.join("session.json"), &session, true)?;
-        let (epoch, incarnation): (Epoch, Incarnation) =
-            files::read(&dir.join("seen.json"))?.unwrap_or_default();
+        let seen: Seen = files::read(&dir.join("seen.json"))?.unwrap_or_default();
         let who = Identity {
             node: Name::from(key),
             boot: Name::from(boot.clone()),
             session: Session(session),
-            epoch,
-            incarnation,
+            cluster: seen.cluster,
+            epoch: seen.epoch,
+            incarnation: seen.incarnation,
             offer: Arc::new(settings.offer.clone()),
             address: Name::from(settings.address.clone()),
         };
@@ -318,9 +329,13 @@ impl Shell {
         let mut reports = Vec::new();
         for effect in self.machine.step(clock::now(), input) {
             match effect {
-                NodeEffect::Remember(epoch, incarnation) => {
-                    let path = self.settings.dir.join("seen.json");
-                    files::write(&path, &(epoch, incarnation), true)?;
+                NodeEffect::Remember(cluster, epoch, incarnation) => {
+                    let seen = Seen {
+                        epoch,
+                        incarnation,
+                        cluster: Some(cluster),
+                    };
+                    files::write(&self.settings.dir.join("seen.json"), &seen, true)?;
                 }
                 NodeEffect::Send(report) => reports.push(report),
                 NodeEffect::Spawn {
@@ -583,6 +598,19 @@ mod tests {
     use super::*;
     use crate::protocol::message::{Meeting, Task};
     use blox_core::{GpuCount, JobSpec, Seconds, Time};
+
+    #[test]
+    fn what_was_seen_before_clusters_had_names_is_read() {
+        let seen: Seen = serde_json::from_str("[3,2]").unwrap();
+        let expected = Seen {
+            epoch: Epoch(3),
+            incarnation: Incarnation(2),
+            cluster: None,
+        };
+        assert_eq!(seen, expected);
+        let text = serde_json::to_string(&expected).unwrap();
+        assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), expected);
+    }
 
     #[test]
     fn what_a_power_cut_tore_is_as_if_it_were_not_there() {

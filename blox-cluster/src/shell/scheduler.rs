@@ -8,12 +8,14 @@ use crate::protocol::record::CoreInput;
 use crate::protocol::scheduler::{
     Effect, Input, RequestError, Saved, Scheduler, Settings, Step, feed, revive,
 };
-use crate::protocol::{Millis, Record, Session};
+use crate::protocol::{ClusterId, Millis, Record, Session};
 use crate::wire::pb;
 use blox_core::core::Core;
 use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, Part, Pipeline, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -218,7 +220,8 @@ pub fn start(
         .unwrap_or_default();
     let at = Time::new(wall.as_secs_f64());
     let cadence = pipeline.cadence();
-    let (machine, first) = Scheduler::begin(settings, saved, &records, cadence, now, at);
+    let new = new_cluster()?;
+    let (machine, first) = Scheduler::begin(settings, saved, &records, new, cadence, now, at);
     if !records.is_empty() {
         // What was read is written as one, so that the next start is quick.
         let mut saved = machine.save();
@@ -253,6 +256,20 @@ pub fn start(
         notices: for_people,
         thread,
     })
+}
+
+/// A name that no other cluster has: 128 random bits.
+fn new_cluster() -> Result<ClusterId, LogError> {
+    let path = Path::new("/dev/urandom");
+    let mut bits = [0; 16];
+    let read = File::open(path).and_then(|mut f| f.read_exact(&mut bits));
+    read.map_err(|error| LogError::Io {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(ClusterId(
+        format!("{:032x}", u128::from_le_bytes(bits)).into(),
+    ))
 }
 
 /// The thread of the policy: as slow as the policy, and nobody waits for it.

@@ -2,8 +2,8 @@
 
 use super::pb;
 use crate::protocol::{
-    AttemptId, AttemptReport, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis, Order,
-    Orders, Progress, Report, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
+    AttemptId, AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis,
+    Order, Orders, Progress, Report, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
 };
 use blox_core::{Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work};
 use std::collections::BTreeMap;
@@ -98,6 +98,10 @@ impl From<&Report> for pb::Report {
             }),
             address: r.address.to_string(),
             attempts: r.attempts.iter().map(attempt_to).collect(),
+            cluster: r
+                .cluster
+                .as_ref()
+                .map_or_else(String::new, |c| c.0.to_string()),
         }
     }
 }
@@ -167,6 +171,7 @@ impl TryFrom<pb::Report> for Report {
             boot: r.boot.into(),
             session: Session(r.session),
             seq: r.seq,
+            cluster: name_of(&r.cluster).map(ClusterId),
             epoch: Epoch(r.epoch),
             incarnation: Incarnation(r.incarnation),
             offer: Arc::new(offer),
@@ -240,6 +245,7 @@ impl From<&Orders> for pb::Orders {
             reply_to: o.reply_to,
             orders: o.orders.iter().map(order_to).collect(),
             forget: o.forget.iter().map(|id| (*id).into()).collect(),
+            cluster: o.cluster.0.to_string(),
         }
     }
 }
@@ -280,6 +286,7 @@ impl TryFrom<pb::Orders> for Orders {
         let forget = o.forget.into_iter().map(|i| id("forget", Some(i)));
         Ok(Orders {
             node: o.node.into(),
+            cluster: ClusterId(name_of(&o.cluster).ok_or_else(|| missing("cluster"))?),
             epoch: Epoch(o.epoch),
             incarnation: Incarnation(o.incarnation),
             session: Session(o.session),
@@ -572,6 +579,7 @@ mod tests {
             boot: "b".into(),
             session: Session(1),
             seq: 2,
+            cluster: Some(ClusterId("c".into())),
             epoch: Epoch(3),
             incarnation: Incarnation(4),
             offer: Arc::new(NodeSpec::with_gpus(8).of_type("a100")),
@@ -596,6 +604,7 @@ mod tests {
             "offer.cpus is NaN, expected a finite number that is not negative"
         );
         let o = pb::Orders {
+            cluster: "c".to_owned(),
             orders: vec![pb::Order::default()],
             ..pb::Orders::default()
         };

@@ -20,6 +20,9 @@ pub struct Report {
     pub address: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "9")]
     pub attempts: ::prost::alloc::vec::Vec<AttemptReport>,
+    /// The cluster that they are of; empty before a scheduler has spoken to the node.
+    #[prost(string, tag = "10")]
+    pub cluster: ::prost::alloc::string::String,
 }
 /// What a node is made of.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -105,6 +108,9 @@ pub struct Orders {
     pub orders: ::prost::alloc::vec::Vec<Order>,
     #[prost(message, repeated, tag = "8")]
     pub forget: ::prost::alloc::vec::Vec<AttemptId>,
+    /// The scheduler's own, as its log says.
+    #[prost(string, tag = "9")]
+    pub cluster: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Order {

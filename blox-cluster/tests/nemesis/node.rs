@@ -3,7 +3,9 @@
 use blox_cluster::protocol::message::Task;
 use blox_cluster::protocol::node::{Found, Identity, Node};
 use blox_cluster::protocol::shim::Shim;
-use blox_cluster::protocol::{AttemptId, Epoch, Exit, Fence, Final, Incarnation, Millis, Session};
+use blox_cluster::protocol::{
+    AttemptId, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Millis, Session,
+};
 use blox_core::{Name, NodeSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub struct NodeModel {
     pub clock: Clock,
     // On its disk.
     pub session: u64,
+    pub cluster: Option<ClusterId>,
     pub epoch: Epoch,
     pub incarnation: Incarnation,
     pub journals: BTreeMap<AttemptId, Journal>,
@@ -84,6 +87,7 @@ impl NodeModel {
             node: self.key.clone(),
             boot: format!("boot-{}", self.boot).into(),
             session: Session(self.session),
+            cluster: self.cluster.clone(),
             epoch: self.epoch,
             incarnation: self.incarnation,
             offer: Arc::new(NodeSpec {

@@ -10,7 +10,7 @@ use blox_cluster::protocol::scheduler::{
 };
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
-    AttemptId, Epoch, Incarnation, Millis, Orders, Record, Report, Timers,
+    AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Record, Report, Timers,
 };
 use blox_core::cadence::Rounds;
 use blox_core::core::{Core, Decision};
@@ -148,6 +148,7 @@ impl World {
                 gpus: 2,
                 clock,
                 session: 0,
+                cluster: None,
                 epoch: Epoch(0),
                 incarnation: Incarnation(0),
                 journals: BTreeMap::new(),
@@ -309,6 +310,7 @@ impl World {
             self.settings(),
             self.saved.clone(),
             &self.log,
+            cluster(),
             Box::new(rounds()),
             Millis(0),
             Time::ZERO,
@@ -419,6 +421,7 @@ impl World {
             self.settings(),
             self.saved.clone(),
             &log,
+            cluster(),
             Box::new(rounds()),
             now,
             at,
@@ -547,6 +550,7 @@ impl World {
                 self.settings(),
                 std::mem::take(&mut self.saved),
                 &self.log,
+                cluster(),
                 Box::new(rounds()),
                 Millis(0),
                 Time::ZERO,
@@ -683,8 +687,9 @@ impl World {
                 return Ok(());
             }
             match effect {
-                NodeEffect::Remember(epoch, incarnation) => {
+                NodeEffect::Remember(cluster, epoch, incarnation) => {
                     let n = &mut self.nodes[i];
+                    n.cluster = Some(cluster);
                     (n.epoch, n.incarnation) = (epoch, incarnation);
                 }
                 NodeEffect::Send(report) => {
@@ -1049,4 +1054,8 @@ impl World {
 
 fn rounds() -> Rounds {
     Rounds::every(Seconds::new(2.0)).unwrap()
+}
+
+fn cluster() -> ClusterId {
+    ClusterId("c".into())
 }

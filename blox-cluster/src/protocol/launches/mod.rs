@@ -10,7 +10,7 @@ pub(super) mod report;
 #[cfg(test)]
 mod tests;
 
-use super::ids::{AttemptId, Epoch, Fence, Incarnation, Millis, PartId, Session};
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Status, Task};
 use super::record::{CoreInput, Record};
 use super::timers::Timers;
@@ -130,6 +130,9 @@ pub struct KnownNode {
 /// What lasts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durable {
+    /// What the log is about: there from the first start on.
+    #[serde(default)]
+    pub cluster: Option<ClusterId>,
     /// The scheduler's life.
     pub epoch: Epoch,
     /// The last grant.
@@ -167,6 +170,7 @@ impl Durable {
     /// Takes a fact.
     pub fn apply(&mut self, record: &Record) {
         match record {
+            Record::Cluster { id } => self.cluster = Some(id.clone()),
             Record::Epoch { epoch, .. } => self.epoch = *epoch,
             Record::Core(CoreInput::Event { at, event }) => self.event(*at, event),
             Record::Core(CoreInput::Answer { at, answer }) => {

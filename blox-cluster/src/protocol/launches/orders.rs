@@ -44,6 +44,7 @@ impl Launches {
         link.last_orders += 1;
         Some(Orders {
             node: known.key.clone(),
+            cluster: self.durable.cluster.clone()?,
             epoch: self.durable.epoch,
             incarnation: known.incarnation,
             session: link.session,

@@ -2,7 +2,7 @@
 
 use super::{Launches, Link, Outcome, Seen};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
-use crate::protocol::message::{Exit, Report, Status};
+use crate::protocol::message::{AttemptReport, Exit, Order, Orders, Report, Status, Wish};
 use crate::protocol::record::Record;
 use blox_core::{
     Event, Name, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome as How, Phase, View,
@@ -20,6 +20,19 @@ const SLIGHT: f64 = 0.02;
 impl Launches {
     /// Takes a report. Orders in answer to it are in the outcome.
     pub fn report(&mut self, now: Millis, view: View<'_>, r: &Report, out: &mut Outcome) {
+        let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
+        let known = known.map(|(node, _)| *node);
+        let link = known.and_then(|node| self.links.get(&node));
+        if link.is_some_and(|link| r.session < link.session) {
+            self.ignored.old_session += 1;
+            // Nobody hears it who has gone; who has come back with an old copy must.
+            out.refused = Some(OLD_SESSION.to_owned());
+            return;
+        }
+        if r.cluster.is_some() && r.cluster != self.durable.cluster {
+            out.orders.extend(self.farewell(r));
+            return;
+        }
         if r.epoch > self.durable.epoch {
             return self.refuse(
                 format!(
@@ -29,8 +42,7 @@ impl Launches {
                 out,
             );
         }
-        let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
-        let node = match known.map(|(id, _)| *id) {
+        let node = match known {
             Some(node) => node,
             None => match self.take_in(now, view, r, out) {
                 Some(node) => node,
@@ -38,12 +50,6 @@ impl Launches {
             },
         };
         let link = self.links.entry(node).or_insert_with(|| Link::new(now));
-        if r.session < link.session {
-            self.ignored.old_session += 1;
-            // Nobody hears it who has gone; who has come back with an old copy must.
-            out.refused = Some(OLD_SESSION.to_owned());
-            return;
-        }
         if r.session == link.session && r.seq <= link.last_report {
             self.ignored.repeated += 1;
             return;
@@ -76,6 +82,31 @@ impl Launches {
             node
         };
         out.dirty.insert(node);
+    }
+
+    /// Orders for a node that comes from another cluster: all that it has is nobody's here, and
+    /// nothing else is told it before that is gone.
+    fn farewell(&self, r: &Report) -> Option<Orders> {
+        let is_over = |a: &&AttemptReport| matches!(a.status, Status::Done(_));
+        let kill = |a: &AttemptReport| Order {
+            id: a.id,
+            fence: a.fence,
+            wish: Wish::Kill,
+            task: None,
+        };
+        let live = r.attempts.iter().filter(|a| !is_over(a));
+        Some(Orders {
+            node: r.node.clone(),
+            cluster: self.durable.cluster.clone()?,
+            epoch: self.durable.epoch,
+            // It has none here, and no numbers are counted for it.
+            incarnation: Incarnation(0),
+            session: r.session,
+            seq: 0,
+            reply_to: r.seq,
+            orders: live.map(kill).collect(),
+            forget: r.attempts.iter().filter(is_over).map(|a| a.id).collect(),
+        })
     }
 
     /// A node that came back with other GPUs, another type or name: nothing new is placed
@@ -391,13 +422,13 @@ fn name_is_taken(view: View<'_>, node: Option<NodeId>, r: &Report) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::message::Status;
+    use crate::protocol::message::{Exit, Final, Status, Wish};
     use crate::protocol::record::Record;
     use crate::protocol::scheduler::{
         Effect, Input, Request, RequestError, Saved, Scheduler, Settings, Step,
     };
     use crate::protocol::{
-        AttemptId, AttemptReport, Epoch, Fence, Incarnation, Millis, Report, Session,
+        AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
     };
     use blox_core::cadence::Rounds;
     use blox_core::{JobId, NodeId, NodeSpec, NodeStatus, Time};
@@ -418,6 +449,7 @@ mod tests {
                 boot: "b".into(),
                 session: Session(1),
                 seq: self.seq,
+                cluster: None,
                 epoch: Epoch(1),
                 incarnation: Incarnation(0),
                 offer: Arc::new(NodeSpec::with_gpus(1)),
@@ -447,14 +479,15 @@ mod tests {
         log: Vec<Record>,
         now: u64,
         /// Of the scheduler, as nodes say.
+        cluster: ClusterId,
         epoch: u64,
     }
 
     fn begun(log: &[Record]) -> (Scheduler, Step) {
         let cadence = Box::new(Rounds::default());
         let saved = Saved::default();
-        let settings = Settings::default();
-        Scheduler::begin(settings, saved, log, cadence, Millis(0), Time::ZERO)
+        let (settings, c) = (Settings::default(), ClusterId("c".into()));
+        Scheduler::begin(settings, saved, log, c, cadence, Millis(0), Time::ZERO)
     }
 
     impl All {
@@ -464,6 +497,7 @@ mod tests {
                 scheduler,
                 log: first.records,
                 now: 0,
+                cluster: ClusterId("c".into()),
                 epoch: 1,
             }
         }
@@ -492,6 +526,7 @@ mod tests {
                 boot: "b".into(),
                 session: Session(session),
                 seq,
+                cluster: Some(self.cluster.clone()),
                 epoch: Epoch(self.epoch),
                 incarnation: Incarnation(0),
                 offer: std::sync::Arc::new(offer),
@@ -554,6 +589,61 @@ mod tests {
         all.epoch = 1;
         all.hear("k", 1, 2, named("n", 2));
         assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
+    }
+
+    #[test]
+    fn what_another_cluster_granted_is_ended_and_never_taken_for_ones_own() {
+        let mut all = All::new();
+        // It has begun more often, and its node manager as well.
+        (all.cluster, all.epoch) = (ClusterId("d".into()), 3);
+        let launch = |status| AttemptReport {
+            id: AttemptId {
+                job: JobId(0),
+                attempt: 1,
+            },
+            fence: Fence(1),
+            status,
+            port: 0,
+            progress: None,
+        };
+        let told = |step: &Step| match &step.effects[..] {
+            [Effect::Send(o)] => {
+                let wishes: Vec<Wish> = o.orders.iter().map(|o| o.wish.clone()).collect();
+                (o.cluster.0.to_string(), wishes, o.forget.len())
+            }
+            other => panic!("{other:?}"),
+        };
+        let step = all.hear_of("k", 7, 1, named("n", 2), vec![launch(Status::Running)]);
+        assert_eq!(told(&step), ("c".to_owned(), vec![Wish::Kill], 0));
+        let done = Status::Done(Final {
+            exit: Exit::Completed,
+            ran: Millis(1),
+            estimated: false,
+            why: String::new(),
+        });
+        let step = all.hear_of("k", 7, 2, named("n", 2), vec![launch(done)]);
+        assert_eq!(told(&step), ("c".to_owned(), vec![], 1));
+        assert_eq!(all.nodes(), []);
+        (all.cluster, all.epoch) = (ClusterId("c".into()), 1);
+        all.hear("k", 7, 3, named("n", 2));
+        assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
+        assert!(all.scheduler.launches().durable().accounts.is_empty());
+    }
+
+    #[test]
+    fn a_log_without_a_cluster_gets_one_at_the_next_start() {
+        let begins = |log: &[Record]| begun(log).1.records;
+        let first = begins(&[]);
+        assert!(
+            matches!(&first[..], [Record::Cluster { .. }, Record::Epoch { .. }]),
+            "{first:?}"
+        );
+        assert!(matches!(&begins(&first)[..], [Record::Epoch { .. }]));
+        let again = begins(&first[1..]);
+        assert!(
+            matches!(&again[..], [Record::Cluster { .. }, Record::Epoch { epoch, .. }] if epoch.0 == 2),
+            "{again:?}"
+        );
     }
 
     #[test]
@@ -688,6 +778,7 @@ mod tests {
             Settings::default(),
             Saved::default(),
             &[],
+            ClusterId("c".into()),
             Box::new(Rounds::default()),
             Millis(0),
             Time::ZERO,

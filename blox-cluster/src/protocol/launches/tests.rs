@@ -3,7 +3,7 @@
 use super::End;
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Status, Wish};
 use crate::protocol::scheduler::{Effect, Input, Request, Saved, Scheduler, Settings, Step};
-use crate::protocol::{AttemptId, Epoch, Fence, Incarnation, Millis, Session};
+use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
 use blox_core::cadence::Rounds;
 use blox_core::core::Decision;
 use blox_core::{
@@ -39,6 +39,7 @@ impl Gang {
             },
             Saved::default(),
             &[],
+            ClusterId("c".into()),
             Box::new(Rounds::every(Seconds::new(2.0)).unwrap()),
             Millis(0),
             Time::ZERO,
@@ -148,6 +149,7 @@ impl Gang {
             boot: "b".into(),
             session: Session(1),
             seq: self.seq,
+            cluster: Some(ClusterId("c".into())),
             epoch: Epoch(1),
             incarnation: Incarnation(0),
             offer: Arc::new(NodeSpec::with_gpus(1)),
