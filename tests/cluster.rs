@@ -473,6 +473,45 @@ fn a_scheduler_whose_log_is_lost_does_not_take_old_processes_for_new_jobs() {
 }
 
 #[test]
+fn a_node_that_comes_back_with_an_old_copy_of_its_state_runs_nothing_twice() {
+    let mut c = Cluster::start("fifo", &[1]);
+    let (dir, old) = (c.node_dir(0), c.dir.path().join("old"));
+    copy(&dir, &old);
+    let ledger = c.dir.path().join("ledger");
+    let env = format!("LEDGER={}", ledger.display());
+    let script = "exec 9>$LEDGER.lock; flock -n 9 || { echo twice >> $LEDGER; exit 9; }; \
+        echo begin >> $LEDGER; sleep 5; echo end >> $LEDGER";
+    let job = c.submit(&["--env", &env, "--", "sh", "-c", script]);
+    c.until_phase(job, "running");
+    c.nodes[0].as_mut().unwrap().kill();
+    std::fs::remove_dir_all(&dir).unwrap();
+    copy(&old, &dir);
+    c.start_node(0, 1);
+    c.until_phase(job, "completed");
+    assert_eq!(read(&ledger), "begin\nbegin\nend\n");
+    assert_eq!(c.exits(job), ["Lost", "Completed"]);
+}
+
+#[test]
+fn processes_do_not_outlive_the_folder_of_their_launch() {
+    let mut c = Cluster {
+        dir: tempfile::tempdir().unwrap(),
+        at: "127.0.0.1:0".to_owned(),
+        more: Vec::new(),
+        scheduler: None,
+        nodes: vec![None],
+    };
+    c.start_daemons_at_their_own_pace();
+    c.until("it is up", |c| c.json(&["nodes"])[0]["status"] == "up");
+    let job = c.submit(&["--", "sleep", "600"]);
+    c.until_phase(job, "running");
+    c.nodes[0].as_mut().unwrap().kill();
+    std::fs::remove_dir_all(c.node_dir(0)).unwrap();
+    // Its lease would last 10 s and more.
+    c.until_within(6, "nothing of it is left", |c| c.processes() == 0);
+}
+
+#[test]
 fn a_job_of_a_lost_node_runs_elsewhere_and_never_twice_at_once() {
     let mut c = Cluster::start("fifo", &[1, 1]);
     let ledger = c.dir.path().join("ledger");

@@ -17,6 +17,7 @@ use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Progress, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,8 +76,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
     // A session of its own: what ends the node manager does not end this.
     let _ = rustix::process::setsid();
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let lock = File::create(dir.join("lock"))?;
-    lock.try_lock().map_err(io::Error::other)?;
+    let lock = Lock::take(dir)?;
     if dir.join("final.json").exists() {
         return Ok(());
     }
@@ -88,7 +88,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let began = now();
     if began >= control.lease {
         // It was told too late: nothing was started, and nothing will be.
-        return finish(dir, &held, cut_before_start());
+        return finish(&lock, &held, cut_before_start());
     }
     let ranks = launch.task.ranks.iter();
     let logs: Vec<PathBuf> = ranks
@@ -101,22 +101,19 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let children = match started {
         Ok(children) => children,
         Err((mut children, why)) => {
-            while !held.is_empty() {
-                held.kill();
-                children.iter_mut().for_each(|c| drop(c.try_wait()));
-                std::thread::sleep(LOOK);
-            }
+            end_all(&held, children.iter_mut());
             let done = Final {
                 exit: Exit::Failed { code: 127 },
                 ran: now() - began,
                 estimated: false,
                 why,
             };
-            return finish(dir, &held, done);
+            return finish(&lock, &held, done);
         }
     };
     Watch {
         dir: dir.to_owned(),
+        lock,
         machine: Shim::new(launch.timers, control.lease, children.len(), began),
         children: children.into_iter().map(Some).collect(),
         held,
@@ -138,20 +135,59 @@ fn cut_before_start() -> Final {
     }
 }
 
-fn finish(dir: &Path, held: &Containment, done: Final) -> io::Result<()> {
+/// Ends all processes, until none is left.
+fn end_all<'a>(held: &Containment, children: impl Iterator<Item = &'a mut Child>) {
+    let mut children: Vec<&mut Child> = children.collect();
+    while !held.is_empty() {
+        held.kill();
+        children.iter_mut().for_each(|c| drop(c.try_wait()));
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The launch's folder, as long as it is the one that the shim began in.
+struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    fn take(dir: &Path) -> io::Result<Self> {
+        let path = dir.join("lock");
+        let file = File::create(&path)?;
+        file.try_lock().map_err(io::Error::other)?;
+        Ok(Lock { file, path })
+    }
+
+    /// Whether what is at its path is what it holds: a folder that was removed or put in its
+    /// place says nothing to this launch. What cannot be looked at may still be there.
+    fn holds(&self) -> bool {
+        let there = std::fs::metadata(&self.path);
+        match (self.file.metadata(), there) {
+            (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+            (_, Err(e)) => e.kind() != io::ErrorKind::NotFound,
+            (Err(_), _) => true,
+        }
+    }
+}
+
+fn finish(lock: &Lock, held: &Containment, done: Final) -> io::Result<()> {
     held.remove();
+    let path = lock.path.with_file_name("final.json");
     // A full disk may have room again, and nobody waits but the node manager.
     for _ in 0..FINISH_TRIES {
-        if files::write(&dir.join("final.json"), &done, true).is_ok() {
+        // In another's folder it would be another's end.
+        if !lock.holds() || files::write(&path, &done, true).is_ok() {
             return Ok(());
         }
         std::thread::sleep(LOOK);
     }
-    files::write(&dir.join("final.json"), &done, true)
+    files::write(&path, &done, true)
 }
 
 struct Watch {
     dir: PathBuf,
+    lock: Lock,
     machine: Shim,
     children: Vec<Option<Child>>,
     held: Containment,
@@ -165,10 +201,17 @@ struct Watch {
 impl Watch {
     fn run_out(mut self) -> io::Result<()> {
         loop {
+            if !self.lock.holds() {
+                // Whoever has the folder now knows nothing of this launch, and nobody renews
+                // its lease.
+                end_all(&self.held, self.children.iter_mut().flatten());
+                self.held.remove();
+                return Ok(());
+            }
             let done = self.look()?;
             self.logs.cut();
             if let Some(done) = done {
-                return finish(&self.dir, &self.held, done);
+                return finish(&self.lock, &self.held, done);
             }
             std::thread::sleep(LOOK);
         }

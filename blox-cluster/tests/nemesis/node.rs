@@ -35,6 +35,16 @@ pub struct Journal {
     pub done: Option<Final>,
 }
 
+/// A copy of a node manager's state folder.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    pub session: u64,
+    pub cluster: Option<ClusterId>,
+    pub epoch: Epoch,
+    pub incarnation: Incarnation,
+    pub journals: BTreeMap<AttemptId, Journal>,
+}
+
 /// The processes of a launch on the node.
 #[derive(Clone, Debug)]
 pub struct Process {
@@ -52,6 +62,8 @@ pub struct Process {
 pub struct ShimModel {
     pub machine: Shim,
     pub alive: bool,
+    /// Its folder is another's by now, and its node manager does not see it there.
+    pub displaced: bool,
     pub paused_until: u64,
 }
 
@@ -65,6 +77,8 @@ pub struct NodeModel {
     pub epoch: Epoch,
     pub incarnation: Incarnation,
     pub journals: BTreeMap<AttemptId, Journal>,
+    /// An older copy of that: all but its name.
+    pub copy: Option<Copy>,
     // Gone with a boot.
     pub boot: u64,
     pub shims: BTreeMap<AttemptId, ShimModel>,
@@ -82,6 +96,16 @@ pub struct NodeModel {
 }
 
 impl NodeModel {
+    pub fn copied(&self) -> Copy {
+        Copy {
+            session: self.session,
+            cluster: self.cluster.clone(),
+            epoch: self.epoch,
+            incarnation: self.incarnation,
+            journals: self.journals.clone(),
+        }
+    }
+
     pub fn identity(&self) -> Identity {
         Identity {
             node: self.key.clone(),

@@ -57,6 +57,7 @@ enum What {
     ProcessEnds(usize, AttemptId, u64, i32),
     Exited(usize, AttemptId, i32),
     Killed(usize, AttemptId),
+    Orphaned(usize, AttemptId),
     Thaw(usize),
     Client(usize),
     Nemesis,
@@ -152,6 +153,7 @@ impl World {
                 epoch: Epoch(0),
                 incarnation: Incarnation(0),
                 journals: BTreeMap::new(),
+                copy: None,
                 boot: 0,
                 shims: BTreeMap::new(),
                 processes: BTreeMap::new(),
@@ -378,6 +380,11 @@ impl World {
             What::ProcessEnds(i, id, token, code) => self.process_ends(i, id, token, code),
             What::Exited(i, id, code) => self.shim(i, id, ShimInput::RankExit { rank: 0, code }),
             What::Killed(i, id) => self.killed(i, id),
+            What::Orphaned(i, id) => {
+                self.gone(i, id);
+                self.nodes[i].shims.remove(&id);
+                Ok(())
+            }
             What::Thaw(i) => self.thaw(i),
             What::Nemesis => self.nemesis(),
         }
@@ -659,9 +666,13 @@ impl World {
             let shim = n.shims.get(&id);
             let says = match (done, shim) {
                 (Some(done), _) => ShimSays::Done(done),
-                (None, Some(s)) if s.alive && s.machine.is_stopping() => ShimSays::Stopping,
-                (None, Some(s)) if s.alive && n.processes.contains_key(&id) => ShimSays::Running,
-                (None, Some(s)) if !s.alive => {
+                (None, Some(s)) if s.alive && !s.displaced && s.machine.is_stopping() => {
+                    ShimSays::Stopping
+                }
+                (None, Some(s)) if s.alive && !s.displaced && n.processes.contains_key(&id) => {
+                    ShimSays::Running
+                }
+                (None, Some(s)) if !s.alive || s.displaced => {
                     self.destroy(i, id);
                     continue;
                 }
@@ -722,6 +733,7 @@ impl World {
                     let shim = ShimModel {
                         machine: Shim::new(Timers::default(), lease, 1, began),
                         alive: true,
+                        displaced: false,
                         paused_until: 0,
                     };
                     n.shims.insert(id, shim);
@@ -781,6 +793,24 @@ impl World {
         n.manager = None;
         n.trouble_until = self.now + away + 1_000;
         self.at(self.now + away, What::ManagerBegins(i));
+    }
+
+    /// An older copy takes the place of a node's state folder. One of an earlier life than the last
+    /// is turned away, and is left out here.
+    fn restore(&mut self, i: usize) {
+        let sees = self.rng.random_bool(0.5);
+        let n = &mut self.nodes[i];
+        let Some(copy) = n.copy.take().filter(|c| c.session == n.session) else {
+            return;
+        };
+        (n.cluster, n.epoch, n.incarnation) = (copy.cluster, copy.epoch, copy.incarnation);
+        n.journals = copy.journals;
+        n.shims.values_mut().for_each(|s| s.displaced = true);
+        // A shim sees soon that its folder is another's. Else its lease has to do.
+        let orphans: Vec<AttemptId> = n.shims.keys().copied().filter(|_| sees).collect();
+        for id in orphans {
+            self.at(self.now + 50, What::Orphaned(i, id));
+        }
     }
 
     // ---- shims and processes
@@ -1004,12 +1034,20 @@ impl World {
             life.paused_until = self.now + self.rng.random_range(1_000..60_000);
         }
         let i = self.rng.random_range(0..self.nodes.len());
+        if self.rng.random_bool(0.02) {
+            self.nodes[i].copy = Some(self.nodes[i].copied());
+        }
         if self.now < self.nodes[i].trouble_until || !self.rng.random_bool(self.crash * 3.0) {
             return Ok(());
         }
         let span = self.rng.random_range(500..40_000);
         self.nodes[i].trouble_until = self.now + span + 1_000;
-        match self.rng.random_range(0..8) {
+        match self.rng.random_range(0..9) {
+            8 => {
+                // Its manager goes, and comes back with an old copy of its state.
+                self.manager_dies(i);
+                self.restore(i);
+            }
             0 => self.manager_dies(i),
             1 => self.nodes[i].manager_paused_until = self.now + span,
             2 => {

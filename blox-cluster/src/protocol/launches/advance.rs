@@ -1,6 +1,6 @@
 //! What follows: from commands, from what was heard, from time alone.
 
-use super::{Attempt, Goal, Launch, Launches, Outcome};
+use super::{Attempt, End, Goal, Launch, Launches, Outcome};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
 use crate::protocol::message::{Exit, Status, Task};
 use crate::protocol::record::Record;
@@ -97,6 +97,13 @@ impl Launches {
                     self.end_part(out, part, end);
                 }
             }
+        }
+        let over = |(part, (until, end)): (&PartId, &(Millis, End))| {
+            (now > *until).then(|| (*part, end.clone()))
+        };
+        let over: Vec<(PartId, End)> = self.doubted.iter().filter_map(over).collect();
+        for (part, end) in over {
+            self.end_part(out, part, end);
         }
         let due: Vec<AttemptId> = self.durable.attempts.keys().copied().collect();
         out.moved.extend(due);
@@ -222,6 +229,7 @@ impl Launches {
         self.launch_by.remove(&id);
         self.going.remove(&id);
         self.seen.retain(|part, _| part.id != id);
+        self.told.retain(|part| part.id != id);
         self.began.retain(|part, _| part.id != id);
     }
 

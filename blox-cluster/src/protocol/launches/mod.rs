@@ -418,6 +418,11 @@ pub struct Launches {
     durable: Durable,
     links: BTreeMap<NodeId, Link>,
     seen: BTreeMap<PartId, Seen>,
+    /// Parts of launches whose nodes may have been told to run them.
+    told: BTreeSet<PartId>,
+    /// Parts that a later life of their node's manager does not know of though it may have been
+    /// told to run them: until when their processes may be there, and how they end then.
+    doubted: BTreeMap<PartId, (Millis, End)>,
     /// When each launch was first seen to run on a node.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
@@ -439,11 +444,21 @@ impl Launches {
             link.session = known.session;
             (*node, link)
         });
+        // What an earlier life of the scheduler said is not known.
+        let all = durable.attempts.iter();
+        let granted = all.filter(|(_, a)| a.launch.after.is_none());
+        let parts = granted.flat_map(|(id, a)| {
+            let part = |node| PartId { id: *id, node };
+            a.open().map(part)
+        });
+        let told = parts.collect();
         let launch_by = durable.attempts.keys().map(|id| (*id, now + timers.launch));
         Launches {
             timers,
             links: links.collect(),
             seen: BTreeMap::new(),
+            told,
+            doubted: BTreeMap::new(),
             began: BTreeMap::new(),
             launch_by: launch_by.collect(),
             going: BTreeSet::new(),
@@ -537,6 +552,7 @@ impl Launches {
     }
 
     fn end_part(&mut self, out: &mut Outcome, part: PartId, end: End) {
+        self.doubted.remove(&part);
         self.note(out, Record::Part { part, end });
         out.moved.insert(part.id);
         self.dirty_all(out, part.id);

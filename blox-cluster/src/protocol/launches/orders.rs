@@ -27,10 +27,14 @@ impl Launches {
             let Some(a) = self.durable.attempts.get(&part.id) else {
                 continue;
             };
-            if a.launch.after.is_none() {
+            // Told to end what it does not know of, a node would say that it never ran.
+            if a.launch.after.is_none() && !self.doubted.contains_key(&part) {
                 orders.push(self.order(part, a));
             }
         }
+        let runs = |o: &&Order| matches!(o.wish, Wish::Run(_));
+        let told = orders.iter().filter(runs);
+        self.told.extend(told.map(|o| PartId { id: o.id, node }));
         let known = self.durable.nodes.get(&node)?;
         let link = self.links.get_mut(&node)?;
         for (id, fence) in &link.strays {

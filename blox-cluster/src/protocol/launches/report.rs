@@ -1,6 +1,6 @@
 //! A node speaks.
 
-use super::{Launches, Link, Outcome, Seen};
+use super::{Goal, Launches, Link, Outcome, Seen};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
 use crate::protocol::message::{AttemptReport, Exit, Order, Orders, Report, Status, Wish};
 use crate::protocol::record::Record;
@@ -14,6 +14,8 @@ const OTHER_INVENTORY: &str =
 /// Why a node manager is turned away whose life is not the node's last.
 const OLD_SESSION: &str = "another manager of this node, or a later copy of its state folder, \
     has reported: give this one a new --state-dir";
+/// How a launch ends that its node manager may have been told to run and does not know of.
+const UNLISTED: &str = "its node came back without it";
 /// A part of a node's memory.
 const SLIGHT: f64 = 0.02;
 
@@ -57,6 +59,7 @@ impl Launches {
         // A report of the session that the log knows is new as well, if it is the
         // first since the scheduler began.
         let new_session = r.session > link.session || !link.spoke;
+        let (later, before) = (r.session > link.session, link.heard);
         (link.session, link.last_report) = (r.session, r.seq);
         (link.heard, link.spoke) = (now, true);
         link.address = r.address.clone();
@@ -72,6 +75,9 @@ impl Launches {
         } else if let Some(known) = known.filter(|n| n.session != r.session) {
             let incarnation = known.incarnation;
             self.write_down(node, incarnation, r, out);
+        }
+        if new_session {
+            self.doubt_unlisted(node, later, before, r, out);
         }
         self.hear_all(node, now, view, r, out);
         let node = if offers_another(view, node, r) {
@@ -232,6 +238,34 @@ impl Launches {
         let same = !offers_another(view, node, r);
         if up && same && self.quarantined(node, now) == Millis(0) {
             out.events.push(Event::NodeReturned { node });
+        }
+    }
+
+    /// A node manager that begins lists all that it was ever told to run, unless its state folder
+    /// is an old copy: then processes that it does not know of may be there for as long as
+    /// a lease that was given when it was heard `before`. They must not be started again.
+    fn doubt_unlisted(
+        &mut self,
+        node: NodeId,
+        later: bool,
+        before: Millis,
+        r: &Report,
+        out: &mut Outcome,
+    ) {
+        for part in self.open_on(node) {
+            let listed = r.attempts.iter().any(|a| a.id == part.id);
+            let attempt = self.durable.attempts.get(&part.id);
+            // If only the scheduler is new, its earlier life may have doubted what is to end.
+            let doubtful = later || attempt.is_some_and(|a| a.goal != Goal::Run);
+            if listed {
+                self.doubted.remove(&part);
+            } else if doubtful && self.told.contains(&part) && !self.doubted.contains_key(&part) {
+                let mut end = self.estimate(part, UNLISTED);
+                end.ran = self.began.get(&part).map_or(Millis(0), |b| before - *b);
+                let until = before + self.timers.fence();
+                self.doubted.insert(part, (until, end));
+                self.want(out, part.id, Goal::Abort(UNLISTED.to_owned()));
+            }
         }
     }
 

@@ -25,6 +25,8 @@ struct Gang {
     /// What each node was told last, by the number of the launch.
     told: [BTreeMap<u32, Wish>; 2],
     silent: [bool; 2],
+    /// The life of each node's manager.
+    sessions: [u64; 2],
     /// What the job says of itself.
     progress: Option<Progress>,
     outcome: Option<Outcome>,
@@ -51,6 +53,7 @@ impl Gang {
             has: Default::default(),
             told: Default::default(),
             silent: [false; 2],
+            sessions: [1; 2],
             progress: None,
             outcome: None,
         };
@@ -147,7 +150,7 @@ impl Gang {
         let report = Report {
             node: format!("n{node}").into(),
             boot: "b".into(),
-            session: Session(1),
+            session: Session(self.sessions[node]),
             seq: self.seq,
             cluster: Some(ClusterId("c".into())),
             epoch: Epoch(1),
@@ -323,6 +326,34 @@ fn when_a_node_is_lost_the_ranks_on_others_may_save_their_work() {
     g.beats(6);
     assert_eq!((g.outcome, g.granted()), (None, 2));
     assert_eq!(g.scheduler.launches().durable().failures.get(&JOB), None);
+}
+
+#[test]
+fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.sessions[1] = 2;
+    g.has[1].clear();
+    g.beat();
+    // Not even to end it is it told: it would say that it never ran.
+    assert_eq!(g.told[1], BTreeMap::new());
+    assert!(matches!(g.told[0].get(&1), Some(Wish::Yield(_))));
+    g.set(0, 1, done(Exit::Yielded));
+    // Until the lease of what may still run there is over: 20.3 s from when it was heard.
+    g.beats(18);
+    assert_eq!((g.accounts().len(), g.granted()), (1, 1));
+    assert_eq!(g.told[1], BTreeMap::new());
+    g.beats(6);
+    let ends: Vec<Exit> = g.accounts().iter().map(|e| e.exit).collect();
+    assert_eq!(ends, [Exit::Yielded, Exit::Lost]);
+    assert_eq!((g.outcome, g.granted()), (None, 2));
+    // What it was not told to run yet, it is told again.
+    for _ in 0..5 {
+        g.beat();
+    }
+    g.sessions[1] = 3;
+    g.beat();
+    assert_eq!(g.told[1].get(&2), Some(&Wish::Prepare));
 }
 
 #[test]
