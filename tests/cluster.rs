@@ -311,7 +311,7 @@ fn a_job_that_fails_is_tried_again_and_then_has_failed() {
         .iter()
         .map(|a| a["exit"].as_str().unwrap())
         .collect();
-    assert_eq!(exits, ["Failed { code: 3 }", "Failed { code: 3 }"]);
+    assert_eq!(exits, ["Failed with 3", "Failed with 3"]);
     assert!(
         c.run(&["cancel", "0"])
             .unwrap_err()
@@ -363,6 +363,8 @@ fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
     c.run(&["release", &second.to_string()]).unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(c.phase(second), "waiting");
+    assert!(c.run(&["drain", "n0", "--why", ""]).is_err());
+    assert_eq!(c.json(&["nodes"])[0]["drained"], "a fan is broken");
     c.run(&["resume", "n0"]).unwrap();
     c.until_phase(second, "completed");
 }
@@ -729,14 +731,41 @@ fn exit_codes_mean_what_a_job_says() {
         why.contains("it failed, and is tried again in")
     });
     c.until_phase(second, "completed");
-    assert_eq!(c.exits(hopeless), ["Failed { code: 7 }"]);
-    assert_eq!(c.exits(done), ["Failed { code: 5 }"]);
-    assert_eq!(c.exits(second), ["Failed { code: 3 }", "Completed"]);
+    assert_eq!(c.exits(hopeless), ["Failed with 7"]);
+    assert_eq!(c.exits(done), ["Failed with 5"]);
+    assert_eq!(c.exits(second), ["Failed with 3", "Completed"]);
     let shown = c.job(hopeless);
     assert_eq!(shown["gpus"], 1);
     assert!(shown["reason"].as_str().unwrap().contains("ended with 7"));
+    let shown = c.run(&["show", &hopeless.to_string()]).unwrap();
+    assert!(shown.contains("\nGPUs       1\n"), "{shown}");
+    assert!(shown.contains(": Failed with 7, "), "{shown}");
     let wrong = c.run(&["submit", "--on-exit", "7=stop", "--", "true"]);
     assert!(wrong.unwrap_err().contains("expected CODE=MEANING"));
+    for (option, value) in [
+        ("--duration", "nan"),
+        ("--grace", "0"),
+        ("--deadline", "0"),
+        ("--rates", "1,-2"),
+    ] {
+        let more = ["--levels", "1,2", "--", "true"];
+        let wrong = c.run(&[&["submit", &format!("{option}={value}")], &more[..]].concat());
+        let (wrong, found) = (wrong.unwrap_err(), value.rsplit(',').next().unwrap());
+        let (begin, found) = (
+            format!("error: {option}: found "),
+            found.replace("nan", "NaN"),
+        );
+        assert!(
+            wrong.starts_with(&format!("{begin}`{found}`, expected ")),
+            "{wrong}"
+        );
+    }
+    let wrong = c.run(&["submit", "--levels", "4,2", "--", "true"]);
+    assert!(
+        wrong
+            .unwrap_err()
+            .contains("levels is [4, 2], expected ascending")
+    );
     let wrong = c.run(&["submit", "--env", "A=1", "--env", "A=2", "--", "true"]);
     assert!(wrong.unwrap_err().contains("--env: `A` is given twice"));
     for (option, value, said) in [
@@ -1063,6 +1092,11 @@ fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
     let (mut none, said) = saying(&c, "n1", &["--at", &at, "--gpus", "0"]);
     hears(&said, "give --gpus N");
     assert_eq!(none.0.wait().unwrap().code(), Some(2));
+    for name in ["", "a,b", "a b", "17"] {
+        let (mut none, said) = saying(&c, "n1", &["--at", &at, "--gpus", "1", "--name", name]);
+        hears(&said, &format!("--name: found `{name}`, expected a name"));
+        assert_eq!(none.0.wait().unwrap().code(), Some(2));
+    }
 }
 
 /// First in, first out, and long to think once somebody runs.

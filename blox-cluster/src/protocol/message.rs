@@ -7,6 +7,7 @@
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
 use blox_core::{JobId, JobSpec, Name, NodeSpec};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
 /// A node manager tells what its node has.
@@ -105,6 +106,15 @@ pub enum Exit {
     Cut,
     /// Nobody knows: its node went down, or what watched it.
     Lost,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Failed { code } => write!(f, "Failed with {code}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// The scheduler tells a node manager what it wants of the node.

@@ -23,13 +23,19 @@ pub fn write<T: Serialize>(path: &Path, value: &T, durable: bool) -> io::Result<
     Ok(())
 }
 
-/// Reads a value; `None` if the file is not there.
+/// Reads a value; `None` if the file is not there. What is no such value is an error that names
+/// the file.
 ///
 /// # Errors
 /// It cannot be read, or is not such a value.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: {e}", path.display()),
+            )
+        }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }
@@ -39,4 +45,16 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// which counts as nothing.
 pub fn said<T: DeserializeOwned>(path: &Path) -> Option<T> {
     read(path).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_file_that_is_no_such_value_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node.json");
+        std::fs::write(&path, "").unwrap();
+        let said = super::read::<String>(&path).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("{}: ", path.display())), "{said}");
+    }
 }

@@ -75,7 +75,12 @@ pub async fn run(
 ) -> io::Result<()> {
     // Jobs are told paths in it, and run in other folders.
     settings.dir = std::path::absolute(&settings.dir)?;
-    let named = |e: &io::Error| format!("{}: {e}", settings.dir.display());
+    let dir = settings.dir.display().to_string();
+    let named = |e: &io::Error| match e.to_string() {
+        // It names a file in there.
+        text if text.starts_with(&dir) => text,
+        text => format!("{dir}: {text}"),
+    };
     let open = || Shell::open(settings.clone());
     let mut shell = open().map_err(|e| io::Error::new(e.kind(), named(&e)))?;
     let mut stop = std::pin::pin!(stop);

@@ -127,7 +127,7 @@ fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
     all.map(|(part, end)| pb::AccountLine {
         id: Some(part.id.into()),
         node: part.node.to_string(),
-        exit: format!("{:?}", end.exit),
+        exit: end.exit.to_string(),
         ran_ms: end.ran.0,
         gpus: end.gpus,
         estimated: end.estimated,

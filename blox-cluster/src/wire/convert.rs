@@ -467,6 +467,10 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
             "a name, `=` and a value",
         );
     }
+    if !j.levels.is_sorted() || j.levels.first() == Some(&0) {
+        let found = format!("{:?}", j.levels);
+        return wrong("levels", found, "ascending counts of at least 1");
+    }
     if j.command.first().is_none_or(String::is_empty) {
         return wrong("command", "empty".to_owned(), "a program");
     }

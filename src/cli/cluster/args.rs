@@ -1,6 +1,7 @@
 //! What can be said to the commands of a real cluster.
 
 use crate::cli::args::{Options, SimulateArgs};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand};
 use std::path::PathBuf;
 
@@ -102,7 +103,7 @@ pub(in crate::cli) struct NodeArgs {
     /// Their type [default: what NVIDIA's driver says]
     #[arg(long, value_name = "TYPE")]
     pub gpu_type: Option<String>,
-    /// Its name [default: the host's]
+    /// Its name, without blanks and commas, and no number [default: the host's]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Where other nodes reach it
@@ -235,7 +236,12 @@ pub(in crate::cli) struct DrainArgs {
     /// The node's name or number
     pub node: String,
     /// Why
-    #[arg(long, value_name = "TEXT", default_value = "drained")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "drained",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub why: String,
     /// Print as JSON
     #[arg(long)]

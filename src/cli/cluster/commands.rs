@@ -172,6 +172,16 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         Some(key) => key,
         None => fresh().map_err(Failure::new)?,
     };
+    number("--duration", a.duration, true)?;
+    for (option, seconds) in [("--grace", a.grace), ("--deadline", a.deadline)] {
+        if let Some(seconds) = seconds {
+            // 0 of either would mean something else than it says.
+            number(option, seconds, false)?;
+        }
+    }
+    for rate in &a.rates {
+        number("--rates", *rate, true)?;
+    }
     let here = std::env::current_dir()
         .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
     let job = pb::Job {
@@ -219,6 +229,20 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
             }
             told => return told,
         }
+    }
+}
+
+/// Refuses what is no sensible number for an option.
+fn number(option: &str, found: f64, zero: bool) -> Result<(), Failure> {
+    let (sound, expected) = match zero {
+        true => (found >= 0.0, "a finite number that is not negative"),
+        false => (found > 0.0, "a finite number above 0"),
+    };
+    match sound && found.is_finite() {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "{option}: found `{found}`, expected {expected}"
+        ))),
     }
 }
 
@@ -335,8 +359,11 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     if !j.reason.is_empty() {
         writeln!(out, "why        {}", plain(&j.reason))?;
     }
-    let nodes = plain(&j.nodes.join(" "));
-    writeln!(out, "GPUs       {} on {nodes}", j.gpus)?;
+    let on = match j.nodes.is_empty() {
+        true => String::new(),
+        false => format!(" on {}", plain(&j.nodes.join(" "))),
+    };
+    writeln!(out, "GPUs       {}{on}", j.gpus)?;
     writeln!(
         out,
         "launches   {}, preempted {}",

@@ -122,6 +122,14 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         text.trim().to_owned()
     };
     let name = a.name.unwrap_or_else(host);
+    // Lists of nodes are separated by commas or blanks, and a node is named by its number too.
+    let apart = |c: char| c == ',' || c.is_whitespace() || c.is_control();
+    if name.contains(apart) || name.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Failure::new(format!(
+            "--name: found `{}`, expected a name without blanks and commas that is no number",
+            plain(&name)
+        )));
+    }
     let cpus = std::thread::available_parallelism().map_or(0.0, |n| n.get() as f64);
     let program = std::env::current_exe().map_err(Failure::new)?;
     let token = token(a.at.token_file.as_deref())?;
