@@ -312,11 +312,30 @@ fn a_job_that_fails_is_tried_again_and_then_has_failed() {
         .map(|a| a["exit"].as_str().unwrap())
         .collect();
     assert_eq!(exits, ["Failed with 3", "Failed with 3"]);
-    assert!(
-        c.run(&["cancel", "0"])
-            .unwrap_err()
-            .contains("there is no job 0")
-    );
+    // There is nothing left to cancel, and that is no mistake.
+    assert_eq!(c.run(&["cancel", "0"]).unwrap(), "job 0 is failed\n");
+    let no = c.run(&["hold", "0"]).unwrap_err();
+    assert_eq!(no, "error: job 0 is failed: it has ended\n");
+    let no = c.run(&["cancel", "1"]).unwrap_err();
+    assert_eq!(no, "error: there is no job 1\n");
+}
+
+#[test]
+fn a_key_never_stands_for_another_job() {
+    let mut c = Cluster::start("fifo", &[1]);
+    let submit = |c: &Cluster, program: &str| {
+        let args = ["submit", "--key", "k", "--deadline", "60", "--", program];
+        c.run(&args)
+    };
+    assert_eq!(submit(&c, "true").unwrap(), "0\n");
+    c.until_phase(0, "completed");
+    for _ in 0..2 {
+        assert_eq!(submit(&c, "true").unwrap(), "0\n");
+        let other = submit(&c, "false").unwrap_err();
+        assert!(other.contains("was used for job 0"), "{other}");
+        c.scheduler.as_mut().unwrap().kill();
+        c.start_scheduler("fifo");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! When a log is opened, a frame that was being written when the power went is
 //! cut off; any other damage is refused, with its position, and nothing is changed.
 
-mod crc;
+pub(crate) mod crc;
 mod frame;
 
 use frame::{HEAD, Kind};

@@ -6,7 +6,7 @@
 
 use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
-use super::launches::{Durable, Goal, Launches, Outcome};
+use super::launches::{Durable, Goal, Launches, Outcome, sum_of};
 use super::message::{Orders, Report};
 use super::record::{Answer, CoreInput, Record};
 use super::timers::Timers;
@@ -67,9 +67,17 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// No such job, or it has ended.
-    #[error("there is no job {0}, or it has ended")]
+    /// No such job.
+    #[error("there is no job {0}")]
     NoJob(JobId),
+    /// It has ended.
+    #[error("job {job} is {became}: it has ended")]
+    Ended {
+        /// The job.
+        job: JobId,
+        /// What became of it.
+        became: &'static str,
+    },
     /// No such node.
     #[error("there is no node {0}")]
     NoNode(NodeId),
@@ -472,12 +480,16 @@ impl Scheduler {
     ) -> Result<JobId, RequestError> {
         match request {
             Request::Submit { key, spec } => self.submit(at, key, spec, step),
-            Request::Cancel(job) => {
-                self.phase(job)?;
-                self.launches
-                    .end_job(self.core.view(), job, Goal::Cancel, out);
-                Ok(job)
-            }
+            Request::Cancel(job) => match self.phase(job) {
+                // That is what was wanted.
+                Err(RequestError::Ended { .. }) => Ok(job),
+                phase => {
+                    phase?;
+                    let view = self.core.view();
+                    self.launches.end_job(view, job, Goal::Cancel, out);
+                    Ok(job)
+                }
+            },
             Request::Hold(job) if self.launches.durable().backing_off.contains_key(&job) => {
                 // It is held already; only it is not let go by time any more.
                 self.fact(Record::BackOff { job, until: None }, step);
@@ -524,11 +536,14 @@ impl Scheduler {
         step: &mut Step,
     ) -> Result<JobId, RequestError> {
         if let Some(&job) = self.launches.durable().keys.get(&key) {
-            let same = self
-                .core
-                .view()
-                .job(job)
-                .is_none_or(|j| *j.spec() == submitted(spec.clone(), j.spec().submit));
+            let same = match self.core.view().job(job) {
+                Some(j) => *j.spec() == submitted(spec, j.spec().submit),
+                None => {
+                    let brief = self.launches.durable().jobs.get(&job);
+                    let known = brief.and_then(|b| Some((b.sum?, b.submit)));
+                    known.is_none_or(|(sum, at)| sum_of(&submitted(spec, at)) == Some(sum))
+                }
+            };
             return match same {
                 true => Ok(job),
                 false => Err(RequestError::OtherJob { key, job }),
@@ -553,8 +568,11 @@ impl Scheduler {
 
     fn phase(&self, job: JobId) -> Result<Phase, RequestError> {
         let live = self.core.view().job(job).map(|j| j.phase());
-        live.filter(|p| *p != Phase::Ended)
-            .ok_or(RequestError::NoJob(job))
+        let ended = || match self.launches.durable().became(job) {
+            Some(became) => RequestError::Ended { job, became },
+            None => RequestError::NoJob(job),
+        };
+        live.filter(|p| *p != Phase::Ended).ok_or_else(ended)
     }
 
     fn user_event(

@@ -145,6 +145,7 @@ fn refused(e: &RequestError) -> Status {
     match e {
         RequestError::NoJob(_) | RequestError::NoNode(_) => Status::not_found(e.to_string()),
         RequestError::WrongPhase { .. }
+        | RequestError::Ended { .. }
         | RequestError::WrongNode { .. }
         | RequestError::NotTakenIn(_) => Status::failed_precondition(e.to_string()),
         RequestError::OtherJob { .. } => Status::already_exists(e.to_string()),

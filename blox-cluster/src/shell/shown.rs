@@ -23,7 +23,7 @@ pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -
 /// A job that has ended.
 fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
     let durable = s.launches().durable();
-    let phase = durable.ended.get(&id).map_or("rejected", |o| o.as_str());
+    let phase = durable.became(id).unwrap_or("rejected");
     let mut line = pb::JobLine {
         job: id.0,
         phase: phase.to_owned(),

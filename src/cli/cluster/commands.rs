@@ -53,7 +53,18 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                 write!(terminal.out, "{}", queue(&jobs).text(terminal.form))?;
             }
         }
-        ClusterCommand::Cancel(a) => change(a, pb::Verb::Cancel, terminal).await?,
+        ClusterCommand::Cancel(a) => {
+            let known = &mut client(&a.at).await?;
+            known.change(a.job, pb::Verb::Cancel).await?;
+            // It may have ended in another way before.
+            let jobs = known.list(Some(a.job), true).await.unwrap_or_default();
+            let ended = jobs.iter().find(|j| j.ended_s > 0.0);
+            match ended {
+                _ if a.json => print(terminal, &json!({"job": a.job}))?,
+                Some(j) => writeln!(terminal.out, "job {} is {}", j.job, j.phase)?,
+                None => {}
+            }
+        }
         ClusterCommand::Hold(a) => change(a, pb::Verb::Hold, terminal).await?,
         ClusterCommand::Release(a) => change(a, pb::Verb::Release, terminal).await?,
         ClusterCommand::Requeue(a) => change(a, pb::Verb::Requeue, terminal).await?,

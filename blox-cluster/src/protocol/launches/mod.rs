@@ -14,7 +14,8 @@ use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId
 use super::message::{Exit, Final, Orders, Progress, Status, Task};
 use super::record::{CoreInput, Record};
 use super::timers::Timers;
-use blox_core::{Event, Name, NodeId, Reason, Time, Verdict};
+use crate::log::crc::crc32c;
+use blox_core::{Event, JobSpec, Name, NodeId, Reason, Time, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -111,6 +112,14 @@ pub struct Brief {
     pub ended: Option<Time>,
     /// Why it was turned away; empty otherwise.
     pub why: String,
+    /// A checksum of all that it asked for: its key must not stand for another job, ever.
+    #[serde(default)]
+    pub sum: Option<u32>,
+}
+
+/// A checksum of a job as it came in.
+pub(super) fn sum_of(spec: &JobSpec) -> Option<u32> {
+    serde_json::to_vec(spec).ok().map(|bytes| crc32c(&bytes))
 }
 
 /// What the scheduler must not forget about a node.
@@ -268,6 +277,7 @@ impl Durable {
                     submit: at,
                     ended: None,
                     why: String::new(),
+                    sum: sum_of(spec),
                 };
                 self.jobs.insert(*job, brief);
             }
@@ -292,6 +302,12 @@ impl Durable {
     pub fn key_of(&self, node: NodeId) -> Option<&Name> {
         let known = self.nodes.get(&node).map(|n| &n.key);
         known.or_else(|| self.left.get(&node))
+    }
+
+    /// What became of a job that has ended or was turned away.
+    pub fn became(&self, job: blox_core::JobId) -> Option<&'static str> {
+        self.jobs.get(&job)?.ended?;
+        Some(self.ended.get(&job).map_or("rejected", |o| o.as_str()))
     }
 
     /// The accounts of a job, oldest launch first.
