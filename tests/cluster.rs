@@ -252,8 +252,8 @@ fn a_gang_runs_on_two_nodes_and_its_ranks_know_each_other() {
     let c = Cluster::start("fifo", &[2, 2]);
     let out = c.dir.path().join("ranks");
     std::fs::create_dir(&out).unwrap();
-    let script =
-        "echo $RANK $WORLD_SIZE $LOCAL_RANK $CUDA_VISIBLE_DEVICES $MASTER_ADDR > $OUT/$RANK";
+    let script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $CUDA_VISIBLE_DEVICES $MASTER_ADDR \
+        $TORCHELASTIC_RESTART_COUNT $OMP_NUM_THREADS > $OUT/$RANK";
     let env = format!("OUT={}", out.display());
     let job = c.submit(&["--gpus", "3", "--env", &env, "--", "sh", "-c", script]);
     assert_eq!(job, 0);
@@ -262,9 +262,9 @@ fn a_gang_runs_on_two_nodes_and_its_ranks_know_each_other() {
     assert_eq!(
         ranks,
         [
-            "0 3 0 0,1 127.0.0.1\n",
-            "1 3 1 0,1 127.0.0.1\n",
-            "2 3 0 0 127.0.0.1\n"
+            "0 3 0 0,1 127.0.0.1 0 1\n",
+            "1 3 1 0,1 127.0.0.1 0 1\n",
+            "2 3 0 0 127.0.0.1 0\n"
         ]
     );
     let accounts = c.job(job)["accounts"].clone();
@@ -349,6 +349,9 @@ fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more(
         "job 0 is rejected: asks for 2 GPUs, at most 1 are possible; \
          if nodes were still to come, start the scheduler with --wait-for-nodes N"
     );
+    let none = c.run(&["logs", "0"]).unwrap_err();
+    let begin = "error: job 0 has not run: it is rejected: asks for 2 GPUs";
+    assert!(none.starts_with(begin), "{none}");
 }
 
 #[test]
@@ -622,7 +625,16 @@ fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
         (&2.into(), &"rank 0 launch 2\n".into())
     );
     let none = c.run(&["logs", &number, "--rank", "7"]).unwrap_err();
-    assert!(none.contains("rank 7 of launch 0.2"), "{none}");
+    let last = "error: there is no rank 7 of launch 0.2: its last is 1\n";
+    assert_eq!(none, last);
+    let follow = |more: &[&str]| c.run(&[&["logs", "-f", &number], more].concat());
+    assert_eq!(follow(&["--rank", "7"]).unwrap_err(), last);
+    let none = follow(&["--launch", "9"]).unwrap_err();
+    assert!(none.contains("has a log of rank 0 of launch 0.9"), "{none}");
+    // The log was removed.
+    std::fs::remove_dir_all(c.node_dir(0).join("logs/0.2")).unwrap();
+    let none = follow(&[]).unwrap_err();
+    assert!(none.contains("has a log of rank 0 of launch 0.2"), "{none}");
 }
 
 #[test]
@@ -704,6 +716,11 @@ fn logs_have_an_end_while_a_job_writes_on_and_the_oldest_go() {
     let flood = |c: &Cluster| c.submit(&["--", "sh", "-c", script]);
     let job = flood(&c);
     let line = "blox: this log has reached 1048576 bytes, and what else is written is dropped\n";
+    let follow = blox()
+        .args(["logs", "--at", &c.at, "-f", &job.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let is_cut = |c: &Cluster, job: u64| {
         let log = c.run(&["logs", &job.to_string()]).unwrap_or_default();
         log.len() == (1 << 20) + 1 + line.len() && log.ends_with(&format!("x\n{line}"))
@@ -718,6 +735,12 @@ fn logs_have_an_end_while_a_job_writes_on_and_the_oldest_go() {
     c.until_phase(job, "completed");
     assert!(is_cut(&c, job));
     assert_eq!(c.run(&["logs", "0", "--err"]).unwrap(), "done\n");
+    // Who follows it sees what is left of it.
+    let followed = follow.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8(followed.stdout).ok(),
+        c.run(&["logs", "0"]).ok()
+    );
     std::fs::remove_file(c.dir.path().join("stop")).unwrap();
     // There is room for two of them.
     for job in 1..3 {

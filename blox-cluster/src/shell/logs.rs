@@ -1,7 +1,9 @@
 //! What ranks wrote: asked for at the nodes, part by part, and handed on.
 
 use super::files;
+use super::room::{end_of, share};
 use super::scheduler::Handle;
+use super::shim::LaunchFile;
 use crate::protocol::scheduler::Scheduler;
 use crate::protocol::{AttemptId, Millis};
 use crate::wire::pb;
@@ -79,12 +81,16 @@ impl Desk {
 /// Where a launch's logs are.
 struct Place {
     launch: Option<u32>,
+    /// How many ranks it has.
+    ranks: u32,
     /// Its nodes' own names for themselves.
     nodes: Vec<String>,
     /// Whether its processes may write more.
     open: bool,
     /// Whether the job has ended.
     ended: bool,
+    /// Why it was turned away; empty if it was not.
+    why: String,
 }
 
 fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
@@ -94,23 +100,32 @@ fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
     let last_over = durable.accounts_of(job).map(|(p, _)| p.id.attempt).last();
     let launch = launch.or(last_open.max(last_over));
     let mut nodes: Vec<_> = Vec::new();
-    let mut open = false;
+    let (mut ranks, mut open) = (0, false);
     if let Some(attempt) = launch {
         let id = AttemptId { job, attempt };
         if let Some(a) = durable.attempts.get(&id) {
             open = true;
-            nodes.extend(a.launch.parts.iter().map(|(node, _)| *node));
+            for (node, task) in &a.launch.parts {
+                nodes.push(*node);
+                ranks += task.ranks.len() as u32;
+            }
         } else {
-            let parts = durable.accounts_of(job).map(|(p, _)| p);
-            nodes.extend(parts.filter(|p| p.id == id).map(|p| p.node));
+            let parts = durable.accounts_of(job);
+            for (part, end) in parts.filter(|(p, _)| p.id == id) {
+                nodes.push(part.node);
+                // A rank a GPU.
+                ranks += end.gpus;
+            }
         }
     }
     let key = |n| durable.key_of(n).map(|key| key.to_string());
     Some(Place {
         launch,
+        ranks,
         nodes: nodes.into_iter().filter_map(key).collect(),
         open,
         ended: brief.ended.is_some(),
+        why: brief.why.clone(),
     })
 }
 
@@ -135,6 +150,7 @@ async fn copy(
     let job = JobId(wanted.job);
     let mut launch = wanted.launch;
     let mut offset = 0;
+    let mut found = false;
     loop {
         let look = move |s: &Scheduler, _: Millis| (place(s, job, launch), place(s, job, None));
         let (place, newest) = match handle.look(look).await {
@@ -148,11 +164,20 @@ async fn copy(
                 job,
                 attempt: number,
             };
-            let found = read_on(desk, &place, id, wanted, &mut offset, to).await?;
-            if !wanted.follow && !found {
-                let rank = wanted.rank;
-                let text = format!("no node that answers has a log of rank {rank} of launch {id}");
+            let rank = wanted.rank;
+            // One that is followed may have had it in a launch before.
+            if !found && (1..=rank).contains(&place.ranks) {
+                let last = place.ranks - 1;
+                let text = format!("there is no rank {rank} of launch {id}: its last is {last}");
                 return Err(Status::not_found(text));
+            }
+            found |= read_on(desk, &place, id, wanted, &mut offset, to).await?;
+            let none = || {
+                let text = format!("no node that answers has a log of rank {rank} of launch {id}");
+                Err(Status::not_found(text))
+            };
+            if !wanted.follow && !found {
+                return none();
             }
             if !place.open {
                 // The job may have ended since the last look, after a launch that was never looked at.
@@ -161,14 +186,17 @@ async fn copy(
                     continue;
                 }
                 if wanted.launch.is_some() || place.ended {
-                    return Ok(());
+                    return if found { Ok(()) } else { none() };
                 }
             }
             if !wanted.follow {
                 return Ok(());
             }
         } else if !wanted.follow || place.ended {
-            let text = format!("job {job} has not run");
+            let text = match place.why.is_empty() {
+                true => format!("job {job} has not run"),
+                false => format!("job {job} has not run: it is rejected: {}", place.why),
+            };
             return Err(Status::failed_precondition(text));
         }
         tokio::select! {
@@ -261,12 +289,17 @@ fn part_of(dir: &Path, wanted: &pb::LogWanted) -> io::Result<Vec<u8>> {
         let follow_no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(follow_no_link);
-        options.open(dir.join(kept).join(&folder).join(&name))
+        let folder = dir.join(kept).join(&folder);
+        let file = options.open(folder.join(&name))?;
+        Ok((file, files::said::<LaunchFile>(&folder.join("launch.json"))))
     };
-    let mut file = open("attempts").or_else(|_| open("logs"))?;
+    let (mut file, launch) = open("attempts").or_else(|_: io::Error| open("logs"))?;
+    let room = launch.and_then(|l| Some(share(l.log_bytes?, l.task.ranks.len() * 2)));
+    let end = room.map_or(u64::MAX, |each| end_of(&file, each));
     file.seek(SeekFrom::Start(wanted.offset))?;
     let mut data = Vec::new();
-    file.take(PART).read_to_end(&mut data)?;
+    file.take(PART.min(end.saturating_sub(wanted.offset)))
+        .read_to_end(&mut data)?;
     Ok(data)
 }
 

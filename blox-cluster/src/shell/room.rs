@@ -38,7 +38,7 @@ impl Shares {
     /// Of the files at these paths, which are made if that is possible; `None` is no limit.
     pub fn of(paths: &[PathBuf], room: Option<u64>) -> Self {
         let paths = if room.is_some() { paths } else { &[] };
-        let each = room.unwrap_or(u64::MAX) / paths.len().max(1) as u64;
+        let each = share(room.unwrap_or(u64::MAX), paths.len());
         // Not for appending: that would be the place of everything that is written.
         let open = |path: &PathBuf| {
             let mut options = OpenOptions::new();
@@ -47,9 +47,7 @@ impl Shares {
         Shares {
             files: paths.iter().filter_map(|path| open(path).ok()).collect(),
             each,
-            line: format!(
-                "\nblox: this log has reached {each} bytes, and what else is written is dropped\n"
-            ),
+            line: last_line(each),
         }
     }
 
@@ -65,6 +63,27 @@ impl Shares {
                 let _ = file.set_len(most);
             }
         }
+    }
+}
+
+/// The share of each of so many logs.
+pub(super) fn share(room: u64, logs: usize) -> u64 {
+    room / logs.max(1) as u64
+}
+
+/// What a log ends with that has reached its share.
+fn last_line(each: u64) -> String {
+    format!("\nblox: this log has reached {each} bytes, and what else is written is dropped\n")
+}
+
+/// Where a log that may have so many bytes ends for who reads it. What stands behind that and is
+/// not the last line will be cut off.
+pub(super) fn end_of(file: &File, each: u64) -> u64 {
+    let line = last_line(each);
+    let mut there = vec![0; line.len()];
+    match file.read_exact_at(&mut there, each) {
+        Ok(()) if there == line.as_bytes() => each.saturating_add(line.len() as u64),
+        _ => each,
     }
 }
 
@@ -164,6 +183,14 @@ mod tests {
                 blox: this log has reached 10 bytes, and what else is written is dropped\n";
             assert_eq!(said(), [line, "oh"]);
         }
+        // Who reads sees nothing that is cut off later.
+        let read = |path| File::open(path).unwrap();
+        assert_eq!(end_of(&read(&paths[0]), 10), said()[0].len() as u64);
+        fs::write(&paths[1], [b'x'; 500]).unwrap();
+        assert_eq!(end_of(&read(&paths[1]), 10), 10);
+        shares.cut();
+        assert_eq!(end_of(&read(&paths[1]), 10), said()[1].len() as u64);
+        fs::write(&paths[1], "oh").unwrap();
         let none = Shares::of(&paths, None);
         out.write_all(&[b'x'; 500]).unwrap();
         none.cut();

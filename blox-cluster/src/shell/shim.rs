@@ -365,7 +365,12 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
         launch.meeting.port.to_string(),
     );
     let nodes: Vec<&str> = t.nodes.iter().map(|n| n.as_str()).collect();
+    let threads = env.iter().any(|(key, _)| key == "OMP_NUM_THREADS");
     let mut set = |key: &str, value: &str| env.push((key.to_owned(), value.to_owned()));
+    if !threads && t.ranks.len() > 1 {
+        // As torchrun does: each would use all processors.
+        set("OMP_NUM_THREADS", "1");
+    }
     // Blox's.
     set("local_gpu_id", &mine);
     set("master_ip_address", &address);
@@ -384,7 +389,8 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     set("GROUP_RANK", &t.node_rank.to_string());
     set("ROLE_RANK", &rank.to_string());
     set("ROLE_WORLD_SIZE", &world);
-    set("TORCHELASTIC_RESTART_COUNT", &attempt);
+    let restarts = launch.id.attempt.saturating_sub(1);
+    set("TORCHELASTIC_RESTART_COUNT", &restarts.to_string());
     set("TORCHELASTIC_RUN_ID", &launch.id.to_string());
     // Retries are the scheduler's.
     set("TORCHELASTIC_MAX_RESTARTS", "0");

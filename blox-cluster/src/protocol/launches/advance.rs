@@ -250,7 +250,7 @@ impl Launches {
         let completed = a.ends.values().all(|e| e.exit == Exit::Completed);
         // One that has saved nothing yet goes on from what was there before it.
         let saved = self.progress(id).map(|p| p.saved).filter(|s| *s > 0.0);
-        let lost = a.ends.values().any(|e| e.exit == Exit::Lost);
+        let mut lost = a.ends.values().filter(|e| e.exit == Exit::Lost);
         let rule = a.failed.map(|code| on_exit(job, code));
         let current = job.attempt() == id.attempt;
         match &a.goal {
@@ -312,8 +312,12 @@ impl Launches {
                 work: work.unwrap_or_else(|| job.work_done()),
                 why: match &a.goal {
                     Goal::Requeue => Reason::other("put back by a user"),
-                    _ if lost => Reason::NodeLost,
-                    _ => Reason::Crashed,
+                    _ => match lost.next() {
+                        Some(end) if end.estimated => Reason::NodeLost,
+                        // Its node is there, and says what happened.
+                        Some(end) if !end.why.is_empty() => Reason::other(end.why.as_str()),
+                        _ => Reason::Crashed,
+                    },
                 },
             }
         };

@@ -410,6 +410,22 @@ fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
 }
 
 #[test]
+fn a_node_is_lost_only_if_it_says_nothing() {
+    let why = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.reason().to_string());
+    assert_eq!(why(&given_up()).as_deref(), Some("node lost"));
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    let Status::Done(mut end) = done(Exit::Lost) else {
+        return;
+    };
+    end.why = "its shim died".to_owned();
+    g.set(0, 1, Status::Done(end));
+    g.set(1, 1, done(Exit::Cut));
+    g.beat();
+    assert_eq!(why(&g).as_deref(), Some("its shim died"));
+}
+
+#[test]
 fn the_first_failure_says_what_becomes_of_a_job() {
     // The other rank, on a node of a lower number, falls over it.
     let mut g = Gang::new();
