@@ -931,6 +931,23 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     let meaningless = "error: --journal has no meaning with `blox scheduler`\n";
     assert_eq!((out.status.code(), said.as_str()), (Some(2), meaningless));
+    // An address that is taken costs the log nothing.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    let never = dir.path().join("never");
+    let out = blox()
+        .args(["scheduler", "las", "--listen", &taken, "--state-dir"])
+        .arg(&never)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains(&format!("{taken}: Address already in use")),
+        "{said}"
+    );
+    assert!(!never.exists());
+    drop(other);
     // Somebody else is there.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();

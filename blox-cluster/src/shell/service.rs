@@ -25,15 +25,39 @@ const STREAMS: u32 = 64;
 /// An answer that takes longer is given up.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where and whom a scheduler serves.
-#[derive(Clone, Debug)]
+/// Where and whom a scheduler serves. The addresses are its own from here on: who finds one
+/// taken has done nothing yet.
+#[derive(Debug)]
 pub struct Listen {
-    /// For nodes and users.
-    pub address: SocketAddr,
-    /// For Prometheus, if it is wanted.
-    pub metrics: Option<SocketAddr>,
-    /// What nodes and users have to show.
-    pub token: Token,
+    listener: TcpListener,
+    at: SocketAddr,
+    metrics: Option<(TcpListener, SocketAddr)>,
+    token: Token,
+}
+
+impl Listen {
+    /// Takes an address for nodes and users, who have to show the token, and one for
+    /// Prometheus if that is wanted.
+    ///
+    /// # Errors
+    /// An address cannot be used.
+    pub async fn bind(
+        address: SocketAddr,
+        metrics: Option<SocketAddr>,
+        token: Token,
+    ) -> Result<Self, SchedulerError> {
+        let (listener, at) = bind(address).await?;
+        let metrics = match metrics {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        Ok(Listen {
+            listener,
+            at,
+            metrics,
+            token,
+        })
+    }
 }
 
 /// Serves nodes and users until `stop` is ready or the machine ends. `ready`
@@ -41,7 +65,7 @@ pub struct Listen {
 /// to hear: nodes that come and go.
 ///
 /// # Errors
-/// An address cannot be used, or the machine failed.
+/// The network failed, or the machine.
 pub async fn serve(
     running: Running,
     listen: Listen,
@@ -49,21 +73,22 @@ pub async fn serve(
     mut notice: impl FnMut(&str),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), SchedulerError> {
-    let (listener, at) = bind(listen.address).await?;
+    let Listen {
+        listener,
+        at,
+        metrics,
+        token,
+    } = listen;
     let Running {
         handle,
         mut notices,
         thread,
     } = running;
     let mut tasks = tokio::task::JoinSet::new();
-    let metrics = match listen.metrics {
-        Some(address) => {
-            let (listener, at) = bind(address).await?;
-            tasks.spawn(metrics::serve(listener, handle.clone()));
-            Some(at)
-        }
-        None => None,
-    };
+    let metrics = metrics.map(|(listener, at)| {
+        tasks.spawn(metrics::serve(listener, handle.clone()));
+        at
+    });
     ready(at, metrics);
     let (health, health_service) = tonic_health::server::health_reporter();
     let service = Service {
@@ -74,7 +99,7 @@ pub async fn serve(
         .register_encoded_file_descriptor_set(crate::wire::DESCRIPTOR)
         .build_v1()
         .map_err(|e| SchedulerError::Network(e.to_string()))?;
-    let guard = Guard(listen.token);
+    let guard = Guard(token);
     health
         .set_serving::<pb::jobs_server::JobsServer<Service>>()
         .await;
@@ -360,11 +385,8 @@ mod tests {
             .placement(FirstFit)
             .build();
         let running = start(dir.path(), Settings::default(), fifo, Limits::default()).unwrap();
-        let listen = Listen {
-            address: ([127, 0, 0, 1], 0).into(),
-            metrics: None,
-            token: Token::none(),
-        };
+        let any = ([127, 0, 0, 1], 0).into();
+        let listen = Listen::bind(any, None, Token::none()).await.unwrap();
         let (ready, at) = tokio::sync::oneshot::channel();
         let ready = move |at, _| ready.send(at).unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -69,11 +69,9 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
 async fn play(running: scheduler::Running, dir: &Path) -> Result<String, Failure> {
     let (over, told) = watch::channel(false);
     let (tx, ready) = tokio::sync::oneshot::channel();
-    let listen = service::Listen {
-        address: ([127, 0, 0, 1], 0).into(),
-        metrics: None,
-        token: Token::none(),
-    };
+    let any = ([127, 0, 0, 1], 0).into();
+    let listen = service::Listen::bind(any, None, Token::none());
+    let listen = listen.await.map_err(Failure::new)?;
     let mut stop = told.clone();
     let ready_at = |at: std::net::SocketAddr, _| {
         // Who asked is there, or has failed already.

@@ -82,6 +82,8 @@ pub(super) fn scheduler(
         log_bytes: a.log_kib.saturating_mul(1024),
     };
     let runtime = runtime()?;
+    let listen = service::Listen::bind(listen, metrics, token);
+    let listen = runtime.block_on(listen).map_err(Failure::new)?;
     let running =
         scheduler::start(&a.state_dir, settings, pipeline, limits).map_err(Failure::new)?;
     let err = std::cell::RefCell::new(&mut *terminal.err);
@@ -98,11 +100,6 @@ pub(super) fn scheduler(
     };
     let notice = |text: &str| {
         let _ = writeln!(err.borrow_mut(), "{}", plain(text));
-    };
-    let listen = service::Listen {
-        address: listen,
-        metrics,
-        token,
     };
     runtime
         .block_on(service::serve(
