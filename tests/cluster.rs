@@ -681,6 +681,16 @@ fn names_and_messages_of_others_do_nothing_to_a_terminal() {
         assert!(text.chars().all(sound), "{args:?}: {text:?}");
     }
     assert_eq!(no, format!("error: there is no node {shown}\n"));
+    let long = c.submit(&["--name", &"x".repeat(100), "--", "true"]);
+    let queue = c.run(&["queue", "--all"]).unwrap();
+    let cut = format!("  {}…  ", "x".repeat(40));
+    assert!(queue.contains(&cut), "{queue}");
+    c.run(&["cancel", &long.to_string()]).unwrap();
+    let no = c.run(&["submit", "--name", &"x".repeat(300), "--", "true"]);
+    assert!(
+        no.unwrap_err()
+            .starts_with("error: name is 300 characters long")
+    );
     // Programs get what was said.
     assert_eq!(c.job(job)["name"], red);
 }

@@ -393,6 +393,9 @@ fn job_to(spec: &JobSpec) -> pb::Job {
     }
 }
 
+/// Most characters of the names that all see in the list of jobs.
+const LONGEST_NAME: usize = 100;
+
 /// Attributes that have a field of their own.
 const OWN: [&str; 5] = [
     "env",
@@ -452,6 +455,13 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
             expected,
         })
     };
+    for (field, text) in [("name", &j.name), ("user", &j.user), ("queue", &j.queue)] {
+        let length = text.chars().count();
+        if length > LONGEST_NAME {
+            let found = format!("{length} characters long");
+            return wrong(field, found, "100 characters at most");
+        }
+    }
     if let Some(code) = j.on_exit.keys().find(|c| !(1..=255).contains(*c)) {
         return wrong("on_exit", code.to_string(), "an exit code from 1 to 255");
     }
@@ -633,7 +643,12 @@ mod tests {
             ..job()
         };
         let grace_s = |grace_s| pb::Job { grace_s, ..job() };
-        for sound in [job(), on_exit(1), on_exit(255), env("A"), grace_s(86_400.0)] {
+        let name = |length| pb::Job {
+            name: "ä".repeat(length),
+            ..job()
+        };
+        let sound = [job(), on_exit(1), on_exit(255), env("A"), grace_s(86_400.0)];
+        for sound in sound.into_iter().chain([name(100)]) {
             assert_eq!(check_new(&sound), Ok(()));
         }
         let codes = "expected an exit code from 1 to 255";
@@ -643,6 +658,10 @@ mod tests {
             (on_exit(300), format!("on_exit is 300, {codes}")),
             (on_exit(-3), format!("on_exit is -3, {codes}")),
             (env(""), format!("env is `=x`, {names}")),
+            (
+                name(101),
+                "name is 101 characters long, expected 100 characters at most".to_owned(),
+            ),
             (env("A=B"), format!("env is `A=B=x`, {names}")),
             (
                 pb::Job {

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 
+/// Most characters of a name in a table.
+const LONGEST_CELL: usize = 40;
+
 impl From<ClientError> for Failure {
     fn from(e: ClientError) -> Self {
         match e {
@@ -29,6 +32,16 @@ pub(super) fn plain(text: &str) -> String {
             true => shown.extend(c.escape_default()),
             false => shown.push(c),
         }
+    }
+    shown
+}
+
+/// The same for a table: one long name should not widen it for all.
+fn short(text: &str) -> String {
+    let mut shown = plain(text);
+    if let Some((at, _)) = shown.char_indices().nth(LONGEST_CELL) {
+        shown.truncate(at);
+        shown.push('…');
     }
     shown
 }
@@ -318,8 +331,8 @@ fn queue(jobs: &[pb::JobLine]) -> Grid {
     let row = |j: &pb::JobLine| {
         vec![
             j.job.to_string(),
-            plain(&j.name),
-            plain(&j.user),
+            short(&j.name),
+            short(&j.user),
             j.phase.clone(),
             plain(&j.nodes.join(" ")),
             if j.nodes.is_empty() {
