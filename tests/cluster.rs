@@ -791,7 +791,23 @@ fn exit_codes_mean_what_a_job_says() {
     assert!(shown["reason"].as_str().unwrap().contains("ended with 7"));
     let shown = c.run(&["show", &hopeless.to_string()]).unwrap();
     assert!(shown.contains("\nGPUs       1\n"), "{shown}");
-    assert!(shown.contains(": Failed with 7, "), "{shown}");
+    assert!(
+        shown.contains("\nlaunch 1   node n0: Failed with 7, "),
+        "{shown}"
+    );
+    assert!(shown.contains("\ncommand    sh -c 'exit 7'\n"), "{shown}");
+    let folder = c.dir.path().canonicalize().unwrap();
+    assert!(
+        shown.contains(&format!("\nfolder     {}\n", folder.display())),
+        "{shown}"
+    );
+    for line in ["\nsubmitted  20", "\nended      20"] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let long = submit(&"x".repeat(2_000));
+    let command = c.job(long)["command"].clone();
+    assert_eq!(command, serde_json::json!(["sh", "-c", "…"]));
+    c.run(&["cancel", &long.to_string()]).unwrap();
     let wrong = c.run(&["submit", "--on-exit", "7=stop", "--", "true"]);
     assert!(wrong.unwrap_err().contains("expected CODE=MEANING"));
     for (option, value) in [

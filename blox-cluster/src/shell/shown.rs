@@ -5,19 +5,27 @@ use crate::protocol::scheduler::Scheduler;
 use crate::protocol::{Exit, Millis};
 use crate::wire::pb;
 use blox_core::{JobId, JobRef, Name, NodeStatus, Phase, Reason};
+use std::collections::BTreeSet;
 
 /// Of one job, or of all that have not ended, or of those that have as well.
 pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
     let view = s.view();
     let known = 0..s.core().state().next_job_id().0;
     let wanted = known.map(JobId).filter(|j| only.is_none_or(|o| o == *j));
-    wanted
-        .filter_map(|id| match view.job(id) {
-            Some(job) => Some(line(s, now, &job)),
-            None if all || only.is_some() => Some(past(s, id)),
-            None => None,
-        })
-        .collect()
+    let lines = wanted.filter_map(|id| match view.job(id) {
+        Some(job) => Some(line(s, now, &job)),
+        None if all || only.is_some() => Some(past(s, id)),
+        None => None,
+    });
+    let mut lines: Vec<_> = lines.collect();
+    // All commands would make a list too long for a message.
+    if let Some(brief) = only.and_then(|id| s.launches().durable().jobs.get(&id)) {
+        for line in &mut lines {
+            line.command.clone_from(&brief.command);
+            line.working_directory.clone_from(&brief.directory);
+        }
+    }
+    lines
 }
 
 /// A job that has ended.
@@ -95,7 +103,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         nodes,
         preemptions: job.preemptions(),
         accounts: accounts(s, job.id()),
-        ended_s: 0.0,
+        ..pb::JobLine::default()
     }
 }
 
@@ -123,10 +131,15 @@ fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
 }
 
 fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
+    // As the list of nodes calls it.
+    let name = |node| {
+        let said = s.view().node(node).and_then(|n| n.spec().name.clone());
+        said.map_or_else(|| node.to_string(), |name| name.to_string())
+    };
     let all = s.launches().durable().accounts_of(job);
     all.map(|(part, end)| pb::AccountLine {
         id: Some(part.id.into()),
-        node: part.node.to_string(),
+        node: name(part.node),
         exit: end.exit.to_string(),
         ran_ms: end.ran.0,
         gpus: end.gpus,
@@ -142,12 +155,12 @@ pub(super) fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
     let there = |n: &&blox_core::Node| n.status() != NodeStatus::Left;
     let all = cluster.nodes().iter().filter(there);
     all.map(|n| {
-        let mut jobs: Vec<u32> = n
+        // Two jobs that share GPUs take turns in the list of owners.
+        let jobs: BTreeSet<u32> = n
             .gpus()
             .flat_map(|g| cluster.held_by(g))
             .map(|j| j.0)
             .collect();
-        jobs.dedup();
         pb::NodeLine {
             node: n.id().0,
             name: n
@@ -170,7 +183,7 @@ pub(super) fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
                 .launches()
                 .heard(n.id())
                 .map_or(0.0, |h| (now - h).as_secs()),
-            jobs,
+            jobs: jobs.into_iter().collect(),
         }
     })
     .collect()

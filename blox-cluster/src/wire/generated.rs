@@ -314,6 +314,12 @@ pub struct JobLine {
     /// When it ended; 0 if it has not.
     #[prost(double, tag = "15")]
     pub ended_s: f64,
+    /// With the number of one job: the argument vector; of a long one the beginning, and an ellipsis.
+    #[prost(string, repeated, tag = "16")]
+    pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The same.
+    #[prost(string, tag = "17")]
+    pub working_directory: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccountLine {

@@ -134,7 +134,12 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         ClusterCommand::Show(a) => {
             let job = one(&a).await?;
             match a.json {
-                true => print(terminal, &job_json(&job))?,
+                true => {
+                    let mut all = job_json(&job);
+                    all["command"] = json!(job.command);
+                    all["working_directory"] = json!(job.working_directory);
+                    print(terminal, &all)?;
+                }
                 false => show(&job, terminal)?,
             }
         }
@@ -376,12 +381,56 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
     }
 }
 
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let simple = |c: char| c.is_alphanumeric() || "-_=+./:,@%…".contains(c);
+    match !word.is_empty() && word.chars().all(simple) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// A moment in seconds since 1970, as a date.
+fn moment(secs: f64) -> String {
+    let (days, rest) = (
+        (secs as i64).div_euclid(86_400),
+        (secs as i64).rem_euclid(86_400),
+    );
+    // In years that begin in March, of eras of 400: the day of a leap year is its last.
+    let (era, day) = (
+        (days + 719_468).div_euclid(146_097),
+        (days + 719_468).rem_euclid(146_097),
+    );
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = (era * 400 + year + month / 10, (month + 2) % 12 + 1);
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
 fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     let out = &mut terminal.out;
     writeln!(out, "job        {} {}", j.job, plain(&j.name))?;
-    writeln!(out, "phase      {}", j.phase)?;
-    if !j.reason.is_empty() {
-        writeln!(out, "why        {}", plain(&j.reason))?;
+    let command: Vec<String> = j.command.iter().map(|word| quoted(word)).collect();
+    let submitted = moment(j.submitted_s);
+    let ended = match j.ended_s > 0.0 {
+        true => moment(j.ended_s),
+        false => String::new(),
+    };
+    for (what, text) in [
+        ("user", &j.user),
+        ("phase", &j.phase),
+        ("why", &j.reason),
+        ("submitted", &submitted),
+        ("ended", &ended),
+        ("command", &command.join(" ")),
+        ("folder", &j.working_directory),
+    ] {
+        if !text.is_empty() {
+            writeln!(out, "{what:10} {}", plain(text))?;
+        }
     }
     let on = match j.nodes.is_empty() {
         true => String::new(),
@@ -401,7 +450,7 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
             out,
             "launch {}   node {}: {}, {:.1} s on {}{guess} {}",
             id.attempt,
-            a.node,
+            plain(&a.node),
             a.exit,
             a.ran_ms as f64 / 1000.0,
             number_of(a.gpus, "GPU"),
@@ -433,4 +482,28 @@ fn node_json(n: &pb::NodeLine) -> Value {
         "node": n.node, "name": n.name, "status": n.status, "gpus": n.gpus, "free": n.free,
         "drained": n.drained, "silent_s": n.silent_s, "jobs": n.jobs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates_and_words_are_as_a_shell_takes_them() {
+        for (secs, date) in [
+            (0.0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399.9, "2000-02-28 23:59:59 UTC"),
+            (951_868_800.0, "2000-03-01 00:00:00 UTC"),
+            (1_709_210_096.0, "2024-02-29 12:34:56 UTC"),
+            (4_107_542_399.0, "2100-02-28 23:59:59 UTC"),
+        ] {
+            assert_eq!(moment(secs), date);
+        }
+        for nonsense in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(moment(nonsense).ends_with(" UTC"));
+        }
+        assert_eq!(quoted("--epochs=10"), "--epochs=10");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
 }

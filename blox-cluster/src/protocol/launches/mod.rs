@@ -115,6 +115,28 @@ pub struct Brief {
     /// A checksum of all that it asked for: its key must not stand for another job, ever.
     #[serde(default)]
     pub sum: Option<u32>,
+    /// What it runs; of a long command the beginning, and an ellipsis.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Where it runs; empty if it did not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub directory: String,
+}
+
+/// Most bytes that are kept of a command, for as long as the cluster lives.
+const LONGEST_COMMAND: usize = 1_024;
+
+fn beginning(command: &[String]) -> Vec<String> {
+    let mut bytes = 0;
+    let fits = |word: &&String| {
+        bytes += word.len();
+        bytes <= LONGEST_COMMAND
+    };
+    let mut kept: Vec<String> = command.iter().take_while(fits).cloned().collect();
+    if kept.len() < command.len() {
+        kept.push("…".to_owned());
+    }
+    kept
 }
 
 /// A checksum of a job as it came in.
@@ -270,6 +292,8 @@ impl Durable {
         match event {
             Event::Submitted { job, spec } => {
                 let text = |n: &Option<Name>| n.as_ref().map_or_else(String::new, Name::to_string);
+                let extras = spec.extras();
+                let directory = extras.attributes.get("working_directory");
                 let brief = Brief {
                     name: text(&spec.name),
                     user: text(&spec.user),
@@ -278,6 +302,8 @@ impl Durable {
                     ended: None,
                     why: String::new(),
                     sum: sum_of(spec),
+                    command: beginning(&extras.command),
+                    directory: directory.and_then(|d| d.as_str()).unwrap_or("").to_owned(),
                 };
                 self.jobs.insert(*job, brief);
             }
