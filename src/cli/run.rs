@@ -146,6 +146,9 @@ pub(super) fn human_duration(d: Duration) -> String {
     }
 }
 
+/// A run, and whether its results could be written.
+type Written = (Run, Result<(), Failure>);
+
 /// Runs them all, each with whether its results could be written; `None` for what an interruption
 /// kept from beginning.
 fn run_all(
@@ -153,7 +156,7 @@ fn run_all(
     journals: &[Option<SharedJournal>],
     explained: Option<JobId>,
     interactive: bool,
-) -> Result<Vec<Option<(Run, Result<(), Failure>)>>, Failure> {
+) -> Result<Vec<Option<Written>>, Failure> {
     let watches: Vec<Arc<Watch>> = experiment
         .contestants
         .iter()
