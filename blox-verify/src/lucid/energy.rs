@@ -19,11 +19,8 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
     let Some(first) = e.rows.first() else {
         return Ok(Compared::of(case, system));
     };
-    let from = parse_date(&first[time]).ok_or_else(|| {
-        let expected = "expected a date such as 2017-12-01 00:00:00";
-        let what = format!("line 2: time is `{}`, {expected}", first[time]);
-        case.bad("expected.csv", what)
-    })?;
+    let from = parse_date(&first[time])
+        .ok_or_else(|| e.wrong(0, time, "a date such as 2017-12-01 00:00:00"))?;
     let path = case.input("philly_node_sequence.csv")?;
     let nodes = files::read_node_sequence(path, from, e.rows.len());
     let nodes = nodes.map_err(|e| unreadable(case, e))?;

@@ -3,6 +3,7 @@
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
 use super::daemons::{runtime, token};
 use crate::cli::grid::{Grid, number_of};
+use crate::cli::trace::info::date;
 use crate::cli::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
@@ -392,22 +393,7 @@ fn quoted(word: &str) -> String {
 
 /// A moment in seconds since 1970, as a date.
 fn moment(secs: f64) -> String {
-    let (days, rest) = (
-        (secs as i64).div_euclid(86_400),
-        (secs as i64).rem_euclid(86_400),
-    );
-    // In years that begin in March, of eras of 400: the day of a leap year is its last.
-    let (era, day) = (
-        (days + 719_468).div_euclid(146_097),
-        (days + 719_468).rem_euclid(146_097),
-    );
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = (era * 400 + year + month / 10, (month + 2) % 12 + 1);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    format!("{}:{:02} UTC", date(secs), (secs as i64).rem_euclid(60))
 }
 
 fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {

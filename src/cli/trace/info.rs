@@ -312,8 +312,8 @@ fn length(seconds: f64) -> String {
     }
 }
 
-/// The date of seconds since 1970.
-fn date(epoch_s: f64) -> String {
+/// The date of seconds since 1970, to the minute.
+pub(in crate::cli) fn date(epoch_s: f64) -> String {
     let days = (epoch_s / 86_400.0).floor();
     let minutes = ((epoch_s - days * 86_400.0) / 60.0) as u32;
     // From days to a date in the Gregorian calendar, in years that begin in March.

@@ -1,7 +1,7 @@
 //! `blox trace`: workload files, looked at and changed.
 
 mod check;
-mod info;
+pub(super) mod info;
 mod plot;
 mod write;
 
