@@ -610,7 +610,7 @@ impl Backend for Simulator<'_> {
 
     fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
         self.follow_up(view);
-        if self.watch.stop.load(Ordering::Relaxed) {
+        if self.watch.broken_off().is_some() {
             return None;
         }
         let event = loop {
@@ -630,8 +630,8 @@ impl Backend for Simulator<'_> {
             return Err(error);
         }
         loop {
-            if self.watch.stop.load(Ordering::Relaxed) {
-                self.ended = Ended::Interrupted;
+            if let Some(ended) = self.watch.broken_off() {
+                self.ended = ended;
                 return Ok(Input::End);
             }
             let timer = self.timers.peek().map(|Reverse(t)| *t);

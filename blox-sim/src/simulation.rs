@@ -13,7 +13,7 @@ use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
 use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Counters};
-use blox_core::drive::{run_ready, turn};
+use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
 use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, State, Time};
 use std::sync::Arc;
@@ -287,10 +287,6 @@ impl Simulation {
         self
     }
 
-    pub(crate) fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
     pub(crate) fn cluster(&self) -> &ClusterSpec {
         &self.cluster
     }
@@ -360,19 +356,7 @@ impl Simulation {
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
         let mut parts = self.start(cadence, workload, journal)?;
-        let mut commands = Vec::new();
-        run_ready(async {
-            while turn(
-                &mut parts.core,
-                scheduler,
-                &mut parts.backend,
-                &mut commands,
-            )
-            .await?
-                && !self.watch.is_in_vain()
-            {}
-            Ok::<(), SimError>(())
-        })?;
+        run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
         Ok(self.report(scheduler.name(), parts))
     }
 
@@ -437,10 +421,6 @@ impl Simulation {
             backend,
             period,
         } = parts;
-        let ended = match self.watch.is_in_vain() {
-            true => Ended::InVain,
-            false => backend.ended,
-        };
         let mut recorder = Recorder::new(self.measure.clone(), false, None, Arc::default());
         let mut waits = Waits::new(self.measure.clone());
         let mut occupancy = None;
@@ -470,7 +450,7 @@ impl Simulation {
             }
         }
         let jobs = recorder.take_jobs();
-        let (end, last) = if ended == Ended::Finished {
+        let (end, last) = if backend.ended == Ended::Finished {
             (recorder.last_end, recorder.last_let_in)
         } else {
             (state.now(), state.now())
@@ -502,7 +482,7 @@ impl Simulation {
             },
             story: recorder.story,
             counters,
-            ended,
+            ended: backend.ended,
             end,
             collected: Collected(theirs),
         }

@@ -84,7 +84,6 @@ impl<'w> Stepper<'w> {
             &mut self.commands,
         ))?;
         let seen = watched.seen;
-        let goes_on = goes_on && !self.simulation.watch().is_in_vain();
         self.over = !goes_on;
         Ok(if goes_on { seen } else { Step::End })
     }

@@ -26,9 +26,16 @@ impl Watch {
         self.in_vain.store(false, Ordering::Relaxed);
     }
 
-    /// Whether jobs start in vain for ever.
-    pub(crate) fn is_in_vain(&self) -> bool {
-        self.in_vain.load(Ordering::Relaxed)
+    /// How the simulation ends here and now, before every measured job has ended.
+    #[inline]
+    pub(crate) fn broken_off(&self) -> Option<Ended> {
+        if self.stop.load(Ordering::Relaxed) {
+            Some(Ended::Interrupted)
+        } else if self.in_vain.load(Ordering::Relaxed) {
+            Some(Ended::InVain)
+        } else {
+            None
+        }
     }
 }
 
