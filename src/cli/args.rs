@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -141,6 +142,25 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
     Estimate(super::estimate::EstimateArgs),
     #[command(flatten)]
     Cluster(super::cluster::ClusterCommand),
+}
+
+impl Command {
+    /// What [`Cli`] makes of a command line that simulates and with which nothing is wrong; `None`
+    /// of any other. Building all that could be asked for takes longer than a short simulation.
+    pub fn of_simulation(args: &[OsString]) -> Option<Self> {
+        fn of<A: Args>(args: &[OsString]) -> Option<A> {
+            let command = A::augment_args(clap::Command::new("blox"));
+            let matches = command.try_get_matches_from(args).ok()?;
+            A::from_arg_matches(&matches).ok()
+        }
+        let rest = args.get(1..)?;
+        match rest.first()?.to_str()? {
+            "simulate" => of(rest).map(Command::Simulate),
+            "compare" => of(rest).map(Command::Compare),
+            "sweep" => of(rest).map(Command::Sweep),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -606,4 +626,85 @@ fn text_or_number<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Strin
         Either::Number(n) => n.to_string(),
         Either::Text(t) => t,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything that a command was told, as text.
+    fn told(command: Command) -> String {
+        let (name, schedulers, others, options) = match command {
+            Command::Simulate(a) => (
+                "simulate",
+                vec![a.positional, a.scheduler],
+                vec![],
+                a.options,
+            ),
+            Command::Compare(a) => {
+                let threads = a.threads.map(|n| n.to_string());
+                let schedulers = a.schedulers.into_iter().map(Some).collect();
+                (
+                    "compare",
+                    schedulers,
+                    vec![a.seeds, a.baseline, threads],
+                    a.options,
+                )
+            }
+            Command::Sweep(a) => {
+                let threads = a.threads.map(|n| n.to_string());
+                let schedulers = a.schedulers.into_iter().map(Some).collect();
+                let vary = Some(a.vary.join(" "));
+                (
+                    "sweep",
+                    schedulers,
+                    vec![a.loads, a.seeds, vary, threads],
+                    a.options,
+                )
+            }
+            _ => return "another".to_owned(),
+        };
+        let config = options.config.clone();
+        let options = serde_json::to_string(&options).unwrap();
+        format!("{name} {schedulers:?} {others:?} {config:?} {options}")
+    }
+
+    #[test]
+    fn a_simulation_is_parsed_alone_as_among_all_commands() {
+        for line in [
+            "simulate",
+            "simulate fifo --load 7 --measure 3000..4000",
+            "simulate --scheduler las -q --json --config x.toml --seed 3",
+            "compare fifo srtf --seeds 0..9 --baseline srtf --threads 2 --output-dir a",
+            "sweep fifo --loads 1..9 --vary cluster=8x4|4x4 --vary seed=1 --seeds 1,2",
+            "sweep -- fifo",
+        ] {
+            let args: Vec<OsString> = ["blox"]
+                .into_iter()
+                .chain(line.split(' '))
+                .map(OsString::from)
+                .collect();
+            let among_all = Cli::try_parse_from(&args).ok().map(|cli| told(cli.command));
+            let alone = Command::of_simulation(&args).map(told);
+            assert!(
+                alone.is_some() && alone == among_all,
+                "{line}: {alone:?}, {among_all:?}"
+            );
+        }
+        for line in [
+            "",
+            "simulate --help",
+            "simulate fifo --lode 7",
+            "help simulate",
+            "policies",
+            "--version",
+        ] {
+            let args: Vec<OsString> = ["blox"]
+                .into_iter()
+                .chain(line.split(' '))
+                .map(OsString::from)
+                .collect();
+            assert!(Command::of_simulation(&args).is_none(), "{line}");
+        }
+    }
 }

@@ -222,6 +222,9 @@ fn parse(
     args: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<Option<Result<Command, i32>>, Failure> {
+    if let Some(command) = Command::of_simulation(args) {
+        return Ok(Some(Ok(command)));
+    }
     match Cli::try_parse_from(args) {
         Ok(cli) => Ok(Some(Ok(cli.command))),
         Err(mut e) if e.use_stderr() => {
