@@ -1,6 +1,7 @@
 //! Features of time series: the calendar, and what was before.
 
 use crate::frame::{Column, Frame, LearnError};
+use chrono::{DateTime, Datelike, Timelike, Utc};
 
 /// Slots of one hour, where slots are 10 minutes.
 const HOUR: usize = 6;
@@ -27,24 +28,22 @@ const HOUR: usize = 6;
 /// # Errors
 /// A series is not as long as `times`.
 pub fn features(times: &[f64], series: &[(&str, &[f64])]) -> Result<Frame, LearnError> {
-    let dates: Vec<Date> = times.iter().map(|t| Date::of(*t)).collect();
-    type Part = (&'static str, fn(&Date) -> f64);
+    let dates: Vec<DateTime<Utc>> = times.iter().map(|t| date(*t)).collect();
+    type Part = (&'static str, fn(&DateTime<Utc>) -> u32);
     let calendar: [Part; 7] = [
-        ("month", |d| d.month),
-        ("day", |d| d.day),
-        ("hour", |d| d.hour),
-        ("minute", |d| d.minute),
-        ("dayofweek", |d| d.weekday),
-        ("dayofyear", |d| d.year_day),
-        ("week", |d| d.week),
+        ("month", Datelike::month),
+        ("day", Datelike::day),
+        ("hour", Timelike::hour),
+        ("minute", Timelike::minute),
+        ("dayofweek", |d| d.weekday().num_days_from_monday()),
+        ("dayofyear", Datelike::ordinal),
+        ("week", |d| d.iso_week().week()),
     ];
     let mut columns: Vec<(String, Column)> = calendar
         .iter()
         .map(|(name, f)| {
-            (
-                (*name).to_owned(),
-                Column::Numbers(dates.iter().map(f).collect()),
-            )
+            let parts = dates.iter().map(|date| f64::from(f(date)));
+            ((*name).to_owned(), Column::Numbers(parts.collect()))
         })
         .collect();
     for (name, values) in series {
@@ -84,61 +83,9 @@ pub fn features(times: &[f64], series: &[(&str, &[f64])]) -> Result<Frame, Learn
     Frame::new(columns)
 }
 
-/// A moment on the calendar (UTC).
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Date {
-    month: f64,
-    day: f64,
-    hour: f64,
-    minute: f64,
-    weekday: f64,
-    year_day: f64,
-    week: f64,
-}
-
-impl Date {
-    /// After Howard Hinnant's "chrono-compatible low-level date algorithms".
-    fn of(seconds: f64) -> Self {
-        let days = (seconds / 86_400.0).floor() as i64;
-        let (year, month, day) = civil(days);
-        let second = seconds - days as f64 * 86_400.0;
-        let first = days_from_civil(year, 1, 1);
-        // 1970 began on a Thursday; Monday is 0.
-        let weekday = (days + 3).rem_euclid(7);
-        // The week of a day is that of its Thursday.
-        let thursday = days - weekday + 3;
-        let (thursdays_year, ..) = civil(thursday);
-        let week = (thursday - days_from_civil(thursdays_year, 1, 1)) / 7 + 1;
-        Date {
-            month: month as f64,
-            day: day as f64,
-            hour: (second / 3600.0).floor(),
-            minute: (second / 60.0).floor() % 60.0,
-            weekday: weekday as f64,
-            year_day: (days - first + 1) as f64,
-            week: week as f64,
-        }
-    }
-}
-
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let day = doy - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + i64::from(month <= 2), month, day)
-}
-
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let y = if month <= 2 { year - 1 } else { year };
-    let (era, yoe) = (y.div_euclid(400), y.rem_euclid(400));
-    let mp = if month > 2 { month - 3 } else { month + 9 };
-    let doy = (153 * mp + 2) / 5 + day - 1;
-    era * 146_097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719_468
+/// A moment on the calendar; one beyond it is its last.
+fn date(seconds: f64) -> DateTime<Utc> {
+    DateTime::from_timestamp(seconds.floor() as i64, 0).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 #[cfg(test)]
@@ -148,12 +95,15 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        // 2020-09-01 13:20:00, a Tuesday.
-        let d = Date::of(1_598_966_400.0);
-        assert_eq!((d.month, d.day, d.hour, d.minute), (9.0, 1.0, 13.0, 20.0));
-        assert_eq!((d.weekday, d.year_day, d.week), (1.0, 245.0, 36.0));
-        // 2021-01-03 is in the last week of 2020.
-        assert_eq!(Date::of(1_609_632_000.0).week, 53.0);
+        // 2020-09-01 13:20:00, a Tuesday; 2021-01-03 is in the last week of 2020.
+        let f = features(&[1_598_966_400.0, 1_609_632_000.0, 1e300, -1e300], &[]).unwrap();
+        let of = |name: &str| match f.column(name) {
+            Ok(Column::Numbers(parts)) => parts.clone(),
+            _ => Vec::new(),
+        };
+        let first = ["month", "day", "hour", "minute", "dayofweek", "dayofyear"].map(|p| of(p)[0]);
+        assert_eq!(first, [9.0, 1.0, 13.0, 20.0, 1.0, 245.0]);
+        assert_eq!(of("week")[..2], [36.0, 53.0]);
     }
 
     #[test]

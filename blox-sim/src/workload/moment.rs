@@ -1,5 +1,7 @@
 //! Dates and lengths of time as logs write them.
 
+use chrono::NaiveDate;
+
 /// Seconds since 1970-01-01 00:00:00 of a date such as `2017-10-09 07:01:55`.
 ///
 /// Between date and time stands a space or a `T`. Seconds may have a fraction
@@ -78,27 +80,10 @@ fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
+/// Days from 1970-01-01 to a date of four, two and two digits; `None` if there is no such day.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days_in_month = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=days_in_month).contains(&day) {
-        return None;
-    }
-    // Years begin in March here, so that a leap day is the last day of its year.
-    let (y, m) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    Some(
-        365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day
-            - 719_469,
-    )
+    let date = NaiveDate::from_ymd_opt(year as i32, month as u32, day as u32)?;
+    Some(i64::from(date.to_epoch_days()))
 }
 
 /// Seconds of `[DAYS-]HOURS:MINUTES:SECONDS`, with a fraction if it has one;

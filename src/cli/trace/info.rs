@@ -7,6 +7,7 @@ use crate::cli::{Failure, OK, Terminal};
 use blox_core::ClusterSpec;
 use blox_sim::workload::Trace;
 use blox_sim::workload::stats::{DURATION_BOUNDS_S, Part, Statistics};
+use chrono::{DateTime, Timelike, Utc};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -312,25 +313,15 @@ fn length(seconds: f64) -> String {
     }
 }
 
-/// The date of seconds since 1970, to the minute.
+/// The date of seconds since 1970, to the minute; of a moment beyond the calendar its last one.
 pub(in crate::cli) fn date(epoch_s: f64) -> String {
-    let days = (epoch_s / 86_400.0).floor();
-    let minutes = ((epoch_s - days * 86_400.0) / 60.0) as u32;
-    // From days to a date in the Gregorian calendar, in years that begin in March.
-    let z = days.clamp(-1e8, 1e8) as i64 + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let m = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * m + 2) / 5 + 1;
-    let month = if m < 10 { m + 3 } else { m - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let date = DateTime::from_timestamp(epoch_s.floor() as i64, 0);
+    let date = date.unwrap_or(DateTime::<Utc>::MAX_UTC);
     format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}",
-        minutes / 60,
-        minutes % 60
+        "{} {:02}:{:02}",
+        date.date_naive(),
+        date.hour(),
+        date.minute()
     )
 }
 
