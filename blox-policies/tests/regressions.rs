@@ -517,6 +517,52 @@ fn who_cannot_grow_goes_on_where_nobody_may_be_preempted() {
 }
 
 #[test]
+fn who_grows_leaves_others_what_they_have_where_nobody_may_be_preempted() {
+    let growing = list(|view, job| match view.job(job).map(|j| j.is_placed()) {
+        Some(true) => Shape::gpus(GpuCount(4)),
+        _ => Shape::gpus(GpuCount(2)),
+    });
+    let mut run = Run::new(&ClusterSpec::uniform(1, 4), composed(growing, Buddy));
+    for n in 0..2 {
+        run.submit(0.0, n, job(2, 0.0, 1e6));
+    }
+    run.decide(0.0);
+    run.decide(300.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1]));
+    assert_eq!(run.gpus(1), Some(vec![2, 3]));
+    run.end(400.0, 0);
+    run.decide(600.0);
+    assert_eq!(run.gpus(1), Some(vec![0, 1, 2, 3]));
+    assert_eq!(run.core.counters().preemptions, 0);
+}
+
+#[test]
+fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
+    let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
+    let cluster = "1x8:k80,1x8:v100".parse().unwrap();
+    let mut run = Run::new(&cluster, composed(first, Buddy));
+    let bound = |gpus: u32, to: &str| {
+        let extras = Extras {
+            gpu_types: vec![to.into()],
+            ..Extras::default()
+        };
+        JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6)).with_extras(extras)
+    };
+    run.submit(0.0, 0, bound(4, "k80"));
+    run.submit(0.0, 1, bound(1, "v100"));
+    run.decide(0.0);
+    // By count there is room for it, but not on one node.
+    run.submit(10.0, 2, job(8, 0.0, 1e6));
+    run.submit(10.0, 3, job(8, 0.0, 1e6));
+    run.decide(300.0);
+    assert_eq!(run.gpus(0), Some((0..4).collect()));
+    assert_eq!(run.gpus(1), Some(vec![8]));
+    assert_eq!(run.gpus(2), Some((9..16).chain([4]).collect()));
+    assert_eq!(run.gpus(3), None);
+    assert_eq!(run.core.counters().preemptions, 0);
+}
+
+#[test]
 fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
     let second = |visited: bool| {
         let gavel = Gavel::new(shares::Proportional);

@@ -18,7 +18,7 @@ use blox_core::{
 ///
 /// It takes the whole list of requests: a job for which those before it leave too few GPUs
 /// is passed over, and stops if it runs. Where nobody may be preempted, running jobs are before
-/// all others. With a kept order it places the waiting jobs that fit.
+/// all others, and none has to leave. With a kept order it places the waiting jobs that fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buddy;
 
@@ -39,6 +39,13 @@ impl PlacementPolicy for Buddy {
         if !stay_and_fill(&wanted, draft)? {
             draft.rollback(start);
             anew(&wanted, draft)?;
+            if !requests.preemption_allowed() && ends_someone(&wanted, draft) {
+                // Those who run stay, and the others get what is left, however it lies.
+                draft.rollback(start);
+                stay_and_fill(&wanted, draft)?;
+                wanted.retain(|(request, _)| draft.current(request.job).is_none());
+                fill_up(&wanted, draft)?;
+            }
         }
         fill_up(&passed_over, draft)
     }
@@ -64,33 +71,46 @@ fn enough_for<'r>(
     let has = |draft: &Draft<'_>, r: &Request| draft.current(r.job).map_or(0, |a| a.count().get());
     let mut list: Vec<&Request> = requests.list().iter().collect();
     list.retain(|r| draft.may_place(r.job));
-    if !requests.preemption_allowed() {
+    let preempts = requests.preemption_allowed();
+    if !preempts {
         list.sort_by_key(|r| draft.current(r.job).is_none());
     }
-    let held: u32 = list.iter().map(|r| has(draft, r)).sum();
-    let mut left = draft.free_gpus() + held;
+    // What nobody else can have: where nobody may be preempted, as much as a job has and wants.
+    let own = |draft: &Draft<'_>, r: &Request| match r.shapes.first() {
+        Some(_) if preempts => 0,
+        Some(shape) => has(draft, r).min(shape.gpus.get()),
+        None => has(draft, r),
+    };
+    let shared: u32 = list.iter().map(|r| has(draft, r) - own(draft, r)).sum();
+    let mut left = draft.free_gpus() + shared;
     let mut wanted = Vec::with_capacity(list.len());
     let mut passed_over = Vec::new();
     for request in list {
         let Some(shape) = request.shapes.first() else {
             continue;
         };
-        if shape.gpus.get() <= left {
-            left -= shape.gpus.get();
+        let more = shape.gpus.get() - own(draft, request);
+        if more <= left {
+            left -= more;
             wanted.push((request, shape));
             continue;
         }
-        let has = has(draft, request);
-        if has > 0 && !requests.preemption_allowed() {
-            left -= has;
-            continue;
-        }
-        if has > 0 {
+        if draft.current(request.job).is_some() {
+            if !preempts {
+                continue;
+            }
             draft.release(request.job, Reason::NotChosen)?;
         }
         passed_over.push((request, shape));
     }
     Ok((wanted, passed_over))
+}
+
+/// Whether a running job has nothing any more.
+fn ends_someone(wanted: &Wanted<'_>, draft: &Draft<'_>) -> bool {
+    let runs = |job| draft.view().job(job).is_some_and(|j| j.is_placed());
+    let mut jobs = wanted.iter().map(|(request, _)| request.job);
+    jobs.any(|job| runs(job) && draft.current(job).is_none())
 }
 
 /// Who was passed over gets what those before it could not use: GPUs of types on which they do not
