@@ -202,7 +202,12 @@ impl Durable {
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Cluster { id } => self.cluster = Some(id.clone()),
-            Record::Epoch { epoch, .. } => self.epoch = *epoch,
+            Record::Epoch { epoch, .. } => {
+                self.epoch = *epoch;
+                // A life that began with an old copy of the log does not grant the numbers that
+                // were granted since: nodes may still run what has them.
+                self.fence = self.fence.max(Fence(epoch.0 << 32));
+            }
             Record::Core(CoreInput::Event { at, event }) => self.event(*at, event),
             Record::Core(CoreInput::Answer { at, answer }) => {
                 for (job, verdict) in &answer.verdicts {

@@ -35,6 +35,16 @@ impl Launches {
             out.orders.extend(self.farewell(r));
             return;
         }
+        // To who has not spoken in this life nothing was said in it.
+        let spoke = link.is_some_and(|link| link.spoke);
+        let told = r.epoch == self.durable.epoch && r.incarnation > Incarnation(0);
+        if told && !spoke && !self.has_left(r) {
+            let epoch = r.epoch.0;
+            let why = format!(
+                "this node has followed another life {epoch} of a scheduler than this: this log is an old copy; give the node a new --state-dir"
+            );
+            return self.refuse(why, out);
+        }
         if r.epoch > self.durable.epoch {
             return self.refuse(
                 format!(
@@ -179,6 +189,10 @@ impl Launches {
         out.refused = Some(why);
     }
 
+    fn has_left(&self, r: &Report) -> bool {
+        self.durable.left.values().any(|key| *key == r.node)
+    }
+
     /// A node that nobody knows.
     fn take_in(
         &mut self,
@@ -187,8 +201,7 @@ impl Launches {
         r: &Report,
         out: &mut Outcome,
     ) -> Option<NodeId> {
-        let left = self.durable.left.values().any(|key| *key == r.node);
-        let removed = left.then(|| {
+        let removed = self.has_left(r).then(|| {
             "this node was removed: give it a new --state-dir to have it join again".to_owned()
         });
         let why = removed
@@ -515,6 +528,7 @@ mod tests {
         /// Of the scheduler, as nodes say.
         cluster: ClusterId,
         epoch: u64,
+        incarnation: u64,
     }
 
     fn begun(log: &[Record]) -> (Scheduler, Step) {
@@ -533,6 +547,7 @@ mod tests {
                 now: 0,
                 cluster: ClusterId("c".into()),
                 epoch: 1,
+                incarnation: 0,
             }
         }
 
@@ -562,7 +577,7 @@ mod tests {
                 seq,
                 cluster: Some(self.cluster.clone()),
                 epoch: Epoch(self.epoch),
-                incarnation: Incarnation(0),
+                incarnation: Incarnation(self.incarnation),
                 offer: std::sync::Arc::new(offer),
                 address: "localhost".into(),
                 attempts,
@@ -623,6 +638,24 @@ mod tests {
         all.epoch = 1;
         all.hear("k", 1, 2, named("n", 2));
         assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
+    }
+
+    #[test]
+    fn a_node_that_followed_another_life_of_the_same_number_is_turned_away() {
+        let mut all = All::new();
+        all.hear("k", 1, 1, named("n", 2));
+        let copy = all.log.clone();
+        let (original, first) = begun(&copy);
+        all.log.extend(first.records);
+        all.scheduler = original;
+        all.hear("k", 1, 2, named("n", 2));
+        (all.epoch, all.incarnation) = (2, 1);
+        all.hear("k", 1, 3, named("n", 2));
+        assert_eq!(all.nodes(), [(NodeStatus::Up, 2)]);
+        (all.scheduler, _) = begun(&copy);
+        let said = refusal(&all.hear("k", 1, 4, named("n", 2)));
+        assert!(said.contains("another life 2"), "{said}");
+        assert!(said.contains("this log is an old copy"), "{said}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::End;
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Status, Wish};
 use crate::protocol::scheduler::{Effect, Input, Request, Saved, Scheduler, Settings, Step};
-use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
+use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::cadence::Rounds;
 use blox_core::core::Decision;
 use blox_core::{
@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const JOB: JobId = JobId(0);
+/// Below all that a scheduler's first life grants.
+const FIRST_LIFE: u64 = 1 << 32;
 
 /// A scheduler, two nodes of a GPU each, and a job that takes both.
 struct Gang {
@@ -34,13 +36,18 @@ struct Gang {
 
 impl Gang {
     fn new() -> Self {
+        Gang::with(&[])
+    }
+
+    /// Of a scheduler that begins with a log.
+    fn with(log: &[Record]) -> Self {
         let (scheduler, _) = Scheduler::begin(
             Settings {
                 wait_for_nodes: 2,
                 ..Settings::default()
             },
             Saved::default(),
-            &[],
+            log,
             ClusterId("c".into()),
             Box::new(Rounds::every(Seconds::new(2.0)).unwrap()),
             Millis(0),
@@ -76,7 +83,7 @@ impl Gang {
         }) = steps.pop()
         {
             for record in records {
-                if let crate::protocol::Record::Core(crate::protocol::CoreInput::Event {
+                if let Record::Core(crate::protocol::CoreInput::Event {
                     event: Event::Ended { outcome, .. },
                     ..
                 }) = record
@@ -141,8 +148,8 @@ impl Gang {
         self.seq += 1;
         let attempt = |(attempt, status): (&u32, &Status)| AttemptReport {
             id: id(*attempt),
-            // One job: its launches are the grants.
-            fence: Fence(u64::from(*attempt)),
+            // One job, and one life: its launches are the grants.
+            fence: Fence(FIRST_LIFE + u64::from(*attempt)),
             status: status.clone(),
             port: 29_500,
             progress: self.progress,
@@ -201,7 +208,7 @@ impl Gang {
     }
 
     fn granted(&self) -> u64 {
-        self.scheduler.launches().durable().fence.0
+        self.scheduler.launches().durable().fence.0 - FIRST_LIFE
     }
 
     fn accounts(&self) -> Vec<End> {
@@ -221,6 +228,27 @@ fn done(exit: Exit) -> Status {
         estimated: false,
         why: String::new(),
     })
+}
+
+#[test]
+fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
+    let at = Time::ZERO;
+    let mut first = Gang::new();
+    first.runs(1, &[0, 1]);
+    // A copy from before the job came in, to which another job comes.
+    let cluster = ClusterId("c".into());
+    let copy = [
+        Record::Cluster { id: cluster },
+        Record::Epoch {
+            epoch: Epoch(1),
+            at,
+        },
+    ];
+    let mut g = Gang::with(&copy);
+    g.has = first.has;
+    g.beats(10);
+    assert_eq!(g.phase(), Some(Phase::Starting));
+    assert!(g.told.iter().all(|t| t.get(&1) == Some(&Wish::Kill)));
 }
 
 #[test]
