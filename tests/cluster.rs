@@ -1131,8 +1131,9 @@ fn old_copies_of_a_state_folder_are_told_so() {
     let (mut old, said) = saying(&c, "old-n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
     hears(&said, "another manager of this node");
     assert_eq!(old.0.wait().unwrap().code(), Some(2));
-    let job = c.submit(&["--", "true"]);
+    let job = c.submit(&["--", "echo", "there"]);
     c.until_phase(job, "completed");
+    assert_eq!(c.run(&["logs", &job.to_string()]).unwrap(), "there\n");
     // Of the scheduler's log.
     for _ in 0..2 {
         c.scheduler.as_mut().unwrap().kill();

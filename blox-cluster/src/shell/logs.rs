@@ -5,7 +5,7 @@ use super::room::{end_of, share};
 use super::scheduler::Handle;
 use super::shim::LaunchFile;
 use crate::protocol::scheduler::Scheduler;
-use crate::protocol::{AttemptId, Millis};
+use crate::protocol::{AttemptId, Millis, Session};
 use crate::wire::pb;
 use blox_core::JobId;
 use pb::node_link_client::NodeLinkClient;
@@ -33,7 +33,7 @@ pub(super) struct Desk(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    links: BTreeMap<String, mpsc::Sender<pb::LogWanted>>,
+    links: BTreeMap<String, (Session, mpsc::Sender<pb::LogWanted>)>,
     waiting: BTreeMap<u64, oneshot::Sender<pb::LogPart>>,
     last: u64,
 }
@@ -43,9 +43,14 @@ impl Desk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node can be asked now.
-    pub fn link(&self, node: String, to: mpsc::Sender<pb::LogWanted>) {
-        self.inner().links.insert(node, to);
+    /// A life of a node manager can be asked now.
+    pub fn link(&self, node: String, session: Session, to: mpsc::Sender<pb::LogWanted>) {
+        let mut inner = self.inner();
+        // An old copy of a node's state must not take its questions away.
+        let later = inner.links.get(&node).is_some_and(|l| l.0 > session);
+        if !later {
+            inner.links.insert(node, (session, to));
+        }
     }
 
     /// A node answered.
@@ -61,7 +66,7 @@ impl Desk {
         let (tx, rx) = oneshot::channel();
         let (request, link) = {
             let mut inner = self.inner();
-            let link = inner.links.get(node)?.clone();
+            let (_, link) = inner.links.get(node)?.clone();
             inner.last += 1;
             let request = inner.last;
             inner.waiting.insert(request, tx);
@@ -250,12 +255,16 @@ type Channel =
 
 /// A node answers as long as the stream lasts.
 pub(super) async fn answer(mut client: NodeLinkClient<Channel>, dir: &Path) {
-    let Ok(Some(node)) = files::read::<String>(&dir.join("node.json")) else {
+    let Some(node) = files::said::<String>(&dir.join("node.json")) else {
+        return;
+    };
+    let Some(session) = files::said::<u64>(&dir.join("session.json")) else {
         return;
     };
     let (tx, rx) = mpsc::channel(16);
     let hello = pb::LogPart {
         node,
+        session,
         ..pb::LogPart::default()
     };
     if tx.send(hello).await.is_err() {
@@ -269,9 +278,9 @@ pub(super) async fn answer(mut client: NodeLinkClient<Channel>, dir: &Path) {
         let data = part_of(dir, &wanted);
         let part = pb::LogPart {
             request: wanted.request,
-            node: String::new(),
             found: data.is_ok(),
             data: data.unwrap_or_default(),
+            ..pb::LogPart::default()
         };
         if tx.send(part).await.is_err() {
             return;

@@ -8,7 +8,7 @@ use super::shown;
 use super::token::{Guard, Token};
 use crate::client::root;
 use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
-use crate::protocol::{Millis, Report};
+use crate::protocol::{Millis, Report, Session};
 use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
 use blox_core::{JobId, Name, NodeId, NodeStatus};
 use prost::Message as _;
@@ -264,7 +264,7 @@ impl pb::node_link_server::NodeLink for Service {
         tokio::spawn(async move {
             while let Ok(Some(part)) = parts.message().await {
                 match part.request {
-                    0 => desk.link(part.node, tx.clone()),
+                    0 => desk.link(part.node, Session(part.session), tx.clone()),
                     _ => desk.answer(part),
                 }
             }

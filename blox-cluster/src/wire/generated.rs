@@ -430,6 +430,9 @@ pub struct LogPart {
     pub found: bool,
     #[prost(bytes = "vec", tag = "4")]
     pub data: ::prost::alloc::vec::Vec<u8>,
+    /// In the first message: of its manager.
+    #[prost(uint64, tag = "5")]
+    pub session: u64,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
