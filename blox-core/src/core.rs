@@ -434,7 +434,7 @@ impl Core {
     /// and knew, is no news.
     fn is_news(&self, event: &Event) -> bool {
         match event {
-            Event::Started { .. } => false,
+            Event::Started { .. } | Event::Ran { .. } => false,
             Event::Stopped { job, .. } => {
                 let awaited = self.state.job(*job).is_some_and(|j| j.is_placed());
                 !awaited && self.last_decision != Some(self.state.now)

@@ -73,6 +73,16 @@ pub enum Event {
         /// What went wrong.
         why: Name,
     },
+    /// A launch that is over ran for no longer than this: its end was heard of late. What was
+    /// counted beyond is taken back. Comes before the event that says how it ended.
+    Ran {
+        /// The job.
+        job: JobId,
+        /// The launch.
+        attempt: u32,
+        /// For how many seconds.
+        secs: f64,
+    },
     /// A job that was told to stop has left its GPUs.
     Stopped {
         /// The job.
@@ -196,6 +206,7 @@ impl Event {
             Event::Submitted { job, .. }
             | Event::Started { job, .. }
             | Event::LaunchFailed { job, .. }
+            | Event::Ran { job, .. }
             | Event::Stopped { job, .. }
             | Event::Crashed { job, .. }
             | Event::Ended { job, .. }

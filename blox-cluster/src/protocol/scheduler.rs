@@ -6,7 +6,7 @@
 
 use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
-use super::launches::{Durable, Goal, Launches, Outcome, sum_of};
+use super::launches::{ClusterClock, Durable, Goal, Launches, Outcome, sum_of};
 use super::message::{Orders, Report};
 use super::record::{Answer, CoreInput, Record};
 use super::timers::Timers;
@@ -14,7 +14,7 @@ use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Decided, Decision};
 use blox_core::{
     Command, Decide, DecideError, Event, JobId, JobSpec, Name, NodeAction, NodeActions, NodeId,
-    NodeStatus, Outlook, Part, Phase, Plan, Seconds, State, Time, Verdicts, View,
+    NodeStatus, Outlook, Part, Phase, Plan, State, Time, Verdicts, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -217,8 +217,7 @@ pub struct Scheduler {
     asked: Option<Time>,
     /// The policy has lost its turn, and thinks still.
     late: bool,
-    began: Millis,
-    began_at: Time,
+    clock: ClusterClock,
     refused_events: u64,
     last_refused: String,
 }
@@ -258,7 +257,14 @@ impl Scheduler {
                 };
             }
         }
-        let at = at.max(core.state().now());
+        let known = core.state().now();
+        let at = at.max(known);
+        let clock = ClusterClock {
+            began: now,
+            began_at: at,
+            speed: settings.speed,
+            known,
+        };
         let mut step = Step::default();
         if durable.cluster.is_none() {
             let record = Record::Cluster { id: new };
@@ -271,13 +277,12 @@ impl Scheduler {
         step.records.push(record);
         step.effects.extend(asked.map(Effect::Ask));
         let scheduler = Scheduler {
-            launches: Launches::new(settings.timers, durable, now),
+            launches: Launches::new(settings.timers, durable, clock),
             core,
             settings,
             asked,
             late: false,
-            began: now,
-            began_at: at,
+            clock,
             refused_events: 0,
             last_refused: String::new(),
         };
@@ -327,11 +332,7 @@ impl Scheduler {
 
     /// The cluster's time at a moment of this machine's clock.
     pub fn time(&self, now: Millis) -> Time {
-        self.began_at + self.in_cluster_time(now - self.began)
-    }
-
-    fn in_cluster_time(&self, length: Millis) -> Seconds {
-        Seconds::new(length.as_secs() * self.settings.speed)
+        self.clock.time(now)
     }
 
     /// Takes an input at a moment.
@@ -389,7 +390,11 @@ impl Scheduler {
             self.launches.advance(now, self.core.view(), out);
             step.records.append(&mut out.records);
             for event in std::mem::take(&mut out.events) {
-                self.tell(CoreInput::Event { at, event }, step);
+                match event {
+                    // A state that was saved before there was this cannot take it.
+                    Event::Ran { .. } => self.told_quietly(at, event, step),
+                    event => self.tell(CoreInput::Event { at, event }, step),
+                };
             }
             for (job, times) in std::mem::take(&mut out.failed) {
                 self.back_off(at, job, times, step);
@@ -416,7 +421,7 @@ impl Scheduler {
         let event = Event::Hold { job };
         if self.told_quietly(at, event, step) {
             let wait = self.settings.timers.back_off_after(times);
-            let until = Some(at + self.in_cluster_time(wait));
+            let until = Some(at + self.clock.length(wait));
             self.fact(Record::BackOff { job, until }, step);
         }
     }

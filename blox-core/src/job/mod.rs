@@ -102,6 +102,9 @@ pub(crate) struct Record {
     pub held: Option<Assignment>,
     pub first_start: Option<Time>,
     pub last_start: Option<Time>,
+    /// What it had when its last launch to start started.
+    #[serde(default)]
+    pub before: Before,
     /// GPUs still held from before a change that is being carried out.
     #[serde(default, skip_serializing_if = "GpuList::is_empty")]
     pub leaving: GpuList,
@@ -115,6 +118,17 @@ pub(crate) struct Record {
     pub metrics: Option<Box<Metrics>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Arc<TrainingReport>>,
+}
+
+/// A job's accounts at the start of a launch.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Before {
+    /// The launch, from 1.
+    pub attempt: u32,
+    /// The GPUs that it has.
+    pub width: u32,
+    pub service: f64,
+    pub work: f64,
 }
 
 impl Record {
@@ -135,6 +149,34 @@ impl Record {
             self.gpu_service += dt * self.width();
         }
         self.since = now;
+    }
+
+    /// A launch has started.
+    #[inline]
+    pub fn began(&mut self) {
+        self.before = Before {
+            attempt: self.attempt,
+            width: self.held.as_ref().map_or(0, |a| a.gpus.len() as u32),
+            service: self.service,
+            work: self.work,
+        };
+    }
+
+    /// Takes back what was counted of the last launch beyond the time that it ran.
+    pub fn ran_for(&mut self, now: Time, secs: f64) {
+        self.settle(now);
+        let before = self.before;
+        let excess = self.service - before.service - secs;
+        if excess > 0.0 {
+            self.service = before.service + secs;
+            let width = f64::from(before.width);
+            self.gpu_service = (self.gpu_service - excess * width).max(0.0);
+            // A launch that is under way already went on from what was counted.
+            if matches!(self.phase, Phase::Running | Phase::Stopping) {
+                let work = before.work + self.rate * secs;
+                self.work = self.work.min(work.max(0.0));
+            }
+        }
     }
 
     #[inline]

@@ -244,6 +244,7 @@ impl State {
             self.busy += assignment.gpus.len() as u32;
             rec.first_start.get_or_insert(now);
             rec.last_start = Some(now);
+            rec.began();
             self.version += 1;
             if returns {
                 self.touch_slot(s);

@@ -8,7 +8,7 @@ use crate::decision::{Command, NodeAction, Verdict};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::spec::JobSpec;
-use crate::job::{Phase, Record};
+use crate::job::{Before, Phase, Record};
 use crate::reason::Reason;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ impl State {
                 rec.since = now;
                 rec.first_start.get_or_insert(now);
                 rec.last_start = Some(now);
+                rec.began();
                 self.set_phase(s, Phase::Running);
                 self.count_busy(s, true);
                 // A change is done: what it had before is left now.
@@ -41,6 +42,18 @@ impl State {
                 let s = self.current("a failed launch", *job, *attempt, &starting)?;
                 self.records[s].failed_launches += 1;
                 self.fall_back(s, Reason::LaunchFailed(why.clone()));
+                Ok(())
+            }
+            Event::Ran { job, attempt, secs } => {
+                let s = self.known("a length", *job)?;
+                number("a length", *job, *secs)?;
+                let now = self.now;
+                let rec = &mut self.records[s];
+                if rec.before.attempt != *attempt {
+                    return Err(stale("a length", rec, *attempt));
+                }
+                rec.ran_for(now, *secs);
+                self.touch_slot(s);
                 Ok(())
             }
             Event::Stopped { job, attempt, work } => {
@@ -94,6 +107,8 @@ impl State {
                 rec.settle(now);
                 rec.work = *work;
                 rec.rate = *rate;
+                // As if it had gone at this rate all the time.
+                rec.before.work = *work - *rate * (rec.service - rec.before.service);
                 self.touch_slot(s);
                 Ok(())
             }
@@ -225,6 +240,7 @@ impl State {
             eligible_since: self.now,
             first_start: None,
             last_start: None,
+            before: Before::default(),
             promised: None,
             held: None,
             spec: Arc::clone(spec),

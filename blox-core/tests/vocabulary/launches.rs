@@ -86,6 +86,63 @@ fn preempt_and_launch_on_the_same_gpus_waits_for_the_checkpoint() {
 }
 
 #[test]
+fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
+    let mut b = bench(
+        "1x2",
+        [
+            vec![place(0, &[0, 1])],
+            vec![stop(0)],
+            vec![place(0, &[0, 1])],
+        ],
+        0,
+    );
+    b.submit(0.0, job(2, 1e6));
+    let ran = |attempt, secs| Event::Ran {
+        job: JobId(0),
+        attempt,
+        secs,
+    };
+    let accounts = |b: &Bench| {
+        let job = b.job(0);
+        let times = (job.attained_time(), job.attained_gpu_time());
+        (times.0.secs(), times.1.secs(), job.work_done())
+    };
+    b.round(0.0);
+    b.event(600.0, ran(1, 50.0));
+    assert_eq!(accounts(&b), (50.0, 100.0, 50.0));
+    // Whether it was told to stop before that was known or not.
+    b.decide(700.0);
+    assert_eq!(accounts(&b), (150.0, 300.0, 150.0));
+    b.event(710.0, ran(1, 60.0));
+    assert_eq!(accounts(&b), (60.0, 120.0, 60.0));
+    b.stopped(710.0, 0, 1);
+    assert_eq!(accounts(&b), (60.0, 120.0, 60.0));
+    // The next launch counts for itself, and is never counted for longer than it was seen.
+    b.decide(800.0);
+    b.started(800.0, 0, 2);
+    b.event(820.0, ran(2, 30.0));
+    assert_eq!(accounts(&b), (80.0, 160.0, 80.0));
+    assert_eq!(
+        b.try_event(820.0, ran(1, 1.0)).unwrap_err().to_string(),
+        "a length of launch 1 names job 0, which is running in launch 2"
+    );
+    assert!(b.try_event(820.0, ran(2, -1.0)).is_err());
+    // What it reported itself stays.
+    let progress = Event::Progress {
+        job: JobId(0),
+        attempt: 2,
+        work: 500.0,
+        rate: 2.0,
+    };
+    b.event(830.0, progress);
+    b.event(900.0, ran(2, 35.0));
+    assert_eq!(accounts(&b), (95.0, 190.0, 510.0));
+    let end = b.core.due();
+    b.event(900.0, ran(2, 35.0));
+    assert_eq!(b.core.due(), end);
+}
+
+#[test]
 fn a_job_that_is_moved_stops_and_starts_elsewhere() {
     let mut b = bench(
         "1x2",

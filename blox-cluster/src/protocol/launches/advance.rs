@@ -1,12 +1,12 @@
 //! What follows: from commands, from what was heard, from time alone.
 
-use super::{Attempt, End, Goal, Launch, Launches, Outcome};
+use super::{Attempt, End, Goal, Launch, Launches, Link, Outcome};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
 use crate::protocol::message::{Exit, Status, Task};
 use crate::protocol::record::Record;
 use blox_core::{
     Assignment, Command, Event, GpuCount, JobId, JobRef, Name, NodeAction, NodeId, NodeStatus,
-    Outcome as How, Phase, Reason, View,
+    Outcome as How, Phase, Reason, Seconds, View,
 };
 use std::sync::Arc;
 
@@ -74,8 +74,9 @@ impl Launches {
             self.awake_since = now;
         }
         self.last_tick = now;
-        let nodes: Vec<(NodeId, Millis)> = self.links.iter().map(|(n, l)| (*n, l.heard)).collect();
-        for (node, heard) in nodes {
+        let heard = |(node, link): (&NodeId, &Link)| (*node, link.heard, link.last_heard());
+        let nodes: Vec<_> = self.links.iter().map(heard).collect();
+        for (node, heard, spoke) in nodes {
             let silent_since = heard.max(self.awake_since);
             if now - silent_since < self.timers.lost {
                 continue;
@@ -93,7 +94,7 @@ impl Launches {
                 }
                 // The one place where time alone ends a launch.
                 if now - heard > self.timers.fence() {
-                    let end = self.estimate(part, "its node was lost");
+                    let end = self.estimate(view, part, spoke, "its node was lost");
                     self.end_part(out, part, end);
                 }
             }
@@ -139,7 +140,8 @@ impl Launches {
                 };
                 for node in open {
                     let part = PartId { id, node };
-                    let mut end = self.estimate(part, "called off before it was started");
+                    let why = "called off before it was started";
+                    let mut end = self.estimate(view, part, None, why);
                     (end.exit, end.estimated) = (Exit::NeverRan, false);
                     self.end_part(out, part, end);
                 }
@@ -195,8 +197,9 @@ impl Launches {
         };
         let others = self.durable.of_job(id.job).any(|(other, _)| other != id);
         let job = view.job(id.job).filter(|j| j.phase() != Phase::Ended);
+        let ran = job.and_then(|job| self.length(&job, id, a));
         let (event, failed) = match &job {
-            Some(job) => self.verdict(job, id, a, others),
+            Some(job) => self.verdict(job, id, a, others, ran),
             None => (None, false),
         };
         let next = self
@@ -220,6 +223,12 @@ impl Launches {
             event,
             None | Some(Event::Ended { .. } | Event::Stopped { .. })
         );
+        // Nodes may have had nobody to tell it to when it ended.
+        out.events.extend(ran.map(|ran| Event::Ran {
+            job: id.job,
+            attempt: id.attempt,
+            secs: ran.secs(),
+        }));
         out.events.extend(event);
         self.note(out, Record::Closed { id, failed });
         if failed && again {
@@ -233,6 +242,19 @@ impl Launches {
         self.began.retain(|part, _| part.id != id);
     }
 
+    /// For how long a launch that is over ran, by the clocks of its nodes, if the core has heard
+    /// that it started and somebody knows.
+    fn length(&self, job: &JobRef<'_>, id: AttemptId, a: &Attempt) -> Option<Seconds> {
+        let is_known = |end: &End| match end.exit {
+            Exit::Lost if end.estimated => job.attempt() == id.attempt,
+            Exit::Lost => end.ran > Millis(0),
+            _ => true,
+        };
+        let known = a.started && a.ends.values().all(is_known);
+        let longest = a.ends.values().map(|end| end.ran).max()?;
+        known.then(|| self.clock.length(longest))
+    }
+
     /// What the end of a launch means for its job, and whether the job itself failed.
     fn verdict(
         &self,
@@ -240,6 +262,7 @@ impl Launches {
         id: AttemptId,
         a: &Attempt,
         others: bool,
+        ran: Option<Seconds>,
     ) -> (Option<Event>, bool) {
         let ended = |outcome| {
             Some(Event::Ended {
@@ -309,7 +332,10 @@ impl Launches {
             Event::Crashed {
                 job: id.job,
                 attempt: id.attempt,
-                work: work.unwrap_or_else(|| job.work_done()),
+                work: work.unwrap_or_else(|| {
+                    let most = ran.map(|ran| a.launch.before + job.rate() * ran.secs());
+                    most.map_or(job.work_done(), |most| job.work_done().min(most))
+                }),
                 why: match &a.goal {
                     Goal::Requeue => Reason::other("put back by a user"),
                     _ => match lost.next() {

@@ -15,7 +15,7 @@ use super::message::{Exit, Final, Orders, Progress, Status, Task};
 use super::record::{CoreInput, Record};
 use super::timers::Timers;
 use crate::log::crc::crc32c;
-use blox_core::{Event, JobSpec, Name, NodeId, Reason, Time, Verdict};
+use blox_core::{Event, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -430,6 +430,11 @@ struct Link {
 }
 
 impl Link {
+    /// When the last report came, if one has in this life of the scheduler.
+    fn last_heard(&self) -> Option<Millis> {
+        self.spoke.then_some(self.heard)
+    }
+
     fn new(now: Millis) -> Self {
         Link {
             session: Session(0),
@@ -458,10 +463,41 @@ pub struct Ignored {
     pub refused_nodes: u64,
 }
 
+/// The cluster's time by this machine's clock: in demonstrations it goes faster.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterClock {
+    /// When this life of the scheduler began, by the machine's clock.
+    pub began: Millis,
+    /// The same moment of the cluster.
+    pub began_at: Time,
+    /// Seconds of the cluster in one of the machine.
+    pub speed: f64,
+    /// The last moment of which the log tells that was there when this life began.
+    pub known: Time,
+}
+
+impl ClusterClock {
+    /// The cluster's time at a moment of the machine's clock.
+    pub fn time(&self, now: Millis) -> Time {
+        self.began_at + self.length(now - self.began)
+    }
+
+    /// How long that is for the cluster.
+    pub fn length(&self, length: Millis) -> Seconds {
+        Seconds::new(length.as_secs() * self.speed)
+    }
+
+    /// How long a length of the cluster is for the machine.
+    fn back(&self, length: Seconds) -> Millis {
+        Millis((length.secs() / self.speed * 1000.0).round().max(0.0) as u64)
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug)]
 pub struct Launches {
     timers: Timers,
+    clock: ClusterClock,
     durable: Durable,
     links: BTreeMap<NodeId, Link>,
     seen: BTreeMap<PartId, Seen>,
@@ -485,7 +521,8 @@ pub struct Launches {
 
 impl Launches {
     /// A scheduler that begins, with what the log says.
-    pub fn new(timers: Timers, durable: Durable, now: Millis) -> Self {
+    pub fn new(timers: Timers, durable: Durable, clock: ClusterClock) -> Self {
+        let now = clock.began;
         let links = durable.nodes.iter().map(|(node, known)| {
             let mut link = Link::new(now);
             link.session = known.session;
@@ -502,6 +539,7 @@ impl Launches {
         let launch_by = durable.attempts.keys().map(|id| (*id, now + timers.launch));
         Launches {
             timers,
+            clock,
             links: links.collect(),
             seen: BTreeMap::new(),
             told,
@@ -638,12 +676,28 @@ impl Launches {
             .map_or(0, |(_, task)| task.gpus.len() as u32)
     }
 
-    /// The scheduler's own account of a launch that it can ask nobody about.
-    fn estimate(&self, part: PartId, why: &str) -> End {
-        let heard = self.links.get(&part.node).map_or(Millis(0), |l| l.heard);
+    /// The scheduler's own account of a launch that it can ask nobody about, of which it last
+    /// `heard` then, or not in this life.
+    fn estimate(&self, view: View<'_>, part: PartId, heard: Option<Millis>, why: &str) -> End {
+        let attempt = self.durable.attempts.get(&part.id);
+        let job = view.job(part.id.job);
+        let job =
+            job.filter(|j| j.attempt() == part.id.attempt && attempt.is_some_and(|a| a.started));
+        let ran = match job.and_then(|j| j.last_start()) {
+            Some(start) => {
+                let known = heard.map_or(self.clock.known, |heard| self.clock.time(heard));
+                self.clock.back(known - start)
+            }
+            None => {
+                let began = self.began.get(&part);
+                heard
+                    .zip(began)
+                    .map_or(Millis(0), |(heard, began)| heard - *began)
+            }
+        };
         End {
             exit: Exit::Lost,
-            ran: self.began.get(&part).map_or(Millis(0), |b| heard - *b),
+            ran,
             gpus: self.gpus_of(part),
             estimated: true,
             why: why.to_owned(),

@@ -69,7 +69,8 @@ impl Launches {
         // A report of the session that the log knows is new as well, if it is the
         // first since the scheduler began.
         let new_session = r.session > link.session || !link.spoke;
-        let (later, before) = (r.session > link.session, link.heard);
+        let later = r.session > link.session;
+        let before = (link.heard, link.last_heard());
         (link.session, link.last_report) = (r.session, r.seq);
         (link.heard, link.spoke) = (now, true);
         link.address = r.address.clone();
@@ -81,13 +82,13 @@ impl Launches {
         }
         let known = self.durable.nodes.get(&node);
         if known.is_some_and(|n| n.boot != r.boot) {
-            self.rebooted(node, now, view, r, out);
+            self.rebooted(node, now, before.1, view, r, out);
         } else if let Some(known) = known.filter(|n| n.session != r.session) {
             let incarnation = known.incarnation;
             self.write_down(node, incarnation, r, out);
         }
         if new_session {
-            self.doubt_unlisted(node, later, before, r, out);
+            self.doubt_unlisted(node, later, before, view, r, out);
         }
         self.hear_all(node, now, view, r, out);
         let node = if offers_another(view, node, r) {
@@ -220,11 +221,13 @@ impl Launches {
         Some(node)
     }
 
-    /// Nothing of an earlier boot runs any more: no need to wait for anything.
+    /// Nothing of an earlier boot runs any more: no need to wait for anything. It was last
+    /// `heard` before then.
     fn rebooted(
         &mut self,
         node: NodeId,
         now: Millis,
+        heard: Option<Millis>,
         view: View<'_>,
         r: &Report,
         out: &mut Outcome,
@@ -243,7 +246,7 @@ impl Launches {
         for part in self.open_on(node) {
             // Its own journal knows better.
             if !listed(&part) {
-                let end = self.estimate(part, "its node was started anew");
+                let end = self.estimate(view, part, heard, "its node was started anew");
                 self.end_part(out, part, end);
             }
         }
@@ -261,7 +264,8 @@ impl Launches {
         &mut self,
         node: NodeId,
         later: bool,
-        before: Millis,
+        (before, heard): (Millis, Option<Millis>),
+        view: View<'_>,
         r: &Report,
         out: &mut Outcome,
     ) {
@@ -273,8 +277,7 @@ impl Launches {
             if listed {
                 self.doubted.remove(&part);
             } else if doubtful && self.told.contains(&part) && !self.doubted.contains_key(&part) {
-                let mut end = self.estimate(part, UNLISTED);
-                end.ran = self.began.get(&part).map_or(Millis(0), |b| before - *b);
+                let end = self.estimate(view, part, heard, UNLISTED);
                 let until = before + self.timers.fence();
                 self.doubted.insert(part, (until, end));
                 self.want(out, part.id, Goal::Abort(UNLISTED.to_owned()));

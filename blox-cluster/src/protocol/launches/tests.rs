@@ -36,11 +36,16 @@ struct Gang {
 
 impl Gang {
     fn new() -> Self {
-        Gang::with(&[])
+        Self::with(&[], 9.0)
+    }
+
+    /// Of a job that takes so many seconds.
+    fn lasting(secs: f64) -> Self {
+        Self::with(&[], secs)
     }
 
     /// Of a scheduler that begins with a log.
-    fn with(log: &[Record]) -> Self {
+    fn with(log: &[Record], secs: f64) -> Self {
         let (scheduler, _) = Scheduler::begin(
             Settings {
                 wait_for_nodes: 2,
@@ -68,7 +73,7 @@ impl Gang {
         extras.attributes.insert("grace_s".into(), 7.into());
         let on_exit = serde_json::json!({ "42": "fail" });
         extras.attributes.insert("on_exit".into(), on_exit);
-        let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(9.0)).with_extras(extras);
+        let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(secs)).with_extras(extras);
         gang.step(Input::Request(Request::Submit {
             key: "key".into(),
             spec,
@@ -207,6 +212,27 @@ impl Gang {
         job.map_or(f64::NAN, |j| j.work_done())
     }
 
+    /// For how long the core believes that it ran.
+    fn attained(&self) -> f64 {
+        let job = self.scheduler.view().job(JOB);
+        job.map_or(f64::NAN, |j| j.attained_time().secs())
+    }
+
+    /// The scheduler is killed, and started again after a while.
+    fn outage(&mut self, secs: u64) {
+        let saved = self.scheduler.save();
+        let at = self.scheduler.time(Millis(self.now + secs * 1_000));
+        self.now += secs * 1_000;
+        let settings = Settings {
+            wait_for_nodes: 2,
+            ..Settings::default()
+        };
+        let (new, cadence) = (ClusterId("other".into()), Rounds::every(Seconds::new(2.0)));
+        let cadence = Box::new(cadence.unwrap());
+        let now = Millis(self.now);
+        (self.scheduler, _) = Scheduler::begin(settings, saved, &[], new, cadence, now, at);
+    }
+
     fn granted(&self) -> u64 {
         self.scheduler.launches().durable().fence.0 - FIRST_LIFE
     }
@@ -222,9 +248,13 @@ fn id(attempt: u32) -> AttemptId {
 }
 
 fn done(exit: Exit) -> Status {
+    done_after(exit, 9)
+}
+
+fn done_after(exit: Exit, secs: u64) -> Status {
     Status::Done(Final {
         exit,
-        ran: Millis(9_000),
+        ran: Millis::secs(secs),
         estimated: false,
         why: String::new(),
     })
@@ -244,7 +274,7 @@ fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
             at,
         },
     ];
-    let mut g = Gang::with(&copy);
+    let mut g = Gang::with(&copy, 9.0);
     g.has = first.has;
     g.beats(10);
     assert_eq!(g.phase(), Some(Phase::Starting));
@@ -327,6 +357,82 @@ fn work_that_was_done_out_of_reach_is_not_done_again() {
             .all(|e| !e.estimated && e.ran == Millis(9_000))
     );
     assert!(g.has.iter().all(BTreeMap::is_empty));
+}
+
+#[test]
+fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
+    for (exits, saved) in [
+        ([Exit::Yielded; 2], 112.0),
+        ([Exit::Yielded, Exit::Cut], 0.0),
+    ] {
+        let mut g = Gang::lasting(9_000.0);
+        g.runs(1, &[0, 1]);
+        g.beats(100);
+        let before = g.attained();
+        assert!((98.0..=104.0).contains(&before), "{before}");
+        g.outage(3_600);
+        // Their leases ran out; one took a little longer over its end.
+        g.set(0, 1, done_after(exits[0], 110));
+        g.set(1, 1, done_after(exits[1], 112));
+        g.silent = [true; 2];
+        g.report(0);
+        g.report(1);
+        assert_eq!(g.phase(), Some(Phase::Waiting));
+        assert_eq!((g.attained(), g.work()), (112.0, saved));
+        let job = g.scheduler.view().job(JOB).unwrap();
+        assert_eq!(job.attained_gpu_time(), Seconds::new(224.0));
+    }
+}
+
+#[test]
+fn what_an_outage_took_is_not_counted_of_a_job_that_is_put_back_before_its_end_is_heard() {
+    let mut g = Gang::lasting(9_000.0);
+    g.runs(1, &[0, 1]);
+    g.beats(100);
+    g.outage(3_600);
+    g.step(Input::Request(Request::Requeue(JOB)));
+    for node in 0..2 {
+        g.set(node, 1, done_after(Exit::Yielded, 112));
+        g.silent[node] = true;
+        g.report(node);
+    }
+    assert_eq!(g.phase(), Some(Phase::Waiting));
+    assert_eq!((g.attained(), g.work()), (112.0, 112.0));
+}
+
+#[test]
+fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
+    // It was heard last before it was lost.
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.beats(100);
+    let heard = g.attained();
+    g.silent = [true; 2];
+    g.beats(30);
+    assert_eq!(g.phase(), Some(Phase::Waiting));
+    assert_eq!(g.attained(), heard);
+    // The log told of it last before the outage.
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.beats(100);
+    let known = g.attained();
+    g.silent = [true; 2];
+    g.outage(3_600);
+    g.beats(30);
+    assert_eq!(g.phase(), Some(Phase::Waiting));
+    assert!(
+        (known - 2.0..=known).contains(&g.attained()),
+        "{}",
+        g.attained()
+    );
+    // Nobody saw the end, and the node does not know when it was.
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.beats(100);
+    g.set(0, 1, done_after(Exit::Lost, 0));
+    g.set(1, 1, done_after(Exit::Lost, 90));
+    g.beat();
+    assert!(g.attained() > 98.0, "{}", g.attained());
 }
 
 #[test]
