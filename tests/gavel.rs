@@ -191,3 +191,49 @@ fn why_the_released_program_gave_up_is_said() {
         "the program gave up at 834.2857142857143 s: the record failed: it has no more allocations";
     assert!(out.notes.iter().any(|n| n == why), "{:?}", out.notes);
 }
+
+/// Jobs of one model at 8 steps a second on one GPU, in rounds of 120 s: the third is submitted when
+/// the others have ended, and the program with them.
+const GAP: [(u32, u32); 3] = [(1000, 0), (500, 30), (1000, 5000)];
+
+#[test]
+fn what_comes_after_shockwaves_program_has_stopped_has_no_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    let model = "ResNet-18 (batch size 64)";
+    let line = |(steps, at): &(u32, u32)| {
+        format!("{model}\tpython3 a.py\t.\t--steps\t0\t{steps}\t1\tstatic\t1\t-1\t100\t{at}\n")
+    };
+    put("gap.trace", &GAP.iter().map(line).collect::<String>());
+    let speed = format!(r#"{{"v100": {{"('{model}', 1)": {{"null": 8.0}}}}}}"#);
+    put("speeds.json", &speed);
+    put("gns_patterns.json", "{}");
+    let two = r#"{"bs_every_epoch": [64, 64], "duration_every_epoch": [97.65625, 97.65625]}"#;
+    let one = r#"{"bs_every_epoch": [64], "duration_every_epoch": [97.65625]}"#;
+    put("profiles_3.json", &format!("[{two}, {one}, {two}]"));
+    put(
+        "summary.json",
+        r#"{"policy": "gandiva_fair", "round_s": 120, "source": "rerun",
+            "cmd": "s.py --trace_file gap.trace --throughputs_file speeds.json --cluster_spec 1:0:0"}"#,
+    );
+    put(
+        "per_round_schedule.csv",
+        "round,job,worker_ids\n0,0,0\n1,0,0\n2,1,0\n",
+    );
+    let rows = |third: &str| {
+        let columns = "job_id,job_type,mode,submit,finish,jct,ftf_static,rounds_scheduled";
+        let ended = format!("0,{model},static,0,125,125,,2\n1,{model},static,30,187.5,157.5,,1");
+        format!("{columns}\n{ended}\n2,{model},static,5000,{third},,0\n")
+    };
+    for none in [",", "None,None"] {
+        put("expected.csv", &rows(none));
+        let out = compare(dir.path(), None).unwrap();
+        let found = (out.system, out.jobs, out.differences);
+        assert_eq!(found, ("shockwave", 3, vec![]));
+    }
+    put("expected.csv", &rows("5125,125"));
+    let out = compare(dir.path(), None).unwrap();
+    let differ = out.differences.iter().map(|d| (&*d.what, &*d.column));
+    let differ: Vec<_> = differ.collect();
+    assert_eq!(differ, [("job 2", "finish"), ("job 2", "jct")]);
+}
