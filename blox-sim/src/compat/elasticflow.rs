@@ -5,6 +5,7 @@ mod generate;
 
 pub use generate::Recipe;
 
+use super::tiresias::open_table;
 use crate::workload::WorkloadError;
 use crate::workload::scaling::Cell;
 use crate::workload::source::Source;
@@ -15,7 +16,8 @@ use std::path::Path;
 /// Reads a trace, in either spelling of its columns: `submit_time`, `iteration`,
 /// `ddl`, or `submission_time`, `num_iteration`, `deadline`; always
 /// `model_name`, `batch_size`, `num_gpu`, `duration`; `best_effort` if there.
-/// The jobs are in order of the file, with the trace's identifiers as names.
+/// The jobs are in order of the file, with the trace's identifiers as names. Cells stand
+/// between commas or, where the header has none, between single spaces.
 ///
 /// # Errors
 /// The file cannot be read, lacks a column, or has a row that is no job.
@@ -24,7 +26,7 @@ pub fn read_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError>
 }
 
 fn trace_of(source: &Source) -> Result<Vec<JobSpec>, WorkloadError> {
-    let mut table = Table::open(source)?;
+    let mut table = open_table(source)?;
     let either = |table: &Table, a, b| -> Result<Column, WorkloadError> {
         match table.find(a) {
             Some(column) => Ok(column),
@@ -133,12 +135,13 @@ pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, Worklo
     Ok(jobs)
 }
 
-/// A cluster specification: switches, nodes behind each, GPUs of each node.
+/// A cluster specification, its cells as those of a trace: switches, nodes behind each, GPUs
+/// of each node.
 ///
 /// # Errors
 /// The file cannot be read, lacks a column, or holds no row.
 pub fn read_cluster(path: impl AsRef<Path>) -> Result<(u32, u32, u32), WorkloadError> {
-    let mut table = Table::open(&Source::at(path.as_ref())?)?;
+    let mut table = open_table(&Source::at(path.as_ref())?)?;
     let [switches, nodes, gpus] =
         table.require(["num_switch", "num_node_p_switch", "num_gpu_p_node"])?;
     if !table.advance()? {

@@ -132,10 +132,11 @@ impl Format {
         }
     }
 
-    /// What stands between two columns.
-    fn delimiter(self) -> char {
+    /// What stands between two columns of a header.
+    fn delimiter(self, header: &str) -> char {
         match self {
             Format::Slurm => '|',
+            Format::Tiresias => tiresias::delimiter(header).into(),
             _ => ',',
         }
     }
@@ -283,7 +284,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     }
     let told = Format::ALL.into_iter().find(|format| {
         let columns: Vec<_> = line
-            .split(format.delimiter())
+            .split(format.delimiter(&line))
             .map(|name| name.trim().trim_matches('"'))
             .collect();
         let has_all = |names: &&[&str]| names.iter().all(|name| columns.contains(name));
@@ -390,6 +391,11 @@ mod tests {
                 "a",
                 "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration",
                 "a (itp, 0 jobs)",
+            ),
+            (
+                "jobs.txt",
+                "job_id num_gpu submit_time iterations model_name duration interval",
+                "jobs.txt (tiresias, 0 jobs)",
             ),
             (
                 "a",

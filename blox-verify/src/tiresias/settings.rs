@@ -9,8 +9,8 @@ use blox_policies::compat::tiresias::{
     ClassQueues, DlasQueues, Joined, LowestRank, NodeSets, Samples, ShortestBy, dict_order,
 };
 use blox_schedulers::compat::tiresias::{self as compat, Scheme};
-use blox_sim::compat::tiresias::{Steps, read_cluster, read_samples};
-use blox_sim::workload::{Cells, WorkloadError};
+use blox_sim::compat::tiresias::{Steps, read_cluster, read_rows, read_samples};
+use blox_sim::workload::WorkloadError;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -93,14 +93,10 @@ impl Settings {
             path: case.dir().to_owned(),
             what: error.to_string(),
         };
-        let jobs = Cells::read(&self.trace)?;
-        let (gpus, submits) = (jobs.column("num_gpu")?, jobs.column("submit_time")?);
-        let column = |c: usize| -> Result<Vec<f64>, WorkloadError> {
-            (0..jobs.rows.len()).map(|r| jobs.number(r, c)).collect()
-        };
         // In the order of the file, which is not always that of submission.
-        let sizes: Vec<u32> = column(gpus)?.into_iter().map(|g| g as u32).collect();
-        let arrivals: Vec<Time> = column(submits)?.into_iter().map(Time::new).collect();
+        let jobs = read_rows(&self.trace)?;
+        let sizes: Vec<u32> = jobs.iter().map(|job| job.gpus.get()).collect();
+        let arrivals: Vec<Time> = jobs.iter().map(|job| job.submit).collect();
         let mut cluster = read_cluster(&self.cluster).map_err(bad)?;
         let scheme = match self.scheme.as_str() {
             "count" | "random" | "crandom" | "gandiva" => Scheme::Count,

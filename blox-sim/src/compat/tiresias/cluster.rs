@@ -25,7 +25,7 @@ pub fn read_cluster(path: impl AsRef<Path>) -> Result<ClusterSpec, WorkloadError
 }
 
 fn read_source(source: &Source) -> Result<ClusterSpec, WorkloadError> {
-    let mut table = Table::open(source)?;
+    let mut table = super::open_table(source)?;
     let [switches, nodes, gpus, cpus, memory] = table.require(COLUMNS)?;
     let one_row = |table: &Table, found: &str| {
         let what = format!("found {found}, expected one row below the header");
@@ -83,6 +83,13 @@ mod tests {
         let node = &cluster.nodes[3];
         assert_eq!((node.cpus, node.memory_gib), (48.0, 256.0));
         assert_eq!(node.location, [Name::from("switch-1")]);
+    }
+
+    #[test]
+    fn cells_may_stand_between_spaces() {
+        let text = format!("{} note\r\n1 2 8 96 500 x", COLUMNS.join(" "));
+        let cluster = read_source(&Source::of("c.txt", text.as_bytes()).unwrap()).unwrap();
+        assert_eq!((cluster.nodes.len(), cluster.total_gpus()), (2, 16));
     }
 
     #[test]

@@ -14,6 +14,20 @@ pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> 
     open_file(path, Some(Format::Tiresias))
 }
 
+/// As [`read_jobs`], in order of the file instead of submission.
+///
+/// # Errors
+/// As of [`read_jobs`].
+pub fn read_rows(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
+    let mut notices = Notices::default();
+    let mut rows = open_rows(&Source::at(path.as_ref())?, &mut notices)?;
+    let mut jobs = Vec::new();
+    while let Some(job) = rows.next_row(&mut notices)? {
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
 const COLUMNS: [&str; 4] = ["job_id", "num_gpu", "submit_time", "duration"];
 
 struct TiresiasRows {
@@ -27,7 +41,7 @@ pub(crate) fn open_rows(
     source: &Source,
     notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
-    let table = Table::open(source)?;
+    let table = super::open_table(source)?;
     let columns = table.require(COLUMNS)?;
     let mut known = COLUMNS.to_vec();
     known.extend(["iterations", "model_name", "interval"]);
@@ -99,6 +113,26 @@ mod tests {
         let model = jobs[0].extras.as_ref().and_then(|e| e.model.as_deref());
         assert_eq!(model, Some("vgg16"));
         assert_eq!(jobs[1].extras, None);
+    }
+
+    #[test]
+    fn cells_may_stand_between_spaces() {
+        let text = "job_id num_gpu \"submit_time\" model_name duration user\r\n\
+                    a 2 30 \"my model\" 12.9 x\r\n\r\nb 4 10 vgg16 60 y";
+        let names = |jobs: &[JobSpec]| -> Vec<_> {
+            jobs.iter()
+                .map(|j| (j.name.as_deref().map(str::to_owned), j.gpus.get()))
+                .collect()
+        };
+        let jobs = collect(&mut read(text).unwrap()).unwrap();
+        let (a, b) = ((Some("a".to_owned()), 2), (Some("b".to_owned()), 4));
+        assert_eq!(names(&jobs), [b.clone(), a.clone()]);
+        let model = jobs[1].extras.as_ref().and_then(|e| e.model.as_deref());
+        assert_eq!(model, Some("my model"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.txt");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(names(&read_rows(&path).unwrap()), [a, b]);
     }
 
     #[test]

@@ -10,6 +10,9 @@
 //! - [`read_samples`]: services of past jobs in whole GPU-seconds, a column
 //!   `duration`.
 //! - [`Steps`]: the moments at which its `gandiva` looks at the cluster.
+//!
+//! Cells of jobs and clusters stand between commas or, where the header has none, between
+//! single spaces: the program reads `.txt` files so.
 
 mod cluster;
 mod jobs;
@@ -18,6 +21,25 @@ mod steps;
 
 pub use cluster::read_cluster;
 pub(crate) use jobs::open_rows;
-pub use jobs::read_jobs;
+pub use jobs::{read_jobs, read_rows};
 pub use samples::read_samples;
 pub use steps::Steps;
+
+use crate::workload::WorkloadError;
+use crate::workload::open::first_line;
+use crate::workload::source::Source;
+use crate::workload::table::{Layout, Table};
+
+/// What stands between two names of a header.
+pub(crate) fn delimiter(header: &str) -> u8 {
+    if header.contains(',') { b',' } else { b' ' }
+}
+
+/// Opens a file as the program does, and as ElasticFlow's, which grew from it.
+pub(crate) fn open_table(source: &Source) -> Result<Table, WorkloadError> {
+    let layout = Layout {
+        delimiter: delimiter(&first_line(source)?),
+        ..Layout::CSV
+    };
+    Table::open_as(source, layout)
+}
