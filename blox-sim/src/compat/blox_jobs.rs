@@ -2,8 +2,11 @@
 //! `job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id`.
 //!
 //! Rows are in order of arrival. A job has `total_iteration` iterations of
-//! `iteration_time_s` seconds each. The simulation never looked at the model
-//! class; it and further columns are left out.
+//! `iteration_time_s` seconds each, always 1 in what its generators draw. With
+//! another value a job whose work fills its rounds exactly may end a round apart:
+//! the program adds up iterations round by round, and what that loses to rounding
+//! is not repeated. The simulation never looked at the model class; it and further
+//! columns are left out.
 
 use crate::workload::file::{FileWorkload, Rows, sensible};
 use crate::workload::open::{Format, open_file};
