@@ -125,6 +125,26 @@ fn slips_of_the_finger_do_not_end_a_walk() {
     assert_eq!(lines[lines.len() - 1], "no decision yet; `next` makes one");
 }
 
+#[test]
+fn a_walk_says_why_it_ended_before_all_was_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "submit_s,gpus,duration_s\n0,1,3600\n";
+    std::fs::write(dir.path().join("jobs.csv"), text).unwrap();
+    let args = ["step", "fifo", "--trace", "jobs.csv", "--cluster", "1x4"];
+    let end = |more: &[&str]| {
+        let (_, out, _) = blox(dir.path(), &[&args, more].concat(), "end\n");
+        out.split_once('\n').unwrap().1.to_owned()
+    };
+    assert_eq!(
+        end(&["--jobs", "0"]),
+        "the simulation has ended: 0 jobs completed\n"
+    );
+    let said = end(&["--job-mtbf-h", "0.0001"]);
+    let begin = "the simulation has ended: 0 jobs completed\nended at ";
+    assert!(said.starts_with(begin), "{said}");
+    assert!(said.contains("kept no more of their work"), "{said}");
+}
+
 /// A walk to the end gives what `simulate` gives.
 #[test]
 fn a_walk_ends_where_a_simulation_does() {

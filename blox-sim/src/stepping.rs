@@ -1,9 +1,9 @@
 //! A simulation that somebody walks through, a step at a time.
 
-use crate::SimError;
 use crate::backend::Simulator;
 use crate::simulation::{Parts, Report, Simulation};
 use crate::workload::Workload;
+use crate::{Ended, SimError};
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Input, run_ready, turn};
 use blox_core::{Decide, DecideError, Event, EventError, Pipeline, Plan, Time, View};
@@ -86,6 +86,15 @@ impl<'w> Stepper<'w> {
         let seen = watched.seen;
         self.over = !goes_on;
         Ok(if goes_on { seen } else { Step::End })
+    }
+
+    /// How it ended; `None` as long as it goes on.
+    pub fn ended(&self) -> Option<Ended> {
+        self.over
+            .then(|| match self.simulation.watch().is_in_vain() {
+                true => Ended::InVain,
+                false => self.parts.backend.ended,
+            })
     }
 
     /// The state between two steps.

@@ -4,7 +4,7 @@ use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
 use super::output::reasons;
 use super::resolve::{Experiment, parse_measure};
 use super::run::Run;
-use blox_core::{JobId, Outcome};
+use blox_core::{JobId, Outcome, Time};
 use blox_sim::results::statistics::Paired;
 use blox_sim::results::{JobResult, MissCauses, Summary};
 use blox_sim::{Ended, Measure};
@@ -355,6 +355,22 @@ fn named(measure: &Measure) -> Option<u64> {
     }
 }
 
+/// How a run ended before all was done; `None` if it did not.
+pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
+    let at = decimal(at.secs(), 0);
+    match how {
+        Ended::Finished => None,
+        Ended::Standstill => Some(format!(
+            "at a standstill from {at} s on: jobs wait that nothing will ever start"
+        )),
+        Ended::InVain => Some(format!(
+            "ended at {at} s, since jobs crashed or failed to be launched 1,000,000 times in a \
+             row and kept no more of their work (see --checkpoint-every-s)"
+        )),
+        Ended::Interrupted => Some(format!("interrupted at {at} s")),
+    }
+}
+
 /// Measured jobs that did not complete.
 fn leftovers(run: &Run) -> Option<String> {
     let s = &run.report.summary;
@@ -456,19 +472,8 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
                 whole(n)
             ));
         }
-        let at = decimal(run.report.end.secs(), 0);
-        match run.report.ended {
-            Ended::Finished => {}
-            Ended::Standstill => list.push(format!(
-                "{}: at a standstill from {at} s on: jobs wait that nothing will ever start",
-                s.scheduler
-            )),
-            Ended::InVain => list.push(format!(
-                "{}: ended at {at} s, since jobs crashed or failed to be launched 1,000,000 times in a \
-                 row and kept no more of their work (see --checkpoint-every-s)",
-                s.scheduler
-            )),
-            Ended::Interrupted => list.push(format!("{}: interrupted at {at} s", s.scheduler)),
+        if let Some(text) = cut_short(run.report.ended, run.report.end) {
+            list.push(format!("{}: {text}", s.scheduler));
         }
     }
     let completed = |r: &&&Run| r.report.summary.completed;

@@ -5,6 +5,7 @@ mod show;
 use super::config::Given;
 use super::grid::number_of;
 use super::resolve::{Experiment, parse_time};
+use super::table::cut_short;
 use super::{Failure, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_core::{Event, JobId, Outcome, Phase, Time, View};
@@ -326,13 +327,21 @@ impl Walk<'_> {
             .values()
             .filter(|g| matches!(g.outcome, Outcome::Completed | Outcome::Terminated));
         let jct: Vec<f64> = done.map(|g| (g.at - g.submit).secs()).collect();
-        let average = jct.iter().sum::<f64>() / jct.len().max(1) as f64;
-        format!(
-            "the simulation has ended: the last job at {}; {} completed, average JCT {}\n",
-            show::s(last.unwrap_or(Time::ZERO).secs()),
-            show::counted(jct.len(), "job"),
-            show::s(average)
-        )
+        let last = last.map_or_else(String::new, |at| {
+            format!("the last job at {}; ", show::s(at.secs()))
+        });
+        let average = match jct.len() {
+            0 => String::new(),
+            n => format!(
+                ", average JCT {}",
+                show::s(jct.iter().sum::<f64>() / n as f64)
+            ),
+        };
+        let completed = show::counted(jct.len(), "job");
+        let how = self.stepper.ended();
+        let early = how.and_then(|how| cut_short(how, self.view().now()));
+        let early = early.map_or_else(String::new, |text| format!("{text}\n"));
+        format!("the simulation has ended: {last}{completed} completed{average}\n{early}")
     }
 }
 
