@@ -544,10 +544,14 @@ fn whole_numbers_in_a_trace_are_its_ids() {
     assert!(seen.out.contains(measured), "{}", seen.out);
     // Submitted at 5 s and 9 s, launched at 300 s, seen to have ended at 1200 s and 900 s.
     assert!(seen.out.contains("fifo       1,043.0"), "{}", seen.out);
-    assert_eq!(
-        run("--measure 0..3").err,
-        "error: --measure is `0..3`, but the ids of the jobs lie from 5 to 9\n"
-    );
+    for none in ["0..3", "8..8"] {
+        assert_eq!(
+            run(&format!("--measure {none}")).err,
+            format!(
+                "error: --measure is `{none}`, but no job has such an id: they lie from 5 to 9\n"
+            )
+        );
+    }
     // The first and the last: submitted at 0 s and 11 s, seen to have ended at 300 s and 600 s.
     let apart = run("--measure 7..9").out;
     let measured = "2 jobs, numbers 7 to 9; makespan";

@@ -378,7 +378,7 @@ impl<'r> Experiment<'r> {
         if let Some((least, most)) = range {
             if !of_all.iter().any(|id| wanted.contains(id)) {
                 return Err(Failure::new(format!(
-                    "--measure is `{a}..{b}`, but the ids of the jobs lie from {least} to {most}"
+                    "--measure is `{a}..{b}`, but no job has such an id: they lie from {least} to {most}"
                 )));
             }
             self.measure = Measure::of_ids(of_all, wanted);
