@@ -91,7 +91,7 @@ pub struct Epoch(pub u64);
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// A life of a node manager: one more at each of its starts, on its disk before it says anything.
+/// A life of a node manager: higher at each of its starts, on its disk before it says anything.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

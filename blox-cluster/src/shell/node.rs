@@ -23,7 +23,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
@@ -248,6 +248,21 @@ fn free_port() -> u16 {
     bound.and_then(|l| l.local_addr()).map_or(0, |a| a.port())
 }
 
+/// Bits of a session that are the milliseconds of a moment since 1970.
+const MOMENT: u32 = 42;
+
+/// The next life of a node manager, written down: how many there were, and when this begins. Of
+/// copies of a state folder that have counted as far the one that begins last is the later.
+fn next_session(dir: &Path) -> io::Result<Session> {
+    let path = dir.join("session.json");
+    let last: u64 = files::read(&path)?.unwrap_or(0);
+    let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let moment = wall.as_millis() as u64 % (1 << MOMENT);
+    let session = (((last >> MOMENT) + 1) << MOMENT) + moment;
+    files::write(&path, &session, true)?;
+    Ok(Session(session))
+}
+
 /// What a scheduler said of itself and of the node. Once this was the first two, as a list, which
 /// is read as well.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -298,13 +313,12 @@ impl Shell {
                 key
             }
         };
-        let session: u64 = files::read(&dir.join("session.json"))?.unwrap_or(0) + 1;
-        files::write(&dir.join("session.json"), &session, true)?;
+        let session = next_session(dir)?;
         let seen: Seen = files::read(&dir.join("seen.json"))?.unwrap_or_default();
         let who = Identity {
             node: Name::from(key),
             boot: Name::from(boot.clone()),
-            session: Session(session),
+            session,
             cluster: seen.cluster,
             epoch: seen.epoch,
             incarnation: seen.incarnation,
@@ -603,6 +617,29 @@ mod tests {
     use super::*;
     use crate::protocol::message::{Meeting, Task};
     use blox_core::{GpuCount, JobSpec, Seconds, Time};
+
+    #[test]
+    fn copies_of_a_state_folder_that_counted_as_far_are_different_lives() {
+        let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let next = |dir: &tempfile::TempDir| {
+            std::thread::sleep(Duration::from_millis(2));
+            next_session(dir.path()).unwrap()
+        };
+        // As counted once, without a moment.
+        files::write(&ours.path().join("session.json"), &7_u64, true).unwrap();
+        let first = next(&ours);
+        assert!(first > Session(7));
+        let name = "session.json";
+        fs::copy(ours.path().join(name), theirs.path().join(name)).unwrap();
+        let (second, copy) = (next(&ours), next(&theirs));
+        assert!(
+            first < second && second < copy,
+            "{first:?} {second:?} {copy:?}"
+        );
+        // Who has begun more often is the later, whenever that was.
+        let third = next(&ours);
+        assert!(copy < third, "{copy:?} {third:?}");
+    }
 
     #[test]
     fn what_was_seen_before_clusters_had_names_is_read() {
