@@ -874,6 +874,96 @@ fn the_log_is_compacted_while_the_scheduler_runs() {
 }
 
 /// A token's file.
+/// How large files of a process may be: the disk is full for what would grow beyond.
+fn room(pid: u32, bytes: &str) -> bool {
+    let limit = format!("--fsize={bytes}:unlimited");
+    let pid = pid.to_string();
+    let mut set = Command::new("prlimit");
+    set.args(["--pid", &pid, &limit]);
+    set.status().is_ok_and(|s| s.success())
+}
+
+#[test]
+fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_on() {
+    let mut c = Cluster::start("fifo", &[2]);
+    let job = c.submit(&["--", "sleep", "600"]);
+    c.until_phase(job, "running");
+    c.scheduler.as_mut().unwrap().kill();
+    // A file that is too large is an error then, not the end of the process.
+    let child = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
+        .args([env!("CARGO_BIN_EXE_blox"), "scheduler", "--faster", "5"])
+        .args(["--scheduler", "fifo", "--round", "0.5", "--listen", &c.at])
+        .arg("--state-dir")
+        .arg(c.dir.path().join("scheduler"))
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    c.scheduler = Some(Daemon(child));
+    let err = c.scheduler.as_mut().unwrap().0.stderr.take().unwrap();
+    let (tx, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(err).lines().map_while(Result::ok);
+        lines.for_each(|line| drop(tx.send(line)));
+    });
+    hears(&lines, "listening on");
+    // The node is there, and the first job has outlived the change.
+    let first = c.submit(&["--", "true"]);
+    c.until_phase(first, "completed");
+    assert_eq!(c.processes(), 1);
+    let log = std::fs::read_dir(c.dir.path().join("scheduler")).unwrap();
+    let paths = log.map(|entry| entry.unwrap().path());
+    let segments = paths.filter(|p| p.to_string_lossy().contains("segment-"));
+    let size = segments.max().unwrap().metadata().unwrap().len();
+    // The beginning of another frame still finds room.
+    let size = size + 20;
+    if !room(pid, &size.to_string()) {
+        eprintln!("SKIPPED: `prlimit` cannot limit the scheduler's files here");
+        return;
+    }
+    let begin = Instant::now();
+    let waits = std::thread::scope(|scope| {
+        let late = scope.spawn(|| c.run(&["submit", "--key", "late", "--", "true"]));
+        let said = hears(&lines, "the log needs room");
+        assert!(said.contains("segment-"), "{said}");
+        for args in [&["queue"][..], &["nodes"], &["submit", "--", "true"]] {
+            let said = c.run(args).unwrap_err();
+            assert!(said.contains("the log needs room"), "{said}");
+        }
+        late.join().unwrap()
+    });
+    // Nobody can say yet whether that job is there.
+    assert!(waits.unwrap_err().contains("does not answer"));
+    // Leases last for 3 s.
+    std::thread::sleep(Duration::from_secs(8).saturating_sub(begin.elapsed()));
+    assert_eq!(c.processes(), 1);
+    assert!(room(pid, "unlimited"));
+    hears(&lines, "the log has room again");
+    let again = c.submit(&["--key", "late", "--", "true"]);
+    assert_eq!(again, first + 1);
+    c.until_phase(again, "completed");
+    assert_eq!(c.phase(job), "running");
+    // And once more, until it is killed: what was acknowledged is there afterwards.
+    assert!(room(pid, &size.to_string()));
+    let mut drain = blox()
+        .args(["drain", "0", "--at", &c.at])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    hears(&lines, "the log needs room");
+    c.scheduler.as_mut().unwrap().kill();
+    assert!(!drain.wait().unwrap().success());
+    c.start_scheduler("fifo");
+    c.until("both are known", |c| {
+        c.phase(job) == "running" && c.phase(again) == "completed"
+    });
+    assert!(c.exits(job).is_empty());
+    c.run(&["cancel", &job.to_string()]).unwrap();
+    c.until_phase(job, "cancelled");
+}
+
 fn secret(dir: &Path, text: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let path = dir.join(text);

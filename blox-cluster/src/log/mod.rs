@@ -10,7 +10,7 @@ mod frame;
 
 use frame::{HEAD, Kind};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +24,10 @@ const SEGMENT: u64 = 64 << 20;
 /// Bodies are never larger: a longer length is damage.
 const LONGEST: usize = 1 << 30;
 
+/// While a log's directory has a file of this name there is no room in it.
+#[cfg(test)]
+pub(crate) const FULL: &str = "full";
+
 /// Why a log cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,6 +39,14 @@ pub enum LogError {
         /// The file or directory.
         path: PathBuf,
         /// What it said.
+        error: std::io::Error,
+    },
+    /// There is no room. What was taken is kept, and another [`Log::sync`] may succeed.
+    #[error("{path}: {error}: the log needs room, and nothing is ordered that is not in it")]
+    NoRoom {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
         error: std::io::Error,
     },
     /// Another scheduler uses it.
@@ -94,6 +106,10 @@ pub struct Log {
     file: File,
     path: PathBuf,
     written: u64,
+    /// Where the last frame ends that is on the disk.
+    whole: u64,
+    /// What comes after that has to be cut off first.
+    torn: bool,
     since_snapshot: u64,
     /// The number of the last frame.
     seq: u64,
@@ -162,6 +178,8 @@ impl Log {
             file,
             path,
             written,
+            whole: written,
+            torn: false,
             since_snapshot: recovered.records.iter().map(|r| r.len() as u64).sum(),
             seq,
             body: Vec::new(),
@@ -178,27 +196,69 @@ impl Log {
     /// Brings everything that was taken to the disk, as one.
     ///
     /// # Errors
-    /// The disk refused: the log must not be used any more.
+    /// There was [no room](LogError::NoRoom): it may be tried again. Otherwise the disk
+    /// refused, and the log must not be used any more.
     pub fn sync(&mut self) -> Result<(), LogError> {
         if self.body.is_empty() {
             return Ok(());
         }
+        if self.torn {
+            self.mend().map_err(at(&self.path))?;
+        }
         if self.written >= SEGMENT {
-            (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
+            self.next_segment()?;
         }
         self.buffer.clear();
         frame::write(Kind::Data, self.seq + 1, &self.body, &mut self.buffer);
-        self.file.write_all(&self.buffer).map_err(at(&self.path))?;
-        self.file.sync_data().map_err(at(&self.path))?;
+        if let Err(error) = self.put() {
+            self.torn = true;
+            // Nobody has to find half a frame; if it cannot be cut off now, then before the next.
+            let _ = self.mend();
+            return Err(at(&self.path)(error));
+        }
         self.seq += 1;
         self.written += self.buffer.len() as u64;
+        self.whole = self.written;
         self.since_snapshot += self.buffer.len() as u64;
         self.body.clear();
-        // Not waited for.
+        // Not waited for, and if it does not succeed, what follows tells as much.
         self.buffer.clear();
         frame::write(Kind::Mark, self.seq, &[], &mut self.buffer);
-        self.file.write_all(&self.buffer).map_err(at(&self.path))?;
-        self.written += self.buffer.len() as u64;
+        match self.write() {
+            Ok(()) => self.written += self.buffer.len() as u64,
+            Err(_) => self.torn = true,
+        }
+        Ok(())
+    }
+
+    /// Brings the buffer to the disk.
+    fn put(&mut self) -> std::io::Result<()> {
+        self.write()?;
+        self.file.sync_data()
+    }
+
+    fn write(&mut self) -> std::io::Result<()> {
+        #[cfg(test)]
+        if self.dir.join(FULL).exists() {
+            self.file.write_all(&self.buffer[..self.buffer.len() / 2])?;
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.file.write_all(&self.buffer)
+    }
+
+    /// Cuts off what was not written wholly. What the system may have dropped when it
+    /// failed is written anew after it.
+    fn mend(&mut self) -> std::io::Result<()> {
+        self.file.set_len(self.whole)?;
+        self.file.seek(SeekFrom::Start(self.whole))?;
+        self.written = self.whole;
+        self.torn = false;
+        Ok(())
+    }
+
+    fn next_segment(&mut self) -> Result<(), LogError> {
+        (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
+        (self.whole, self.torn) = (self.written, false);
         Ok(())
     }
 
@@ -220,9 +280,13 @@ impl Log {
     /// later and elsewhere, while the log goes on.
     ///
     /// # Errors
-    /// The disk refused: the log must not be used any more.
+    /// There was [no room](LogError::NoRoom): the log goes on as it was. Otherwise the disk
+    /// refused, and the log must not be used any more.
     pub fn turn_page(&mut self) -> Result<Page, LogError> {
-        (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
+        if self.torn {
+            self.mend().map_err(at(&self.path))?;
+        }
+        self.next_segment()?;
         self.since_snapshot = 0;
         Ok(Page {
             dir: self.dir.clone(),
@@ -249,9 +313,15 @@ impl Page {
         let tmp = self.dir.join("snapshot.tmp");
         let mut bytes = Vec::with_capacity(all.len() + HEAD);
         frame::write(Kind::Snapshot, self.seq, all, &mut bytes);
-        let mut file = File::create(&tmp).map_err(at(&tmp))?;
-        file.write_all(&bytes).map_err(at(&tmp))?;
-        file.sync_all().map_err(at(&tmp))?;
+        let written = File::create(&tmp).and_then(|mut file| {
+            file.write_all(&bytes)?;
+            file.sync_all()
+        });
+        if let Err(error) = written {
+            // Where there is little room it must not take what is left.
+            let _ = fs::remove_file(&tmp);
+            return Err(at(&tmp)(error));
+        }
         fs::rename(&tmp, &path).map_err(at(&path))?;
         sync_dir(&self.dir)?;
         let (segments, snapshots) = list(&self.dir)?;
@@ -271,9 +341,13 @@ impl Page {
 }
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> LogError + '_ {
-    |error| LogError::Io {
-        path: path.to_owned(),
-        error,
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    |error| {
+        let path = path.to_owned();
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => LogError::NoRoom { path, error },
+            _ => LogError::Io { path, error },
+        }
     }
 }
 
@@ -346,13 +420,29 @@ fn segment(dir: &Path, first: u64) -> PathBuf {
 
 fn begin_segment(dir: &Path, first: u64) -> Result<(File, PathBuf, u64), LogError> {
     let path = segment(dir, first);
-    let mut file = File::create(&path).map_err(at(&path))?;
     let mut prefix = MAGIC.to_vec();
     prefix.extend(VERSION.to_le_bytes());
-    file.write_all(&prefix).map_err(at(&path))?;
-    file.sync_all().map_err(at(&path))?;
-    sync_dir(dir)?;
-    Ok((file, path, PREFIX as u64))
+    let begun = File::create(&path).and_then(|mut file| {
+        #[cfg(test)]
+        if dir.join(FULL).exists() {
+            file.write_all(&prefix[..5])?;
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        file.write_all(&prefix)?;
+        file.sync_all()?;
+        File::open(dir)?.sync_all()?;
+        Ok(file)
+    });
+    match begun {
+        Ok(file) => Ok((file, path, PREFIX as u64)),
+        Err(error) => {
+            // The segment before it may go on, and then this one would be damage.
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(at(&path)(e)),
+                _ => Err(at(&path)(error)),
+            }
+        }
+    }
 }
 
 fn read_snapshot(path: &Path, number: u64) -> Result<Vec<u8>, LogError> {

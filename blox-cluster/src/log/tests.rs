@@ -246,3 +246,74 @@ fn a_snapshot_may_be_written_while_the_log_goes_on() {
     assert_eq!(text(&found.records), ["later"]);
     assert_eq!(found.snapshot.unwrap(), b"all four");
 }
+
+#[test]
+fn what_finds_no_room_is_kept_and_written_when_there_is_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = dir.path().join(FULL);
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    let put = |log: &mut Log, record: &str| {
+        log.append(record.as_bytes());
+        log.sync()
+    };
+    put(&mut log, "a").unwrap();
+    for (i, turn) in [false, true].into_iter().enumerate() {
+        fs::write(&full, "").unwrap();
+        let size = fs::metadata(&log.path).unwrap().len();
+        for _ in 0..3 {
+            let said = match turn {
+                true => log.turn_page().map(drop),
+                false => put(&mut log, "b"),
+            };
+            assert!(matches!(said, Err(LogError::NoRoom { .. })), "{said:?}");
+            // Half a frame is not left behind, nor half a segment.
+            assert!(fs::metadata(&log.path).unwrap().len() <= size);
+            let (segments, _) = list(dir.path()).unwrap();
+            assert_eq!(segments.len(), 1);
+        }
+        fs::remove_file(&full).unwrap();
+        put(&mut log, "c").unwrap();
+        assert_eq!(log.seq, 2 + i as u64);
+    }
+    drop(log);
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["a", "b", "b", "b", "c", "c"]);
+    assert_eq!(found.torn, 0);
+}
+
+#[test]
+fn a_mark_that_finds_no_room_is_made_up_for_by_the_next_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    log.append(b"a");
+    log.sync().unwrap();
+    let frames = fs::read(&log.path).unwrap();
+    // As it is left when only its mark could not be written wholly.
+    log.file.set_len(log.whole + 3).unwrap();
+    log.torn = true;
+    log.append(b"b");
+    log.sync().unwrap();
+    drop(log);
+    let (log, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["a", "b"]);
+    assert!(fs::metadata(&log.path).unwrap().len() > frames.len() as u64);
+}
+
+#[test]
+fn a_scheduler_that_ends_without_room_begins_again_with_all_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = dir.path().join(FULL);
+    let path = written(dir.path());
+    let (mut log, _) = Log::open(dir.path()).unwrap();
+    fs::write(&full, "").unwrap();
+    log.append(b"lost");
+    log.sync().unwrap_err();
+    // Whether it could cut off the half that it wrote or not.
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(&log.buffer[..log.buffer.len() / 2]).unwrap();
+    drop(log);
+    fs::remove_file(&full).unwrap();
+    let (_, found) = Log::open(dir.path()).unwrap();
+    assert_eq!(text(&found.records), ["a", "bb", "ccc", "dddd"]);
+    assert!(found.torn > 0);
+}

@@ -378,6 +378,12 @@ impl Scheduler {
         step
     }
 
+    /// Orders for a node while nothing can be written down: what it was told `last`, in answer to
+    /// a newer report, so that what runs goes on.
+    pub fn repeat(&mut self, now: Millis, report: &Report, last: &Orders) -> Option<Orders> {
+        self.launches.repeat(now, report, last)
+    }
+
     /// When time alone brings something about, at the latest.
     pub fn due(&self) -> Option<Time> {
         self.core.due()

@@ -161,7 +161,14 @@ async fn copy(
         let (place, newest) = match handle.look(look).await {
             Some((Some(place), Some(newest))) => (place, newest),
             Some(_) => return Err(Status::not_found(format!("there is no job {job}"))),
-            None => return Err(Status::unavailable("the scheduler is stopping")),
+            // Who follows has time.
+            None if wanted.follow && handle.counters.why_no_room().is_some() => {
+                tokio::select! {
+                    () = to.closed() => return Ok(()),
+                    () = tokio::time::sleep(LOOK) => continue,
+                }
+            }
+            None => return Err(handle.gone()),
         };
         if let Some(number) = place.launch {
             launch = Some(number);

@@ -8,6 +8,7 @@ use blox_core::{JobId, NodeStatus};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,6 +28,22 @@ pub(super) struct Counters {
     pub asked: AtomicU64,
     /// Those without an answer: errors, panics, and answers that came too late.
     pub unanswered: AtomicU64,
+    /// Why the log cannot be written just now; empty if it can.
+    no_room: Mutex<String>,
+}
+
+impl Counters {
+    /// The log has no room, or has room again if there is nothing to say.
+    pub fn no_room(&self, why: &str) {
+        let mut said = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
+        why.clone_into(&mut said);
+    }
+
+    /// Why the log cannot be written, if it cannot.
+    pub fn why_no_room(&self) -> Option<String> {
+        let said = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
+        (!said.is_empty()).then(|| said.clone())
+    }
 }
 
 /// Answers `GET /metrics` and `GET /healthz` for ever.
@@ -56,7 +73,14 @@ async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
     }
     let counters = handle.counters.clone();
     let body = if asked.starts_with(b"GET /metrics ") {
-        handle.look(move |s, now| text(s, now, &counters)).await
+        let all = handle.look(move |s, now| text(s, now, &counters)).await;
+        // Of all else nothing is known for certain before it is written down.
+        let without = handle.counters.why_no_room().map(|_| {
+            let mut out = String::new();
+            room(&mut out, false);
+            out
+        });
+        all.or(without)
     } else if asked.starts_with(b"GET /healthz ") {
         handle.look(|_, _| "ok\n".to_owned()).await
     } else {
@@ -84,6 +108,12 @@ fn put(out: &mut String, name: &str, kind: &str, help: &str, values: &[(String, 
     }
 }
 
+fn room(out: &mut String, is: bool) {
+    let help = "Whether the log has room: without, nothing is taken in or ordered.";
+    let value = vec![(String::new(), f64::from(u8::from(is)))];
+    put(out, "log_has_room", "gauge", help, &value);
+}
+
 fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
     let mut out = String::new();
     let one = |x: f64| vec![(String::new(), x)];
@@ -92,6 +122,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         map.into_iter().map(line).collect()
     };
     let durable = s.launches().durable();
+    room(&mut out, true);
 
     let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
     let known = (0..s.core().state().next_job_id().0).map(JobId);

@@ -8,12 +8,12 @@ use crate::protocol::record::CoreInput;
 use crate::protocol::scheduler::{
     Effect, Input, RequestError, Saved, Scheduler, Settings, Step, feed, revive,
 };
-use crate::protocol::{ClusterId, Millis, Record, Session};
+use crate::protocol::{ClusterId, Millis, Orders, Record, Session};
 use crate::wire::pb;
 use blox_core::core::Core;
 use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, Part, Pipeline, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -24,6 +24,12 @@ use tokio::sync::{mpsc as channel, oneshot};
 
 /// Steps that go to the disk together, at most.
 const GROUP: usize = 256;
+/// Whether there is room in the log again is tried after this, and then ever more seldom.
+const FIRST_TRY: Millis = Millis(200);
+/// But at least this often.
+const LAST_TRY: Millis = Millis(5_000);
+/// A log that had no room for another segment is compacted no sooner than this.
+const COMPACT_AGAIN: Millis = Millis(60_000);
 /// How often time alone is looked at.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -138,6 +144,14 @@ impl Handle {
         rx.await.ok()
     }
 
+    /// Why the machine gives no answer.
+    pub(super) fn gone(&self) -> tonic::Status {
+        match self.counters.why_no_room() {
+            Some(why) => tonic::Status::resource_exhausted(why),
+            None => tonic::Status::unavailable("the scheduler is stopping"),
+        }
+    }
+
     /// Ends the machine.
     pub fn stop(&self) {
         // Whoever is gone has stopped.
@@ -241,15 +255,19 @@ pub fn start(
         notices,
         machine,
         log,
+        waiting: Vec::new(),
         links: BTreeMap::new(),
+        told: BTreeMap::new(),
         to_policy,
         asked_at: None,
         limits,
         compacting: false,
+        compact_from: Millis(0),
         counters: Arc::default(),
     };
     let counters = Arc::clone(&shell.counters);
-    shell.persist(vec![(first, None)])?;
+    shell.take(vec![(first, None)])?;
+    shell.persist()?;
     let thread = std::thread::spawn(move || shell.serve(&from));
     Ok(Running {
         handle: Handle { to, counters },
@@ -318,45 +336,50 @@ struct Shell {
     notices: channel::UnboundedSender<String>,
     machine: Scheduler,
     log: Log,
+    /// Steps whose facts are not on the disk yet.
+    waiting: Vec<(Step, Option<Reply>)>,
     links: BTreeMap<Name, (Session, ToNode)>,
+    /// What each node was told last.
+    told: BTreeMap<Name, Orders>,
     to_policy: mpsc::Sender<ToPolicy>,
     /// When the question was asked whose answer is waited for.
     asked_at: Option<Millis>,
     limits: Limits,
     /// A snapshot is being written beside the loop.
     compacting: bool,
+    /// Before this nothing is compacted.
+    compact_from: Millis,
     counters: Arc<Counters>,
 }
 
 impl Shell {
     fn serve(mut self, from: &mpsc::Receiver<Message>) -> Result<(), SchedulerError> {
         let mut last_tick = Millis(0);
+        let mut held: VecDeque<Message> = VecDeque::new();
         loop {
-            let first = match from.recv_timeout(TICK) {
-                Ok(message) => Some(message),
-                Err(mpsc::RecvTimeoutError::Timeout) => None,
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+            let first = match held.pop_front() {
+                Some(message) => Some(message),
+                None => match from.recv_timeout(TICK) {
+                    Ok(message) => Some(message),
+                    Err(mpsc::RecvTimeoutError::Timeout) => None,
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+                },
             };
             let mut steps: Vec<(Step, Option<Reply>)> = Vec::new();
             let mut looks = Vec::new();
+            let mut stop = false;
             // Whatever waits goes to the disk together.
             let mut next = first;
             while let Some(message) = next {
                 match message {
                     Message::Stop => {
-                        self.persist(steps)?;
-                        return Ok(());
+                        stop = true;
+                        break;
                     }
                     Message::Input(input, reply) => {
                         steps.push((self.machine.step(clock::now(), *input), reply));
                     }
-                    Message::Linked(node, session, orders) => {
-                        // An old copy of a node's state must not take its orders away.
-                        let later = |(known, _): &(Session, ToNode)| *known > session;
-                        if !self.links.get(&node).is_some_and(later) {
-                            self.links.insert(node, (session, orders));
-                        }
-                    }
+                    Message::Linked(node, session, orders) => self.link(node, session, orders),
                     Message::Answer(input) => {
                         self.asked_at = None;
                         steps.push((self.machine.step(clock::now(), *input), None));
@@ -367,10 +390,10 @@ impl Shell {
                 if steps.len() >= GROUP {
                     break;
                 }
-                next = from.try_recv().ok();
+                next = held.pop_front().or_else(|| from.try_recv().ok());
             }
             let now = clock::now();
-            if now - last_tick >= Millis(TICK.as_millis() as u64) {
+            if !stop && now - last_tick >= Millis(TICK.as_millis() as u64) {
                 last_tick = now;
                 steps.push((self.machine.step(now, Input::Tick), None));
                 if self
@@ -382,7 +405,20 @@ impl Shell {
                     steps.push((self.machine.step(now, Input::PolicyLate(why)), None));
                 }
             }
-            self.persist(steps)?;
+            self.take(steps)?;
+            match self.persist() {
+                Err(SchedulerError::Log(why @ LogError::NoRoom { .. })) if !stop => {
+                    drop(looks);
+                    if !self.wait_for_room(from, &why, &mut held)? {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                result => result?,
+            }
+            if stop {
+                return Ok(());
+            }
             self.compact()?;
             for look in looks {
                 look(&self.machine, clock::now());
@@ -390,16 +426,99 @@ impl Shell {
         }
     }
 
+    /// Until the log has room again nothing is taken in, decided, or ordered anew: it could not be
+    /// written down. Nodes are told again what they were told last, so that
+    /// what runs goes on. `false` if it is over before.
+    fn wait_for_room(
+        &mut self,
+        from: &mpsc::Receiver<Message>,
+        why: &LogError,
+        held: &mut VecDeque<Message>,
+    ) -> Result<bool, SchedulerError> {
+        let text = format!(
+            "{why}: what runs goes on, and nothing else is taken in or begun until there is room"
+        );
+        self.counters.no_room(&text);
+        // Nobody may want to hear it.
+        let _ = self.notices.send(text);
+        let mut wait = FIRST_TRY;
+        let mut again = clock::now() + wait;
+        loop {
+            match from.recv_timeout(TICK) {
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) | Ok(Message::Stop) => return Ok(false),
+                Ok(Message::Linked(node, session, orders)) => self.link(node, session, orders),
+                Ok(Message::Compacted) => self.compacting = false,
+                Ok(Message::Answer(input)) => {
+                    // It is not late: it will be taken first.
+                    self.asked_at = None;
+                    held.push_back(Message::Answer(input));
+                }
+                Ok(Message::Input(input, _)) => {
+                    // What else was reported, the next report says again.
+                    if let Input::Report(report) = &*input {
+                        let last = self.told.get(&report.node);
+                        let now = clock::now();
+                        let orders = last.and_then(|o| self.machine.repeat(now, report, o));
+                        if let Some(orders) = orders {
+                            self.send(orders);
+                        }
+                    }
+                }
+                // What it would see is not on the disk.
+                Ok(Message::Look(_)) => {}
+            }
+            if clock::now() < again {
+                continue;
+            }
+            match self.persist() {
+                Ok(()) => break,
+                Err(SchedulerError::Log(LogError::NoRoom { .. })) => {
+                    wait = (wait + wait).min(LAST_TRY);
+                    again = clock::now() + wait;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        self.counters.no_room("");
+        let _ = self.notices.send("the log has room again".to_owned());
+        Ok(true)
+    }
+
+    fn link(&mut self, node: Name, session: Session, orders: ToNode) {
+        // An old copy of a node's state must not take its orders away.
+        let later = |(known, _): &(Session, ToNode)| *known > session;
+        if !self.links.get(&node).is_some_and(later) {
+            self.links.insert(node, (session, orders));
+        }
+    }
+
+    fn send(&mut self, orders: Orders) {
+        if let Some((_, link)) = self.links.get(&orders.node) {
+            // Orders that find no room are made up for by the next.
+            let _ = link.try_send(Ok((&orders).into()));
+        }
+        self.told.insert(orders.node.clone(), orders);
+    }
+
     /// Has a snapshot written if the log has grown. A question under way is
     /// waited for: what the policy remembers belongs to this very moment.
     fn compact(&mut self) -> Result<(), SchedulerError> {
         let grown = self.log.bytes() >= self.limits.log_bytes;
-        if !grown || self.compacting || self.machine.asked().is_some() {
+        let now = clock::now();
+        let later = self.compacting || now < self.compact_from;
+        if !grown || later || self.machine.asked().is_some() {
             return Ok(());
         }
+        let page = match self.log.turn_page() {
+            Err(LogError::NoRoom { .. }) => {
+                self.compact_from = now + COMPACT_AGAIN;
+                return Ok(());
+            }
+            page => page?,
+        };
         self.compacting = true;
         let saved = Box::new(self.machine.save());
-        let page = self.log.turn_page()?;
         let _ = self.to_policy.send(ToPolicy::Compact(saved, page));
         Ok(())
     }
@@ -449,13 +568,19 @@ impl Shell {
         }
     }
 
-    /// Facts to the disk, then what follows from them.
-    fn persist(&mut self, steps: Vec<(Step, Option<Reply>)>) -> Result<(), SchedulerError> {
+    /// Has the log take the facts of these steps.
+    fn take(&mut self, steps: Vec<(Step, Option<Reply>)>) -> Result<(), SchedulerError> {
         for (step, _) in &steps {
             if !step.records.is_empty() {
                 self.log.append(&serde_json::to_vec(&step.records)?);
             }
         }
+        self.waiting.extend(steps);
+        Ok(())
+    }
+
+    /// Facts to the disk, then what follows from them.
+    fn persist(&mut self) -> Result<(), SchedulerError> {
         let before = clock::now_us();
         let bytes = self.log.bytes();
         self.log.sync()?;
@@ -469,8 +594,8 @@ impl Shell {
                 .log_bytes
                 .store(self.log.bytes(), Ordering::Relaxed);
         }
-        count(&self.counters.steps, steps.len() as u64);
-        for (step, reply) in steps {
+        count(&self.counters.steps, self.waiting.len() as u64);
+        for (step, reply) in std::mem::take(&mut self.waiting) {
             for record in step.records {
                 if let Record::Core(input) = record {
                     if let CoreInput::Event { event, .. } = &input
@@ -488,12 +613,7 @@ impl Shell {
             }
             for effect in step.effects {
                 match effect {
-                    Effect::Send(orders) => {
-                        if let Some((_, link)) = self.links.get(&orders.node) {
-                            // Orders that find no room are made up for by the next.
-                            let _ = link.try_send(Ok((&orders).into()));
-                        }
-                    }
+                    Effect::Send(orders) => self.send(orders),
                     Effect::Ask(at) => {
                         count(&self.counters.asked, 1);
                         self.asked_at = Some(clock::now());
@@ -513,10 +633,11 @@ impl Shell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::FULL;
     use crate::protocol::scheduler::Request;
     use blox_core::{
         Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, Seconds, View,
-        testing::FirstFit,
+        order::SortKey, policy::by_key, testing::FirstFit,
     };
     use std::sync::Mutex;
 
@@ -581,5 +702,74 @@ mod tests {
         assert_eq!(asked(), before + 1);
         running.handle.stop();
         running.thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn without_room_in_the_log_nobody_is_answered_until_there_is_some_and_nothing_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = || {
+            let fifo = Composition::new("fifo").in_rounds(Seconds::new(1.0));
+            let by_submission = by_key(|j| SortKey::by(j.submit().secs())).stable();
+            fifo.scheduling(by_submission).placement(FirstFit).build()
+        };
+        let begin = || start(dir.path(), Settings::default(), fifo(), Limits::default()).unwrap();
+        let Running {
+            handle,
+            mut notices,
+            thread,
+        } = begin();
+        let submit = |handle: &Handle, key: &str| {
+            let submit = Request::Submit {
+                key: key.into(),
+                spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+            };
+            let (tx, rx) = oneshot::channel();
+            let input = Box::new(Input::Request(submit));
+            handle.to.send(Message::Input(input, Some(tx))).unwrap();
+            rx
+        };
+        let look = |handle: &Handle| {
+            let (tx, rx) = oneshot::channel();
+            let look = move |s: &Scheduler, _: Millis| {
+                let _ = tx.send(s.core().state().next_job_id());
+            };
+            handle.to.send(Message::Look(Box::new(look))).unwrap();
+            rx.blocking_recv().ok()
+        };
+        let full = dir.path().join(FULL);
+        assert_eq!(submit(&handle, "a").blocking_recv(), Ok(Ok(JobId(0))));
+        std::fs::write(&full, "").unwrap();
+        let mut waits = submit(&handle, "b");
+        until("it says so", || handle.counters.why_no_room().is_some());
+        // Nothing else is taken in, and what is not on the disk nobody sees.
+        assert!(submit(&handle, "c").blocking_recv().is_err());
+        assert_eq!(
+            (look(&handle), handle.gone().code()),
+            (None, tonic::Code::ResourceExhausted)
+        );
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(waits.try_recv().is_err());
+        std::fs::remove_file(&full).unwrap();
+        assert_eq!(waits.blocking_recv(), Ok(Ok(JobId(1))));
+        until("it is over", || look(&handle) == Some(JobId(2)));
+        assert_eq!(handle.counters.why_no_room(), None);
+        let said: Vec<String> = std::iter::from_fn(|| notices.try_recv().ok()).collect();
+        assert!(said[0].contains("the log needs room"), "{said:?}");
+        assert_eq!((said.len(), &*said[1]), (2, "the log has room again"));
+        // It may as well be stopped meanwhile.
+        std::fs::write(&full, "").unwrap();
+        let lost = submit(&handle, "d");
+        until("it says so", || handle.counters.why_no_room().is_some());
+        handle.stop();
+        thread.join().unwrap().unwrap();
+        assert!(lost.blocking_recv().is_err());
+        let refused = start(dir.path(), Settings::default(), fifo(), Limits::default());
+        let why = refused.err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("the log needs room"), "{why}");
+        std::fs::remove_file(&full).unwrap();
+        let again = begin();
+        assert_eq!(look(&again.handle), Some(JobId(2)));
+        again.handle.stop();
+        again.thread.join().unwrap().unwrap();
     }
 }

@@ -162,10 +162,6 @@ struct Service {
     desk: Desk,
 }
 
-fn gone() -> Status {
-    Status::unavailable("the scheduler is stopping")
-}
-
 fn refused(e: &RequestError) -> Status {
     match e {
         RequestError::NoJob(_) | RequestError::NoNode(_) => Status::not_found(e.to_string()),
@@ -184,7 +180,7 @@ impl Service {
             .handle
             .request(Input::Request(ask))
             .await
-            .ok_or_else(gone)?;
+            .ok_or_else(|| self.handle.gone())?;
         let job = said.map_err(|e| refused(&e))?;
         Ok(Response::new(pb::JobReply { job: job.0 }))
     }
@@ -201,11 +197,19 @@ impl Service {
             all.max_by_key(|n| (n.status() == NodeStatus::Up, n.id()))
                 .map(blox_core::Node::id)
         };
-        self.handle.look(find).await.ok_or_else(gone)?.ok_or(none)
+        self.handle
+            .look(find)
+            .await
+            .ok_or_else(|| self.handle.gone())?
+            .ok_or(none)
     }
 
     async fn all_nodes(&self) -> Result<Response<pb::NodesReply>, Status> {
-        let nodes = self.handle.look(shown::nodes).await.ok_or_else(gone)?;
+        let nodes = self
+            .handle
+            .look(shown::nodes)
+            .await
+            .ok_or_else(|| self.handle.gone())?;
         Ok(Response::new(pb::NodesReply { nodes }))
     }
 }
@@ -318,7 +322,11 @@ impl pb::jobs_server::Jobs for Service {
     ) -> Result<Response<pb::ListReply>, Status> {
         let pb::ListRequest { job, all } = request.into_inner();
         let look = move |s: &Scheduler, now: Millis| shown::jobs(s, now, job.map(JobId), all);
-        let jobs = self.handle.look(look).await.ok_or_else(gone)?;
+        let jobs = self
+            .handle
+            .look(look)
+            .await
+            .ok_or_else(|| self.handle.gone())?;
         match job {
             Some(job) if jobs.is_empty() => {
                 Err(Status::not_found(format!("there is no job {job}")))

@@ -101,6 +101,27 @@ impl Launches {
         out.dirty.insert(node);
     }
 
+    /// Tells a node again what it was told last, in answer to a newer report of which nothing
+    /// else is taken: leases go on, and nothing is ordered that was not ordered before.
+    pub fn repeat(&mut self, now: Millis, r: &Report, last: &Orders) -> Option<Orders> {
+        let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
+        let link = self.links.get_mut(known?.0)?;
+        let same = r.session == link.session && r.session == last.session;
+        let newer = r.seq > link.last_report && r.cluster.as_ref() == Some(&last.cluster);
+        // Who was silent for long may have been given up.
+        let near = link.spoke && now - link.heard < self.timers.lost;
+        if !(same && newer && near) {
+            return None;
+        }
+        (link.last_report, link.heard) = (r.seq, now);
+        link.last_orders += 1;
+        Some(Orders {
+            seq: link.last_orders,
+            reply_to: r.seq,
+            ..last.clone()
+        })
+    }
+
     /// Orders for a node that comes from another cluster: all that it has is nobody's here, and
     /// nothing else is told it before that is gone.
     fn farewell(&self, r: &Report) -> Option<Orders> {
@@ -659,6 +680,46 @@ mod tests {
         let said = refusal(&all.hear("k", 1, 4, named("n", 2)));
         assert!(said.contains("another life 2"), "{said}");
         assert!(said.contains("this log is an old copy"), "{said}");
+    }
+
+    #[test]
+    fn who_is_told_the_same_again_keeps_its_lease_as_long_as_it_was_not_silent() {
+        let mut all = All::new();
+        let step = all.hear("k", 1, 1, named("n", 2));
+        let [Effect::Send(told)] = &step.effects[..] else {
+            panic!("{step:?}");
+        };
+        let report = |session, seq| Report {
+            node: "k".into(),
+            boot: "b".into(),
+            session: Session(session),
+            seq,
+            cluster: Some(ClusterId("c".into())),
+            epoch: Epoch(1),
+            incarnation: told.incarnation,
+            offer: Arc::new(named("n", 2)),
+            address: "localhost".into(),
+            attempts: Vec::new(),
+        };
+        let mut again = |now, session, seq| {
+            let said = all
+                .scheduler
+                .repeat(Millis(now), &report(session, seq), told);
+            said.map(|o| (o.seq, o.reply_to, o.orders == told.orders))
+        };
+        let at = |secs: u64| secs * 1_000;
+        assert_eq!(again(at(2), 1, 2), Some((told.seq + 1, 2, true)));
+        assert_eq!(again(at(4), 1, 3), Some((told.seq + 2, 3, true)));
+        // Said before, and by another life of its manager.
+        assert_eq!(again(at(5), 1, 3), None);
+        assert_eq!(again(at(5), 2, 4), None);
+        assert_eq!(again(at(11), 1, 5), Some((told.seq + 3, 5, true)));
+        // It may count as lost by now.
+        assert_eq!(again(at(19), 1, 6), None);
+        // What comes later goes on from there.
+        all.now = at(20);
+        let step = all.hear("k", 1, 7, named("n", 2));
+        assert!(matches!(&step.effects[..], [Effect::Send(o)] if o.seq == told.seq + 4));
     }
 
     #[test]
