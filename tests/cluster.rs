@@ -96,8 +96,31 @@ impl Cluster {
         self.scheduler = Some(Daemon(child));
     }
 
-    /// Without `--faster`, and with the rounds of a real cluster.
-    fn start_daemons_at_their_own_pace(&mut self) {
+    /// A scheduler and a node without `--faster`, and with the rounds of a real cluster.
+    fn at_its_own_pace() -> Self {
+        let mut c = Cluster {
+            dir: tempfile::tempdir().unwrap(),
+            at: "127.0.0.1:0".to_owned(),
+            more: Vec::new(),
+            scheduler: None,
+            nodes: Vec::new(),
+        };
+        c.start_scheduler_at_its_own_pace();
+        let child = blox()
+            .args(["node", "--at", &c.at, "--gpus", "8", "--state-dir"])
+            .arg(c.node_dir(0))
+            .stderr(Stdio::null())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        c.nodes.push(Some(Daemon(child)));
+        c.until("the node is up", |c| {
+            c.json(&["nodes"])[0]["status"] == "up"
+        });
+        c
+    }
+
+    fn start_scheduler_at_its_own_pace(&mut self) {
         let mut child = blox()
             .args(["scheduler", "--scheduler", "las", "--round", "30"])
             .args(["--listen", &self.at, "--state-dir"])
@@ -115,14 +138,6 @@ impl Cluster {
             .unwrap()
             .to_owned();
         self.scheduler = Some(Daemon(child));
-        let child = blox()
-            .args(["node", "--at", &self.at, "--gpus", "8", "--state-dir"])
-            .arg(self.node_dir(0))
-            .stderr(Stdio::null())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        self.nodes[0] = Some(Daemon(child));
     }
 
     fn start_node(&mut self, i: usize, gpus: u32) {
@@ -518,15 +533,7 @@ fn a_node_that_comes_back_with_an_old_copy_of_its_state_runs_nothing_twice() {
 
 #[test]
 fn processes_do_not_outlive_the_folder_of_their_launch() {
-    let mut c = Cluster {
-        dir: tempfile::tempdir().unwrap(),
-        at: "127.0.0.1:0".to_owned(),
-        more: Vec::new(),
-        scheduler: None,
-        nodes: vec![None],
-    };
-    c.start_daemons_at_their_own_pace();
-    c.until("it is up", |c| c.json(&["nodes"])[0]["status"] == "up");
+    let mut c = Cluster::at_its_own_pace();
     let job = c.submit(&["--", "sleep", "600"]);
     c.until_phase(job, "running");
     c.nodes[0].as_mut().unwrap().kill();
@@ -1509,17 +1516,7 @@ fn ticks(pid: u32) -> u64 {
 fn idle_daemons_use_less_than_one_percent_of_a_core() {
     let secs = 60;
     // The protocol's own timers, and the rounds of a real cluster.
-    let mut c = Cluster {
-        dir: tempfile::tempdir().unwrap(),
-        at: "127.0.0.1:0".to_owned(),
-        more: Vec::new(),
-        scheduler: None,
-        nodes: vec![None],
-    };
-    c.start_daemons_at_their_own_pace();
-    c.until("the node is up", |c| {
-        c.json(&["nodes"])[0]["status"] == "up"
-    });
+    let c = Cluster::at_its_own_pace();
     let job = c.submit(&["--", "sleep", "600"]);
     c.until_phase(job, "running");
     let shim = pids(&c.node_dir(0).join("attempts").to_string_lossy())[0];
