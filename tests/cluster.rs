@@ -645,6 +645,48 @@ fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
 }
 
 #[test]
+fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
+    let mut c = Cluster::at_its_own_pace();
+    let script = "for i in $(seq 50); do echo line $i; sleep 0.1; done";
+    let job = c.submit(&["--", "sh", "-c", script]);
+    let number = job.to_string();
+    c.until("it wrote", |c| {
+        c.run(&["logs", &number])
+            .is_ok_and(|t| t.contains("line 1\n"))
+    });
+    let mut follow = blox()
+        .args(["logs", "--at", &c.at, "-f", &number])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(follow.stdout.take().unwrap());
+    let mut text = String::new();
+    // The job goes on for longer than the first outage, and ends in the second.
+    for (line, away_ms) in [("line 1\n", 0), ("line 40\n", 2_000)] {
+        while !text.ends_with(line) {
+            assert!(out.read_line(&mut text).unwrap() > 0, "{text}");
+        }
+        c.scheduler.as_mut().unwrap().kill();
+        std::thread::sleep(Duration::from_millis(away_ms));
+        c.start_scheduler_at_its_own_pace();
+    }
+    std::io::Read::read_to_string(&mut out, &mut text).unwrap();
+    let left = follow.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&left.stderr).into_owned();
+    assert!(left.status.success(), "{said}");
+    let expected: String = (1..=50).map(|i| format!("line {i}\n")).collect();
+    assert_eq!(text, expected, "{said}");
+    assert_eq!(said.matches("does not answer").count(), 2, "{said}");
+    assert!(said.ends_with("the scheduler answers again\n"), "{said}");
+    assert_eq!(c.exits(job), ["Completed"]);
+    // Who was never there is not waited for.
+    c.scheduler.as_mut().unwrap().kill();
+    let said = c.run(&["logs", "-f", "0"]).unwrap_err();
+    assert!(said.contains("does not answer"), "{said}");
+}
+
+#[test]
 fn a_job_that_has_been_cancelled_is_stopping_until_it_has_ended() {
     let c = Cluster::start("fifo", &[1]);
     let ready = c.dir.path().join("ready");

@@ -1,5 +1,7 @@
 //! What users' commands say to a scheduler.
 
+use crate::protocol::Millis;
+use crate::shell::clock;
 pub use crate::shell::token::Token;
 use crate::wire::{LARGEST, pb};
 use pb::jobs_client::JobsClient;
@@ -9,6 +11,13 @@ use tonic::transport::{Channel, Endpoint};
 
 /// An answer that takes longer is given up.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long who follows a log waits for a scheduler that does not answer any more.
+const PATIENCE: Millis = Millis(60_000);
+/// It tries after this, then ever more seldom,
+const FIRST_TRY: Duration = Duration::from_millis(100);
+/// but at least this often.
+const LAST_TRY: Duration = Duration::from_secs(2);
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -169,27 +178,61 @@ impl Client {
     /// Hands each part of what a rank wrote to `show`, with the number of its
     /// launch, until it ends or `show` fails.
     ///
+    /// Who follows a log waits a minute for a scheduler that does not answer any more, and goes on where
+    /// it was. `away` hears why it waits, and `None` when it goes on.
+    ///
     /// # Errors
     /// The scheduler is out of reach, or knows no such log.
     pub async fn logs<E>(
         &mut self,
-        wanted: pb::LogsRequest,
+        mut wanted: pb::LogsRequest,
         mut show: impl FnMut(u32, &[u8]) -> Result<(), E>,
+        mut away: impl FnMut(Option<&ClientError>),
     ) -> Result<Result<(), E>, ClientError> {
-        let mut parts = match self.jobs.logs(wanted).await {
-            Ok(reply) => reply.into_inner(),
-            Err(e) => return Err(self.failed(&e)),
-        };
+        let (mut begun, mut since, mut wait) = (false, None, FIRST_TRY);
         loop {
-            match parts.message().await {
-                Ok(Some(part)) => {
-                    if let Err(e) = show(part.launch, &part.data) {
-                        return Ok(Err(e));
+            let error = match self.jobs.logs(wanted.clone()).await {
+                Err(e) => self.failed(&e),
+                Ok(reply) => {
+                    begun = true;
+                    if since.take().is_some() {
+                        away(None);
+                    }
+                    let mut parts = reply.into_inner();
+                    loop {
+                        match parts.message().await {
+                            Ok(Some(part)) => {
+                                wait = FIRST_TRY;
+                                let read = wanted.after.get_or_insert_default();
+                                if read.launch != part.launch {
+                                    (read.launch, read.offset) = (part.launch, 0);
+                                }
+                                read.offset += part.data.len() as u64;
+                                if let Err(e) = show(part.launch, &part.data) {
+                                    return Ok(Err(e));
+                                }
+                            }
+                            Ok(None) => return Ok(Ok(())),
+                            Err(e) => break self.failed(&e),
+                        }
                     }
                 }
-                Ok(None) => return Ok(Ok(())),
-                Err(e) => return Err(self.failed(&e)),
+            };
+            let may_come_back = matches!(error, ClientError::Unreachable { .. });
+            if !(wanted.follow && begun && may_come_back) {
+                return Err(error);
             }
+            let now = clock::now();
+            match since {
+                Some(since) if now - since > PATIENCE => return Err(error),
+                Some(_) => {}
+                None => {
+                    since = Some(now);
+                    away(Some(&error));
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LAST_TRY);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What ranks wrote: asked for at the nodes, part by part, and handed on.
 
+use super::clock;
 use super::files;
 use super::room::{end_of, share};
 use super::scheduler::Handle;
@@ -24,6 +25,8 @@ use tonic::Status;
 const PART: u64 = 128 << 10;
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the nodes of a scheduler that was started again may take to come back.
+const RETURN: Millis = Millis(10_000);
 /// How often a log that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -153,9 +156,13 @@ async fn copy(
     to: &mpsc::Sender<Result<pb::LogsReply, Status>>,
 ) -> Result<(), Status> {
     let job = JobId(wanted.job);
-    let mut launch = wanted.launch;
-    let mut offset = 0;
-    let mut found = false;
+    let after = wanted.after;
+    let mut launch = after.map(|a| a.launch).or(wanted.launch);
+    let mut offset = after.map_or(0, |a| a.offset);
+    let mut found = after.is_some();
+    // Who goes on may be here before the nodes are.
+    let patient_until = clock::now() + RETURN;
+    let mut answered = after.is_none();
     loop {
         let look = move |s: &Scheduler, _: Millis| (place(s, job, launch), place(s, job, None));
         let (place, newest) = match handle.look(look).await {
@@ -183,7 +190,9 @@ async fn copy(
                 let text = format!("there is no rank {rank} of launch {id}: its last is {last}");
                 return Err(Status::not_found(text));
             }
-            found |= read_on(desk, &place, id, wanted, &mut offset, to).await?;
+            let is_there = read_on(desk, &place, id, wanted, &mut offset, to).await?;
+            found |= is_there;
+            answered |= is_there || clock::now() > patient_until;
             let none = || {
                 let text = format!("no node that answers has a log of rank {rank} of launch {id}");
                 Err(Status::not_found(text))
@@ -191,10 +200,11 @@ async fn copy(
             if !wanted.follow && !found {
                 return none();
             }
-            if !place.open {
+            if !place.open && answered {
                 // The job may have ended since the last look, after a launch that was never looked at.
                 if wanted.launch.is_none() && newest.launch > launch {
                     (launch, offset) = (Some(number + 1), 0);
+                    answered = after.is_none();
                     continue;
                 }
                 if wanted.launch.is_some() || place.ended {

@@ -396,6 +396,18 @@ pub struct LogsRequest {
     /// Go on while the job has not ended, from launch to launch.
     #[prost(bool, tag = "5")]
     pub follow: bool,
+    /// Go on after what was read before, and with the launches that come after it.
+    #[prost(message, optional, tag = "6")]
+    pub after: ::core::option::Option<LogRead>,
+}
+/// How far a log was read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogRead {
+    #[prost(uint32, tag = "1")]
+    pub launch: u32,
+    /// Bytes of this launch.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LogsReply {

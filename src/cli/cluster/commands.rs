@@ -307,23 +307,37 @@ async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         rank: a.rank,
         err: a.err,
         follow: a.follow,
+        after: None,
     };
     let mut before = None;
+    let err = std::cell::RefCell::new(&mut *terminal.err);
+    let away = |why: Option<&ClientError>| {
+        // Nobody may be there to read it.
+        let _ = match why {
+            Some(why) => writeln!(
+                err.borrow_mut(),
+                "{}: waiting for it",
+                plain(&why.to_string())
+            ),
+            None => writeln!(err.borrow_mut(), "the scheduler answers again"),
+        };
+    };
+    let out = &mut *terminal.out;
     let show = |launch: u32, data: &[u8]| -> Result<(), Failure> {
         if a.json {
             let text = String::from_utf8_lossy(data);
             let line = json!({"job": a.job, "launch": launch, "rank": a.rank, "text": text});
-            writeln!(terminal.out, "{line}")?;
+            writeln!(out, "{line}")?;
         } else {
             if before.is_some_and(|b| b != launch) {
-                writeln!(terminal.err, "launch {launch}")?;
+                writeln!(err.borrow_mut(), "launch {launch}")?;
             }
-            terminal.out.write_all(data)?;
+            out.write_all(data)?;
         }
         before = Some(launch);
-        Ok(terminal.out.flush()?)
+        Ok(out.flush()?)
     };
-    client(&a.at).await?.logs(wanted, show).await?
+    client(&a.at).await?.logs(wanted, show, away).await?
 }
 
 fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
