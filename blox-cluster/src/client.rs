@@ -247,10 +247,21 @@ impl Client {
         }
     }
 
-    /// Places nothing new on a node, or uses it again if `why` is empty.
+    /// Uses a drained node again.
     ///
     /// # Errors
     /// The scheduler is out of reach, or knows no such node.
+    pub async fn resume(&mut self, node: String) -> Result<(), ClientError> {
+        match self.jobs.resume(soon(pb::ResumeRequest { node })).await {
+            Ok(_) => Ok(()),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    /// Places nothing new on a node.
+    ///
+    /// # Errors
+    /// The scheduler is out of reach, knows no such node, or is not told why.
     pub async fn drain(&mut self, node: String, why: String) -> Result<(), ClientError> {
         match self.jobs.drain(soon(pb::DrainRequest { node, why })).await {
             Ok(_) => Ok(()),

@@ -359,12 +359,20 @@ impl pb::jobs_server::Jobs for Service {
         request: Request<pb::DrainRequest>,
     ) -> Result<Response<pb::NodesReply>, Status> {
         let pb::DrainRequest { node, why } = request.into_inner();
+        if why.trim().is_empty() {
+            return Err(Status::invalid_argument("why is empty, expected a reason"));
+        }
         let id = self.node(node).await?;
-        self.ask(match why.is_empty() {
-            true => Ask::Resume(id),
-            false => Ask::Drain(id, why.into()),
-        })
-        .await?;
+        self.ask(Ask::Drain(id, why.into())).await?;
+        self.all_nodes().await
+    }
+
+    async fn resume(
+        &self,
+        request: Request<pb::ResumeRequest>,
+    ) -> Result<Response<pb::NodesReply>, Status> {
+        let id = self.node(request.into_inner().node).await?;
+        self.ask(Ask::Resume(id)).await?;
         self.all_nodes().await
     }
 
@@ -385,14 +393,19 @@ mod tests {
     use crate::shell::scheduler::{Limits, start};
     use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
 
-    #[tokio::test]
-    async fn a_node_is_told_that_its_report_cannot_be_read() {
-        let dir = tempfile::tempdir().unwrap();
+    /// A scheduler that is served, until what comes back first is dropped.
+    async fn served(
+        dir: &std::path::Path,
+    ) -> (
+        tokio::sync::oneshot::Sender<()>,
+        tokio::task::JoinHandle<Result<(), SchedulerError>>,
+        tonic::transport::Channel,
+    ) {
         let fifo = Composition::new("fifo")
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
             .placement(FirstFit)
             .build();
-        let running = start(dir.path(), Settings::default(), fifo, Limits::default()).unwrap();
+        let running = start(dir, Settings::default(), fifo, Limits::default()).unwrap();
         let any = ([127, 0, 0, 1], 0).into();
         let listen = Listen::bind(any, None, Token::none()).await.unwrap();
         let (ready, at) = tokio::sync::oneshot::channel();
@@ -402,7 +415,48 @@ mod tests {
         let served = tokio::spawn(serve(running, listen, ready, |_| {}, until));
         let url = format!("http://{}", at.await.unwrap());
         let channel = tonic::transport::Endpoint::from_shared(url).unwrap();
-        let channel = channel.connect().await.unwrap();
+        (stop, served, channel.connect().await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_only_a_command_line_would_refuse_is_refused_by_the_scheduler() {
+        let dir = tempfile::tempdir().unwrap();
+        let (stop, served, channel) = served(dir.path()).await;
+        let mut client = pb::jobs_client::JobsClient::new(channel);
+        let job = |grace_s| pb::SubmitRequest {
+            key: "key".to_owned(),
+            job: Some(pb::Job {
+                command: vec!["true".to_owned()],
+                gpus: 1,
+                iterations: 1.0,
+                rate: 1.0,
+                grace_s,
+                ..pb::Job::default()
+            }),
+        };
+        let drain = |why: &str| pb::DrainRequest {
+            node: "0".to_owned(),
+            why: why.to_owned(),
+        };
+        let none = client.submit(job(Some(0.0))).await.unwrap_err();
+        let drained = client.drain(drain(" ")).await.unwrap_err();
+        let unknown = client.drain(drain("a fan")).await.unwrap_err();
+        let taken = client.submit(job(None)).await.map(|r| r.into_inner().job);
+        drop(stop);
+        served.await.unwrap().unwrap();
+        let codes = [&none, &drained, &unknown].map(tonic::Status::code);
+        let invalid = tonic::Code::InvalidArgument;
+        assert_eq!(codes, [invalid, invalid, tonic::Code::NotFound]);
+        assert_eq!(drained.message(), "why is empty, expected a reason");
+        let grace = "grace_s is 0 s, expected above 0, and a day (86400 s) at most";
+        assert_eq!(none.message(), grace);
+        assert_eq!(taken.ok(), Some(0));
+    }
+
+    #[tokio::test]
+    async fn a_node_is_told_that_its_report_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (stop, served, channel) = served(dir.path()).await;
         let mut client = pb::node_link_client::NodeLinkClient::new(channel);
         let (tx, rx) = mpsc::channel(4);
         let good = pb::Report {

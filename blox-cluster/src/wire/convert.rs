@@ -367,7 +367,7 @@ fn job_to(spec: &JobSpec) -> pb::Job {
         command: extras.command.clone(),
         env: env.unwrap_or_default(),
         working_directory: text("working_directory"),
-        grace_s: number("grace_s").unwrap_or(0.0),
+        grace_s: number("grace_s"),
         max_retries: number("max_retries").map(|n| n as u32),
         model: text_of(&extras.model),
         cpus: extras.cpus,
@@ -484,9 +484,9 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
     if j.command.first().is_none_or(String::is_empty) {
         return wrong("command", "empty".to_owned(), "a program");
     }
-    if j.grace_s > LONGEST_GRACE_S {
-        let found = format!("{} s", j.grace_s);
-        return wrong("grace_s", found, "a day (86400 s) at most");
+    if let Some(grace_s) = j.grace_s.filter(|s| !(*s > 0.0 && *s <= LONGEST_GRACE_S)) {
+        let found = format!("{grace_s} s");
+        return wrong("grace_s", found, "above 0, and a day (86400 s) at most");
     }
     Ok(())
 }
@@ -542,8 +542,8 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
     if !j.working_directory.is_empty() {
         set("working_directory", j.working_directory.into());
     }
-    if finite("grace_s", j.grace_s)? > 0.0 {
-        set("grace_s", j.grace_s.into());
+    if let Some(grace_s) = j.grace_s {
+        set("grace_s", finite("grace_s", grace_s)?.into());
     }
     if let Some(n) = j.max_retries {
         set("max_retries", n.into());
@@ -642,7 +642,10 @@ mod tests {
             env: [(name.to_owned(), "x".to_owned())].into(),
             ..job()
         };
-        let grace_s = |grace_s| pb::Job { grace_s, ..job() };
+        let grace_s = |grace_s| pb::Job {
+            grace_s: Some(grace_s),
+            ..job()
+        };
         let name = |length| pb::Job {
             name: "ä".repeat(length),
             ..job()
@@ -653,6 +656,7 @@ mod tests {
         }
         let codes = "expected an exit code from 1 to 255";
         let names = "expected a name, `=` and a value";
+        let graces = "expected above 0, and a day (86400 s) at most";
         for (wrong, said) in [
             (on_exit(0), format!("on_exit is 0, {codes}")),
             (on_exit(300), format!("on_exit is 300, {codes}")),
@@ -674,10 +678,10 @@ mod tests {
                 pb::Job::default(),
                 "command is empty, expected a program".to_owned(),
             ),
-            (
-                grace_s(1e9),
-                "grace_s is 1000000000 s, expected a day (86400 s) at most".to_owned(),
-            ),
+            (grace_s(1e9), format!("grace_s is 1000000000 s, {graces}")),
+            (grace_s(0.0), format!("grace_s is 0 s, {graces}")),
+            (grace_s(-1.0), format!("grace_s is -1 s, {graces}")),
+            (grace_s(f64::NAN), format!("grace_s is NaN s, {graces}")),
         ] {
             assert_eq!(check_new(&wrong).unwrap_err().to_string(), said);
         }
@@ -693,7 +697,7 @@ mod tests {
             command: vec!["python".into(), "train.py".into()],
             env: [("A".to_owned(), "b".to_owned())].into(),
             working_directory: "/data".into(),
-            grace_s: 2.5,
+            grace_s: Some(2.5),
             max_retries: Some(0),
             on_exit: [(3, pb::OnExit::Fail.into())].into(),
             levels: vec![1, 2, 4],

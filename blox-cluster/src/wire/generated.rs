@@ -205,9 +205,9 @@ pub struct Job {
     >,
     #[prost(string, tag = "10")]
     pub working_directory: ::prost::alloc::string::String,
-    /// From SIGTERM to the end; 0 for the cluster's.
-    #[prost(double, tag = "11")]
-    pub grace_s: f64,
+    /// From SIGTERM to the end, above 0; if it is not said, the cluster's.
+    #[prost(double, optional, tag = "11")]
+    pub grace_s: ::core::option::Option<f64>,
     #[prost(uint32, optional, tag = "12")]
     pub max_retries: ::core::option::Option<u32>,
     #[prost(string, tag = "13")]
@@ -371,9 +371,15 @@ pub struct DrainRequest {
     /// Name or number.
     #[prost(string, tag = "1")]
     pub node: ::prost::alloc::string::String,
-    /// Empty to use it again.
+    /// For people; never empty.
     #[prost(string, tag = "2")]
     pub why: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeRequest {
+    /// Name or number.
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RemoveRequest {
@@ -1141,7 +1147,7 @@ pub mod jobs_client {
                 .insert(GrpcMethod::new("blox.cluster.v1.Jobs", "Nodes"));
             self.inner.unary(req, path, codec).await
         }
-        /// Stops placing jobs on a node, or places them again.
+        /// Stops placing jobs on a node.
         pub async fn drain(
             &mut self,
             request: impl tonic::IntoRequest<super::DrainRequest>,
@@ -1161,6 +1167,28 @@ pub mod jobs_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("blox.cluster.v1.Jobs", "Drain"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Places jobs on a drained node again.
+        pub async fn resume(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeRequest>,
+        ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/blox.cluster.v1.Jobs/Resume",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("blox.cluster.v1.Jobs", "Resume"));
             self.inner.unary(req, path, codec).await
         }
         /// Has a node leave for good.
@@ -1244,10 +1272,15 @@ pub mod jobs_server {
             &self,
             request: tonic::Request<super::NodesRequest>,
         ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status>;
-        /// Stops placing jobs on a node, or places them again.
+        /// Stops placing jobs on a node.
         async fn drain(
             &self,
             request: tonic::Request<super::DrainRequest>,
+        ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status>;
+        /// Places jobs on a drained node again.
+        async fn resume(
+            &self,
+            request: tonic::Request<super::ResumeRequest>,
         ) -> std::result::Result<tonic::Response<super::NodesReply>, tonic::Status>;
         /// Has a node leave for good.
         async fn remove(
@@ -1543,6 +1576,49 @@ pub mod jobs_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DrainSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/blox.cluster.v1.Jobs/Resume" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeSvc<T: Jobs>(pub Arc<T>);
+                    impl<T: Jobs> tonic::server::UnaryService<super::ResumeRequest>
+                    for ResumeSvc<T> {
+                        type Response = super::NodesReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Jobs>::resume(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -100,8 +100,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             }
         }
         ClusterCommand::Resume(a) => {
-            let none = String::new();
-            client(&a.at).await?.drain(a.node.clone(), none).await?;
+            client(&a.at).await?.resume(a.node.clone()).await?;
             if a.json {
                 print(terminal, &json!({"node": a.node}))?;
             }
@@ -228,7 +227,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         command: a.command,
         env,
         working_directory: here.to_string_lossy().into_owned(),
-        grace_s: a.grace.unwrap_or(0.0),
+        grace_s: a.grace,
         max_retries: a.max_retries,
         on_exit,
         attributes,
