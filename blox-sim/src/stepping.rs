@@ -90,11 +90,7 @@ impl<'w> Stepper<'w> {
 
     /// How it ended; `None` as long as it goes on.
     pub fn ended(&self) -> Option<Ended> {
-        self.over
-            .then(|| match self.simulation.watch().is_in_vain() {
-                true => Ended::InVain,
-                false => self.parts.backend.ended,
-            })
+        self.over.then_some(self.parts.backend.ended)
     }
 
     /// The state between two steps.
