@@ -191,7 +191,7 @@ impl Client {
     ) -> Result<Result<(), E>, ClientError> {
         let (mut begun, mut since, mut wait) = (false, None, FIRST_TRY);
         loop {
-            let error = match self.jobs.logs(wanted.clone()).await {
+            let error = match self.jobs.logs(wanted).await {
                 Err(e) => self.failed(&e),
                 Ok(reply) => {
                     begun = true;

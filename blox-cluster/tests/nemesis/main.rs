@@ -1,7 +1,7 @@
 //! A seeded nemesis in virtual time against the protocol's machines: messages
 //! are lost, doubled, late and overtake each other; scheduler, node managers,
-//! shims and whole nodes crash or stop at any step; clocks run at different
-//! speeds. What must always hold is checked after every step, and once the
+//! shims and whole nodes crash or stop at any step; the scheduler's disk is full for
+//! a while; clocks run at different speeds. What must always hold is checked after every step, and once the
 //! nemesis has gone, everything has to come right.
 //!
 //! One schedule again, with its seed: `NEMESIS_SEED=17 cargo test -p blox-cluster --test nemesis one`.

@@ -6,7 +6,7 @@ use crate::node::{Clock, Journal, NodeModel, Process, ShimModel};
 use blox_cluster::protocol::message::Wish;
 use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimSays};
 use blox_cluster::protocol::scheduler::{
-    Effect, Input, Request, Saved, Scheduler, Settings, feed, revive,
+    Effect, Input, Request, Saved, Scheduler, Settings, Step, feed, revive,
 };
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
@@ -84,6 +84,12 @@ struct Life {
     clock: Clock,
     number: u64,
     paused_until: u64,
+    /// Its disk is full.
+    full_until: u64,
+    /// What has found no room there, with who waits for it.
+    held: Option<(Step, Option<usize>)>,
+    /// What each node was told last.
+    told: BTreeMap<Name, Orders>,
 }
 
 pub struct World {
@@ -260,7 +266,8 @@ impl World {
                 println!("{when:>7} {what:?}");
             }
             self.happen(what)?;
-            if let Some(life) = &self.life {
+            // What it has not written down yet nobody is told.
+            if let Some(life) = self.life.as_ref().filter(|l| l.held.is_none()) {
                 self.checks.alive(&life.machine)?;
             }
             if self.now > PEACE + 5_000 && self.is_over() {
@@ -280,7 +287,10 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        let Some(life) = &self.life else { return false };
+        let written = |life: &&Life| life.held.is_none();
+        let Some(life) = self.life.as_ref().filter(written) else {
+            return false;
+        };
         let s = &life.machine;
         let all = self
             .jobs
@@ -446,6 +456,9 @@ impl World {
             clock,
             number: self.lives,
             paused_until: 0,
+            full_until: 0,
+            held: None,
+            told: BTreeMap::new(),
         };
         let mut sink = Vec::new();
         for record in &log {
@@ -463,17 +476,55 @@ impl World {
         let Some(life) = &mut self.life else {
             return Ok(());
         };
+        let full = life.full_until > self.now;
+        match life.held.take() {
+            Some(held) if full => {
+                life.held = Some(held);
+                self.without_room(input);
+                return Ok(());
+            }
+            Some((step, client)) => self.carry_out(step, client)?,
+            None => {}
+        }
+        let Some(life) = &mut self.life else {
+            return Ok(());
+        };
         let now = life.clock.read(self.now);
         let step = life.machine.step(now, input);
+        if full && !step.records.is_empty() {
+            life.held = Some((step, client));
+            return Ok(());
+        }
         self.carry_out(step, client)
     }
 
+    /// Nothing can be written down, so nothing is taken in; leases go on.
+    fn without_room(&mut self, input: Input) {
+        let Some(life) = &mut self.life else { return };
+        let (number, until) = (life.number, life.full_until);
+        match input {
+            Input::Report(report) => {
+                let now = life.clock.read(self.now);
+                let last = life.told.get(&report.node);
+                let orders = last.and_then(|last| life.machine.repeat(now, &report, last));
+                let to = self.nodes.iter().position(|n| n.key == report.node);
+                if let (Some(orders), Some(to)) = (orders, to) {
+                    life.told.insert(report.node, orders.clone());
+                    self.send(What::ToNode(to, orders));
+                }
+            }
+            Input::Answer(decision, outlook) => {
+                self.at(until, What::Answer(number, Some(decision), outlook));
+            }
+            Input::PolicyFailed(_) => {
+                self.at(until, What::Answer(number, None, Outlook::NextRound));
+            }
+            _ => {}
+        }
+    }
+
     /// Facts to the disk, then effects; the scheduler may crash anywhere in between.
-    fn carry_out(
-        &mut self,
-        step: blox_cluster::protocol::scheduler::Step,
-        client: Option<usize>,
-    ) -> Result<(), String> {
+    fn carry_out(&mut self, step: Step, client: Option<usize>) -> Result<(), String> {
         let early = self.bug == Some(Bug::AckBeforeSync);
         if early {
             self.reply(&step, client)?;
@@ -503,6 +554,9 @@ impl World {
             }
             match effect {
                 Effect::Send(orders) => {
+                    if let Some(life) = &mut self.life {
+                        life.told.insert(orders.node.clone(), orders.clone());
+                    }
                     let to = self.nodes.iter().position(|n| n.key == orders.node);
                     self.send(What::ToNode(to.ok_or("no such node")?, orders));
                 }
@@ -512,11 +566,7 @@ impl World {
         Ok(())
     }
 
-    fn reply(
-        &mut self,
-        step: &blox_cluster::protocol::scheduler::Step,
-        client: Option<usize>,
-    ) -> Result<(), String> {
+    fn reply(&mut self, step: &Step, client: Option<usize>) -> Result<(), String> {
         match (&step.reply, client) {
             (Some(Ok(job)), Some(i)) => {
                 let key = self.jobs[i].key.clone();
@@ -1032,6 +1082,11 @@ impl World {
             && self.rng.random_bool(0.001)
         {
             life.paused_until = self.now + self.rng.random_range(1_000..60_000);
+        }
+        if let Some(life) = &mut self.life
+            && self.rng.random_bool(0.002)
+        {
+            life.full_until = self.now + self.rng.random_range(1_000..60_000);
         }
         let i = self.rng.random_range(0..self.nodes.len());
         if self.rng.random_bool(0.02) {
