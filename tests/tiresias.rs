@@ -257,3 +257,56 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
     }
     assert!(preemptions > 200, "{preemptions}");
 }
+
+/// The third job is stopped at 4,200 s, and ends all the same at 4,700 s, with the arrival of the
+/// fourth. To the log of the program, where no job of this schedule ever ends, it waits from then on.
+#[test]
+fn who_ends_while_it_waits_goes_on_waiting_in_a_log_without_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let jobs = [
+        (2, 500, 5000),
+        (5, 500, 5000),
+        (2, 2400, 2300),
+        (1, 4700, 300),
+    ];
+    let rows = jobs.iter().enumerate();
+    let rows: Vec<_> = rows
+        .map(|(i, (gpus, submit, lasts))| format!("{i} {gpus} {submit} vgg16 {lasts}\n"))
+        .collect();
+    let header = "job_id num_gpu submit_time model_name duration\n";
+    put("jobs.txt", &format!("{header}{}", rows.concat()));
+    let columns = "num_switch num_node_p_switch num_gpu_p_node num_cpu_p_node mem_p_node";
+    put("cluster.txt", &format!("{columns}\n1 1 8 32 256\n"));
+    put(
+        "summary.json",
+        r#"{"trace": "jobs.txt", "cluster_spec": "cluster.txt", "schedule": "multi-dlas-gpu", "scheme": "count"}"#,
+    );
+    put(
+        "expected.csv",
+        "time,job_id,num_gpu,submit_time,start_time,end_time,executed_time,JCT,duration,pending_time,preempt,resume,promote\n\
+         4700,2,2,2400,2400,4700,2300,2300,2300,0,1,1,0\n\
+         5100,3,1,4700,4800,5100,300,400,300,100,0,1,0\n\
+         5600,1,5,500,600,5600,5000,5100,5000,100,0,1,0\n\
+         7400,0,2,500,600,7400,6800,6900,5000,1900,1,2,0\n",
+    );
+    let counts = [
+        (500, 2, 0),
+        (600, 0, 2),
+        (2400, 1, 2),
+        (4200, 1, 2),
+        (4700, 2, 2),
+        (4800, 1, 3),
+        (5600, 1, 3),
+        (7400, 1, 3),
+    ];
+    let counts = counts.map(|(at, waiting, running)| format!("{at},{waiting},{running},0\n"));
+    let header = "time,pending_job,running_job,completed_job\n";
+    put(
+        "cluster_events.csv",
+        &format!("{header}{}", counts.concat()),
+    );
+    let out = blox::verify::compare(dir.path(), None).unwrap();
+    let found = (out.system, out.jobs, out.differences);
+    assert_eq!(found, ("tiresias", 4, vec![]));
+}

@@ -1,5 +1,6 @@
 //! What the original was told, and what that is here.
 
+use super::tally::Counts;
 use crate::{Case, VerifyError};
 use blox_core::{
     ClusterSpec, Event, JobId, Outlook, Part, Pipeline, Requests, RestoreError, SchedulingPolicy,
@@ -181,11 +182,20 @@ impl Settings {
     }
 
     /// Waiting, running and ended jobs as the program's log counts them: one
-    /// schedule forgets to say that a job has ended, one may take its end for an
-    /// error.
-    pub fn as_logged(&self, [waiting, running, ended]: [u32; 3]) -> [Option<u32>; 3] {
+    /// schedule forgets to say that a job has ended, which stays what it was to the
+    /// log; one may take its end for an error.
+    pub fn as_logged(&self, jobs: Counts) -> [Option<u32>; 3] {
+        let Counts {
+            waiting,
+            running,
+            ended,
+            ended_waiting,
+        } = jobs;
         match self.schedule.as_str() {
-            "multi-dlas-gpu" => [Some(waiting), Some(running + ended), Some(0)],
+            "multi-dlas-gpu" => {
+                let ran = ended - ended_waiting;
+                [Some(waiting + ended_waiting), Some(running + ran), Some(0)]
+            }
             "dlas-gpu-pack" => [Some(waiting), Some(running), None],
             _ => [Some(waiting), Some(running), Some(ended)],
         }

@@ -24,8 +24,19 @@ struct Inner {
     last: Time,
     before: Option<Time>,
     ended: u32,
-    /// Waiting, running and ended jobs after each decision.
-    counts: BTreeMap<Time, [u32; 3]>,
+    /// Of these, those that waited when they ended.
+    ended_waiting: u32,
+    counts: BTreeMap<Time, Counts>,
+}
+
+/// Jobs after a decision.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub waiting: u32,
+    pub running: u32,
+    pub ended: u32,
+    /// Of the ended ones, those that waited when they ended.
+    pub ended_waiting: u32,
 }
 
 /// Listens to a journal and keeps what it needs.
@@ -37,14 +48,14 @@ impl Tally {
         self.with(|t| t.jobs.get(&job).copied().unwrap_or_default())
     }
 
-    /// Waiting, running and ended jobs after the last decision up to a moment.
-    pub fn counts_at(&self, at: f64) -> [u32; 3] {
+    /// Jobs after the last decision up to a moment.
+    pub fn counts_at(&self, at: f64) -> Counts {
         let at = Time::new(at);
         self.with(|t| {
             t.counts
                 .range(..=at)
                 .next_back()
-                .map_or([0; 3], |(_, c)| *c)
+                .map_or(Counts::default(), |(_, c)| *c)
         })
     }
 
@@ -88,10 +99,13 @@ impl Inner {
             self.before
         };
         if let Some(told) = self.jobs.get_mut(&job)
-            && let (Some(since), Some(last)) = (told.waits_since.take(), last)
+            && let Some(since) = told.waits_since.take()
         {
-            // It ended while it waited: the program counts up to its last pass.
-            told.pending += (last - since).secs().max(0.0);
+            self.ended_waiting += 1;
+            if let Some(last) = last {
+                // It ended while it waited: the program counts up to its last pass.
+                told.pending += (last - since).secs().max(0.0);
+            }
         }
     }
 
@@ -127,6 +141,12 @@ impl Inner {
         let waiting = self.jobs.values().filter(|t| t.waits_since.is_some());
         let waiting = waiting.count() as u32;
         let running = self.jobs.len() as u32 - self.ended - waiting;
-        self.counts.insert(at, [waiting, running, self.ended]);
+        let counts = Counts {
+            waiting,
+            running,
+            ended: self.ended,
+            ended_waiting: self.ended_waiting,
+        };
+        self.counts.insert(at, counts);
     }
 }
