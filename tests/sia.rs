@@ -1,7 +1,7 @@
 //! Sia and Pollux: what their authors published, beside ours. Golden data lie where `BLOX_GOLDEN`
 //! says; without it these tests say so and pass.
 
-use blox::compat::pollux;
+use blox::compat::{self, pollux};
 use blox::core::decision::Action;
 use blox::core::journal::{Entry, Journal};
 use blox::core::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, ThroughputParams};
@@ -182,6 +182,19 @@ fn both_run_without_any_file_and_the_same_twice() {
             assert_eq!(report.summary.completed, 12, "{adapts:?}");
             assert_eq!(report.jobs, run(true).jobs, "{adapts:?}");
         }
+    }
+}
+
+#[test]
+fn sias_released_program_gives_an_adaptive_job_what_there_is() {
+    for (adapts, ends) in [(Adapts::All, 1), (Adapts::Gpus, 1), (Adapts::Nothing, 0)] {
+        let job = training_jobs(adapts).swap_remove(0);
+        assert_eq!(job.gpus, GpuCount(4));
+        let base = Simulation::new("1x2:aws".parse().unwrap());
+        let report = compat::sia::simulation(base, files::training(built_in()))
+            .run(compat::sia::sia(built_in()), &mut Jobs::new(vec![job]))
+            .unwrap();
+        assert_eq!(report.summary.completed, ends, "{adapts:?}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::scheduling::sia::{Turns, turns};
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, NodeId, Part,
-    PlacementPolicy, Reason, Requests, Shape,
+    Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobRef, NodeId,
+    Part, PlacementPolicy, Reason, Requests, Shape, View,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -78,6 +78,18 @@ impl Ring {
 }
 
 impl PlacementPolicy for RoundAndRound {
+    /// The program asks an adaptive job's owner for no number of GPUs: it gets what there is, even
+    /// if its trace names more than the cluster has.
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        let training = job.spec().extras().training.as_ref();
+        let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing);
+        let (asked, possible) = (job.gpus(), view.installed_gpus());
+        match adapts || asked <= possible {
+            true => Ok(()),
+            false => Err(Reason::NeverFits { asked, possible }),
+        }
+    }
+
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let view = draft.view();
         let mut todo: Vec<(JobId, bool, &Shape)> = Vec::new();
