@@ -475,6 +475,49 @@ fn what_a_job_saves_as_it_leaves_counts() {
     assert_eq!(c.job(job)["iterations_done"], 7.0);
 }
 
+/// A job that does an iteration every tenth of a second and says so, with its loss as `loss` says
+/// of the iteration `$i`.
+fn training(loss: &str) -> String {
+    format!(
+        "i=0; while :; do i=$((i + 1)); loss={loss}
+        printf '%s 0\nloss %s\n' $i $loss > $BLOX_PROGRESS_FILE.new
+        mv $BLOX_PROGRESS_FILE.new $BLOX_PROGRESS_FILE; sleep 0.1; done"
+    )
+}
+
+#[test]
+fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
+    let c = Cluster::start("loss-termination{reports=1}", &[2]);
+    let submit = |loss: &str| {
+        let work = ["--duration", "5000", "--iterations", "5000"];
+        let script = training(loss);
+        c.submit(&[&work[..], &["--", "sh", "-c", &script]].concat())
+    };
+    // One that has converged, and one that has not and never will.
+    let flat = submit("0.$((500000 - i))");
+    let steep = submit("$((1000000 - 1500 * i))");
+    c.until_phase(flat, "terminated");
+    // It was given time to save its model.
+    assert_eq!(c.exits(flat), ["Yielded"]);
+    let last = c.job(flat)["metrics"]["loss"].as_f64();
+    assert!(last.is_some_and(|l| 0.4 < l && l < 0.5), "{last:?}");
+    let since = Instant::now();
+    c.until("the other is known to be as far as it is", |c| {
+        let job = c.job(steep);
+        assert_eq!(job["phase"], "running");
+        let done = job["iterations_done"].as_f64().unwrap_or(0.0);
+        let loss = job["metrics"]["loss"].as_f64().unwrap_or(0.0);
+        let told = loss > 0.0 && loss < 980_000.0 - 1500.0 * 30.0;
+        // It does some ten iterations a second, not one as it was submitted.
+        told && done > 30.0 && since.elapsed() < Duration::from_secs(20)
+    });
+    let shown = c.run(&["show", &steep.to_string()]).unwrap();
+    assert!(shown.contains("\nloss       9"), "{shown}");
+    assert!(shown.contains(" of 5000 iterations\n"), "{shown}");
+    c.run(&["cancel", &steep.to_string()]).unwrap();
+    c.until_phase(steep, "cancelled");
+}
+
 #[test]
 fn daemons_that_are_killed_and_started_again_find_what_runs() {
     let mut c = Cluster::start("fifo", &[1, 1]);

@@ -7,6 +7,7 @@
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
 use blox_core::{JobId, JobSpec, Name, NodeSpec};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -46,8 +47,30 @@ pub struct AttemptReport {
     pub status: Status,
     /// The port that its first node keeps for the ranks to meet at; 0 on other nodes.
     pub port: u16,
+    /// What it says of itself.
+    pub said: Said,
+}
+
+/// What a launch says of itself while it runs: the latest of each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Said {
     /// How far it is, if it says so.
     pub progress: Option<Progress>,
+    /// Numbers that it gives a name, such as its loss; finite.
+    #[serde(default)]
+    pub metrics: BTreeMap<Name, f64>,
+}
+
+impl Said {
+    /// This, and what it does not say as it was said `before`.
+    #[must_use]
+    pub fn or(mut self, before: &Said) -> Self {
+        self.progress = self.progress.or(before.progress);
+        for (name, value) in &before.metrics {
+            self.metrics.entry(name.clone()).or_insert(*value);
+        }
+        self
+    }
 }
 
 /// How far a job says that it is: totals, never differences.

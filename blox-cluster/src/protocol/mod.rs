@@ -13,7 +13,7 @@ pub mod timers;
 
 pub use ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 pub use message::{
-    AttemptReport, Exit, Final, Meeting, Order, Orders, Progress, Report, Status, Task, Wish,
+    AttemptReport, Exit, Final, Meeting, Order, Orders, Progress, Report, Said, Status, Task, Wish,
 };
 pub use record::{CoreInput, Record};
 pub use timers::Timers;

@@ -2,9 +2,7 @@
 //! told, reports. It never waits for anything.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use super::message::{
-    AttemptReport, Exit, Final, Order, Orders, Progress, Report, Status, Task, Wish,
-};
+use super::message::{AttemptReport, Exit, Final, Order, Orders, Report, Said, Status, Task, Wish};
 use super::shim::{Control, ShimWish};
 use super::timers::Timers;
 use blox_core::{Name, NodeSpec};
@@ -51,8 +49,8 @@ pub struct Found {
     pub lease: Millis,
     /// How it ended, if it has.
     pub done: Option<Final>,
-    /// How far it said that it is.
-    pub progress: Option<Progress>,
+    /// What it said of itself.
+    pub said: Said,
 }
 
 /// What a shim, or whoever looks after it, says.
@@ -62,8 +60,8 @@ pub enum ShimSays {
     Running,
     /// It was told to end, or ends.
     Stopping,
-    /// How far the job is.
-    Progress(Progress),
+    /// What the job says of itself now.
+    Said(Said),
     /// It is over, and that is on the disk.
     Done(Final),
     /// The shim is gone without a word, and no process of the launch is left.
@@ -153,7 +151,7 @@ struct Local {
     port: u16,
     lease: Millis,
     standing: Standing,
-    progress: Option<Progress>,
+    said: Said,
 }
 
 /// The machine.
@@ -192,7 +190,7 @@ impl Node {
                         destroying: false,
                     },
                 },
-                progress: f.progress,
+                said: f.said,
             };
             (f.id, local)
         });
@@ -480,7 +478,7 @@ impl Node {
             port,
             lease,
             standing,
-            progress: None,
+            said: Said::default(),
         };
         self.attempts.insert(id, local);
         !over
@@ -532,7 +530,7 @@ impl Node {
                 over_by.get_or_insert(ends_by);
             }
             // With the next report.
-            ShimSays::Progress(p) => a.progress = Some(p),
+            ShimSays::Said(said) => a.said = said,
             ShimSays::Done(done) => {
                 a.standing = Standing::Done(done);
                 self.news = true;
@@ -568,7 +566,7 @@ impl Node {
                 Standing::Done(done) => Status::Done(done.clone()),
             },
             port: a.port,
-            progress: a.progress,
+            said: a.said.clone(),
         });
         out.push(NodeEffect::Send(Report {
             node: self.who.node.clone(),

@@ -398,7 +398,10 @@ impl Scheduler {
             for event in std::mem::take(&mut out.events) {
                 match event {
                     // A state that was saved before there was this cannot take it.
-                    Event::Ran { .. } => self.told_quietly(at, event, step),
+                    Event::Ran { .. }
+                    // Of a launch about whose end the core hears just now.
+                    | Event::Progress { .. }
+                    | Event::Metric { .. } => self.told_quietly(at, event, step),
                     event => self.tell(CoreInput::Event { at, event }, step),
                 };
             }

@@ -473,7 +473,7 @@ impl Shell {
             w.done = true;
             // What it saved as it left, nobody has looked at yet.
             let last: Option<StatusFile> = files::said(&dir.join("status.json"));
-            let last = last.and_then(|s| s.progress).map(ShimSays::Progress);
+            let last = last.map(|s| ShimSays::Said(s.said));
             return Ok(last.into_iter().chain([ShimSays::Done(done)]).collect());
         }
         if !alive {
@@ -483,8 +483,8 @@ impl Shell {
         let Some(status) = files::read::<StatusFile>(&dir.join("status.json"))? else {
             return Ok(Vec::new());
         };
-        let before = w.said.replace(status);
-        if before != Some(status) {
+        let before = w.said.replace(status.clone());
+        if before.as_ref() != Some(&status) {
             w.moved = clock::now();
         } else if clock::now() - w.moved > self.settings.timers.lease.max(SETTLE) {
             // It stands still, and could not end its launch when it has to.
@@ -492,16 +492,15 @@ impl Shell {
             return Ok(Vec::new());
         }
         let mut says = Vec::new();
+        let before = before.as_ref();
         if status.running && !before.is_some_and(|b| b.running) {
             says.push(ShimSays::Running);
         }
         if status.stopping && !before.is_some_and(|b| b.stopping) {
             says.push(ShimSays::Stopping);
         }
-        if let Some(p) = status.progress
-            && before.is_none_or(|b| b.progress != Some(p))
-        {
-            says.push(ShimSays::Progress(p));
+        if before.is_none_or(|b| b.said != status.said) {
+            says.push(ShimSays::Said(status.said));
         }
         Ok(says)
     }
@@ -572,7 +571,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
         if done.is_none() && launch.boot != boot {
             let last = Final {
                 exit: Exit::Lost,
-                ran: said.map_or(Millis(0), |s| s.ran),
+                ran: said.as_ref().map_or(Millis(0), |s| s.ran),
                 estimated: true,
                 why: "the node went down".to_owned(),
             };
@@ -597,7 +596,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             port: launch.port,
             lease: control.map_or(Millis(0), |c| c.lease),
             done,
-            progress: said.and_then(|s| s.progress),
+            said: said.map(|s| s.said).unwrap_or_default(),
         });
     }
     Ok((found, watched))

@@ -13,10 +13,10 @@ use super::files;
 use super::room::Shares;
 use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput};
-use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Progress, Timers};
+use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Progress, Said, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub struct LaunchFile {
 }
 
 /// Where a launch stands.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusFile {
     /// All ranks were started.
     pub running: bool,
@@ -64,8 +64,9 @@ pub struct StatusFile {
     pub stopping: bool,
     /// For how long it has run.
     pub ran: Millis,
-    /// How far the job says it is.
-    pub progress: Option<Progress>,
+    /// What the job says of itself.
+    #[serde(flatten)]
+    pub said: Said,
 }
 
 /// Runs the shim of the launch in `dir`, to the end of the launch.
@@ -266,10 +267,10 @@ impl Watch {
             stopping: self.machine.is_stopping(),
             // Whole seconds: the file is written when it changes.
             ran: Millis((now() - self.began).0 / 1000 * 1000),
-            progress: progress(&self.dir.join("progress")),
+            said: said(&self.dir.join("progress")),
         };
         // A disk that is full now takes it the next time; the launch goes on.
-        if self.last_status != Some(status)
+        if self.last_status.as_ref() != Some(&status)
             && files::write(&self.dir.join("status.json"), &status, false).is_ok()
         {
             self.last_status = Some(status);
@@ -277,14 +278,49 @@ impl Watch {
     }
 }
 
-/// What the job wrote: iterations done, and those that its last checkpoint holds.
-fn progress(path: &Path) -> Option<Progress> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let mut words = text.split_whitespace().map(str::parse::<f64>);
-    let done = words.next()?.ok()?;
-    let saved = words.next().and_then(Result::ok).unwrap_or(0.0);
-    let sound = |x: f64| x.is_finite() && x >= 0.0;
-    (sound(done) && sound(saved)).then_some(Progress { done, saved })
+/// So much of the end of a progress file is read.
+const LAST_BYTES: u64 = 4096;
+/// So many names of numbers a launch may use.
+const MOST_METRICS: usize = 16;
+
+/// What the job wrote, anew each time or line after line.
+fn said(path: &Path) -> Said {
+    let read = || -> io::Result<(Vec<u8>, bool)> {
+        let mut file = File::open(path)?;
+        let from = file.metadata()?.len().saturating_sub(LAST_BYTES);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(LAST_BYTES).read_to_end(&mut bytes)?;
+        Ok((bytes, from > 0))
+    };
+    let (bytes, cut) = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    // The first line that is read may be the end of one.
+    parse(text.lines().skip(usize::from(cut)))
+}
+
+/// Lines of two numbers, iterations done and those that the last checkpoint holds, and lines of
+/// a name and a number. The last of each counts; what is neither is passed over.
+fn parse<'a>(lines: impl Iterator<Item = &'a str>) -> Said {
+    let number = |word: &str| word.parse::<f64>().ok();
+    let mut said = Said::default();
+    for line in lines {
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let second = words.next().and_then(number);
+        if let Some(done) = number(first) {
+            let saved = second.unwrap_or(0.0);
+            let sound = |x: f64| x.is_finite() && x >= 0.0;
+            if sound(done) && sound(saved) {
+                said.progress = Some(Progress { done, saved });
+            }
+        } else if let Some(value) = second.filter(|x| x.is_finite())
+            && (said.metrics.contains_key(first) || said.metrics.len() < MOST_METRICS)
+        {
+            said.metrics.insert(first.into(), value);
+        }
+    }
+    said
 }
 
 type Started = Result<Vec<Child>, (Vec<Child>, String)>;
@@ -415,4 +451,68 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     );
     set(MARK, &launch.mark);
     env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Said {
+        parse(text.lines())
+    }
+
+    fn expected(progress: Option<(f64, f64)>, metrics: &[(&str, f64)]) -> Said {
+        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), *value));
+        Said {
+            progress: progress.map(|(done, saved)| Progress { done, saved }),
+            metrics: metrics.collect(),
+        }
+    }
+
+    #[test]
+    fn a_progress_file_is_lines_of_which_the_last_of_each_kind_counts() {
+        assert_eq!(read(""), expected(None, &[]));
+        assert_eq!(read("12 10"), expected(Some((12.0, 10.0)), &[]));
+        assert_eq!(read("12"), expected(Some((12.0, 0.0)), &[]));
+        assert_eq!(read("loss -0.5\n"), expected(None, &[("loss", -0.5)]));
+        let all = "1 0\nloss 3\n\n2.5e1 1\nloss 2 (train)\n";
+        assert_eq!(read(all), expected(Some((25.0, 1.0)), &[("loss", 2.0)]));
+        // Neither a number nor a name and one; a loss that is none; a step back before the start.
+        for odd in [
+            "loss", "loss x", "loss NaN", "loss inf", "-3 1", "3 -1", "nan 1",
+        ] {
+            let text = format!("7 6\nloss 1\n{odd}\n");
+            let before = expected(Some((7.0, 6.0)), &[("loss", 1.0)]);
+            assert_eq!(read(&text), before, "{odd}");
+        }
+        let many: String = (10..40).map(|i| format!("m{i} {i}\n")).collect();
+        let metrics = read(&many).metrics;
+        assert_eq!(metrics.len(), MOST_METRICS);
+        assert_eq!(metrics.last_key_value(), Some((&"m25".into(), &25.0)));
+    }
+
+    #[test]
+    fn of_a_long_progress_file_the_end_is_read() {
+        let path = std::env::temp_dir().join(format!("blox-said-{}", std::process::id()));
+        let lines: String = (0..9_000).map(|i| format!("{i} 0\nloss 0.{i}\n")).collect();
+        std::fs::write(&path, lines).unwrap();
+        let found = said(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(found.progress.map(|p| p.done), Some(8_999.0));
+        assert_eq!(found.metrics.get("loss"), Some(&0.8999));
+        assert_eq!(said(&path), Said::default());
+    }
+
+    #[test]
+    fn a_status_from_before_there_were_numbers_is_read() {
+        let old =
+            r#"{"running":true,"stopping":false,"ran":7,"progress":{"done":2.0,"saved":1.0}}"#;
+        let status: StatusFile = serde_json::from_str(old).unwrap();
+        assert_eq!(
+            status.said.progress.map(|p| (p.done, p.saved)),
+            Some((2.0, 1.0))
+        );
+        let text = serde_json::to_string(&status).unwrap();
+        assert_eq!(serde_json::from_str::<StatusFile>(&text).unwrap(), status);
+    }
 }

@@ -18,11 +18,13 @@ pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -
         None => None,
     });
     let mut lines: Vec<_> = lines.collect();
-    // All commands would make a list too long for a message.
+    // All commands, and all numbers, would make a list too long for a message.
     if let Some(brief) = only.and_then(|id| s.launches().durable().jobs.get(&id)) {
         for line in &mut lines {
             line.command.clone_from(&brief.command);
             line.working_directory.clone_from(&brief.directory);
+            let metrics = brief.metrics.iter();
+            line.metrics = metrics.map(|(n, v)| (n.to_string(), *v)).collect();
         }
     }
     lines

@@ -3,7 +3,7 @@
 use super::pb;
 use crate::protocol::{
     AttemptId, AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis,
-    Order, Orders, Progress, Report, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
+    Order, Orders, Progress, Report, Said, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
 };
 use blox_core::{Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work};
 use std::collections::BTreeMap;
@@ -136,11 +136,17 @@ fn attempt_to(a: &AttemptReport) -> pb::AttemptReport {
         fence: a.fence.0,
         status: status.into(),
         port: a.port.into(),
-        progress: a.progress.map(|p| pb::Progress {
+        progress: a.said.progress.map(|p| pb::Progress {
             done: p.done,
             saved: p.saved,
         }),
         r#final: last.map(end),
+        metrics: a
+            .said
+            .metrics
+            .iter()
+            .map(|(name, value)| (name.to_string(), *value))
+            .collect(),
     }
 }
 
@@ -225,12 +231,25 @@ fn attempt_from(a: pb::AttemptReport) -> Result<AttemptReport, WireError> {
         }),
         None => None,
     };
+    let metric = |(name, value): (String, f64)| match value.is_finite() {
+        true => Ok((Name::from(name), value)),
+        false => Err(WireError {
+            field: "metrics",
+            found: format!("{name} = {value}"),
+            expected: "finite numbers",
+        }),
+    };
+    let metrics = a
+        .metrics
+        .into_iter()
+        .map(metric)
+        .collect::<Result<_, _>>()?;
     Ok(AttemptReport {
         id: id("id", a.id)?,
         fence: Fence(a.fence),
         status,
         port: port("port", a.port)?,
-        progress,
+        said: Said { progress, metrics },
     })
 }
 
@@ -577,10 +596,13 @@ mod tests {
             fence: Fence(9),
             status,
             port: 29_500,
-            progress: Some(Progress {
-                done: 5.0,
-                saved: 4.0,
-            }),
+            said: Said {
+                progress: Some(Progress {
+                    done: 5.0,
+                    saved: 4.0,
+                }),
+                metrics: [("loss".into(), 0.5)].into(),
+            },
         };
         let ended = Final {
             exit: Exit::Failed { code: 3 },

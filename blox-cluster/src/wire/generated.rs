@@ -67,6 +67,12 @@ pub struct AttemptReport {
     /// With STATUS_DONE.
     #[prost(message, optional, tag = "6")]
     pub r#final: ::core::option::Option<Final>,
+    /// The latest of each number that it gives a name; finite.
+    #[prost(btree_map = "string, double", tag = "7")]
+    pub metrics: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        f64,
+    >,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Progress {
@@ -320,6 +326,12 @@ pub struct JobLine {
     /// The same.
     #[prost(string, tag = "17")]
     pub working_directory: ::prost::alloc::string::String,
+    /// The same: the latest of each number that it reported.
+    #[prost(btree_map = "string, double", tag = "18")]
+    pub metrics: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        f64,
+    >,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccountLine {

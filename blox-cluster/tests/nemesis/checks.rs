@@ -4,12 +4,15 @@
 //! work at the same time; I3 no GPU has processes of two launches; I4 no
 //! process is left; I5 every launch is accounted for once, for as long as it
 //! ran, and work that is known to be done is not done again; I6 once the nemesis has gone, all jobs end within a bound; I7 no number is given twice; I8 in the end
-//! everything is as if nothing had happened.
+//! everything is as if nothing had happened; I9 what a job says is taken for what its last launch says.
 
 use blox_cluster::protocol::scheduler::Scheduler;
 use blox_cluster::protocol::{AttemptId, CoreInput, Exit, PartId, Record};
 use blox_core::{Event, JobId, Name, NodeId, NodeStatus, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The number that tells of which launch it is.
+pub const LAUNCH: &str = "launch";
 
 /// Processes of one launch on one node, in true time.
 #[derive(Clone, Debug)]
@@ -116,6 +119,14 @@ impl Checks {
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match event {
+            Event::Metric { job, name, value } if name.as_str() == LAUNCH => {
+                let last = self.last.get(job).map(|(id, ..)| f64::from(id.attempt));
+                if last != Some(*value) {
+                    return Err(format!(
+                        "I9: launch {value} of job {job} speaks, not {last:?}"
+                    ));
+                }
+            }
             Event::Submitted { job, .. } => {
                 *self.submitted.entry(*job).or_default() += 1;
                 if self.submitted[job] > 1 {

@@ -143,7 +143,7 @@ impl NodeModel {
                 port: j.port,
                 lease: j.lease,
                 done,
-                progress: None,
+                said: Default::default(),
             }
         })
         .collect()

@@ -1,6 +1,6 @@
 //! The model of a cluster, and the nemesis.
 
-use crate::checks::Checks;
+use crate::checks::{Checks, LAUNCH};
 use crate::churn::Churn;
 use crate::node::{Clock, Journal, NodeModel, Process, ShimModel};
 use blox_cluster::protocol::message::Wish;
@@ -10,7 +10,8 @@ use blox_cluster::protocol::scheduler::{
 };
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
-    AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Record, Report, Timers,
+    AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Progress, Record, Report, Said,
+    Timers,
 };
 use blox_core::cadence::Rounds;
 use blox_core::core::{Core, Decision};
@@ -728,9 +729,26 @@ impl World {
                 }
                 _ => continue,
             };
+            if let Some(said) = self.says(i, id) {
+                self.manager(i, NodeInput::Shim(id, ShimSays::Said(said)))?;
+            }
             self.manager(i, NodeInput::Shim(id, says))?;
         }
         self.manager(i, NodeInput::Tick)
+    }
+
+    /// What the processes of a launch say of themselves.
+    fn says(&self, i: usize, id: AttemptId) -> Option<Said> {
+        let process = self.nodes[i].processes.get(&id)?;
+        let begun = self.checks.ledger[process.work].from;
+        let progress = Progress {
+            done: (self.now - begun) as f64 / 1e3,
+            saved: 0.0,
+        };
+        Some(Said {
+            progress: Some(progress),
+            metrics: [(LAUNCH.into(), f64::from(id.attempt))].into(),
+        })
     }
 
     fn manager(&mut self, i: usize, input: NodeInput) -> Result<(), String> {

@@ -148,6 +148,9 @@ pub(in crate::cli) struct SubmitArgs {
     /// How long it runs on these GPUs, as far as you know
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
     pub duration: f64,
+    /// Iterations in that time, as it writes them to its progress file [default: one a second]
+    #[arg(long, value_name = "N")]
+    pub iterations: Option<f64>,
     /// From SIGTERM to the end when it is preempted [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub grace: Option<f64>,

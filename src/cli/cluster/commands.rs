@@ -138,6 +138,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
                     let mut all = job_json(&job);
                     all["command"] = json!(job.command);
                     all["working_directory"] = json!(job.working_directory);
+                    all["metrics"] = json!(job.metrics);
                     print(terminal, &all)?;
                 }
                 false => show(&job, terminal)?,
@@ -211,6 +212,14 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
     for rate in &a.rates {
         number("--rates", *rate, true)?;
     }
+    let speed = match a.iterations {
+        Some(iterations) => {
+            number("--iterations", iterations, false)?;
+            number("--duration", a.duration, false)?;
+            iterations / a.duration
+        }
+        None => 1.0,
+    };
     let here = std::env::current_dir()
         .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
     let job = pb::Job {
@@ -222,8 +231,8 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         queue: a.queue.unwrap_or_default(),
         gpus: a.gpus,
         priority: a.priority,
-        iterations: a.duration,
-        rate: 1.0,
+        iterations: a.iterations.unwrap_or(a.duration),
+        rate: speed,
         command: a.command,
         env,
         working_directory: here.to_string_lossy().into_owned(),
@@ -232,7 +241,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         on_exit,
         attributes,
         levels: a.levels,
-        rates: a.rates,
+        rates: a.rates.iter().map(|rate| rate * speed).collect(),
         deadlines_s: a.deadline.into_iter().collect(),
         model: a.model.unwrap_or_default(),
         batch_size: a.batch_size.unwrap_or(0),
@@ -442,6 +451,13 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
         j.attempt,
         number_of(j.preemptions, "time")
     )?;
+    if j.iterations > 0.0 {
+        let (done, all) = (j.iterations_done, j.iterations);
+        writeln!(out, "work       {done:.0} of {all:.0} iterations")?;
+    }
+    for (name, value) in &j.metrics {
+        writeln!(out, "{:10} {value}", plain(name))?;
+    }
     for a in &j.accounts {
         let id = a.id.unwrap_or_default();
         let guess = if a.estimated { ", estimated" } else { "" };

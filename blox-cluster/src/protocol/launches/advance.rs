@@ -240,6 +240,7 @@ impl Launches {
         self.seen.retain(|part, _| part.id != id);
         self.told.retain(|part| part.id != id);
         self.began.retain(|part, _| part.id != id);
+        self.passed.remove(&id);
     }
 
     /// For how long a launch that is over ran, by the clocks of its nodes, if the core has heard
@@ -272,7 +273,7 @@ impl Launches {
         };
         let completed = a.ends.values().all(|e| e.exit == Exit::Completed);
         // One that has saved nothing yet goes on from what was there before it.
-        let saved = self.progress(id).map(|p| p.saved).filter(|s| *s > 0.0);
+        let saved = self.said(id).progress.map(|p| p.saved).filter(|s| *s > 0.0);
         let mut lost = a.ends.values().filter(|e| e.exit == Exit::Lost);
         let rule = a.failed.map(|code| on_exit(job, code));
         let current = job.attempt() == id.attempt;

@@ -7,11 +7,12 @@
 mod advance;
 mod orders;
 pub(super) mod report;
+mod said;
 #[cfg(test)]
 mod tests;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
-use super::message::{Exit, Final, Orders, Progress, Status, Task};
+use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
 use super::record::{CoreInput, Record};
 use super::timers::Timers;
 use crate::log::crc::crc32c;
@@ -121,6 +122,9 @@ pub struct Brief {
     /// Where it runs; empty if it did not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub directory: String,
+    /// What it reported last of each number of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<Name, f64>,
 }
 
 /// Most bytes that are kept of a command, for as long as the cluster lives.
@@ -309,8 +313,14 @@ impl Durable {
                     sum: sum_of(spec),
                     command: beginning(&extras.command),
                     directory: directory.and_then(|d| d.as_str()).unwrap_or("").to_owned(),
+                    metrics: BTreeMap::new(),
                 };
                 self.jobs.insert(*job, brief);
+            }
+            Event::Metric { job, name, value } => {
+                if let Some(brief) = self.jobs.get_mut(job) {
+                    brief.metrics.insert(name.clone(), *value);
+                }
             }
             Event::Ended { job, outcome } => {
                 self.ended.insert(*job, *outcome);
@@ -407,7 +417,7 @@ pub struct Outcome {
 struct Seen {
     status: Status,
     port: u16,
-    progress: Option<Progress>,
+    said: Said,
 }
 
 /// What is known of a node as long as the scheduler lives.
@@ -506,6 +516,8 @@ pub struct Launches {
     /// Parts that a later life of their node's manager does not know of though it may have been
     /// told to run them: until when their processes may be there, and how they end then.
     doubted: BTreeMap<PartId, (Millis, End)>,
+    /// What the core was told of what launches say of themselves.
+    passed: BTreeMap<AttemptId, said::Passed>,
     /// When each launch was first seen to run on a node.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
@@ -544,6 +556,7 @@ impl Launches {
             seen: BTreeMap::new(),
             told,
             doubted: BTreeMap::new(),
+            passed: BTreeMap::new(),
             began: BTreeMap::new(),
             launch_by: launch_by.collect(),
             going: BTreeSet::new(),
@@ -615,20 +628,25 @@ impl Launches {
         self.seen.get(&part).map(|s| &s.status)
     }
 
-    /// How far a launch said that it is: the furthest of its nodes.
-    pub fn progress(&self, id: AttemptId) -> Option<Progress> {
-        let nodes = PartId {
-            id,
-            node: NodeId(0),
-        }..=PartId {
-            id,
-            node: NodeId(u32::MAX),
-        };
-        let all = self.seen.range(nodes).filter_map(|(_, s)| s.progress);
-        all.reduce(|a, b| Progress {
-            done: a.done.max(b.done),
-            saved: a.saved.max(b.saved),
-        })
+    /// What a launch said of itself: how far the furthest of its nodes is, and of each number what
+    /// the first of them that gives it says.
+    pub fn said(&self, id: AttemptId) -> Said {
+        let launch = self.durable.attempts.get(&id).map(|a| &a.launch);
+        let nodes = launch.into_iter().flat_map(|l| &l.parts);
+        let all = nodes.filter_map(|(node, _)| self.seen.get(&PartId { id, node: *node }));
+        let mut said = Said::default();
+        for s in all {
+            let furthest = match (said.progress, s.said.progress) {
+                (Some(a), Some(b)) => Some(Progress {
+                    done: a.done.max(b.done),
+                    saved: a.saved.max(b.saved),
+                }),
+                (a, b) => a.or(b),
+            };
+            said = said.or(&s.said);
+            said.progress = furthest;
+        }
+        said
     }
 
     pub(super) fn note(&mut self, out: &mut Outcome, record: Record) {

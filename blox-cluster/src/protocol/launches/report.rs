@@ -75,10 +75,12 @@ impl Launches {
         (link.heard, link.spoke) = (now, true);
         link.address = r.address.clone();
         if new_session {
-            // What an earlier life said it has, this one may not know.
+            // What an earlier life said it has, this one may not know: how far that was counts.
             link.forget.clear();
             let over = |s: &Seen| matches!(s.status, Status::Done(_));
-            self.seen.retain(|part, s| part.node != node || over(s));
+            let lost = |part: &PartId| self.told.contains(part) && !is_listed(r, part);
+            let keep = |part: &PartId, s: &Seen| part.node != node || over(s) || lost(part);
+            self.seen.retain(|part, s| keep(part, s));
         }
         let known = self.durable.nodes.get(&node);
         if known.is_some_and(|n| n.boot != r.boot) {
@@ -91,6 +93,7 @@ impl Launches {
             self.doubt_unlisted(node, later, before, view, r, out);
         }
         self.hear_all(node, now, view, r, out);
+        self.pass_on(now, view, r, out);
         let node = if offers_another(view, node, r) {
             self.renew(node, now, view, r, out)
         } else {
@@ -291,7 +294,7 @@ impl Launches {
         out: &mut Outcome,
     ) {
         for part in self.open_on(node) {
-            let listed = r.attempts.iter().any(|a| a.id == part.id);
+            let listed = is_listed(r, &part);
             let attempt = self.durable.attempts.get(&part.id);
             // If only the scheduler is new, its earlier life may have doubted what is to end.
             let doubtful = later || attempt.is_some_and(|a| a.goal != Goal::Run);
@@ -392,11 +395,14 @@ impl Launches {
                     (0, Some(before)) => before.port,
                     (port, _) => port,
                 };
-                let progress = a.progress.or(before.and_then(|b| b.progress));
+                let said = match before {
+                    Some(before) => a.said.clone().or(&before.said),
+                    None => a.said.clone(),
+                };
                 let seen = Seen {
                     status: a.status.clone(),
                     port,
-                    progress,
+                    said,
                 };
                 self.seen.insert(part, seen);
             }
@@ -451,6 +457,11 @@ impl Launches {
     }
 }
 
+/// Whether a node manager knows of a launch.
+fn is_listed(r: &Report, part: &PartId) -> bool {
+    r.attempts.iter().any(|a| a.id == part.id)
+}
+
 /// Whether a node offers something else than what it joined as. Kernels and hypervisors keep a little
 /// more or less memory for themselves from time to time: that is no other inventory.
 fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
@@ -493,7 +504,7 @@ fn name_is_taken(view: View<'_>, node: Option<NodeId>, r: &Report) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::message::{Exit, Final, Status, Wish};
+    use crate::protocol::message::{Exit, Final, Said, Status, Wish};
     use crate::protocol::record::Record;
     use crate::protocol::scheduler::{
         Effect, Input, Request, RequestError, Saved, Scheduler, Settings, Step,
@@ -735,7 +746,7 @@ mod tests {
             fence: Fence(1),
             status,
             port: 0,
-            progress: None,
+            said: Said::default(),
         };
         let told = |step: &Step| match &step.effects[..] {
             [Effect::Send(o)] => {
@@ -841,7 +852,7 @@ mod tests {
             fence: Fence(1),
             status: Status::Running,
             port: 0,
-            progress: None,
+            said: Said::default(),
         };
         all.hear_of("k", 2, 1, named("n", 1), vec![stray]);
         assert_eq!(all.nodes(), [(Up, 2)]);

@@ -1,7 +1,7 @@
 //! A gang on two nodes, report by report.
 
 use super::End;
-use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Status, Wish};
+use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
 use crate::protocol::scheduler::{Effect, Input, Request, Saved, Scheduler, Settings, Step};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::cadence::Rounds;
@@ -30,7 +30,7 @@ struct Gang {
     /// The life of each node's manager.
     sessions: [u64; 2],
     /// What the job says of itself.
-    progress: Option<Progress>,
+    said: Said,
     outcome: Option<Outcome>,
 }
 
@@ -66,7 +66,7 @@ impl Gang {
             told: Default::default(),
             silent: [false; 2],
             sessions: [1; 2],
-            progress: None,
+            said: Said::default(),
             outcome: None,
         };
         let mut extras = Extras::default();
@@ -157,7 +157,7 @@ impl Gang {
             fence: Fence(FIRST_LIFE + u64::from(*attempt)),
             status: status.clone(),
             port: 29_500,
-            progress: self.progress,
+            said: self.said.clone(),
         };
         let report = Report {
             node: format!("n{node}").into(),
@@ -491,6 +491,20 @@ fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
 }
 
 #[test]
+fn what_a_launch_saved_counts_that_its_nodes_do_not_know_of_any_more() {
+    let mut g = Gang::new();
+    g.said.progress = Some(Progress {
+        done: 6.0,
+        saved: 5.0,
+    });
+    g.runs(1, &[0, 1]);
+    g.sessions = [2; 2];
+    g.has = Default::default();
+    g.beats(26);
+    assert_eq!((g.granted(), g.work()), (2, 5.0));
+}
+
+#[test]
 fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
@@ -503,7 +517,7 @@ fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
 /// A job whose first launch says that it saved 5 iterations, then gives way to a second.
 fn saved_five() -> Gang {
     let mut g = Gang::new();
-    g.progress = Some(Progress {
+    g.said.progress = Some(Progress {
         done: 6.0,
         saved: 5.0,
     });
@@ -513,7 +527,7 @@ fn saved_five() -> Gang {
     for node in 0..2 {
         g.set(node, 1, done(Exit::Cut));
     }
-    g.progress = None;
+    g.said.progress = None;
     g.beat();
     assert_eq!(g.work(), 5.0);
     g.runs(2, &[0, 1]);
@@ -531,7 +545,7 @@ fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
     assert_eq!((g.phase(), g.work()), (Some(Phase::Deferred), 5.0));
     // Nor does one that has saved nothing yet.
     let mut g = saved_five();
-    g.progress = Some(Progress {
+    g.said.progress = Some(Progress {
         done: 6.0,
         saved: 0.0,
     });
@@ -577,7 +591,7 @@ fn what_a_launch_says_with_its_end_counts() {
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
     g.step(Input::Request(Request::Requeue(JOB)));
-    g.progress = Some(Progress {
+    g.said.progress = Some(Progress {
         done: 5.0,
         saved: 5.0,
     });
@@ -586,4 +600,125 @@ fn what_a_launch_says_with_its_end_counts() {
     }
     g.beat();
     assert_eq!((g.phase(), g.work()), (Some(Phase::Waiting), 5.0));
+}
+
+/// The readings of the loss that reached the core, in seconds since the first.
+fn losses(g: &Gang) -> Vec<(f64, f64)> {
+    let job = g.scheduler.view().job(JOB);
+    let all = job.map_or(&[][..], |j| j.metric("loss"));
+    let at = |(t, loss): &(Time, f64)| ((*t - all[0].0).secs(), *loss);
+    all.iter().map(at).collect()
+}
+
+/// The job says that it is so far, and how large its loss is.
+fn says(g: &mut Gang, done: f64, loss: f64) {
+    let saved = 0.0;
+    g.said.progress = Some(Progress { done, saved });
+    g.said.metrics.insert("loss".into(), loss);
+}
+
+#[test]
+fn what_a_job_says_reaches_the_policies_once_in_a_while() {
+    let mut g = Gang::lasting(5_000.0);
+    g.runs(1, &[0, 1]);
+    let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
+    assert_eq!(speed(&g), Some(1.0));
+    // A quarter of an iteration a second: a reading with every report, of which one in
+    // five is passed on.
+    for step in 0..50 {
+        says(&mut g, f64::from(step) * 0.5, 1.0 / f64::from(step + 1));
+        g.beat();
+        if step == 0 {
+            // One reading is no speed.
+            assert_eq!((g.work(), speed(&g)), (0.0, Some(1.0)));
+        }
+    }
+    let expected: Vec<_> = (0..10).map(|i| 5.0 * f64::from(i)).collect();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|s| (s * 2.0, 1.0 / (s + 1.0)))
+        .collect();
+    assert_eq!(losses(&g), expected);
+    assert_eq!(speed(&g), Some(0.25));
+    // What the core believed since the last reading, at that speed.
+    assert!((22.5..=25.0).contains(&g.work()), "{}", g.work());
+    // The same number again is no second reading, though the job goes on.
+    for step in 50..70 {
+        says(&mut g, f64::from(step) * 0.5, 0.01);
+        g.beat();
+    }
+    assert_eq!(losses(&g)[10..], [(100.0, 0.01)]);
+    // A job that has run for a thousand seconds is heard of every ten, one that has run for two
+    // thousand every twenty.
+    g.said.progress = None;
+    for step in 0..1_000u32 {
+        g.said.metrics.insert("loss".into(), f64::from(step));
+        g.beat();
+    }
+    let between: Vec<f64> = losses(&g).windows(2).map(|w| w[1].0 - w[0].0).collect();
+    assert_eq!(between[20], 10.0);
+    assert_eq!(between.last(), Some(&22.0));
+}
+
+#[test]
+fn the_last_word_of_a_launch_is_passed_on_at_once() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    says(&mut g, 1.0, 0.5);
+    g.beat();
+    says(&mut g, 3.0, 0.25);
+    g.beat();
+    assert_eq!(losses(&g), [(0.0, 0.5)]);
+    for node in 0..2 {
+        g.set(node, 1, done(Exit::Failed { code: 3 }));
+    }
+    says(&mut g, 4.0, 0.125);
+    g.beat();
+    assert_eq!(losses(&g), [(0.0, 0.5), (4.0, 0.125)]);
+    // What it has not saved is lost.
+    assert_eq!(g.work(), 0.0);
+}
+
+#[test]
+fn a_job_that_went_back_is_measured_from_there() {
+    let mut g = Gang::lasting(5_000.0);
+    g.runs(1, &[0, 1]);
+    let mut goes_on = |from: f64, by: f64| {
+        for step in 0..30 {
+            says(&mut g, from + by * f64::from(step), 1.0);
+            g.beat();
+        }
+        g.scheduler.view().job(JOB).map(|j| j.rate())
+    };
+    assert_eq!(goes_on(100.0, 4.0), Some(2.0));
+    assert_eq!(goes_on(50.0, 1.0), Some(0.5));
+}
+
+#[test]
+fn the_numbers_of_rank_0_count_and_others_fill_in() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    let all = |g: &Gang| {
+        let said = g.scheduler.launches().said(id(1));
+        let progress = said.progress.map(|p| (p.done, p.saved));
+        let metrics = said.metrics.iter().map(|(n, v)| (n.to_string(), *v));
+        (progress, metrics.collect::<Vec<_>>())
+    };
+    for node in [1, 0] {
+        let x = f64::from(node as u32);
+        g.said.progress = Some(Progress {
+            done: 5.0 + x,
+            saved: 4.0 - x,
+        });
+        let own = ["a", "b"][node];
+        g.said.metrics = [("loss".into(), x), (own.into(), 7.0)].into();
+        g.report(node);
+    }
+    let named = |n: &str, v| (n.to_owned(), v);
+    let expected = vec![named("a", 7.0), named("b", 7.0), named("loss", 0.0)];
+    assert_eq!(all(&g), (Some((6.0, 4.0)), expected.clone()));
+    // Who says nothing has said it before.
+    g.said = Said::default();
+    g.beat();
+    assert_eq!(all(&g), (Some((6.0, 4.0)), expected));
 }
