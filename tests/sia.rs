@@ -186,15 +186,21 @@ fn both_run_without_any_file_and_the_same_twice() {
 }
 
 #[test]
-fn sias_released_program_gives_an_adaptive_job_what_there_is() {
+fn an_adaptive_job_gets_what_there_is() {
     for (adapts, ends) in [(Adapts::All, 1), (Adapts::Gpus, 1), (Adapts::Nothing, 0)] {
         let job = training_jobs(adapts).swap_remove(0);
         assert_eq!(job.gpus, GpuCount(4));
-        let base = Simulation::new("1x2:aws".parse().unwrap());
-        let report = compat::sia::simulation(base, files::training(built_in()))
-            .run(compat::sia::sia(built_in()), &mut Jobs::new(vec![job]))
-            .unwrap();
-        assert_eq!(report.summary.completed, ends, "{adapts:?}");
+        let base = || Simulation::new("1x2:aws".parse().unwrap());
+        let released = compat::sia::simulation(base(), files::training(built_in()));
+        for (simulation, policy) in [
+            (released, compat::sia::sia(built_in())),
+            (base(), sia()),
+            (base(), brief_pollux()),
+        ] {
+            let name = blox::core::Decide::name(&policy).to_owned();
+            let report = simulation.run(policy, &mut Jobs::new(vec![job.clone()]));
+            assert_eq!(report.unwrap().summary.completed, ends, "{name} {adapts:?}");
+        }
     }
 }
 
