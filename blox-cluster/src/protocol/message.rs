@@ -51,6 +51,9 @@ pub struct AttemptReport {
     pub said: Said,
 }
 
+/// Names that a job may give its numbers; what has further ones is passed over.
+pub const MOST_METRICS: usize = 16;
+
 /// What a launch says of itself while it runs: the latest of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Said {
@@ -59,18 +62,6 @@ pub struct Said {
     /// Numbers that it gives a name, such as its loss; finite.
     #[serde(default)]
     pub metrics: BTreeMap<Name, f64>,
-}
-
-impl Said {
-    /// This, and what it does not say as it was said `before`.
-    #[must_use]
-    pub fn or(mut self, before: &Said) -> Self {
-        self.progress = self.progress.or(before.progress);
-        for (name, value) in &before.metrics {
-            self.metrics.entry(name.clone()).or_insert(*value);
-        }
-        self
-    }
 }
 
 /// How far a job says that it is: totals, never differences.

@@ -11,7 +11,7 @@ use super::clock::now;
 use super::containment::{Containment, MARK};
 use super::files;
 use super::room::Shares;
-use crate::protocol::message::{Meeting, Task};
+use crate::protocol::message::{MOST_METRICS, Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput};
 use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Progress, Said, Timers};
 use serde::{Deserialize, Serialize};
@@ -280,8 +280,6 @@ impl Watch {
 
 /// So much of the end of a progress file is read.
 const LAST_BYTES: u64 = 4096;
-/// So many names of numbers a launch may use.
-const MOST_METRICS: usize = 16;
 
 /// What the job wrote, anew each time or line after line.
 fn said(path: &Path) -> Said {

@@ -636,15 +636,16 @@ impl Launches {
         let all = nodes.filter_map(|(node, _)| self.seen.get(&PartId { id, node: *node }));
         let mut said = Said::default();
         for s in all {
-            let furthest = match (said.progress, s.said.progress) {
+            said.progress = match (said.progress, s.said.progress) {
                 (Some(a), Some(b)) => Some(Progress {
                     done: a.done.max(b.done),
                     saved: a.saved.max(b.saved),
                 }),
                 (a, b) => a.or(b),
             };
-            said = said.or(&s.said);
-            said.progress = furthest;
+            for (name, value) in &s.said.metrics {
+                said.metrics.entry(name.clone()).or_insert(*value);
+            }
         }
         said
     }

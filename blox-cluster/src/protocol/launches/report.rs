@@ -395,10 +395,13 @@ impl Launches {
                     (0, Some(before)) => before.port,
                     (port, _) => port,
                 };
-                let said = match before {
-                    Some(before) => a.said.clone().or(&before.said),
-                    None => a.said.clone(),
-                };
+                let mut said = a.said.clone();
+                if let Some(Seen { said: before, .. }) = before {
+                    said.progress = said.progress.or(before.progress);
+                    if said.metrics.is_empty() {
+                        said.metrics.clone_from(&before.metrics);
+                    }
+                }
                 let seen = Seen {
                     status: a.status.clone(),
                     port,

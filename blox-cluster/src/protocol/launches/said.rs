@@ -2,7 +2,7 @@
 
 use super::{Launches, Outcome};
 use crate::protocol::ids::{AttemptId, Millis};
-use crate::protocol::message::{Report, Said, Status};
+use crate::protocol::message::{MOST_METRICS, Report, Said, Status};
 use blox_core::{Event, JobRef, Phase, View};
 
 /// Between two readings of one launch that are passed on lie so many heartbeats at least.
@@ -83,10 +83,14 @@ impl Launches {
                 rate,
             });
         }
+        let brief = self.durable.jobs.get(&id.job);
+        let mut names = brief.map_or(0, |b| b.metrics.len());
         for (name, value) in said.metrics {
             let last = job.metric(&name).last();
+            names += usize::from(last.is_none());
             // The same number again is no second reading.
-            if last.is_none_or(|(_, last)| *last != value) {
+            let is_new = last.is_none_or(|(_, last)| *last != value);
+            if is_new && (last.is_some() || names <= MOST_METRICS) {
                 out.events.push(Event::Metric {
                     job: id.job,
                     name,

@@ -722,3 +722,23 @@ fn the_numbers_of_rank_0_count_and_others_fill_in() {
     g.beat();
     assert_eq!(all(&g), (Some((6.0, 4.0)), expected));
 }
+
+#[test]
+fn a_job_has_sixteen_names_and_no_more() {
+    let mut g = Gang::lasting(5_000.0);
+    g.runs(1, &[0, 1]);
+    for step in 0..5u32 {
+        let names = (0..10).map(|i| format!("m{}", step * 10 + i).as_str().into());
+        g.said.metrics = names.map(|n| (n, 0.5)).collect();
+        g.beats(10);
+    }
+    let durable = g.scheduler.launches().durable();
+    let names: Vec<_> = durable.jobs[&JOB].metrics.keys().collect();
+    assert_eq!(names.len(), 16);
+    // Those that it has are heard of as before.
+    assert_eq!(names[15].as_str(), "m9");
+    g.said.metrics = [("m9".into(), 0.25), ("m99".into(), 1.0)].into();
+    g.beats(10);
+    let heard = |name| g.scheduler.view().job(JOB).map(|j| j.metric(name).len());
+    assert_eq!((heard("m9"), heard("m99")), (Some(2), Some(0)));
+}
