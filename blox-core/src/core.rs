@@ -434,7 +434,10 @@ impl Core {
     /// and knew, is no news.
     fn is_news(&self, event: &Event) -> bool {
         match event {
-            Event::Started { .. } | Event::Ran { .. } => false,
+            Event::Started { .. } => false,
+            // Answers that stand until a round may rest on what was taken back. Where decisions
+            // follow events, each move of a job would lead to the next.
+            Event::Ran { .. } => self.cadence.following(self.state.now).is_some(),
             Event::Stopped { job, .. } => {
                 let awaited = self.state.job(*job).is_some_and(|j| j.is_placed());
                 !awaited && self.last_decision != Some(self.state.now)

@@ -70,6 +70,7 @@ fn passes(suite: Suite<'_>) -> Report {
     assert!(report.crashes > 20, "{report:?}");
     assert!(report.failed_launches > 20, "{report:?}");
     assert!(report.nodes_lost > 5, "{report:?}");
+    assert!(report.late_ends > 20, "{report:?}");
     assert!(report.shadows > 100, "{report:?}");
     report
 }
@@ -183,6 +184,7 @@ use blox_core::{
     Action, AdmissionPolicy, ClusterManager, Decide, DecideError, Event, NodeAction, NodeActions,
     NodeStatus, Outcome, Plan, SchedulingPolicy, Verdicts, View,
 };
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -693,6 +695,48 @@ fn a_panic_is_caught() {
     });
     let failure = caught(suite, Property::Panic);
     assert!(failure.found.contains("Event::Ended"), "{failure}");
+}
+
+/// Counts the seconds that each job has run since the last decision.
+#[derive(Clone, Default)]
+struct Metering(BTreeMap<JobId, f64>);
+
+impl Part for Metering {
+    fn save(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(&self.0).ok()
+    }
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        self.0 = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for Metering {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        for job in view.active() {
+            let now = job.attained_time().secs();
+            let before = self.0.insert(job.id(), now).unwrap_or(0.0);
+            assert!(now >= before - 1e-6, "service only grows");
+            out.push(Request::gang(&job));
+        }
+        Outlook::NextRound
+    }
+}
+
+#[test]
+fn who_takes_it_that_service_only_grows_is_caught() {
+    let suite = || {
+        conformance(|_| {
+            Composition::new("metering")
+                .scheduling(Metering::default())
+                .placement(FirstFit)
+                .build()
+        })
+    };
+    let failure = caught(suite(), Property::Panic);
+    assert!(failure.found.contains("service only grows"), "{failure}");
+    let report = suite().without(Trouble::LateEnds).check().unwrap();
+    assert_eq!(report.late_ends, 0, "{report:?}");
 }
 
 #[test]

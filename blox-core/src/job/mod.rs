@@ -171,8 +171,8 @@ impl Record {
             self.service = before.service + secs;
             let width = f64::from(before.width);
             self.gpu_service = (self.gpu_service - excess * width).max(0.0);
-            // A launch that is under way already went on from what was counted.
-            if matches!(self.phase, Phase::Running | Phase::Stopping) {
+            // A change under way has done nothing yet. What an end said stands.
+            if self.held.is_some() {
                 let work = before.work + self.rate * secs;
                 self.work = self.work.min(work.max(0.0));
             }
@@ -249,12 +249,13 @@ impl<'a> JobRef<'a> {
     pub fn eligible_since(&self) -> Time {
         self.rec.eligible_since
     }
-    /// Time for which it ran, whatever its size.
+    /// Time for which it ran, whatever its size. It falls when the end of a launch is heard of
+    /// late: see [`Event::Ran`](crate::Event::Ran).
     #[inline]
     pub fn attained_time(&self) -> Seconds {
         Seconds::new(self.rec.service + self.running_for())
     }
-    /// GPU-seconds for which it ran.
+    /// GPU-seconds for which it ran; they fall as its time does.
     #[inline]
     pub fn attained_gpu_time(&self) -> Seconds {
         Seconds::new(self.rec.gpu_service + self.running_for() * self.rec.width())

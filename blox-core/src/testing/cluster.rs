@@ -32,6 +32,7 @@ const LAUNCH: u64 = 1;
 const STOP: u64 = 2;
 const RUN: u64 = 3;
 const REPORT: u64 = 4;
+const LAG: u64 = 5;
 
 /// What the cluster counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +41,7 @@ pub(crate) struct Tally {
     pub failed_launches: u64,
     pub crashes: u64,
     pub nodes_lost: u64,
+    pub late_ends: u64,
     pub executed: f64,
     pub lost: f64,
 }
@@ -54,6 +56,8 @@ enum What {
     /// With the part of the work since the launch that a checkpoint kept.
     Crashes(JobId, u64, f64, Reason),
     Completes(JobId, u64),
+    /// The launch has ended, and nobody hears of it yet.
+    Over(JobId, u64),
     Progress(JobId, u64),
     /// What the job said while it ran; it may be heard when it runs no more.
     Heard(JobId, Event),
@@ -71,6 +75,15 @@ enum Truth {
     Running,
     Stopping,
     Ended(Outcome),
+}
+
+/// A launch whose end is still to be heard of, as it stood at its end.
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    attempt: u32,
+    ran: f64,
+    attained: f64,
+    attained_gpu: f64,
 }
 
 impl fmt::Display for Truth {
@@ -97,9 +110,11 @@ pub(crate) struct Job {
     /// What it still is on from before a change that is being carried out.
     leaving: GpuList,
     held_back: bool,
+    over: Option<Over>,
+    began: Time,
     /// Work as of `since`.
     pub work: f64,
-    /// Work that the state knows of.
+    /// Work that the state counts.
     told: f64,
     launched_with: f64,
     rate: f64,
@@ -130,6 +145,8 @@ enum Node {
 pub(crate) struct ScriptedCluster {
     script: Arc<Script>,
     queue: BTreeMap<(Time, u64), What>,
+    /// Comes next, after the length of the launch that it is about.
+    held_up: Option<What>,
     entries: u64,
     pub jobs: Vec<Job>,
     nodes: Vec<(Node, NodeSpec)>,
@@ -151,6 +168,8 @@ impl ScriptedCluster {
             gpus: GpuList::new(),
             leaving: GpuList::new(),
             held_back: false,
+            over: None,
+            began: Time::ZERO,
             work: 0.0,
             told: 0.0,
             launched_with: 0.0,
@@ -164,6 +183,7 @@ impl ScriptedCluster {
         };
         let mut cluster = ScriptedCluster {
             queue: BTreeMap::new(),
+            held_up: None,
             entries: 0,
             jobs: vec![idle; script.jobs.len()],
             nodes: script
@@ -218,22 +238,82 @@ impl ScriptedCluster {
         self.jobs[job.index()].token == token
     }
 
+    /// For how long nobody hears of the end of the job's launch; 0 for most.
+    fn lag(&self, job: JobId) -> f64 {
+        let attempt = self.jobs[job.index()].attempt;
+        let mut dice = self.script.dice(job, attempt, LAG);
+        let late = self.script.troubles.has(Trouble::LateEnds) && attempt <= 4 && dice.chance(0.5);
+        if late {
+            dice.between(0.0, 2.0) * self.script.round
+        } else {
+            0.0
+        }
+    }
+
+    /// The job's launch ends now; nobody hears of it.
+    fn is_over(&mut self, job: JobId) {
+        self.settle(job);
+        let now = self.now;
+        let j = &mut self.jobs[job.index()];
+        if j.truth == Truth::Running && j.over.is_none() {
+            j.over = Some(Over {
+                attempt: j.attempt,
+                ran: now.secs() - j.began.secs(),
+                attained: j.attained,
+                attained_gpu: j.attained_gpu,
+            });
+        }
+    }
+
+    /// Takes back what was counted of a launch after its end.
+    fn take_back(&mut self, job: JobId) -> Option<Event> {
+        self.settle(job);
+        let j = &mut self.jobs[job.index()];
+        let over = j.over.take()?;
+        (j.attained, j.attained_gpu) = (over.attained, over.attained_gpu);
+        j.told = j.work;
+        j.seen.0 = j.seen.0.min(j.told);
+        j.seen.1 = j.seen.1.min(j.attained);
+        self.tally.late_ends += 1;
+        Some(Event::Ran {
+            job,
+            attempt: over.attempt,
+            secs: over.ran,
+        })
+    }
+
+    /// The job of whose launch an entry tells something that lengths come before.
+    fn tells_of(&self, what: &What, view: View<'_>) -> Option<JobId> {
+        match what {
+            What::Started(job, token)
+            | What::LaunchFails(job, token)
+            | What::Stopped(job, token)
+            | What::Crashes(job, token, ..)
+            | What::Completes(job, token) => self.is_current(*job, *token).then_some(*job),
+            What::Finishes(job) | What::Outside(Outside::Cancel(job)) => {
+                view.job(*job).map(|j| j.id())
+            }
+            _ => None,
+        }
+    }
+
     /// Brings a job's books up to now.
     fn settle(&mut self, job: JobId) {
         let now = self.now;
         let most = self.script.jobs[job.index()].work.iterations;
         let j = &mut self.jobs[job.index()];
         let dt = now.secs() - j.since.secs();
-        let works = j.truth == Truth::Running || (j.truth == Truth::Stopping && j.diligent);
-        if works {
+        let runs = j.truth == Truth::Running;
+        let works = runs || (j.truth == Truth::Stopping && j.diligent);
+        if works && j.over.is_none() {
             let done = (j.work + j.rate * dt).min(most.max(j.work));
             self.tally.executed += done - j.work;
             j.work = done;
         }
-        if j.truth == Truth::Running {
+        if runs {
             j.attained += dt;
             j.attained_gpu += dt * j.gpus.len() as f64;
-            j.told = j.work;
+            j.told = (j.told + j.rate * dt).min(most.max(j.told));
         }
         j.since = now;
     }
@@ -292,6 +372,7 @@ impl ScriptedCluster {
                 let j = &mut self.jobs[job.index()];
                 j.truth = Truth::Running;
                 j.since = self.now;
+                j.began = self.now;
                 j.rate = rate;
                 j.leaving.clear();
                 self.schedule_run(job, true);
@@ -346,7 +427,8 @@ impl ScriptedCluster {
             }
             What::Progress(job, token) => {
                 self.is_current(job, token).then_some(())?;
-                if self.jobs[job.index()].truth != Truth::Running {
+                let j = &self.jobs[job.index()];
+                if j.truth != Truth::Running || j.over.is_some() {
                     return None;
                 }
                 self.settle(job);
@@ -361,6 +443,12 @@ impl ScriptedCluster {
                     work: j.work,
                     rate: j.rate,
                 })
+            }
+            What::Over(job, token) => {
+                if self.is_current(job, token) {
+                    self.is_over(job);
+                }
+                None
             }
             What::Heard(job, event) => view.job(job).map(|_| event),
             What::Finishes(job) => {
@@ -423,6 +511,17 @@ impl ScriptedCluster {
                 self.crash_those_on(|c, g| c.node_of(g) == node.index(), &Reason::NodeLost);
                 Some(Event::NodeLost { node })
             }
+            Outside::Silences(node) => {
+                for i in 0..self.jobs.len() {
+                    let on_it = |g: GpuId| self.node_of(g) == node.index();
+                    let job = JobId(i as u32);
+                    if self.jobs[i].truth == Truth::Running && self.jobs[i].all_gpus().any(on_it) {
+                        self.new_token(job);
+                        self.is_over(job);
+                    }
+                }
+                None
+            }
             Outside::Return(node) => {
                 (self.nodes[node.index()].0 == Node::Lost).then_some(())?;
                 self.nodes[node.index()].0 = Node::Up;
@@ -484,19 +583,29 @@ impl ScriptedCluster {
         let (report, when) = (dice.chance(0.4), dice.unit());
         let may_crash = self.script.troubles.has(Trouble::Crashes) && j.attempt <= 4;
         let may_report = first && self.script.troubles.has(Trouble::Progress);
+        let lag = self.lag(job);
         if may_crash && crash {
             let what = What::Crashes(job, token, kept, Reason::Crashed);
-            self.after(left * part, what);
+            self.ends(left * part, lag, what, What::Over(job, token));
         }
         if may_report && report {
             self.after(left * when, What::Progress(job, token));
         }
-        self.after(left, What::Completes(job, token));
+        let over = What::Over(job, token);
+        self.ends(left, lag, What::Completes(job, token), over);
         // What is heard may lead to a launch: without an end to it, neither ends.
         let talks = self.jobs[job.index()].attempt <= 4;
         if first && talks && self.script.troubles.has(Trouble::Reports) {
             self.schedule_reports(job, left);
         }
+    }
+
+    /// A launch ends after so long, and that is heard of later still.
+    fn ends(&mut self, wait: f64, lag: f64, what: What, over: What) {
+        if lag > 0.0 {
+            self.after(wait, over);
+        }
+        self.after(wait + lag, what);
     }
 
     /// What a job says of itself within so many seconds.
@@ -568,7 +677,6 @@ impl ScriptedCluster {
         j.leaving.retain(|g| !j.gpus.contains(g));
         // A change passes through a checkpoint: nothing is lost by it.
         j.launched_with = j.work;
-        j.told = j.work;
         j.since = self.now;
         let token = self.new_token(job);
         let mut dice = self.script.dice(job, attempt, LAUNCH);
@@ -596,7 +704,9 @@ impl ScriptedCluster {
             ));
         }
         let mut dice = self.script.dice(job, attempt, STOP);
-        j.diligent = j.truth == Truth::Running && dice.chance(0.5);
+        let running = j.truth == Truth::Running;
+        let over = running && j.over.is_some();
+        j.diligent = running && dice.chance(0.5) && !over;
         j.truth = Truth::Stopping;
         let (low, high) = self.script.delays.stop;
         let wait = dice.between(low, high) * self.script.round;
@@ -604,8 +714,13 @@ impl ScriptedCluster {
         let crashes =
             self.script.troubles.has(Trouble::Crashes) && attempt <= 4 && dice.chance(0.1);
         let (diligent, work, rate) = (j.diligent, j.work, j.rate);
+        let all = self.script.jobs[job.index()].work.iterations;
+        if over && (near(work, all) || dice.chance(0.5)) {
+            // Nothing is left to stop: its end is on its way.
+            return Ok(());
+        }
         let token = self.new_token(job);
-        let left = (self.script.jobs[job.index()].work.iterations - work) / rate;
+        let left = (all - work) / rate;
         if crashes {
             let what = What::Crashes(job, token, kept, Reason::Crashed);
             self.after(wait * part, what);
@@ -788,6 +903,11 @@ impl Backend for ScriptedCluster {
                 "none".to_owned(),
             ));
         }
+        if let Some(what) = self.held_up.take()
+            && let Some(event) = self.happen(what, view)
+        {
+            return Ok(Input::Event(self.now, event));
+        }
         loop {
             let head = self.queue.first_key_value().map(|((at, _), _)| *at);
             match (head, due) {
@@ -796,6 +916,11 @@ impl Backend for ScriptedCluster {
                         return Ok(Input::End);
                     };
                     self.now = at;
+                    let of = self.tells_of(&what, view);
+                    if let Some(ran) = of.and_then(|job| self.take_back(job)) {
+                        self.held_up = Some(what);
+                        return Ok(Input::Event(at, ran));
+                    }
                     if let Some(event) = self.happen(what, view) {
                         return Ok(Input::Event(at, event));
                     }

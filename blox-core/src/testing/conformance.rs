@@ -47,7 +47,8 @@ pub enum Property {
     /// Events and commands follow from each other.
     Commands,
     /// Progress and attained service only grow, except by what a crash is
-    /// reported to lose; what was executed is what is accounted for.
+    /// reported to lose and what a launch turns out not to have run; what was
+    /// executed is what is accounted for.
     Work,
     /// Time does not run backwards.
     Time,
@@ -156,6 +157,8 @@ pub struct Report {
     pub crashes: u64,
     /// Nodes lost.
     pub nodes_lost: u64,
+    /// Launches whose end was heard of late.
+    pub late_ends: u64,
     /// Clones and restored instances that were compared with their originals.
     pub shadows: u64,
 }
@@ -725,6 +728,7 @@ impl Run {
         report.failed_launches += tally.failed_launches;
         report.crashes += tally.crashes;
         report.nodes_lost += tally.nodes_lost;
+        report.late_ends += tally.late_ends;
     }
 }
 

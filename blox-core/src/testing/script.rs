@@ -42,6 +42,9 @@ pub enum Trouble {
     /// Jobs report numbers such as their loss; some train with a batch of their
     /// own choosing, and report how fast they are.
     Reports,
+    /// Ends of launches are heard of late, after [`Event::Ran`](crate::Event::Ran) has taken
+    /// back what was counted since.
+    LateEnds,
 }
 
 impl Trouble {
@@ -79,6 +82,8 @@ pub(crate) enum Outside {
     Cancel(JobId),
     /// With how long.
     Hold(JobId, Seconds),
+    /// Whatever runs on the node ends, and nobody hears of it until the node is lost.
+    Silences(NodeId),
     Lose(NodeId),
     Return(NodeId),
     Join(NodeSpec),
@@ -114,7 +119,8 @@ const TYPES: [&str; 3] = ["v100", "a100", "t4"];
 impl Script {
     /// The case of a seed. Of four seeds in a row, the first is free of faults
     /// and delays, the second has delays, the third faults, the fourth both. Of
-    /// eight, the last four have jobs that report.
+    /// eight, the last four have jobs that report; of three, the last has ends that are
+    /// heard of late.
     pub fn of(seed: u64, round: Seconds, allowed: Troubles, most_jobs: usize) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
@@ -138,6 +144,9 @@ impl Script {
         }
         if seed & 4 == 0 {
             troubles = troubles.without(Trouble::Reports);
+        }
+        if seed % 3 != 2 {
+            troubles = troubles.without(Trouble::LateEnds);
         }
         let partitions = troubles.has(Trouble::Partitions) && r.chance(0.3);
         let cluster = cluster(&mut r, partitions);
@@ -176,6 +185,7 @@ impl Script {
         }
         script.faults(&mut r);
         script.flaps();
+        script.silences();
         script.finish();
         script
     }
@@ -292,6 +302,23 @@ impl Script {
                 self.outside.push((at, Outside::Lose(node)));
                 at += Seconds::new(r.between(0.1, 1.0) * self.round);
                 self.outside.push((at, Outside::Return(node)));
+            }
+        }
+    }
+
+    /// Some of the nodes that are lost were silent for a while before.
+    fn silences(&mut self) {
+        if !self.troubles.has(Trouble::LateEnds) {
+            return;
+        }
+        let r = &mut SplitMix::keyed(&[self.seed, 5]);
+        for i in 0..self.outside.len() {
+            if let (at, Outside::Lose(node)) = self.outside[i]
+                && r.chance(0.5)
+            {
+                let silent = (at.secs() - r.between(0.0, 2.0) * self.round).max(0.0);
+                let what = Outside::Silences(node);
+                self.outside.push((Time::new(silent), what));
             }
         }
     }

@@ -143,6 +143,33 @@ fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
 }
 
 #[test]
+fn what_is_taken_back_of_a_job_that_changes_is_news_to_answers_that_stand() {
+    fn due(cadence: impl Cadence + 'static) -> Option<Time> {
+        let (wide, narrow) = (vec![place(0, &[0, 1])], vec![place(0, &[0])]);
+        let plans = [wide, Vec::new(), narrow];
+        let mut b = Bench::new("1x2", cadence, Scripted::new(plans));
+        b.submit(0.0, job(2, 1e6));
+        b.round(0.0);
+        b.decide(100.0);
+        b.decide(200.0);
+        assert_eq!(b.take_commands(), "change 0.2");
+        b.decide(300.0);
+        assert_eq!(b.core.due(), None);
+        assert_eq!((b.phase(0), b.job(0).work_done()), ("starting", 200.0));
+        let (job, attempt, secs) = (JobId(0), 1, 150.0);
+        b.event(310.0, Event::Ran { job, attempt, secs });
+        b.started(310.0, 0, 2);
+        // The change goes on from what the launch before it did.
+        assert_eq!(b.job(0).attained_gpu_time(), Seconds::new(300.0));
+        assert_eq!(b.job(0).work_done(), 150.0);
+        b.core.due()
+    }
+    assert_eq!(due(rounds(100.0)), Some(t(400.0)));
+    // Between events nobody would look anyway.
+    assert_eq!(due(OnEvent::default()), None);
+}
+
+#[test]
 fn a_job_that_is_moved_stops_and_starts_elsewhere() {
     let mut b = bench(
         "1x2",
