@@ -417,6 +417,59 @@ fn shares_stay_numbers_while_no_gpu_can_be_used() {
     assert_eq!(policy().restore(saved), Ok(()));
 }
 
+#[test]
+fn a_round_that_a_job_did_not_run_is_none_that_it_received() {
+    let gavel = Gavel::new(shares::Proportional);
+    let policy = composed(gavel, Leases::new(Consolidated::default()));
+    let mut run = Run::new(&"1x3".parse().unwrap(), policy);
+    for n in 0..4 {
+        run.submit(0.0, n, job(1, 0.0, 1e6));
+    }
+    let mut turns = Vec::new();
+    for round in 0..6 {
+        let at = 300.0 * f64::from(round);
+        if round == 2 {
+            let (job, attempt) = (JobId(1), 1);
+            let (secs, work, why) = (10.0, 10.0, Reason::Crashed);
+            run.event(at - 100.0, &Event::Ran { job, attempt, secs });
+            let crashed = Event::Crashed {
+                job,
+                attempt,
+                work,
+                why,
+            };
+            run.event(at - 100.0, &crashed);
+        }
+        run.plan(at);
+        let stopping = run.core.view().placed();
+        let stopping = stopping.filter(|j| j.phase() == Phase::Stopping);
+        let left: Vec<Event> = stopping
+            .map(|j| Event::Stopped {
+                job: j.id(),
+                attempt: j.attempt(),
+                work: None,
+            })
+            .collect();
+        left.iter().for_each(|event| run.event(at, event));
+        run.start(at, 1.0, |_| true);
+        turns.push(
+            (0..4)
+                .filter(|n| run.gpus(*n).is_some())
+                .collect::<Vec<_>>(),
+        );
+    }
+    // Of the first two rounds, job 1 received next to nothing.
+    let expected = [
+        [0, 1, 2],
+        [0, 1, 3],
+        [1, 2, 3],
+        [0, 1, 2],
+        [0, 1, 3],
+        [1, 2, 3],
+    ];
+    assert_eq!(turns, expected);
+}
+
 fn due(gpus: u32, duration: f64, at: f64) -> JobSpec {
     let deadline = Deadline {
         at: Time::new(at),

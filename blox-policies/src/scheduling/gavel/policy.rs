@@ -134,7 +134,8 @@ impl Gavel {
             };
             let since: SmallVec<[_; 2]> = jobs.map(since).collect();
             let seconds = since.iter().flatten().map(|(_, seconds, _)| *seconds);
-            if let Some(seconds) = seconds.into_iter().next().filter(|s| *s > 0.0) {
+            // Below 0 if a launch turned out not to have run for as long as was counted.
+            if let Some(seconds) = seconds.into_iter().next().filter(|s| *s != 0.0) {
                 ran.push((who, kind, seconds));
             }
             if let ([Some(a), Some(b)], true) = (&since[..], self.believed.is_some()) {

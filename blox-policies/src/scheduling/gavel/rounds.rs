@@ -287,7 +287,7 @@ impl RoundMechanism {
             return 0.0;
         }
         let fraction = match self.given[kind] {
-            0.0 => 0.0,
+            given if given <= 0.0 => 0.0,
             given => row.received[kind] / given,
         };
         if fraction > 0.0 {
