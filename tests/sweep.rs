@@ -787,6 +787,51 @@ fn a_file_that_cannot_be_finished_is_not_there() {
 }
 
 #[test]
+fn seeds_without_a_measured_job_are_left_out_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "compare fifo las --workload poisson --load 1 --durations exponential:3600 \
+                --jobs 5 --cluster 1x4 --measure 1h..2h";
+    let is_empty = |seed: u32| {
+        let seen = at(
+            dir.path(),
+            format!("{line} --seed {seed}").split_whitespace(),
+        );
+        let empty = seen.err.contains("--measure is `1h..2h`, but n");
+        assert_eq!(seen.code, Some(if empty { 2 } else { 0 }), "{}", seen.err);
+        empty
+    };
+    let (empty, full): (Vec<u32>, Vec<u32>) = (0..8).partition(|seed| is_empty(*seed));
+    assert!(empty.len() > 1 && full.len() > 1, "{empty:?} {full:?}");
+    let list = |seeds: &[u32]| {
+        seeds
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    let compared = |seeds: &str| good(dir.path(), &format!("{line} --seeds {seeds} --json"));
+    let (all, some) = (compared("0..7"), compared(&list(&full)));
+    let notice = format!(
+        "notice: {} of 8 seeds left out: --measure names none of their jobs\n",
+        empty.len()
+    );
+    assert!(all.err.contains(&notice), "{}", all.err);
+    assert!(!some.err.contains("left out"), "{}", some.err);
+    // What is left says what it would say alone.
+    let [mut all, some] = [all, some].map(|seen| serde_json::from_str(&seen.out).unwrap());
+    let left_out = |all: &mut serde_json::Value| all["seeds_left_out"].take();
+    assert_eq!(left_out(&mut all), serde_json::json!(empty));
+    assert_eq!(left_out(&mut some.clone()), serde_json::json!([]));
+    assert_eq!(all["schedulers"], some["schedulers"]);
+    assert_eq!(all["seeds"], some["seeds"]);
+    let nothing = format!("{line} --seeds {}", list(&empty));
+    let seen = at(dir.path(), nothing.split_whitespace());
+    assert_eq!(seen.code, Some(2));
+    let error = "error: --measure is `1h..2h`, but n";
+    assert!(seen.err.contains(error), "{}", seen.err);
+}
+
+#[test]
 fn seeds_are_compared_in_pairs() {
     let dir = tempfile::tempdir().unwrap();
     let line = "compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:3600 \

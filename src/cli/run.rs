@@ -32,6 +32,22 @@ pub(super) struct Run {
     pub period_s: Option<f64>,
 }
 
+impl Run {
+    /// Of a window without jobs nothing can be said: why, if it is one.
+    pub fn nothing_measured(&self, experiment: &Experiment<'_>) -> Option<String> {
+        let s = &self.report.summary;
+        if s.measured > 0 || self.report.ended == Ended::Interrupted {
+            return None;
+        }
+        let wanted = experiment.options.measure.as_deref()?;
+        let came = match s.jobs {
+            0 => "no job came".to_owned(),
+            n => format!("names none of the {} that came", number_of(n, "job")),
+        };
+        Some(format!("--measure is `{wanted}`, but {came}"))
+    }
+}
+
 pub(super) fn simulate(
     registry: &Registry,
     given: Given,
@@ -184,6 +200,9 @@ fn run_all(
         };
         let sink = assignments.as_ref().map(Assignments::sink);
         let run = run_one(experiment, i, &journals[i], explained, watch, sink)?;
+        if let Some(why) = run.nothing_measured(experiment) {
+            return Err(Failure::new(why));
+        }
         let write = |dir: &PathBuf| {
             // As soon as it is there: a long comparison may be cut short.
             output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
@@ -225,15 +244,6 @@ pub(super) fn run_one(
         .watched_by(Arc::clone(watch))
         .run_journaled(scheduler, &mut workload, journal)
         .map_err(failed)?;
-    let s = &report.summary;
-    // Of a window without jobs nothing can be said.
-    if s.measured == 0 && s.jobs > 0 && report.ended != Ended::Interrupted {
-        return Err(Failure::new(format!(
-            "--measure is `{}`, but names none of the {} that came",
-            experiment.options.measure.as_deref().unwrap_or_default(),
-            number_of(s.jobs, "job")
-        )));
-    }
     if let Some(mut fair) = fair {
         let mut jobs = experiment.workload()?;
         fair.judge(&mut *jobs, &mut report.jobs).map_err(failed)?;

@@ -29,6 +29,8 @@ struct Kept {
     /// Measured jobs that the scheduler ended.
     ended_early: u64,
     workload: String,
+    /// Why nothing can be said of it, if so.
+    nothing_measured: Option<String>,
 }
 
 /// A scheduler over all seeds.
@@ -106,6 +108,7 @@ pub(super) fn compare(
                         .collect(),
                     notices: table::about_runs(experiment, &[&run]),
                     ended_early: table::ended_by_scheduler(&run),
+                    nothing_measured: run.nothing_measured(experiment),
                     workload: run.workload,
                 })
             }
@@ -128,19 +131,31 @@ pub(super) fn compare(
         .chunks(width)
         .filter_map(|seed| seed.iter().copied().collect())
         .collect();
-    let interrupted = whole_seeds.len() < plan.cells.len();
-    let entries = entries(&plan, &whole_seeds);
+    let whole = whole_seeds.len();
+    let interrupted = whole < plan.cells.len();
+    let (measured, left_out): (Vec<_>, Vec<_>) = whole_seeds
+        .into_iter()
+        .partition(|runs| runs.iter().all(|k| k.nothing_measured.is_none()));
+    let mut why = left_out.iter().flatten();
+    if measured.is_empty()
+        && !interrupted
+        && let Some(why) = why.find_map(|k| k.nothing_measured.as_ref())
+    {
+        return Err(Failure::new(why));
+    }
+    let left_out: Vec<u64> = left_out.iter().map(|runs| runs[0].seed).collect();
+    let entries = entries(&plan, &measured);
     let text = match format {
-        OutputFormat::Table => render(&plan, &entries, terminal.form),
-        OutputFormat::Markdown => render(&plan, &entries, Form::Markdown),
+        OutputFormat::Table => render(&plan, &entries, &left_out, terminal.form),
+        OutputFormat::Markdown => render(&plan, &entries, &left_out, Form::Markdown),
         OutputFormat::Csv => csv(&entries)?,
-        OutputFormat::Json => output::pretty_text(&json(&plan, &entries))?,
+        OutputFormat::Json => output::pretty_text(&json(&plan, &entries, &left_out))?,
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
     if !plan.base.quiet {
         if format.is_data() {
-            for notice in notices(&entries) {
+            for notice in notices(&entries, &left_out) {
                 let _ = writeln!(terminal.err, "notice: {notice}");
             }
         }
@@ -151,7 +166,7 @@ pub(super) fn compare(
         let _ = writeln!(
             terminal.err,
             "interrupted: results of {} of {} seeds",
-            whole_seeds.len(),
+            whole,
             plan.cells.len()
         );
         return Ok(INTERRUPTED);
@@ -187,7 +202,7 @@ fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
     plan.schedulers.iter().enumerate().map(one).collect()
 }
 
-fn render(plan: &Plan<'_>, entries: &[Entry<'_>], form: Form) -> String {
+fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) -> String {
     let head = [
         "scheduler",
         "avg\nJCT s",
@@ -235,12 +250,12 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], form: Form) -> String {
     let mut text = grid.text(form);
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&table::lines(&about(plan, entries), form));
+        text.push_str(&table::lines(&about(plan, entries, left_out), form));
     }
     text
 }
 
-fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
+fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
     let Some(cell) = plan.cells.first() else {
@@ -284,7 +299,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<(String, String)> {
             number_of(seeds.len() as u64, "seed")
         ),
     );
-    for notice in notices(entries) {
+    for notice in notices(entries, left_out) {
         say("notice", notice);
     }
     lines
@@ -301,7 +316,7 @@ pub(super) const ALIKE: &str =
     "every seed gives the same results: nothing here depends on it, and ± says nothing";
 
 /// Notices are mostly those of every seed: each is said once.
-fn notices(entries: &[Entry<'_>]) -> Vec<String> {
+fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
     let mut list: Vec<(String, usize)> = Vec::new();
     for kept in entries.iter().flat_map(|e| &e.runs) {
         for notice in &kept.notices {
@@ -333,6 +348,13 @@ fn notices(entries: &[Entry<'_>]) -> Vec<String> {
     let several = entries.first().is_some_and(|e| e.runs.len() > 1);
     if several && entries.iter().all(alike) {
         lines.push(ALIKE.to_owned());
+    }
+    if !left_out.is_empty() {
+        lines.push(format!(
+            "{} of {} left out: --measure names none of their jobs",
+            left_out.len(),
+            number_of((left_out.len() + seeds(entries).len()) as u64, "seed")
+        ));
     }
     if unpaired > 0 {
         lines.push(format!(
@@ -384,9 +406,10 @@ fn csv(entries: &[Entry<'_>]) -> Result<String, Failure> {
     grid::csv(&head, &rows)
 }
 
-fn json(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Value {
+fn json(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Value {
     json!({
         "seeds": seeds(entries),
+        "seeds_left_out": left_out,
         "baseline": plan.schedulers.get(baseline(plan)),
         "confidence": CONFIDENCE,
         "schedulers": entries.iter().map(object).collect::<Vec<_>>(),

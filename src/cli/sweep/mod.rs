@@ -65,12 +65,16 @@ pub(super) fn sweep(
     let shared = Mutex::new((&mut rows, now()));
     run_all(&plan, &todo, terminal.interactive, |i, result| {
         let run = &plan.runs[i];
+        let experiment = &plan.cells[run.cell].experiment;
+        let result = result.and_then(|done| match done.nothing_measured(experiment) {
+            Some(why) => Err(why),
+            None => Ok(done),
+        });
         let row = match result {
             Ok(done) => {
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
                 }
-                let experiment = &plan.cells[run.cell].experiment;
                 match output::figures(&done, experiment)? {
                     Value::Object(figures) => Ok(store::row(&plan, run, figures)),
                     _ => Ok(Map::new()),
