@@ -62,6 +62,28 @@ fn jobs_that_the_scheduler_ended_are_told_of() {
     );
 }
 
+/// How fast they are there, their trace does not say.
+#[test]
+fn rigid_jobs_on_other_numbers_of_gpus_are_told_of() {
+    let dir = folder();
+    let line = "compare fifo optimus --trace jobs.csv --cluster 1x8";
+    let told = |line: &str| {
+        let seen = at(dir.path(), line.split(' '));
+        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        let all = seen.out + &seen.err;
+        let of = |l: &&str| l.contains("on other numbers of GPUs");
+        let lines: Vec<&str> = all.lines().filter(of).collect();
+        assert_eq!(lines.len(), 1, "{all}");
+        lines[0].to_owned()
+    };
+    let rest = "ran on other numbers of GPUs than asked for, taken to be as fast in proportion";
+    let one = told(&format!("{line} --output-format csv"));
+    assert_eq!(one, format!("notice: optimus: 3 rigid jobs {rest}"));
+    // Of all seeds together.
+    let two = told(&format!("{line} --seeds 1..2 --json"));
+    assert_eq!(two, format!("notice: optimus: 6 rigid jobs {rest}"));
+}
+
 #[test]
 fn a_trace_is_simulated_with_its_notices_and_rejections() {
     let dir = folder();

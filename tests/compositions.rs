@@ -7,7 +7,7 @@ use blox::sim::workload::Jobs;
 use blox::sim::workload::generate::{
     Arrivals, DurationLaw, Generator, GeneratorSpec, GpuShare, Load, WithLoss,
 };
-use blox::sim::{Report, Simulation};
+use blox::sim::{Measure, Report, Simulation};
 
 fn scheduler(name: &str) -> Pipeline {
     blox::registry()
@@ -181,6 +181,26 @@ fn optimus_gives_all_gpus_to_who_gains_most() {
     let many = run(&[9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
     assert_eq!(many[1..], [Some(3600.0); 8]);
     assert_eq!(many[0], Some(3600.0 + 9.0 / 8.0 * 3600.0));
+}
+
+#[test]
+fn rigid_jobs_on_other_numbers_of_gpus_are_counted() {
+    let rigid = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::from_hours(2.0));
+    let elastic = rigid.clone().with_extras(Extras {
+        levels: [1, 2, 4].map(GpuCount).to_vec(),
+        ..Extras::default()
+    });
+    let resized = |name: &str, jobs: &[&JobSpec], last: u32| {
+        let mut jobs = Jobs::new(jobs.iter().map(|j| (*j).clone()).collect());
+        let report = Simulation::new(ClusterSpec::uniform(2, 4))
+            .measure(Measure::Ids(0, last))
+            .run(scheduler(name), &mut jobs)
+            .expect("a sound policy");
+        report.resized
+    };
+    assert_eq!(resized("optimus", &[&rigid, &elastic, &rigid], 2), 2);
+    assert_eq!(resized("optimus", &[&rigid, &elastic, &rigid], 1), 1);
+    assert_eq!(resized("fifo", &[&rigid, &elastic, &rigid], 2), 0);
 }
 
 #[test]

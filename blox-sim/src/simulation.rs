@@ -72,6 +72,9 @@ pub struct Report {
     pub waits: Vec<WaitRow>,
     /// The explained job's story, if asked for.
     pub story: Vec<Moment>,
+    /// Measured rigid jobs that ran on other numbers of GPUs than they asked for. They do not say
+    /// how fast they are there.
+    pub resized: u64,
     /// What the core counted.
     pub counters: Counters,
     /// How it ended.
@@ -481,6 +484,7 @@ impl Simulation {
                 _ => Vec::new(),
             },
             story: recorder.story,
+            resized: recorder.resized,
             counters,
             ended: backend.ended,
             end,

@@ -28,6 +28,8 @@ struct Kept {
     notices: Vec<String>,
     /// Measured jobs that the scheduler ended.
     ended_early: u64,
+    /// Measured rigid jobs on other numbers of GPUs than they asked for.
+    resized: u64,
     workload: String,
     /// Why nothing can be said of it, if so.
     nothing_measured: Option<String>,
@@ -108,6 +110,7 @@ pub(super) fn compare(
                         .collect(),
                     notices: table::about_runs(experiment, &[&run]),
                     ended_early: table::ended_by_scheduler(&run),
+                    resized: run.report.resized,
                     nothing_measured: run.nothing_measured(experiment),
                     workload: run.workload,
                 })
@@ -342,6 +345,10 @@ fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
     lines.extend(entries.iter().filter_map(|e| {
         let of_all_seeds = e.runs.iter().map(|k| k.ended_early).sum();
         table::ended_early(e.label, of_all_seeds)
+    }));
+    lines.extend(entries.iter().filter_map(|e| {
+        let of_all_seeds = e.runs.iter().map(|k| k.resized).sum();
+        table::resized(e.label, of_all_seeds)
     }));
     let same = |p: &[&Kept]| p[0].figures == p[1].figures && p[0].times == p[1].times;
     let alike = |e: &Entry<'_>| e.runs.windows(2).all(same);

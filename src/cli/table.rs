@@ -406,9 +406,19 @@ fn counted(reasons: &BTreeMap<&'static str, u64>) -> String {
 /// What the reader must know before trusting the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
+    let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
     let mut list = about_runs(experiment, runs);
     list.extend(runs.iter().filter_map(early));
+    list.extend(runs.iter().filter_map(sizes));
     list
+}
+
+/// How fast a job is where it says nothing is not known.
+pub(super) fn resized(scheduler: &str, jobs: u64) -> Option<String> {
+    let jobs = (jobs > 0).then(|| number_of(jobs, "rigid job"))?;
+    Some(format!(
+        "{scheduler}: {jobs} ran on other numbers of GPUs than asked for, taken to be as fast in proportion"
+    ))
 }
 
 /// Measured jobs that the scheduler ended.
@@ -425,7 +435,7 @@ pub(super) fn ended_early(scheduler: &str, jobs: u64) -> Option<String> {
     ))
 }
 
-/// All notices but those of jobs that were ended early.
+/// All notices but those of jobs that were ended early or ran on other numbers of GPUs.
 pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let mut list = Vec::new();
     let Some(first) = runs.first() else {

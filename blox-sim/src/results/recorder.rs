@@ -69,6 +69,8 @@ pub struct Recorder {
     kept: BTreeMap<JobId, f64>,
     /// Crashes and failed launches since a job kept more work than before, or ended.
     in_vain: u32,
+    /// See [`Report::resized`](crate::Report::resized).
+    pub(crate) resized: u64,
     pub(crate) last_end: Time,
     /// First submission and last end of jobs that were let in.
     pub(crate) first_submit: Option<Time>,
@@ -98,6 +100,7 @@ impl Recorder {
             given: BTreeMap::new(),
             kept: BTreeMap::new(),
             in_vain: 0,
+            resized: 0,
             last_end: Time::ZERO,
             first_submit: None,
             last_let_in: Time::ZERO,
@@ -128,6 +131,7 @@ impl Recorder {
             ),
             _ => (None, None),
         };
+        self.resized += u64::from(measured && is_resized(job));
         let i = job.id().index();
         if i >= self.jobs.len() {
             self.jobs.resize_with(i + 1, || None);
@@ -265,6 +269,14 @@ fn least(job: &JobRef<'_>) -> Seconds {
 fn trains(job: &JobRef<'_>) -> bool {
     let extras = job.spec().extras.as_ref();
     extras.is_some_and(|e| e.training.is_some())
+}
+
+/// Whether a rigid job ran on another number of GPUs than it asked for: its GPU-seconds tell.
+fn is_resized(job: &JobRef<'_>) -> bool {
+    let extras = job.spec().extras.as_ref();
+    let rigid = extras.is_none_or(|e| e.levels.is_empty() && e.training.is_none());
+    let asked = job.attained_time().secs() * f64::from(job.gpus().get());
+    rigid && (job.attained_gpu_time().secs() - asked).abs() > 1e-9 * asked
 }
 
 impl Part for Recorder {
