@@ -2,6 +2,7 @@
 
 use super::ledger::Ledger;
 use crate::assignment::Assignment;
+use crate::decision::Action;
 use crate::ids::JobId;
 use crate::reason::Reason;
 use crate::view::View;
@@ -17,18 +18,17 @@ pub(crate) struct DraftMemory {
     pub(super) entries: Vec<Entry>,
     /// Index into `entries` plus one, by job.
     pub(super) entry_of: Vec<u32>,
-    /// The assignments that the draft gave, also those that it took back.
-    pub(super) given: Vec<Assignment>,
+    /// Steps of the plan that give the assignments that the draft gave, also those that it took
+    /// back.
+    pub(super) given: Vec<Action>,
     /// Why jobs were released, also those that were spared again.
     pub(super) reasons: Vec<Reason>,
     pub(super) log: Vec<Op>,
     pub(super) finishes: Vec<(JobId, Reason)>,
     pub(super) waits: Vec<(JobId, Reason)>,
     pub(super) otherwise: Reason,
-    /// Jobs that stop, each with its reason, and jobs that are placed, each with its
-    /// assignment, while the plan is written.
+    /// Jobs that stop, each with its reason, while the plan is written.
     pub(super) stops: Vec<(JobId, u32)>,
-    pub(super) placed: Vec<(JobId, u32)>,
 }
 
 #[derive(Clone, Copy)]
@@ -48,8 +48,11 @@ pub(super) enum Now {
     /// What it had before the draft, if anything.
     AsBefore,
     Nothing,
-    /// An index into the assignments that the draft gave.
-    Given(u32),
+    /// An index into what the draft gave; whether the job had other GPUs and goes on.
+    Given {
+        at: u32,
+        in_place: bool,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -65,13 +68,16 @@ impl Now {
     #[inline]
     pub fn of<'a>(
         self,
-        given: &'a [Assignment],
+        given: &'a [Action],
         before: Option<&'a Assignment>,
     ) -> Option<&'a Assignment> {
         match self {
             Now::AsBefore => before,
             Now::Nothing => None,
-            Now::Given(g) => given.get(g as usize),
+            Now::Given { at, .. } => match given.get(at as usize) {
+                Some(Action::Place { assignment, .. }) => Some(assignment),
+                _ => None,
+            },
         }
     }
 }
@@ -103,10 +109,25 @@ impl DraftMemory {
         e
     }
 
+    /// Gives a job an assignment, and says so in the log; `known` is its entry, if it has one.
     #[inline]
-    pub(super) fn give(&mut self, assignment: Assignment) -> Now {
-        self.given.push(assignment);
-        Now::Given(self.given.len() as u32 - 1)
+    pub(super) fn give(&mut self, job: JobId, known: Option<usize>, assignment: Assignment) {
+        self.given.push(Action::Place { job, assignment });
+        self.note_given(job, known);
+    }
+
+    /// What was given last is what the job has.
+    #[inline]
+    pub(super) fn note_given(&mut self, job: JobId, known: Option<usize>) {
+        let e = known.unwrap_or_else(|| self.add(job));
+        self.entries[e].now = self.last_given(false);
+        self.log.push(Op::Assigned(e as u32));
+    }
+
+    #[inline]
+    pub(super) fn last_given(&self, in_place: bool) -> Now {
+        let at = self.given.len() as u32 - 1;
+        Now::Given { at, in_place }
     }
 
     /// Begins a draft of the view's decision.

@@ -213,8 +213,7 @@ impl<'a> Draft<'a> {
         }
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
         self.m.paired |= assignment.partner.is_some();
-        self.m.given.push(assignment);
-        self.note_given(job, known);
+        self.m.give(job, known, assignment);
         Ok(())
     }
 
@@ -239,16 +238,17 @@ impl<'a> Draft<'a> {
             return Ok(false);
         }
         // Made where it stays: copying what has just been written is slow.
-        self.m.given.push(shape.on(GpuList::new()));
-        if let Some(given) = self.m.given.last_mut() {
-            if !self.m.ledger.take_first(node, count, &mut given.gpus) {
+        let assignment = shape.on(GpuList::new());
+        self.m.given.push(Action::Place { job, assignment });
+        if let Some(Action::Place { assignment, .. }) = self.m.given.last_mut() {
+            if !self.m.ledger.take_first(node, count, &mut assignment.gpus) {
                 self.m.given.pop();
                 return Ok(false);
             }
             let cluster = self.view.cluster();
-            self.m.ledger.count_resources(cluster, given, -1.0);
+            self.m.ledger.count_resources(cluster, assignment, -1.0);
         }
-        self.note_given(job, known);
+        self.m.note_given(job, known);
         Ok(true)
     }
 
@@ -267,14 +267,6 @@ impl<'a> Draft<'a> {
             return Err(DraftError::AlreadyPlaced(job));
         }
         Ok(known)
-    }
-
-    /// The assignment that was given last is this job's.
-    #[inline]
-    fn note_given(&mut self, job: JobId, known: Option<usize>) {
-        let e = known.unwrap_or_else(|| self.m.add(job));
-        self.m.entries[e].now = Now::Given(self.m.given.len() as u32 - 1);
-        self.m.log.push(Op::Assigned(e as u32));
     }
 
     /// Takes a job's GPUs away: it stops. If it is assigned again in the same
@@ -334,8 +326,7 @@ impl<'a> Draft<'a> {
         let e = self.m.add(from);
         self.m.entries[e].now = Now::Nothing;
         self.note_released(e, Now::AsBefore, true, why);
-        self.m.given.push(original.clone());
-        self.note_given(to, known);
+        self.m.give(to, known, original.clone());
         Ok(true)
     }
 
@@ -426,8 +417,9 @@ impl<'a> Draft<'a> {
         self.m.ledger.set_free(cluster, &assignment.gpus, false);
         self.m.ledger.count_resources(cluster, &was, 1.0);
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
-        let given = self.m.give(assignment);
-        let was = std::mem::replace(&mut self.m.entries[e].now, given);
+        self.m.given.push(Action::Place { job, assignment });
+        let now = self.m.last_given(true);
+        let was = std::mem::replace(&mut self.m.entries[e].now, now);
         self.m.log.push(Op::Reassigned {
             entry: e as u32,
             was,
@@ -589,41 +581,28 @@ impl<'a> Draft<'a> {
                 }
             }
         }
-        // A job is placed where it was assigned last.
-        m.placed.clear();
-        for op in m.log.iter().rev() {
-            let (e, in_place) = match op {
-                Op::Assigned(e) => (e, false),
-                Op::Reassigned { entry, .. } => (entry, true),
-                _ => continue,
-            };
-            let entry = &m.entries[*e as usize];
-            let Now::Given(given) = entry.now else {
-                continue;
-            };
-            let as_before = || {
-                let before = view.job(entry.job).and_then(|j| j.assignment());
-                before == Some(&m.given[given as usize])
-            };
-            if in_place && !entry.stops && as_before() {
-                continue;
-            }
-            // The first seen from the end counts.
-            let at = &mut m.entry_of[entry.job.index()];
-            if *at != u32::MAX {
-                *at = u32::MAX;
-                m.placed.push((entry.job, given));
-            }
-        }
         plan.actions.extend(m.stops.iter().map(|&(job, why)| {
             let why = std::mem::take(&mut m.reasons[why as usize]);
             Action::Stop { job, why }
         }));
-        plan.actions
-            .extend(m.placed.iter().rev().map(|&(job, given)| {
-                let assignment = std::mem::take(&mut m.given[given as usize]);
-                Action::Place { job, assignment }
-            }));
+        // A job is placed where it was assigned last.
+        let (entries, mut place) = (&m.entries, 0..);
+        let entry_of = |job: JobId| &entries[m.entry_of[job.index()] as usize - 1];
+        m.given.retain(|action| {
+            let (Action::Place { job, assignment }, Some(this)) = (action, place.next()) else {
+                return false;
+            };
+            let entry = entry_of(*job);
+            let before = || view.job(*job).and_then(|j| j.assignment());
+            match entry.now {
+                Now::Given { at, .. } if at != this => false,
+                Now::Given { in_place, .. } => {
+                    !in_place || entry.stops || before() != Some(assignment)
+                }
+                _ => false,
+            }
+        });
+        plan.actions.append(&mut m.given);
         for (job, why) in m.finishes.drain(..) {
             plan.actions.push(Action::Finish { job, why });
         }
@@ -636,16 +615,20 @@ impl<'a> Draft<'a> {
     fn settle_pairs(&mut self) {
         for e in 0..self.m.entries.len() {
             let entry = &self.m.entries[e];
-            let Now::Given(given) = entry.now else {
+            let Now::Given { at, .. } = entry.now else {
                 continue;
             };
-            let a = &self.m.given[given as usize];
+            let Some(a) = entry.now.of(&self.m.given, None) else {
+                continue;
+            };
             let as_before = || self.original(entry.job) == Some(a);
             if a.partner.is_none() || (entry.released == 0 && as_before()) {
                 continue;
             }
             let partner = self.beside(entry.job, a);
-            self.m.given[given as usize].partner = partner;
+            if let Action::Place { assignment, .. } = &mut self.m.given[at as usize] {
+                assignment.partner = partner;
+            }
         }
     }
 
