@@ -152,10 +152,11 @@ impl Ledger {
             return false;
         }
         let mut rest = node.mask;
-        for _ in 0..count {
-            list.push(GpuId(node.first_gpu + rest.trailing_zeros()));
+        list.extend((0..count).map(|_| {
+            let gpu = GpuId(node.first_gpu + rest.trailing_zeros());
             rest &= rest - 1;
-        }
+            gpu
+        }));
         self.change(id, rest, node.mask & !rest, count);
         true
     }

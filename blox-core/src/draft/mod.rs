@@ -217,36 +217,41 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Gives a job the first free GPUs of one node, and what else the shape asks for: as
-    /// [`Draft::assign`] with what [`Draft::take_from`] gives. `false`, and nothing has changed,
-    /// if the node has fewer, or is not in view.
+    /// Gives a job the first free GPUs of nodes, so many of each, and what else the shape asks
+    /// for: as [`Draft::assign`] with what [`Draft::take_from`] gives. `false`, and nothing has
+    /// changed, if a node has fewer, or is not in view, or if the shape asks for another number.
     ///
     /// # Errors
     /// The job has GPUs already, or the shape asks for none.
     pub fn assign_on(
         &mut self,
         job: JobId,
-        node: NodeId,
+        nodes: &[(NodeId, u32)],
         shape: &Shape,
     ) -> Result<bool, DraftError> {
         let known = self.without_gpus(job)?;
-        let count = shape.gpus.get();
+        let count = shape.gpus.get() as usize;
         if count == 0 {
             return Err(DraftError::NoGpu(job));
         }
-        if self.view.virtual_cluster().is_some() && self.view.node(node).is_none() {
+        let in_view = |(node, _): &(NodeId, u32)| self.view.node(*node).is_some();
+        if self.view.virtual_cluster().is_some() && !nodes.iter().all(in_view) {
             return Ok(false);
         }
         // Made where it stays: copying what has just been written is slow.
         let assignment = shape.on(GpuList::new());
         self.m.given.push(Action::Place { job, assignment });
         if let Some(Action::Place { assignment, .. }) = self.m.given.last_mut() {
-            if !self.m.ledger.take_first(node, count, &mut assignment.gpus) {
+            let (cluster, ledger) = (self.view.cluster(), &mut self.m.ledger);
+            let gpus = &mut assignment.gpus;
+            let mut parts = nodes.iter();
+            let all = parts.all(|&(node, part)| ledger.take_first(node, part, gpus));
+            if !all || gpus.len() != count {
+                ledger.set_free(cluster, gpus, true);
                 self.m.given.pop();
                 return Ok(false);
             }
-            let cluster = self.view.cluster();
-            self.m.ledger.count_resources(cluster, assignment, -1.0);
+            ledger.count_resources(cluster, assignment, -1.0);
         }
         self.m.note_given(job, known);
         Ok(true)

@@ -411,22 +411,27 @@ impl Whim {
         }
     }
 
-    /// The first GPUs of a node are the same whoever takes them.
-    fn on_a_node(&mut self, draft: &mut Draft<'_>, job: JobId) {
-        let node = NodeId(self.below(4));
+    /// The first GPUs of nodes are the same whoever takes them.
+    fn on_nodes(&mut self, draft: &mut Draft<'_>, job: JobId) {
+        let first = self.below(4);
+        let nodes = [first, (first + 1 + self.below(3)) % 4].map(NodeId);
+        let nodes = nodes.map(|node| (node, self.below(4)));
+        let nodes = &nodes[..1 + self.below(2) as usize];
+        let count = nodes.iter().map(|(_, count)| count).sum();
         let shape = Shape {
             cpus: f64::from(self.below(2)) * 0.25,
-            ..Shape::gpus(GpuCount(self.below(4)))
+            ..Shape::gpus(GpuCount(count))
         };
-        let count = shape.gpus.get();
-        let gpus = draft.take_from(node, count);
-        match draft.assign_on(job, node, &shape) {
+        let view = draft.view();
+        let part = |(node, count): &(NodeId, u32)| draft.take_from(view.node(*node)?.id(), *count);
+        let gpus: Option<Vec<GpuList>> = nodes.iter().map(part).collect();
+        match draft.assign_on(job, nodes, &shape) {
             Ok(given) => {
                 assert_eq!(given, gpus.is_some());
                 let a = draft.current(job).filter(|_| given);
                 assert_eq!(
-                    a.map(|a| (&a.gpus, a.cpus)),
-                    gpus.as_ref().map(|g| (g, shape.cpus))
+                    a.map(|a| (a.gpus.to_vec(), a.cpus)),
+                    gpus.map(|g| (g.concat(), shape.cpus))
                 );
             }
             Err(DraftError::NoGpu(_)) => assert_eq!(count, 0),
@@ -466,7 +471,7 @@ impl PlacementPolicy for Whim {
             let job = jobs[self.below(jobs.len() as u32) as usize];
             // Most of these are impossible; a refusal must change nothing.
             match self.below(10) {
-                8 => self.on_a_node(draft, job),
+                8 => self.on_nodes(draft, job),
                 9 => {
                     let to = jobs[self.below(jobs.len() as u32) as usize];
                     let had = draft.current(job).cloned();

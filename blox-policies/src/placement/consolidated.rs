@@ -1,10 +1,8 @@
 //! As few nodes as possible.
 
-use super::walk::{Rule, has_resources, sizes_for, suits};
-use blox_core::{
-    Assignment, Draft, GpuCount, GpuList, JobRef, Node, NodeId, NodeStatus, Shape, View,
-};
-use smallvec::SmallVec;
+use super::walk::{Parts, Rule, has_resources, on_nodes, sizes_for, suits};
+use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, NodeStatus, Shape, View};
+use smallvec::smallvec;
 
 /// What happens to a job that fits on no single node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,32 +36,24 @@ impl Rule for Consolidated {
     const FILLS: bool = true;
 
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        let needed = shape.gpus.get();
-        if let Some(node) = self.node(draft, job, shape) {
-            return draft.take_from(node, needed).map(|gpus| shape.on(gpus));
+        on_nodes(draft, &self.nodes(draft, job, shape)?, shape)
+    }
+
+    fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
+        let (needed, view) = (shape.gpus.get(), draft.view());
+        let usable = |node: &Node, count| {
+            suits(node, job, shape, view) && has_resources(draft, node, shape, count)
+        };
+        // Exact fit first, then best fit.
+        if let Some(node) = best_fit(draft, needed, |n| usable(n, needed)) {
+            return Some(smallvec![(node, needed)]);
         }
         match self.split {
             Split::Never => None,
-            Split::WholeNodes if needed <= largest_node(draft.view()) => None,
-            Split::WholeNodes => spread(draft, job, shape, true),
-            Split::Span => spread(draft, job, shape, false),
+            Split::WholeNodes if needed <= largest_node(view) => None,
+            Split::WholeNodes => spread(draft, needed, true, usable),
+            Split::Span => spread(draft, needed, false, usable),
         }
-    }
-
-    fn node(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<NodeId> {
-        let view = draft.view();
-        let needed = shape.gpus.get();
-        let usable =
-            |n: &&Node| suits(n, job, shape, view) && has_resources(draft, n, shape, needed);
-        // Nodes lie in buckets by free count: exact fit first, then best fit.
-        let mut from = needed;
-        while let Some(count) = draft.free_count_from(from) {
-            from = count + 1;
-            if let Some(node) = draft.nodes_with_exactly(count).find(usable) {
-                return Some(node.id());
-            }
-        }
-        None
     }
 
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
@@ -86,59 +76,43 @@ fn largest_node(view: View<'_>) -> u32 {
 /// goes where it fits best. No node has room for the whole.
 fn spread(
     draft: &Draft<'_>,
-    job: &JobRef<'_>,
-    shape: &Shape,
+    needed: u32,
     whole_nodes: bool,
-) -> Option<Assignment> {
-    let view = draft.view();
-    let mut left = shape.gpus.get();
-    let mut gpus = GpuList::new();
-    let mut taken: SmallVec<[NodeId; 16]> = SmallVec::new();
+    usable: impl Fn(&Node, u32) -> bool,
+) -> Option<Parts> {
+    let mut left = needed;
+    let mut parts = Parts::new();
     let mut most = left;
     while let Some(count) = draft.free_count_to(most) {
         most = count - 1;
         for node in draft.nodes_with_exactly(count) {
             let whole = count == node.gpu_count();
-            if (whole_nodes && !whole)
-                || !suits(node, job, shape, view)
-                || !has_resources(draft, node, shape, count)
-            {
+            if (whole_nodes && !whole) || !usable(node, count) {
                 continue;
             }
-            gpus.extend(draft.free_gpus_on(node.id()));
-            taken.push(node.id());
+            parts.push((node.id(), count));
             left -= count;
             if left > count {
                 continue;
             }
-            if let Some(node) = best_fit(draft, job, shape, left, &taken) {
-                gpus.extend(draft.take_from(node, left)?);
-                return Some(shape.on(gpus));
+            let is_new = |n: &Node| parts.iter().all(|(taken, _)| *taken != n.id());
+            if let Some(node) = best_fit(draft, left, |n| is_new(n) && usable(n, left)) {
+                parts.push((node, left));
+                return Some(parts);
             }
         }
     }
     None
 }
 
-/// The node with fewest free GPUs that are enough for the last part of a job, if it was not taken
-/// for another.
-fn best_fit(
-    draft: &Draft<'_>,
-    job: &JobRef<'_>,
-    shape: &Shape,
-    part: u32,
-    taken: &[NodeId],
-) -> Option<NodeId> {
-    let view = draft.view();
-    let fits = |n: &&Node| {
-        !taken.contains(&n.id())
-            && suits(n, job, shape, view)
-            && has_resources(draft, n, shape, part)
-    };
+/// The node with fewest free GPUs that are enough for a part, of those that are usable.
+fn best_fit(draft: &Draft<'_>, part: u32, usable: impl Fn(&Node) -> bool) -> Option<NodeId> {
+    // Nodes lie in buckets by free count.
     let mut least = part;
     while let Some(count) = draft.free_count_from(least) {
         least = count + 1;
-        if let Some(node) = draft.nodes_with_exactly(count).find(fits) {
+        let mut nodes = draft.nodes_with_exactly(count);
+        if let Some(node) = nodes.find(|n| usable(n)) {
             return Some(node.id());
         }
     }

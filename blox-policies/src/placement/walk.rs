@@ -8,6 +8,9 @@ use blox_core::{
 };
 use smallvec::SmallVec;
 
+/// Nodes, and how many GPUs of each.
+pub type Parts = SmallVec<[(NodeId, u32); 4]>;
+
 /// Finds GPUs for one job.
 pub trait Rule: Clone + Send + 'static {
     /// Whether it gives a job without wishes all free GPUs, ascending, where these are as many as
@@ -18,9 +21,10 @@ pub trait Rule: Clone + Send + 'static {
     /// Free GPUs of the draft for a shape; `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
-    /// A node of the draft whose first free GPUs are what [`find`](Rule::find) gives; `None` if
-    /// those lie on several, or are others. A rule need not say it: it spares time.
-    fn node(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<NodeId> {
+    /// Nodes of the draft, each with how many of its first free GPUs are part of what
+    /// [`find`](Rule::find) gives, in its order; `None` if it gives others, or none. A rule need
+    /// not say it: it spares time.
+    fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
         let _ = (draft, job, shape);
         None
     }
@@ -156,8 +160,9 @@ fn place_by_shapes<R: Rule>(
             _ if free < shape.gpus.get() => None,
             _ => {
                 if alone
-                    && let Some(node) = rule.node(draft, &job, shape)
-                    && draft.assign_on(request.job, node, shape)?
+                    && !trains(&job)
+                    && let Some(nodes) = rule.nodes(draft, &job, shape)
+                    && draft.assign_on(request.job, &nodes, shape)?
                 {
                     return Ok(true);
                 }
@@ -302,6 +307,7 @@ pub(crate) fn on_nodes(
 }
 
 /// Whether a job may use a node in this shape: its type, and that the job runs on it.
+#[inline]
 pub(crate) fn suits(
     node: &blox_core::Node,
     job: &JobRef<'_>,
@@ -311,9 +317,10 @@ pub(crate) fn suits(
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
         return false;
     }
-    if !job.has_extras() {
-        return true;
-    }
+    !job.has_extras() || runs_on(node, job, view)
+}
+
+fn runs_on(node: &blox_core::Node, job: &JobRef<'_>, view: View<'_>) -> bool {
     let extras = job.spec().extras();
     if extras.gpu_types.is_empty() && extras.training.is_none() {
         return true;
@@ -333,6 +340,7 @@ pub(crate) fn suits(
 
 /// Whether CPUs and memory for `count` of the shape's GPUs are left on a node in
 /// the draft. A node that does not say how many it has has enough.
+#[inline]
 pub(crate) fn has_resources(
     draft: &Draft<'_>,
     node: &blox_core::Node,
