@@ -23,6 +23,9 @@ use std::sync::atomic::Ordering;
 /// the rounds of 300 s in the 1000 hours of a starvation guard.
 const STANDSTILL: u32 = 20_000;
 
+/// Fewer timers are never looked through.
+const CROWD: usize = 128;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     End,
@@ -82,6 +85,8 @@ pub(crate) struct Simulator<'w> {
     next_id: u32,
     exhausted: bool,
     timers: BinaryHeap<Reverse<Timer>>,
+    /// So many timers are looked through for those that mean nothing any more.
+    crowd: usize,
     /// What was said to happen, the next one last.
     script: Vec<(Time, Event)>,
     now_events: VecDeque<Event>,
@@ -157,6 +162,7 @@ impl<'w> Simulator<'w> {
             next_job,
             next_id: 0,
             timers: BinaryHeap::new(),
+            crowd: CROWD,
             script: Vec::new(),
             now_events: VecDeque::new(),
             execution,
@@ -594,14 +600,17 @@ impl<'w> Simulator<'w> {
     }
 
     fn tidy(&mut self, view: View<'_>) {
-        if self.timers.len() > 1024 && self.timers.len() > 4 * view.placed_count() as usize {
-            self.timers.retain(|Reverse(t)| match t.kind {
-                Kind::NodeLost | Kind::NodeReturned | Kind::Scripted => true,
-                _ => view
-                    .job(JobId(t.who))
-                    .is_some_and(|j| j.attempt() == t.nth && j.phase() != Phase::Waiting),
-            });
+        if self.timers.len() < self.crowd {
+            return;
         }
+        self.timers.retain(|Reverse(t)| match t.kind {
+            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted => true,
+            _ => view
+                .job(JobId(t.who))
+                .is_some_and(|j| j.attempt() == t.nth && j.phase() != Phase::Waiting),
+        });
+        // A timer is looked at once or twice, however many stay.
+        self.crowd = CROWD + 2 * self.timers.len();
     }
 }
 
