@@ -250,6 +250,7 @@ impl<'w> Simulator<'w> {
     }
 
     /// The job runs from now on: when will its end be seen?
+    #[inline(always)]
     fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
         let (now, rate) = (view.now(), job.rate());
         let mut end = None;

@@ -92,7 +92,7 @@ impl DraftMemory {
     }
 
     /// A job that the draft has not touched before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, job: JobId) -> usize {
         let e = self.entries.len();
         self.entries.push(Entry {
@@ -102,11 +102,16 @@ impl DraftMemory {
             stops: false,
         });
         if self.entry_of.len() <= job.index() {
-            let room = (job.index() + 1).next_power_of_two();
-            self.entry_of.resize(room, 0);
+            self.make_room(job);
         }
         self.entry_of[job.index()] = e as u32 + 1;
         e
+    }
+
+    #[cold]
+    fn make_room(&mut self, job: JobId) {
+        let room = (job.index() + 1).next_power_of_two();
+        self.entry_of.resize(room, 0);
     }
 
     /// Gives a job an assignment, and says so in the log; `known` is its entry, if it has one.

@@ -258,7 +258,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The entry, if there is one, of a job that may be given GPUs.
-    #[inline]
+    #[inline(always)]
     fn without_gpus(&self, job: JobId) -> Result<Option<usize>, DraftError> {
         let Some(its) = self.view.job(job).filter(can_be_placed) else {
             return Err(DraftError::NotPlaceable(job));
@@ -478,6 +478,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Leaves a job with nothing; says what it had. Before the draft it had `original`.
+    #[inline(always)]
     fn take_away(&mut self, e: usize, original: Option<&'a Assignment>) -> Now {
         let entry = &mut self.m.entries[e];
         let job = entry.job;

@@ -236,6 +236,7 @@ impl Kept {
     }
 
     /// The candidate, if there is one, was `placed` or not: victims find their places.
+    #[inline(always)]
     pub(super) fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
         let spared = self.spared.len();
         for &entry in &self.taken {
@@ -314,6 +315,7 @@ impl Kept {
     }
 
     /// Takes note of a job that was touched.
+    #[inline(always)]
     fn add(&mut self, job: &JobRef<'_>) {
         let id = job.id();
         match job.phase() {

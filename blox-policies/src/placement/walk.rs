@@ -90,8 +90,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
             // Looked at where it is: it is large, and read as soon as it is written.
             let next = requests.next_candidate(draft);
             let Some(request) = &next else { break };
-            let placed = (draft.free_gpus() >= least_free(request)
-                && place_by_shapes(&self.rule, request, draft)?)
+            let placed = place_in_free(&self.rule, request, draft)?
                 || (requests.preemption_allowed()
                     && place_over(&self.rule, request, requests, draft, &mut victims)?);
             if placed {
@@ -122,6 +121,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
 }
 
 /// Places a request on free GPUs, its first shape that fits. A partner comes along.
+#[inline]
 pub(crate) fn place_in_free<R: Rule>(
     rule: &R,
     request: &Request,
@@ -133,11 +133,20 @@ pub(crate) fn place_in_free<R: Rule>(
 /// With fewer free GPUs no shape of the request fits.
 #[inline]
 fn least_free(request: &Request) -> u32 {
-    let least = request.shapes.iter().map(|s| match s.place {
+    least_of(request, |s| match s.place {
         Place::ShareWith(_) | Place::Nodes(_) => 0,
         _ => s.gpus.get(),
-    });
-    least.min().unwrap_or(u32::MAX)
+    })
+    .unwrap_or(u32::MAX)
+}
+
+/// The least that a shape of the request needs.
+#[inline]
+fn least_of(request: &Request, needs: impl Fn(&Shape) -> u32) -> Option<u32> {
+    match &request.shapes[..] {
+        [shape] => Some(needs(shape)),
+        shapes => shapes.iter().map(needs).min(),
+    }
 }
 
 fn place_by_shapes<R: Rule>(
@@ -216,12 +225,7 @@ fn place_over<R: Rule>(
     draft: &mut Draft<'_>,
     victims: &mut SmallVec<[JobId; 16]>,
 ) -> Result<bool, DraftError> {
-    let needed = request
-        .shapes
-        .iter()
-        .map(|s| s.gpus.get())
-        .min()
-        .unwrap_or(0);
+    let needed = least_of(request, |s| s.gpus.get()).unwrap_or(0);
     victims.clear();
     // Counted before anything is touched: most jobs that wait need more than
     // all the victims have.
