@@ -460,6 +460,23 @@ fn maintenance_conforms() {
     maintenance_conforms_in(32);
 }
 
+/// Two jobs have run for as long but for the last bit, and which of them for longer
+/// changes as time goes by.
+#[test]
+fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
+    let build = || {
+        let skip = Walk::new(Consolidated::default()).when_blocked(Blocked::Skip);
+        let base = on_event(Composition::new("las"));
+        base.scheduling(Las::default()).placement(skip).build()
+    };
+    for case in 11_560..11_600 {
+        let cases = suite(build, true).only(case).jobs(14);
+        if let Err(failure) = cases.check() {
+            panic!("{failure}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "many cases; run it after changes to policies"]
 fn thousands_of_cases_conform() {

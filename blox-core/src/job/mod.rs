@@ -265,6 +265,11 @@ impl<'a> JobRef<'a> {
     pub fn work_done(&self) -> f64 {
         self.rec.work_at(self.running_for())
     }
+    /// The same as it stands at another moment, if nothing changes until then.
+    #[inline]
+    pub(crate) fn at(self, now: Time) -> Self {
+        JobRef { now, ..self }
+    }
     /// Iterations done by a moment, if nothing changes until then. It lies after the last change.
     pub fn work_done_by(&self, at: Time) -> f64 {
         match self.rec.phase {

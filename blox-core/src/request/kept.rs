@@ -6,6 +6,7 @@ use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
 use crate::order::{Entry, KeptQueue};
 use crate::policy::KeyFn;
+use crate::units::Time;
 use crate::view::View;
 use prefetch_index::prefetch_index;
 use std::sync::Arc;
@@ -19,13 +20,16 @@ pub(super) struct Kept {
     queue: KeptQueue,
     queued_count: u32,
     marks: Marks,
-    /// Placed jobs in ascending order of their keys, once `ranked`. Where keys
-    /// move alike, the keys in it are old, and only their order counts.
+    /// Placed jobs in ascending order of their keys, once `ranked`.
     placed: Vec<Entry>,
     /// How many entries in `placed` do not count any more.
     void: usize,
     ranked: bool,
-    /// Whether their keys are as of the ranking.
+    /// The moment as of which their keys are. Where keys move alike it is a [`reference`]: at each
+    /// moment of its own they would be rounded otherwise, and jobs that are as good as equal
+    /// would lie as they were found.
+    keyed_at: Option<Time>,
+    /// Whether that is the ranking's.
     current: bool,
     /// Whether the keys of running jobs move alike: their order then stands.
     alike: bool,
@@ -33,9 +37,6 @@ pub(super) struct Kept {
     fresh: Vec<JobId>,
     /// Placed jobs that were not running at the ranking: their keys stand still.
     unsteady: Vec<JobId>,
-    /// Memory of the last ranking.
-    newcomers: Vec<Entry>,
-    places: Vec<usize>,
     // The walk.
     candidate: Option<Entry>,
     passed: Vec<Entry>,
@@ -61,12 +62,11 @@ impl Kept {
             placed: Vec::new(),
             void: 0,
             ranked: false,
+            keyed_at: None,
             current: false,
             alike: false,
             fresh: Vec::new(),
             unsteady: Vec::new(),
-            newcomers: Vec::new(),
-            places: Vec::new(),
             candidate: None,
             passed: Vec::new(),
             again: Vec::new(),
@@ -343,15 +343,6 @@ impl Kept {
         self.forget_placed(id);
     }
 
-    fn freshen(&mut self, id: JobId) {
-        let marks = self.marks.of(id);
-        if *marks & Marks::FRESH == 0 {
-            self.void += usize::from(*marks & Marks::RANKED != 0);
-            *marks = (*marks | Marks::FRESH) & !Marks::RANKED;
-            self.fresh.push(id);
-        }
-    }
-
     /// Its entry, if it has one, is dropped when the placed jobs are ranked.
     fn forget_placed(&mut self, id: JobId) {
         self.void += usize::from(self.marks.has(id, Marks::RANKED));
@@ -371,9 +362,12 @@ impl Kept {
             return;
         }
         self.ranked = true;
-        while let Some(id) = self.unsteady.pop() {
-            self.freshen(id);
-        }
+        let marks = &self.marks;
+        let stands = |job: &JobRef<'_>| job.phase() != Phase::Running;
+        self.unsteady.retain(|&id| {
+            let known = marks.has(id, Marks::PLACED) && !marks.has(id, Marks::FRESH);
+            known && view.job(id).is_some_and(|job| stands(&job))
+        });
         // Those that were stopped were the last; some end before their turn.
         while self.void > 0 && self.placed.last().is_some_and(|e| !self.is_ranked(e)) {
             self.placed.pop();
@@ -382,41 +376,38 @@ impl Kept {
         if self.void > 8 + self.placed.len() / 8 {
             self.drop_void();
         }
-        let mut newcomers = std::mem::take(&mut self.newcomers);
-        // In order of their launches they are nearly sorted.
         let mut fresh = std::mem::take(&mut self.fresh);
-        for &id in &fresh {
+        fresh.retain(|&id| {
             let marks = self.marks.of(id);
             *marks &= !Marks::FRESH;
-            if *marks & Marks::PLACED == 0 {
-                continue;
+            let job = view.job(id).filter(|_| *marks & Marks::PLACED != 0);
+            if job.is_some_and(|job| stands(&job)) {
+                self.unsteady.push(id);
             }
-            if let Some(job) = view.job(id) {
-                let entry = self.entry(&job);
-                newcomers.push(self.marks.stamp(entry, Marks::RANKED));
-                if job.phase() != Phase::Running {
-                    self.unsteady.push(id);
-                }
-            }
-        }
-        fresh.clear();
-        self.fresh = fresh;
-        self.current = !self.alike || newcomers.len() >= self.placed.len();
-        if !self.current {
-            newcomers.sort_unstable();
-            self.merge(view, &mut newcomers);
-        } else {
+            job.is_some()
+        });
+        let at = match self.alike && self.unsteady.is_empty() {
+            true => reference(view.now()),
+            false => view.now(),
+        };
+        if self.keyed_at.replace(at) != Some(at) {
             self.drop_void();
             let mut placed = std::mem::take(&mut self.placed);
             for entry in &mut placed {
-                *entry = self.as_of_now(view, *entry).with_stamp(entry.stamp());
+                *entry = self.as_of(view, *entry, at).with_stamp(entry.stamp());
             }
-            placed.append(&mut newcomers);
-            // Nearly sorted from the last time: the adaptive sort is the fast one.
-            placed.sort();
             self.placed = placed;
         }
-        self.newcomers = newcomers;
+        self.current = at == view.now();
+        for id in fresh.drain(..) {
+            if let Some(job) = view.job(id) {
+                let entry = self.entry(&job.at(at));
+                self.placed.push(self.marks.stamp(entry, Marks::RANKED));
+            }
+        }
+        self.fresh = fresh;
+        // Sorted but for the newcomers: the adaptive sort is the fast one.
+        self.placed.sort();
         self.back = self.placed.len();
     }
 
@@ -434,68 +425,15 @@ impl Kept {
         }
     }
 
-    /// The first entry among the placed jobs that counts, from a place on, with its key now.
-    #[inline]
-    fn ranked_from(&self, view: View<'_>, from: usize) -> Option<Entry> {
-        let rest = self.placed.get(from..)?;
-        let entry = rest.iter().find(|e| self.is_ranked(e))?;
-        Some(self.as_of_now(view, *entry))
-    }
-
-    /// Moves newcomers, in ascending order, in among the placed jobs.
-    fn merge(&mut self, view: View<'_>, newcomers: &mut Vec<Entry>) {
-        let Some(&any) = newcomers.first() else {
-            return;
-        };
-        let mut places = std::mem::take(&mut self.places);
-        let mut from = 0;
-        let mut next = self.ranked_from(view, 0);
-        for new in newcomers.iter() {
-            if next.is_some_and(|e| e < *new) {
-                from = self.place_of(view, new, from);
-                next = self.ranked_from(view, from);
-            }
-            places.push(from);
-        }
-        // From the last on, so that each entry is moved once.
-        let (mut rest, mut room) = (self.placed.len(), newcomers.len());
-        self.placed.resize(rest + room, any);
-        while let (Some(new), Some(at)) = (newcomers.pop(), places.pop()) {
-            if at < rest {
-                self.placed.copy_within(at..rest, at + room);
-            }
-            room -= 1;
-            self.placed[at + room] = new;
-            rest = at;
-        }
-        self.places = places;
-    }
-
-    /// Where an entry belongs among the placed jobs, by their keys now; not before `from`.
-    fn place_of(&self, view: View<'_>, new: &Entry, from: usize) -> usize {
-        // An entry that does not count stands for the next one that does.
-        let before = |at: usize| self.ranked_from(view, at).is_some_and(|e| e < *new);
-        // Newcomers lie close together, and often before all others.
-        let rest = self.placed.len() - from;
-        let mut step = 1;
-        while step <= rest && before(from + step - 1) {
-            step *= 2;
-        }
-        let (mut low, mut high) = (from + step / 2, from + (step - 1).min(rest));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if before(middle) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
     #[inline]
     fn as_of_now(&self, view: View<'_>, entry: Entry) -> Entry {
-        view.job(entry.job()).map_or(entry, |job| self.entry(&job))
+        self.as_of(view, entry, view.now())
+    }
+
+    #[inline]
+    fn as_of(&self, view: View<'_>, entry: Entry, at: Time) -> Entry {
+        let job = view.job(entry.job());
+        job.map_or(entry, |job| self.entry(&job.at(at)))
     }
 
     /// Keeps the candidate, if there is one, for the next walk.
@@ -507,6 +445,15 @@ impl Kept {
             self.passed.push(entry);
         }
     }
+}
+
+/// A moment, not before `now`, that is the same for long: the next power of two of seconds.
+fn reference(now: Time) -> Time {
+    let mut next = 1.0;
+    while next < now.secs() {
+        next *= 2.0;
+    }
+    Time::new(next)
 }
 
 /// What a kept order knows of each job: marks, and the stamp of the one entry in the
