@@ -43,5 +43,5 @@ pub use random::Random;
 pub use resizing::Resizing;
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{find as find_alike, most_usable};
-pub use walk::{Blocked, Rule, Walk};
+pub use walk::{Blocked, Parts, Rule, Walk};
 pub(crate) use walk::{shortage as shortage_of, suits};
