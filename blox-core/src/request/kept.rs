@@ -37,6 +37,8 @@ pub(super) struct Kept {
     fresh: Vec<JobId>,
     /// Placed jobs that were not running at the ranking: their keys stand still.
     unsteady: Vec<JobId>,
+    /// Memory of the last ranking.
+    newcomers: Vec<Entry>,
     // The walk.
     candidate: Option<Entry>,
     passed: Vec<Entry>,
@@ -67,6 +69,7 @@ impl Kept {
             alike: false,
             fresh: Vec::new(),
             unsteady: Vec::new(),
+            newcomers: Vec::new(),
             candidate: None,
             passed: Vec::new(),
             again: Vec::new(),
@@ -396,19 +399,37 @@ impl Kept {
             for entry in &mut placed {
                 *entry = self.as_of(view, *entry, at).with_stamp(entry.stamp());
             }
+            // Nearly sorted from the last time: the adaptive sort is the fast one.
+            placed.sort();
             self.placed = placed;
         }
         self.current = at == view.now();
+        let mut newcomers = std::mem::take(&mut self.newcomers);
         for id in fresh.drain(..) {
             if let Some(job) = view.job(id) {
                 let entry = self.entry(&job.at(at));
-                self.placed.push(self.marks.stamp(entry, Marks::RANKED));
+                newcomers.push(self.marks.stamp(entry, Marks::RANKED));
             }
         }
         self.fresh = fresh;
-        // Sorted but for the newcomers: the adaptive sort is the fast one.
-        self.placed.sort();
+        newcomers.sort_unstable();
+        self.merge(&mut newcomers);
+        self.newcomers = newcomers;
         self.back = self.placed.len();
+    }
+
+    /// Moves newcomers, in ascending order, in among the placed jobs.
+    fn merge(&mut self, newcomers: &mut Vec<Entry>) {
+        let placed = &mut self.placed;
+        let mut rest = placed.len();
+        placed.extend_from_slice(newcomers);
+        // From the last on, so that each entry is moved once.
+        while let Some(new) = newcomers.pop() {
+            let at = placed[..rest].partition_point(|e| *e < new);
+            placed.copy_within(at..rest, at + newcomers.len() + 1);
+            placed[at + newcomers.len()] = new;
+            rest = at;
+        }
     }
 
     /// Whether an entry among the placed jobs counts.
