@@ -25,11 +25,11 @@ pub(super) struct Kept {
     /// How many entries in `placed` do not count any more.
     void: usize,
     ranked: bool,
-    /// The moment as of which their keys are. Where keys move alike it is a [`reference`]: at each
-    /// moment of its own they would be rounded otherwise, and jobs that are as good as equal
-    /// would lie as they were found.
+    /// The moment as of which their keys are, where these move alike: a [`reference`]. At each
+    /// decision's they would be rounded otherwise, and jobs that are as good as equal would lie
+    /// as they were found. All others are looked at again each time.
     keyed_at: Option<Time>,
-    /// Whether that is the ranking's.
+    /// Whether their keys are those of now.
     current: bool,
     /// Whether the keys of running jobs move alike: their order then stands.
     alike: bool,
@@ -389,11 +389,11 @@ impl Kept {
             }
             job.is_some()
         });
-        let at = match self.alike && self.unsteady.is_empty() {
-            true => reference(view.now()),
-            false => view.now(),
-        };
-        if self.keyed_at.replace(at) != Some(at) {
+        let alike = self.alike && self.unsteady.is_empty();
+        let moment = alike.then(|| reference(view.now()));
+        let at = moment.unwrap_or(view.now());
+        let before = std::mem::replace(&mut self.keyed_at, moment);
+        if moment.is_none() || before != moment {
             self.drop_void();
             let mut placed = std::mem::take(&mut self.placed);
             for entry in &mut placed {
