@@ -516,6 +516,13 @@ fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
     assert!(shown.contains(" of 5000 iterations\n"), "{shown}");
     c.run(&["cancel", &steep.to_string()]).unwrap();
     c.until_phase(steep, "cancelled");
+    // It counts in something else than it was submitted with, and whoever asks is told.
+    let script = "echo 300 0 > $BLOX_PROGRESS_FILE; sleep 1";
+    let odd = c.submit(&["--duration", "60", "--", "sh", "-c", script]);
+    c.until_phase(odd, "completed");
+    let shown = c.run(&["show", &odd.to_string()]).unwrap();
+    let told = "\nwork       300 of 60 iterations\nnote       submitted as 60 ";
+    assert!(shown.contains(told), "{shown}");
 }
 
 #[test]

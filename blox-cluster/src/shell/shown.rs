@@ -47,6 +47,9 @@ fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
         line.reason = brief.why.clone();
         line.submitted_s = brief.submit.secs();
         line.ended_s = brief.ended.map_or(0.0, blox_core::Time::secs);
+        if let Some(done) = brief.done {
+            (line.iterations_done, line.iterations) = (done, brief.iterations);
+        }
     }
     // How long each launch ran, and whether it was stopped: it did not fail, nor was it lost.
     let mut launches = std::collections::BTreeMap::new();

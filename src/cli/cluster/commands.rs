@@ -7,6 +7,7 @@ use crate::cli::trace::info::date;
 use crate::cli::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
+use blox_core::Outcome;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -454,6 +455,15 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     if j.iterations > 0.0 {
         let (done, all) = (j.iterations_done, j.iterations);
         writeln!(out, "work       {done:.0} of {all:.0} iterations")?;
+        // A little more is rounding, and who converges ends early.
+        let ended = j.phase == Outcome::Completed.as_str();
+        if done > 1.01 * all || (ended && done < 0.5 * all) {
+            let submitted = "--iterations, or one a second of --duration";
+            writeln!(
+                out,
+                "note       submitted as {all:.0} ({submitted}): policies misjudged what was left"
+            )?;
+        }
     }
     for (name, value) in &j.metrics {
         writeln!(out, "{:10} {value}", plain(name))?;

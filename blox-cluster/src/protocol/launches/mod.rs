@@ -125,6 +125,12 @@ pub struct Brief {
     /// What it reported last of each number of its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<Name, f64>,
+    /// Iterations that it was submitted with; 0 if that was not kept.
+    #[serde(default)]
+    pub iterations: f64,
+    /// How many it said last that it had done, if it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<f64>,
 }
 
 /// Most bytes that are kept of a command, for as long as the cluster lives.
@@ -314,12 +320,19 @@ impl Durable {
                     command: beginning(&extras.command),
                     directory: directory.and_then(|d| d.as_str()).unwrap_or("").to_owned(),
                     metrics: BTreeMap::new(),
+                    iterations: spec.work.iterations,
+                    done: None,
                 };
                 self.jobs.insert(*job, brief);
             }
             Event::Metric { job, name, value } => {
                 if let Some(brief) = self.jobs.get_mut(job) {
                     brief.metrics.insert(name.clone(), *value);
+                }
+            }
+            Event::Progress { job, work, .. } => {
+                if let Some(brief) = self.jobs.get_mut(job) {
+                    brief.done = Some(*work);
                 }
             }
             Event::Ended { job, outcome } => {
