@@ -29,8 +29,6 @@ pub(super) struct Kept {
     /// decision's they would be rounded otherwise, and jobs that are as good as equal would lie
     /// as they were found. All others are looked at again each time.
     keyed_at: Option<Time>,
-    /// Whether their keys are those of now.
-    current: bool,
     /// Whether the keys of running jobs move alike: their order then stands.
     alike: bool,
     /// Placed jobs that were touched since the ranking; each has its mark.
@@ -65,7 +63,6 @@ impl Kept {
             void: 0,
             ranked: false,
             keyed_at: None,
-            current: false,
             alike: false,
             fresh: Vec::new(),
             unsteady: Vec::new(),
@@ -218,10 +215,9 @@ impl Kept {
                     if !self.is_ranked(&entry) {
                         continue;
                     }
-                    if self.current {
-                        entry
-                    } else {
-                        self.as_of_now(draft.view(), entry)
+                    match self.keyed_at {
+                        None => entry,
+                        Some(_) => self.as_of_now(draft.view(), entry),
                     }
                 }
                 None => return None,
@@ -403,7 +399,6 @@ impl Kept {
             placed.sort();
             self.placed = placed;
         }
-        self.current = at == view.now();
         let mut newcomers = std::mem::take(&mut self.newcomers);
         for id in fresh.drain(..) {
             if let Some(job) = view.job(id) {
