@@ -526,6 +526,41 @@ fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
 }
 
 #[test]
+fn a_job_that_reports_its_steps_is_given_more_gpus_and_a_larger_batch() {
+    let c = Cluster::start("sia", &[4]);
+    let about = c.dir.path().join("about the job.json");
+    let limits = r#"{"": {"per_gpu": [16, 256], "one_gpu_rate": 500}}"#;
+    let text =
+        format!(r#"{{"initial_batch": 64, "max_batch": 1024, "restart": 0.1, "types": {limits}}}"#);
+    std::fs::write(&about, text).unwrap();
+    // Its gradients are so noisy that larger batches are worth their samples.
+    let script = "trap 'exit 75' TERM
+        [ $RANK = 0 ] && echo $WORLD_SIZE $BLOX_BATCH_PER_GPU $BLOX_ACCUMULATION
+        printf 'pass_s 0.1\nstep_s 0.11\ngrad_sqr 1\ngrad_var 1000000\n' > $BLOX_PROGRESS_FILE
+        while :; do sleep 0.1; done";
+    let about = about.to_str().unwrap();
+    let job = c.submit(&["--gpus", "4", "--training", about, "--", "sh", "-c", script]);
+    c.until("it runs on all GPUs", |c| {
+        c.json(&["nodes"])[0]["free"] == 0 && c.job(job)["phase"] == "running"
+    });
+    let gpus = |c: &Cluster| -> Vec<u64> {
+        let accounts = c.job(job)["accounts"].clone();
+        let of = |a: &Value| a["gpus"].as_u64().unwrap();
+        accounts.as_array().unwrap().iter().map(of).collect()
+    };
+    assert_eq!(gpus(&c), [1, 2]);
+    // As many samples on one GPU as it was written for; then as many as are allowed.
+    let told = |launch: &str| {
+        c.run(&["logs", &job.to_string(), "--launch", launch])
+            .unwrap()
+    };
+    assert_eq!(told("1"), "1 64 0\n");
+    assert_eq!(told("3"), "4 256 0\n");
+    c.run(&["cancel", &job.to_string()]).unwrap();
+    c.until_phase(job, "cancelled");
+}
+
+#[test]
 fn daemons_that_are_killed_and_started_again_find_what_runs() {
     let mut c = Cluster::start("fifo", &[1, 1]);
     let job = c.submit(&["--gpus", "2", "--", "sleep", "6"]);

@@ -5,7 +5,7 @@
 //! doubled, late or overtaken is made up for by the next.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use blox_core::{JobId, JobSpec, Name, NodeSpec};
+use blox_core::{BatchConfig, JobId, JobSpec, Name, NodeSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -210,4 +210,7 @@ pub struct Task {
     pub cpus: f64,
     /// Memory in GiB for the node's part; 0 where nobody counts.
     pub memory_gib: f64,
+    /// The batch that it should train with, if it has one to choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchConfig>,
 }

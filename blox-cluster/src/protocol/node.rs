@@ -625,6 +625,7 @@ mod tests {
             beside: None,
             cpus: 0.0,
             memory_gib: 0.0,
+            batch: None,
         }))
     }
 

@@ -3,6 +3,7 @@
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, PartId, Session};
 use super::launches::{End, Goal, Launch};
 use blox_core::core::Decision;
+use blox_core::perf::goodput::StepTime;
 use blox_core::{Event, JobId, Name, NodeActions, NodeId, Outlook, Plan, Time, Verdict, Verdicts};
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,15 @@ pub enum Record {
         job: JobId,
         /// Until when.
         until: Option<Time>,
+    },
+    /// How long steps of a job that trains take on one type of GPU, in one way of running.
+    Steps {
+        /// The job.
+        job: JobId,
+        /// The type.
+        gpu_type: Name,
+        /// How long.
+        steps: StepTime,
     },
     /// A launch is over everywhere.
     Closed {

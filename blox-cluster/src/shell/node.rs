@@ -669,6 +669,7 @@ mod tests {
                 beside: None,
                 cpus: 0.0,
                 memory_gib: 0.0,
+                batch: None,
             },
             meeting: Meeting {
                 address: "localhost".into(),

@@ -5,7 +5,9 @@ use crate::protocol::{
     AttemptId, AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis,
     Order, Orders, Progress, Report, Said, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
 };
-use blox_core::{Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work};
+use blox_core::{
+    BatchConfig, Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -294,6 +296,8 @@ fn order_to(o: &Order) -> pb::Order {
             beside: t.beside.map(|j| j.0),
             cpus: t.cpus,
             memory_gib: t.memory_gib,
+            batch_per_gpu: t.batch.map(|b| b.per_gpu),
+            accumulation: t.batch.map_or(0, |b| b.accumulation),
         }),
     }
 }
@@ -345,6 +349,10 @@ fn order_from(o: pb::Order) -> Result<Order, WireError> {
                 beside: t.beside.map(JobId),
                 cpus: finite("task.cpus", t.cpus)?,
                 memory_gib: finite("task.memory_gib", t.memory_gib)?,
+                batch: t.batch_per_gpu.map(|per_gpu| BatchConfig {
+                    per_gpu,
+                    accumulation: t.accumulation,
+                }),
             }))
         }
         None => None,
@@ -375,6 +383,8 @@ fn job_to(spec: &JobSpec) -> pb::Job {
             .get(key)
             .and_then(serde_json::Value::as_f64)
     };
+    let training = extras.training.as_ref();
+    let training = training.and_then(|t| serde_json::to_string(t).ok());
     pb::Job {
         name: text_of(&spec.name),
         user: text_of(&spec.user),
@@ -409,6 +419,7 @@ fn job_to(spec: &JobSpec) -> pb::Job {
             .filter(|(k, _)| !OWN.contains(&k.as_str()))
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),
+        training: training.unwrap_or_default(),
     }
 }
 
@@ -548,6 +559,14 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         })?;
         extras.attributes.insert(key.into(), value);
     }
+    if !j.training.is_empty() {
+        let training = serde_json::from_str(&j.training).map_err(|e| WireError {
+            field: "training",
+            found: e.to_string(),
+            expected: "what a job that trains says of its batches",
+        })?;
+        extras.training = Some(training);
+    }
     if !j.on_exit.is_empty() {
         let rules = on_exit_from(j.on_exit)?;
         extras.attributes.insert("on_exit".into(), rules);
@@ -585,6 +604,8 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_core::TrainingSpec;
+    use serde_json::json;
 
     #[test]
     fn a_report_comes_back_as_it_went() {
@@ -711,7 +732,17 @@ mod tests {
 
     #[test]
     fn a_job_comes_back_as_it_went() {
+        let types = json!({ "t4": { "per_gpu": [8, 64], "one_gpu_rate": 100.0, "stages": 2 } });
+        let training = json!({
+            "initial_batch": 64,
+            "max_batch": 256,
+            "adapts": "gpus",
+            "restart": 1.5,
+            "types": types,
+        });
+        let training: TrainingSpec = serde_json::from_value(training).unwrap();
         let job = pb::Job {
+            training: serde_json::to_string(&training).unwrap(),
             name: "resnet".into(),
             gpus: 4,
             iterations: 100.0,
@@ -744,5 +775,11 @@ mod tests {
         };
         let said = job_spec(wrong).unwrap_err().to_string();
         assert!(said.starts_with("attributes is `env` = `{}`"), "{said}");
+        let wrong = pb::Job {
+            training: r#"{"initial_batch": 64}"#.into(),
+            ..pb::Job::default()
+        };
+        let said = job_spec(wrong).unwrap_err().to_string();
+        assert!(said.starts_with("training is missing field"), "{said}");
     }
 }

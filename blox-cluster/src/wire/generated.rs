@@ -180,6 +180,12 @@ pub struct Task {
     pub cpus: f64,
     #[prost(double, tag = "9")]
     pub memory_gib: f64,
+    /// The batch to train with, if the job has one to choose: samples of a pass on a GPU, and passes
+    /// beyond the first whose gradients are added up before a step.
+    #[prost(uint32, optional, tag = "10")]
+    pub batch_per_gpu: ::core::option::Option<u32>,
+    #[prost(uint32, tag = "11")]
+    pub accumulation: u32,
 }
 /// A job, as its user describes it.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -251,6 +257,9 @@ pub struct Job {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// What a job that trains says of its batches, as JSON; empty if it does not.
+    #[prost(string, tag = "25")]
+    pub training: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubmitRequest {

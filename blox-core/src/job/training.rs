@@ -1,8 +1,9 @@
 //! Jobs that train with a batch of their own choosing: what they say of themselves
 //! before they run, and what they report while they do.
 
+use crate::assignment::BatchConfig;
 use crate::ids::Name;
-use crate::perf::goodput::{GradientNoise, ThroughputParams};
+use crate::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, ThroughputParams, split};
 use crate::units::{GpuCount, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,7 +33,12 @@ pub struct TypeLimits {
     pub one_gpu_rate: f64,
     /// GPUs of one replica: pipeline stages of a hybrid-parallel job (Sia, section 5.3), 1 for others. Such a job
     /// runs on whole replicas only.
+    #[serde(default = "one")]
     pub stages: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// What a training job says of itself when it is submitted.
@@ -58,6 +64,70 @@ impl TrainingSpec {
     /// What it says of a type of GPU.
     pub fn on(&self, gpu_type: &str) -> Option<&TypeLimits> {
         self.types.get(gpu_type)
+    }
+
+    /// Replicas on GPUs of a type, and over how many of `nodes` nodes they lie; `None` where it
+    /// does not run: another type, or no whole replicas.
+    pub fn replicas_on(&self, gpu_type: &str, nodes: u32, gpus: GpuCount) -> Option<(u32, u32)> {
+        let stages = self.on(gpu_type)?.stages;
+        let replicas = gpus.get() / stages;
+        let runs = replicas > 0 && gpus.get().is_multiple_of(stages);
+        runs.then_some((replicas, nodes.clamp(1, replicas)))
+    }
+
+    /// Its goodput on a type of GPU, as it reported it; `None` if it has not run there.
+    pub fn model_on(&self, gpu_type: &str, report: &TrainingReport) -> Option<GoodputModel> {
+        Some(GoodputModel {
+            speed: report.speed.get(gpu_type)?.params,
+            noise: report.noise,
+            initial_batch: self.initial_batch,
+        })
+    }
+
+    /// The batch for GPUs of a type on `nodes` nodes: the best by what it reported. As long as it has not, or
+    /// if its batch stays, that which it `asked` for (else the initial one), in passes that fit. `None` where
+    /// it [does not run](TrainingSpec::replicas_on).
+    ///
+    /// ```
+    /// use blox_core::{GpuCount, Seconds, TrainingSpec, TypeLimits};
+    /// let limits = TypeLimits { per_gpu: (8, 64), one_gpu_rate: 100.0, stages: 1 };
+    /// let spec = TrainingSpec {
+    ///     initial_batch: 128,
+    ///     max_batch: 1024,
+    ///     adapts: Default::default(),
+    ///     restart: Seconds::new(30.0),
+    ///     types: [("a100".into(), limits)].into(),
+    /// };
+    /// let on = |gpus| spec.batch_on("a100", 1, GpuCount(gpus), None, None).unwrap();
+    /// assert_eq!((on(1).per_gpu, on(1).accumulation), (64, 1));
+    /// assert_eq!((on(4).per_gpu, on(4).accumulation), (32, 0));
+    /// assert_eq!(spec.batch_on("t4", 1, GpuCount(1), None, None), None);
+    /// ```
+    pub fn batch_on(
+        &self,
+        gpu_type: &str,
+        nodes: u32,
+        gpus: GpuCount,
+        asked: Option<u32>,
+        report: Option<&TrainingReport>,
+    ) -> Option<BatchConfig> {
+        let (replicas, nodes) = self.replicas_on(gpu_type, nodes, gpus)?;
+        let on = self.on(gpu_type)?;
+        let mut limits = BatchLimits {
+            max_batch: self.max_batch,
+            per_gpu: on.per_gpu,
+            accumulate: on.stages == 1,
+        };
+        if self.adapts == Adapts::All
+            && let Some(model) = report.and_then(|r| self.model_on(gpu_type, r))
+        {
+            return Some(model.best_batch(nodes, replicas, &limits).config);
+        }
+        limits.accumulate = true;
+        let stays = asked.filter(|_| self.adapts != Adapts::All);
+        let least = on.per_gpu.0.saturating_mul(replicas);
+        let batch = f64::from(stays.unwrap_or(self.initial_batch).max(least));
+        Some(split(batch, replicas, self.initial_batch, &limits))
     }
 
     /// Whether the numbers make sense; the first that does not, in words.

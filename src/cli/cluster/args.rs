@@ -180,6 +180,11 @@ pub(in crate::cli) struct SubmitArgs {
     /// Samples in a step
     #[arg(long, value_name = "N")]
     pub batch_size: Option<u32>,
+    /// A file in JSON by which a job that trains can be given other GPUs and batches: initial_batch, max_batch,
+    /// restart (seconds), and by type of GPU per_gpu (least and most samples of a pass), one_gpu_rate
+    /// (samples a second) and stages
+    #[arg(long, value_name = "FILE")]
+    pub training: Option<PathBuf>,
     /// Anything else that a policy wants to know
     #[arg(long, value_name = "NAME=JSON")]
     pub attribute: Vec<String>,

@@ -7,10 +7,11 @@ use crate::cli::trace::info::date;
 use crate::cli::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
-use blox_core::Outcome;
+use blox_core::{Outcome, TrainingSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 /// Most characters of a name in a table.
 const LONGEST_CELL: usize = 40;
@@ -246,6 +247,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         deadlines_s: a.deadline.into_iter().collect(),
         model: a.model.unwrap_or_default(),
         batch_size: a.batch_size.unwrap_or(0),
+        training: a.training.as_deref().map_or(Ok(String::new()), training)?,
         ..pb::Job::default()
     };
     let number = insist(&a.at, a.patience, key, job).await?;
@@ -253,6 +255,14 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         true => print(terminal, &json!({"job": number})),
         false => Ok(writeln!(terminal.out, "{number}")?),
     }
+}
+
+/// What a job that trains says of its batches, as its file has it.
+fn training(path: &Path) -> Result<String, Failure> {
+    let wrong = |e: String| Failure::new(format!("--training {}: {e}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let _: TrainingSpec = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    Ok(text)
 }
 
 /// Submits under the same key until somebody answers: whatever was lost on the

@@ -1,5 +1,6 @@
 //! What follows: from commands, from what was heard, from time alone.
 
+use super::training::{batch, modelled_rate};
 use super::{Attempt, End, Goal, Launch, Launches, Link, Outcome};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
 use crate::protocol::message::{Exit, Status, Task};
@@ -178,7 +179,7 @@ impl Launches {
             matches!(seen.map(|s| &s.status), Some(Status::Running))
         };
         if a.open().all(running) {
-            let rate = rate(view.job(id.job), a);
+            let rate = rate(view, id, a);
             self.note(out, Record::Started { id });
             out.events.push(Event::Started {
                 job: id.job,
@@ -405,6 +406,7 @@ fn parts(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Vec<(NodeId, Ar
     };
     let nodes: Vec<Name> = shares.iter().map(|(n, ..)| name(*n)).collect();
     let world = held.gpus.len() as u32;
+    let batch = held.config.or_else(|| batch(view, job, held));
     let of_all = |amount: f64, here: usize| amount * here as f64 / f64::from(world.max(1));
     let task = |(i, (node, gpus, ranks)): (usize, (NodeId, Vec<u32>, Vec<u32>))| {
         let task = Task {
@@ -417,18 +419,24 @@ fn parts(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Vec<(NodeId, Ar
             node_rank: i as u32,
             nodes: nodes.clone(),
             beside: held.partner,
+            batch,
         };
         (node, Arc::new(task))
     };
     shares.into_iter().enumerate().map(task).collect()
 }
 
-/// Iterations a second until the job says better: as profiled, else in proportion.
-fn rate(job: Option<JobRef<'_>>, a: &Attempt) -> f64 {
-    let Some(job) = job else { return 0.0 };
+/// Iterations a second until the job says better: as it reported before, as profiled, else in
+/// proportion.
+fn rate(view: View<'_>, id: AttemptId, a: &Attempt) -> f64 {
+    let Some(job) = view.job(id.job) else {
+        return 0.0;
+    };
     let world = a.launch.parts.first().map_or(0, |(_, t)| t.world);
     let spec = job.spec();
-    spec.rate_at(GpuCount(world))
+    let modelled = job.held().and_then(|held| modelled_rate(view, &job, held));
+    modelled
+        .or_else(|| spec.rate_at(GpuCount(world)))
         .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))
 }
 

@@ -10,6 +10,7 @@ pub(super) mod report;
 mod said;
 #[cfg(test)]
 mod tests;
+mod training;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
@@ -20,6 +21,7 @@ use blox_core::{Event, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, Vi
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use training::Steps;
 
 /// What is wanted of a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,6 +204,9 @@ pub struct Durable {
     /// Jobs that failed, and when they are tried again.
     #[serde(with = "pairs", default)]
     pub backing_off: BTreeMap<blox_core::JobId, Time>,
+    /// How long steps of jobs that train take, by type of GPU; of jobs that have not ended.
+    #[serde(with = "pairs", default)]
+    pub steps: BTreeMap<blox_core::JobId, Steps>,
     /// Submissions by their clients' keys.
     #[serde(with = "pairs")]
     pub keys: BTreeMap<Name, blox_core::JobId>,
@@ -294,6 +299,11 @@ impl Durable {
                 }
                 self.accounts.insert(*part, end.clone());
             }
+            Record::Steps {
+                job,
+                gpu_type,
+                steps,
+            } => self.steps.entry(*job).or_default().add(gpu_type, *steps),
             Record::Closed { id, failed } => {
                 self.attempts.remove(id);
                 if *failed {
@@ -339,6 +349,7 @@ impl Durable {
                 self.ended.insert(*job, *outcome);
                 self.failures.remove(job);
                 self.backing_off.remove(job);
+                self.steps.remove(job);
                 if let Some(brief) = self.jobs.get_mut(job) {
                     brief.ended = Some(at);
                 }

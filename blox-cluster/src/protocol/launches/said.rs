@@ -44,7 +44,7 @@ impl Launches {
             }
             let said = self.said(a.id);
             if said != Said::default() {
-                self.pass_on_what(now, a.id, &job, said, out);
+                self.pass_on_what(now, a.id, view, &job, said, out);
             }
         }
     }
@@ -53,6 +53,7 @@ impl Launches {
         &mut self,
         now: Millis,
         id: AttemptId,
+        view: View<'_>,
         job: &JobRef<'_>,
         said: Said,
         out: &mut Outcome,
@@ -83,6 +84,7 @@ impl Launches {
                 rate,
             });
         }
+        self.learn(id, view, job, &said.metrics, out);
         let brief = self.durable.jobs.get(&id.job);
         let mut names = brief.map_or(0, |b| b.metrics.len());
         for (name, value) in said.metrics {

@@ -1,14 +1,15 @@
 //! A gang on two nodes, report by report.
 
-use super::End;
+use super::{Durable, End};
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
 use crate::protocol::scheduler::{Effect, Input, Request, Saved, Scheduler, Settings, Step};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::cadence::Rounds;
 use blox_core::core::Decision;
+use blox_core::perf::goodput::{GoodputModel, GradientNoise};
 use blox_core::{
-    Action, Assignment, Event, Extras, GpuCount, GpuId, JobId, JobSpec, NodeSpec, Outcome, Outlook,
-    Phase, Seconds, Time,
+    Action, Adapts, Assignment, Event, Extras, GpuCount, GpuId, JobId, JobSpec, NodeSpec, Outcome,
+    Outlook, Phase, Seconds, Time, TrainingSpec, TypeLimits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +47,11 @@ impl Gang {
 
     /// Of a scheduler that begins with a log.
     fn with(log: &[Record], secs: f64) -> Self {
+        Self::of(log, secs, Extras::default())
+    }
+
+    /// Of a job that has more to say.
+    fn of(log: &[Record], secs: f64, mut extras: Extras) -> Self {
         let (scheduler, _) = Scheduler::begin(
             Settings {
                 wait_for_nodes: 2,
@@ -69,7 +75,6 @@ impl Gang {
             said: Said::default(),
             outcome: None,
         };
-        let mut extras = Extras::default();
         extras.attributes.insert("grace_s".into(), 7.into());
         let on_exit = serde_json::json!({ "42": "fail" });
         extras.attributes.insert("on_exit".into(), on_exit);
@@ -721,6 +726,101 @@ fn the_numbers_of_rank_0_count_and_others_fill_in() {
     g.said = Said::default();
     g.beat();
     assert_eq!(all(&g), (Some((6.0, 4.0)), expected));
+}
+
+#[test]
+fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
+    let limits = TypeLimits {
+        per_gpu: (8, 64),
+        one_gpu_rate: 300.0,
+        stages: 1,
+    };
+    let training = TrainingSpec {
+        initial_batch: 64,
+        max_batch: 256,
+        adapts: Adapts::All,
+        restart: Seconds::new(1.0),
+        types: [("".into(), limits)].into(),
+    };
+    let extras = Extras {
+        training: Some(Arc::new(training)),
+        ..Extras::default()
+    };
+    let mut g = Gang::of(&[], 5_000.0, extras);
+    let report = |g: &Gang| {
+        let job = g.scheduler.view().job(JOB);
+        job.and_then(|j| j.report().cloned())
+    };
+    let says = |g: &mut Gang, numbers: &[(&str, f64)]| {
+        let numbers = numbers.iter().map(|(name, x)| ((*name).into(), *x));
+        g.said.metrics.extend(numbers);
+        g.beats(10);
+    };
+    let batch = |g: &Gang, attempt: u32| {
+        let parts = &g.scheduler.launches().durable().attempts[&id(attempt)]
+            .launch
+            .parts;
+        parts[0].1.batch.map(|b| (b.per_gpu, b.accumulation))
+    };
+    g.runs(1, &[0, 1]);
+    // What it was written for, on two GPUs.
+    assert_eq!(batch(&g, 1), Some((32, 0)));
+    // How long its steps take is not said yet.
+    says(&mut g, &[("pass_s", 0.1), ("grad_sqr", 1.0)]);
+    assert_eq!(report(&g), None);
+    says(&mut g, &[("step_s", 0.15)]);
+    let first = report(&g).unwrap();
+    let speed = first.speed[""];
+    assert_eq!(speed.most_gpus, GpuCount(2));
+    // With one way of running alone, AdaptDL's fit stops early: only the pass is as reported.
+    let pass = speed.params.pass(32.0);
+    assert!((pass - 0.1).abs() < 0.001, "{pass}");
+    // It has not said either how much noise there is.
+    assert_eq!(first.noise, GradientNoise { sqr: 1.0, var: 0.0 });
+    // What is nearly the same is no news.
+    says(&mut g, &[("step_s", 0.152)]);
+    assert_eq!(report(&g), Some(first));
+    says(&mut g, &[("grad_var", 300.0)]);
+    let noise = report(&g).map(|r| (r.noise.sqr, r.noise.var));
+    assert_eq!(noise, Some((1.0, 300.0)));
+    // It takes another batch by itself, and both are remembered.
+    let other = [("batch_per_gpu", 64.0), ("pass_s", 0.18), ("step_s", 0.23)];
+    says(&mut g, &other);
+    let params = report(&g).unwrap().speed[""].params;
+    for (per_gpu, seconds) in [(32.0, 0.15), (64.0, 0.23)] {
+        let step = params.step(2, 2, per_gpu, 0);
+        assert!((step / seconds - 1.0).abs() < 0.1, "{step} of {seconds}");
+    }
+    let durable = g.scheduler.launches().durable();
+    let text = serde_json::to_string(durable).unwrap();
+    assert_eq!(&serde_json::from_str::<Durable>(&text).unwrap(), durable);
+    // The next launch begins with a batch that is worth more, and at the speed of the model.
+    g.step(Input::Request(Request::Requeue(JOB)));
+    for node in 0..2 {
+        g.set(node, 1, done(Exit::Yielded));
+    }
+    g.beat();
+    g.said = Said::default();
+    g.runs(2, &[0, 1]);
+    assert_eq!(batch(&g, 2), Some((64, 1)));
+    let model = GoodputModel {
+        speed: params,
+        noise: GradientNoise {
+            sqr: 1.0,
+            var: 300.0,
+        },
+        initial_batch: 64,
+    };
+    let rate = g.scheduler.view().job(JOB).map(|j| j.rate());
+    assert_eq!(rate, Some(model.goodput(2, 2, 64, 1) / 64.0));
+    // Nothing is kept of a job that has ended.
+    g.step(Input::Request(Request::Cancel(JOB)));
+    for node in 0..2 {
+        g.set(node, 2, done(Exit::Cut));
+    }
+    g.beat();
+    assert_eq!(g.outcome, Some(Outcome::Cancelled));
+    assert!(g.scheduler.launches().durable().steps.is_empty());
 }
 
 #[test]

@@ -1,0 +1,184 @@
+//! Jobs that train: the batch that a launch starts with, and what its steps teach of its goodput.
+
+use super::{Launches, Outcome, Record};
+use crate::protocol::ids::AttemptId;
+use blox_core::perf::goodput::{GradientNoise, StepTime, fit};
+use blox_core::{
+    Assignment, BatchConfig, Event, GpuCount, JobRef, Name, NameId, SpeedReport, TrainingReport,
+    View,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+// Names of numbers that jobs report.
+
+/// Seconds of a pass alone.
+const PASS: &str = "pass_s";
+/// Seconds of a step of one pass, with its exchange of gradients.
+const STEP: &str = "step_s";
+/// Squared norm of the gradient.
+const SQR: &str = "grad_sqr";
+/// Variance of the gradient of the initial batch.
+const VAR: &str = "grad_var";
+/// Samples of a pass on a GPU, if these are not what the launch was told.
+const PER_GPU: &str = "batch_per_gpu";
+
+/// Two readings that differ by less say the same.
+const ALIKE: f64 = 0.05;
+/// Ways of running that are remembered for a type of GPU.
+const MOST_WAYS: usize = 64;
+
+/// How long steps of a job take, by type of GPU: each way of running once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steps(BTreeMap<Name, Vec<StepTime>>);
+
+impl Steps {
+    pub(super) fn add(&mut self, gpu_type: &Name, steps: StepTime) {
+        let known = self.0.entry(gpu_type.clone()).or_default();
+        known.retain(|k| way(k) != way(&steps));
+        if known.len() == MOST_WAYS {
+            known.remove(0);
+        }
+        known.push(steps);
+    }
+
+    fn knows(&self, gpu_type: &Name, steps: &StepTime) -> bool {
+        let mut known = self.0.get(gpu_type).into_iter().flatten();
+        known.any(|k| {
+            way(k) == way(steps) && near(k.compute, steps.compute) && near(k.step, steps.step)
+        })
+    }
+}
+
+/// A way of running.
+fn way(s: &StepTime) -> (u32, u32, u32) {
+    (s.nodes, s.gpus, s.per_gpu)
+}
+
+fn near(a: f64, b: f64) -> bool {
+    a == b || (a - b).abs() <= ALIKE * a.abs().max(b.abs())
+}
+
+/// The type of the GPUs of an assignment, and on how many nodes they lie.
+fn place(view: View<'_>, held: &Assignment) -> Option<(Name, u32)> {
+    let cluster = view.cluster();
+    let mut nodes: Vec<_> = held.gpus.iter().map(|g| cluster.node_of(*g)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let first = cluster.node((*nodes.first()?)?)?;
+    let name = cluster.gpu_types().get(NameId(first.gpu_type().0))?;
+    Some((name.clone(), nodes.len() as u32))
+}
+
+/// The batch that a launch on these GPUs should train with, if its job has one to choose.
+pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Option<BatchConfig> {
+    let extras = job.spec().extras();
+    let training = extras.training.as_ref()?;
+    let (gpu_type, nodes) = place(view, held)?;
+    let gpus = GpuCount(held.gpus.len() as u32);
+    training.batch_on(&gpu_type, nodes, gpus, extras.batch_size, job.report())
+}
+
+/// Iterations a second on these GPUs, by what the job reported, if it has.
+pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Option<f64> {
+    let training = job.spec().extras().training.as_ref()?;
+    let (gpu_type, nodes) = place(view, held)?;
+    let model = training.model_on(&gpu_type, job.report()?)?;
+    let gpus = GpuCount(held.gpus.len() as u32);
+    let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
+    let config = held.config.or_else(|| batch(view, job, held))?;
+    let goodput = model.goodput(nodes, replicas, config.per_gpu, config.accumulation);
+    Some(goodput / f64::from(training.initial_batch)).filter(|rate| *rate > 0.0)
+}
+
+impl Launches {
+    /// Learns from the numbers that a launch gave. The policy is told if they are news.
+    pub(super) fn learn(
+        &mut self,
+        id: AttemptId,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        numbers: &BTreeMap<Name, f64>,
+        out: &mut Outcome,
+    ) {
+        let extras = job.spec().extras();
+        let (Some(training), Some(held)) = (&extras.training, job.held()) else {
+            return;
+        };
+        let mut news = false;
+        if let Some((gpu_type, steps)) = self.steps_of(id, view, job, held, numbers)
+            && !(self.durable.steps.get(&id.job)).is_some_and(|k| k.knows(&gpu_type, &steps))
+        {
+            news = true;
+            let record = Record::Steps {
+                job: id.job,
+                gpu_type,
+                steps,
+            };
+            self.note(out, record);
+        }
+        let said = |name: &str| numbers.get(name).copied().filter(|x| *x >= 0.0);
+        let noise = said(SQR).zip(said(VAR));
+        let noise = noise.map(|(sqr, var)| GradientNoise { sqr, var });
+        let before = job.report().map(|r| r.noise);
+        news |= match (before, noise) {
+            (Some(a), Some(b)) => !near(a.sqr, b.sqr) || !near(a.var, b.var),
+            _ => false,
+        };
+        let known = self.durable.steps.get(&id.job);
+        let Some(known) = known.filter(|_| news) else {
+            return;
+        };
+        let speed = known.0.iter().filter_map(|(gpu_type, observed)| {
+            let most = observed.iter().map(|o| o.gpus).max()?;
+            let speed = SpeedReport {
+                params: fit(observed)?,
+                most_gpus: GpuCount(most * training.on(gpu_type)?.stages),
+            };
+            Some((gpu_type.clone(), speed))
+        });
+        let report = TrainingReport {
+            // Without a word of its noise a larger batch is taken to gain nothing.
+            noise: noise
+                .or(before)
+                .unwrap_or(GradientNoise { sqr: 1.0, var: 0.0 }),
+            speed: speed.collect(),
+        };
+        out.events.push(Event::Reported {
+            job: id.job,
+            report: Arc::new(report),
+        });
+    }
+
+    /// How long its steps take, and on what type of GPU, if it says so.
+    fn steps_of(
+        &self,
+        id: AttemptId,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        held: &Assignment,
+        numbers: &BTreeMap<Name, f64>,
+    ) -> Option<(Name, StepTime)> {
+        let training = job.spec().extras().training.as_ref()?;
+        let (_, task) = self.durable.attempts.get(&id)?.launch.parts.first()?;
+        let (gpu_type, nodes) = place(view, held)?;
+        let gpus = GpuCount(held.gpus.len() as u32);
+        let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
+        let said = |name: &str| numbers.get(name).copied().filter(|x| *x > 0.0);
+        let step = said(STEP)?;
+        // Where nothing is exchanged, a step is a pass.
+        let compute = said(PASS).or((replicas == 1).then_some(step))?;
+        let own = said(PER_GPU).filter(|n| *n >= 1.0 && *n <= f64::from(u32::MAX));
+        let told = task.batch.map(|b| b.per_gpu);
+        let per_gpu = own.map(|n| n as u32).or(told)?;
+        let steps = StepTime {
+            nodes,
+            gpus: replicas,
+            per_gpu,
+            compute: compute.min(step),
+            step,
+        };
+        Some((gpu_type, steps))
+    }
+}
