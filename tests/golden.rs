@@ -5,7 +5,7 @@ use blox::sim::compat::gavel::{self, Oracle};
 use blox::sim::workload::Workload;
 use blox::sim::workload::scaling::ScalingTable;
 use blox::verify::{compare, compare_visiting_every_round, find_cases};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 #[test]
@@ -77,6 +77,65 @@ fn every_case_of_gavel_and_shockwave_is_equal_or_near() {
             near += 1;
         }
         assert!(near >= cases, "{system}: {near}");
+    }
+}
+
+/// A row less, and a setting that is no number.
+#[test]
+fn what_is_taken_from_a_case_is_missed() {
+    let Some(golden) = golden() else { return };
+    for (system, case) in [
+        ("gavel", "small_test/gandiva"),
+        ("gavel", "small_test/max_min_fairness"),
+        ("shockwave", "tacc32_shipped__gandiva_fair"),
+        ("elasticflow", "fig10/ef"),
+        ("tiresias", "60_job__n4g4__sjf__cbalance"),
+    ] {
+        let from = golden.join(system).join(case);
+        let dir = tempfile::tempdir().unwrap();
+        for file in std::fs::read_dir(&from).unwrap() {
+            let file = file.unwrap();
+            if file.file_type().unwrap().is_file() {
+                std::fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
+            }
+        }
+        let above = from.ancestors().map(|a| a.join("inputs"));
+        let inputs: Vec<PathBuf> = above.filter(|a| a.is_dir()).collect();
+        if let Some(inputs) = inputs.first() {
+            copy_tree(inputs, &dir.path().join("inputs"));
+        }
+        let compared = compare(dir.path(), Some(system)).unwrap();
+        assert_eq!(compared.differences, [], "{case}");
+
+        let table = dir.path().join("expected.csv");
+        let whole = std::fs::read_to_string(&table).unwrap();
+        let (header, rows) = whole.split_once('\n').unwrap();
+        let (_, rest) = rows.split_once('\n').unwrap();
+        std::fs::write(&table, format!("{header}\n{rest}")).unwrap();
+        let compared = compare(dir.path(), Some(system)).unwrap();
+        assert_ne!(compared.differences, [], "{case} without a row");
+        std::fs::write(&table, &whole).unwrap();
+
+        let summary = dir.path().join("summary.json");
+        let text = std::fs::read_to_string(&summary).unwrap();
+        let mut said: serde_json::Value = serde_json::from_str(&text).unwrap();
+        said["avg_jct"] = "twelve".into();
+        std::fs::write(&summary, said.to_string()).unwrap();
+        let wrong = compare(dir.path(), Some(system)).unwrap_err().to_string();
+        let expected = "avg_jct is \"twelve\", expected a number";
+        assert!(wrong.ends_with(expected), "{case}: {wrong}");
+    }
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_tree(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
     }
 }
 

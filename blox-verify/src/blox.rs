@@ -1,6 +1,6 @@
 //! Cases of Blox's released simulator.
 
-use super::{Case, Compared, Difference, System, VerifyError};
+use super::{Case, Compared, System, VerifyError};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
 use blox_schedulers::compat::blox as compat;
@@ -52,7 +52,7 @@ impl System for Blox {
         let mut compared = Compared::of(case, self.name());
         compare_jobs(case, &report, ids.as_deref(), settings.round, &mut compared)?;
         compare_rounds(case, &report, &mut compared)?;
-        compare_figures(case, &report, settings.round, &mut compared);
+        compare_figures(case, &report, settings.round, &mut compared)?;
         Ok(compared)
     }
 }
@@ -69,7 +69,7 @@ impl Settings {
     fn of(case: &Case) -> Result<Self, VerifyError> {
         let bad = |what: String| case.bad("summary.json", what);
         let name = case.text("scheduler")?;
-        let load = case.number("load_jobs_per_hour");
+        let load = case.number("load_jobs_per_hour")?;
         let mut speed = None;
         let mut scheduler = match name.to_ascii_lowercase().as_str() {
             "fifo" => compat::fifo(),
@@ -92,7 +92,7 @@ impl Settings {
                 )));
             }
         };
-        let round = case.number("round_duration_s").unwrap_or(300.0);
+        let round = case.number("round_duration_s")?.unwrap_or(300.0);
         let Some(rounds) = blox_core::Rounds::every(blox_core::Seconds::new(round)) else {
             return Err(bad(format!(
                 "round_duration_s is {round}, expected above 0"
@@ -229,7 +229,7 @@ fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<()
         .map(|r| (r.at.secs() as i64, f64::from(r.preemptions)))
         .filter(|(t, _)| *t < end)
         .collect();
-    out.figure(case, "total_preemptions", found.values().sum());
+    out.figures(case, &[("total_preemptions", found.values().sum())])?;
     let Some(table) = case.table("preemptions_per_round.csv")? else {
         let note = "preemptions were not compared by round: there is no preemptions_per_round.csv";
         out.notes.push(note.to_owned());
@@ -265,7 +265,12 @@ fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<()
     Ok(())
 }
 
-fn compare_figures(case: &Case, report: &Report, round: f64, out: &mut Compared) {
+fn compare_figures(
+    case: &Case,
+    report: &Report,
+    round: f64,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
     let responsiveness = report.summary.avg_responsiveness_s + round;
     let figures = [
         ("rounds", report.summary.rounds as f64),
@@ -273,45 +278,7 @@ fn compare_figures(case: &Case, report: &Report, round: f64, out: &mut Compared)
         ("avg_responsiveness_s", responsiveness),
         ("makespan_s", report.end.secs()),
     ];
-    for (name, found) in figures {
-        out.figure(case, name, found);
-    }
-}
-
-impl Compared {
-    /// Compares a number exactly; an empty field means that there is none.
-    pub(super) fn number(&mut self, what: &str, column: &str, expected: &str, found: Option<f64>) {
-        self.values += 1;
-        let equal = match (expected.parse::<f64>().ok(), found) {
-            (Some(e), Some(f)) => e == f,
-            (None, None) => expected.is_empty(),
-            _ => false,
-        };
-        if !equal {
-            let found = found.map_or("nothing".to_owned(), |f| f.to_string());
-            self.differ(what, column, expected, &found);
-        }
-    }
-
-    /// Compares a figure of the summary, if that has it.
-    fn figure(&mut self, case: &Case, name: &str, found: f64) {
-        if let Some(expected) = case.number(name) {
-            self.values += 1;
-            // Averages were summed in another order.
-            if (expected - found).abs() > expected.abs() * 1e-9 {
-                self.differ("summary", name, &expected.to_string(), &found.to_string());
-            }
-        }
-    }
-
-    pub(super) fn differ(&mut self, what: &str, column: &str, expected: &str, found: &str) {
-        self.differences.push(Difference {
-            what: what.to_owned(),
-            column: column.to_owned(),
-            expected: expected.to_owned(),
-            found: found.to_owned(),
-        });
-    }
+    out.figures(case, &figures)
 }
 
 #[cfg(test)]

@@ -36,10 +36,15 @@ impl Case {
                 path: path.clone(),
                 error,
             })?;
-            serde_json::from_str(&text).map_err(|e| VerifyError::Bad {
-                path,
-                what: e.to_string(),
-            })?
+            let bad = |what: String| VerifyError::Bad {
+                path: path.clone(),
+                what,
+            };
+            let summary: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+            if !summary.is_object() {
+                return Err(bad("is no object, expected names and values".to_owned()));
+            }
+            summary
         } else if expected.rows.is_empty() {
             return Err(nothing(
                 "has a header alone, and there is no summary.json, expected a row a job",
@@ -156,9 +161,19 @@ impl Case {
             })
     }
 
-    /// A setting of `summary.json` as a number, if it is there.
-    pub fn number(&self, name: &str) -> Option<f64> {
-        self.summary.get(name).and_then(Value::as_f64)
+    /// A setting of `summary.json` as a number, if it is there and not null.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn number(&self, name: &str) -> Result<Option<f64>, VerifyError> {
+        let said = self.summary.get(name).filter(|said| !said.is_null());
+        let number = said.map(|said| {
+            said.as_f64().ok_or_else(|| {
+                let what = format!("{name} is {said}, expected a number");
+                self.bad("summary.json", what)
+            })
+        });
+        number.transpose()
     }
 
     /// The names of the folders above, nearest first.

@@ -32,7 +32,7 @@ impl System for ElasticFlow {
         let (report, ends) = run.simulate(case, every_round)?;
         compare_jobs(case, &run, &report, &ends, &mut compared)?;
         if run.algorithm == Algorithm::Themis {
-            excuse_ties(case, &run, &ends, &mut compared);
+            excuse_ties(case, &run, &ends, &mut compared)?;
         }
         Ok(compared)
     }
@@ -43,16 +43,31 @@ const LOOSE: f64 = 0.02;
 
 /// The original's solver chooses among equally good shares. Where another choice
 /// moved ends, what the case says about all jobs must still agree.
-fn excuse_ties(case: &Case, run: &Run, ends: &BTreeMap<u32, PlannedEnd>, out: &mut Compared) {
+fn excuse_ties(
+    case: &Case,
+    run: &Run,
+    ends: &BTreeMap<u32, PlannedEnd>,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
     let is_end = |d: &super::Difference| {
-        ["outcome", "finish", "jct", "accepted", "declined"].contains(&d.column.as_str())
+        [
+            "outcome",
+            "deadline_met",
+            "finish",
+            "jct",
+            "accepted",
+            "declined",
+            "avg_jct",
+            "last_finish",
+        ]
+        .contains(&d.column.as_str())
     };
     let moved = out.differences.iter().filter(|d| d.column == "finish");
     let moved = moved.count();
     if moved == 0 {
         out.notes
             .push("compared job by job: every end and outcome, with the shares in the middle of all best ones".to_owned());
-        return;
+        return Ok(());
     }
     let jct = ends
         .values()
@@ -75,12 +90,12 @@ fn excuse_ties(case: &Case, run: &Run, ends: &BTreeMap<u32, PlannedEnd>, out: &m
     ];
     let mut said = Vec::new();
     for (what, name, found, tolerance) in aggregates {
-        let Some(expected) = case.number(name) else {
-            return;
+        let Some(expected) = case.number(name)? else {
+            return Ok(());
         };
         out.values += 1;
         if (found - expected).abs() > tolerance.unwrap_or(LOOSE * expected.abs()) {
-            return;
+            return Ok(());
         }
         said.push(format!("{what} {found} (expected {expected})"));
     }
@@ -90,6 +105,7 @@ fn excuse_ties(case: &Case, run: &Run, ends: &BTreeMap<u32, PlannedEnd>, out: &m
         LOOSE * 100.0,
         said.join(", ")
     ));
+    Ok(())
 }
 
 /// What a case says that was run.
@@ -238,14 +254,22 @@ fn compare_jobs(
             // A best-effort job behind one that is late already is turned away as well.
             _ => missed += 1,
         }
-        if let Ok(c) = e.column("outcome") {
-            out.values += 1;
-            if row[c] != outcome {
-                out.differ(&what, "outcome", &row[c], outcome);
+        let model = extras.model.as_deref().unwrap_or_default();
+        for (column, found) in [("outcome", outcome), ("model", model)] {
+            if let Ok(c) = e.column(column) {
+                out.values += 1;
+                if row[c] != found {
+                    out.differ(&what, column, &row[c], found);
+                }
             }
         }
         let submit = spec.submit.secs();
+        let in_time = f64::from(u8::from(outcome == "finished"));
         let mut columns = vec![
+            ("batch_size", extras.batch_size.map(f64::from)),
+            ("requested_gpu", Some(f64::from(spec.gpus.get()))),
+            ("best_effort", Some(f64::from(u8::from(best_effort)))),
+            ("deadline_met", Some(in_time)),
             ("submit", Some(submit)),
             ("finish", end.map(|e| e.at)),
             ("jct", end.map(|e| e.at - submit)),
@@ -275,13 +299,18 @@ fn compare_jobs(
         let found = number_of(run.rows.len(), "job");
         out.differ("all jobs", "job_idx", &expected, &found);
     }
-    for (name, found) in [("accepted", met), ("declined", missed)] {
-        if let Some(expected) = case.number(name) {
-            out.values += 1;
-            if expected != f64::from(found) {
-                out.differ("summary", name, &expected.to_string(), &found.to_string());
-            }
-        }
-    }
-    Ok(())
+    let times = ends
+        .values()
+        .map(|e| e.at - run.jobs[e.job as usize].submit.secs());
+    let ended = ends.len() as f64;
+    let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
+    let figures = [
+        ("accepted", f64::from(met)),
+        ("declined", f64::from(missed)),
+        ("jobs", run.jobs.len() as f64),
+        ("finished", ended),
+        ("avg_jct", times.sum::<f64>() / ended.max(1.0)),
+        ("last_finish", last),
+    ];
+    out.figures(case, &figures)
 }

@@ -62,6 +62,44 @@ impl Compared {
             notes: Vec::new(),
         }
     }
+
+    /// Compares a number exactly; an empty field means that there is none.
+    fn number(&mut self, what: &str, column: &str, expected: &str, found: Option<f64>) {
+        self.values += 1;
+        let equal = match (expected.parse::<f64>().ok(), found) {
+            (Some(e), Some(f)) => e == f,
+            (None, None) => expected.is_empty(),
+            _ => false,
+        };
+        if !equal {
+            let found = found.map_or("nothing".to_owned(), |f| f.to_string());
+            self.differ(what, column, expected, &found);
+        }
+    }
+
+    /// Compares figures of the summary, those that it has.
+    fn figures(&mut self, case: &Case, figures: &[(&str, f64)]) -> Result<(), VerifyError> {
+        for (name, found) in figures {
+            let Some(expected) = case.number(name)? else {
+                continue;
+            };
+            self.values += 1;
+            // Averages were summed in another order.
+            if found.is_nan() || (expected - found).abs() > expected.abs() * 1e-9 {
+                self.differ("summary", name, &expected.to_string(), &found.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn differ(&mut self, what: &str, column: &str, expected: &str, found: &str) {
+        self.differences.push(Difference {
+            what: what.to_owned(),
+            column: column.to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        });
+    }
 }
 
 /// Why a case could not be compared: never a reason to skip it.
@@ -230,5 +268,16 @@ fn compare_as(
                 .ok_or_else(|| unknown(folder.first().map(String::as_str)))?
         }
     };
-    system.compare(&case, every_round)
+    let compared = system.compare(&case, every_round)?;
+    // Nothing held against nothing is not equal.
+    if compared.values == 0 && compared.differences.is_empty() {
+        return Err(case.bad(
+            "expected.csv",
+            format!(
+                "has nothing that cases of {} are compared by",
+                system.name()
+            ),
+        ));
+    }
+    Ok(compared)
 }

@@ -60,10 +60,19 @@ pub(super) fn outcome(
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let before = out.differences.len();
+    without_rows(tables, case, found, by, out)?;
     match by {
         By::Rows => {
             tables.jobs(case, found, out)?;
             tables.rounds(case, found, out)?;
+            let ends = found.ends.values().filter(|e| !e.dropped);
+            let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
+            let ended = times.len() as f64;
+            let figures = [
+                ("jobs_completed", ended),
+                ("avg_jct", times.iter().sum::<f64>() / ended.max(1.0)),
+            ];
+            out.figures(case, &figures)?;
         }
         By::Averages => averages(tables, case, found, true, out)?,
         By::Allocations => averages(tables, case, found, false, out)?,
@@ -73,6 +82,38 @@ pub(super) fn outcome(
     {
         out.notes
             .push(format!("the program gave up at {at} s: {why}"));
+    }
+    Ok(())
+}
+
+/// Finds the jobs that ran and have no row. A table without any says that no job finished. Which jobs
+/// come after those of a window follows from the choice among optima.
+fn without_rows(
+    tables: &impl Tables,
+    case: &Case,
+    found: &Outcome,
+    by: By,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let e = &case.expected;
+    let id = e.column("job_id")?;
+    let mut more: BTreeMap<u32, &str> = BTreeMap::new();
+    if !e.rows.is_empty() {
+        let ran = found.rows.iter().flat_map(|row| row.who.jobs());
+        more.extend(ran.map(|job| (job.0, "it ran")));
+    }
+    let ended = found.ends.values().filter(|e| !e.dropped);
+    more.extend(ended.map(|e| (e.job, "it finished")));
+    for r in 0..e.rows.len() {
+        more.remove(&(e.number(r, id)? as u32));
+    }
+    if let Some((from, to)) = tables.window().filter(|_| by != By::Rows) {
+        more.retain(|job, _| (from..to).contains(job));
+    }
+    // That nobody finished is what is compared then.
+    out.values += u64::from(e.rows.is_empty());
+    for (job, found) in more {
+        out.differ(&format!("job {job}"), "job_id", "no row", found);
     }
     Ok(())
 }
@@ -140,7 +181,7 @@ fn averages(
         None => "avg_jct",
     };
     for (name, found, loose) in [(column, average, loose.0), ("makespan", last, loose.1)] {
-        let Some(expected) = case.number(name) else {
+        let Some(expected) = case.number(name)? else {
             continue;
         };
         out.values += u64::from(count);

@@ -149,7 +149,7 @@ impl Run {
                 per_server: *per_server,
             })
             .collect();
-        let above_zero = |name: &str, default: f64| match case.number(name) {
+        let above_zero = |name: &str, default: f64| match case.number(name)? {
             Some(x) if x > 0.0 => Ok(x),
             None => Ok(default),
             Some(x) => Err(bad(format!("{name} is {x}, expected a number above 0"))),
@@ -176,7 +176,7 @@ impl Run {
             pools,
             round: above_zero("round_s", 360.0)?,
             gap: above_zero("mintime_resets", 1920.0)?,
-            seed: case.number("seed").unwrap_or(0.0) as u64,
+            seed: case.number("seed")?.unwrap_or(0.0) as u64,
             shuffles: false,
             in_turn: false,
             // Where it awaits some jobs alone the program does not see that no more will come.
@@ -191,7 +191,7 @@ impl Run {
             jobs,
             oracle: Arc::new(oracle),
             generated: (
-                case.number("lam").unwrap_or(0.0),
+                case.number("lam")?.unwrap_or(0.0),
                 case.summary.get("multi").and_then(Value::as_bool) == Some(true),
             ),
             window,

@@ -59,7 +59,7 @@ impl System for Shockwave {
             .is_some_and(|p| p.determined == Determined::Fully)
             && !(shipped && name.starts_with("allox"));
         let tables = Tables {
-            round_s: round_s(case),
+            round_s: round_s(case)?,
         };
         let recorded = case.dir().join("allocations.jsonl");
         let mut replayed = false;
@@ -134,7 +134,7 @@ fn simulate(
     let batches = batches.collect();
     let settings = Settings {
         pools,
-        round: round_s(case),
+        round: round_s(case)?,
         gap: 1000.0,
         seed,
         shuffles: policy.as_ref().is_none_or(|p| p.shuffles),
@@ -288,9 +288,13 @@ impl compared::Tables for Tables {
 }
 
 /// Seconds of a round.
-fn round_s(case: &Case) -> f64 {
-    let said = case.number("round_s").filter(|r| *r > 0.0);
-    said.unwrap_or(120.0)
+fn round_s(case: &Case) -> Result<f64, VerifyError> {
+    let round = case.number("round_s")?.unwrap_or(120.0);
+    if round <= 0.0 {
+        let what = format!("round_s is {round}, expected a number above 0");
+        return Err(case.bad("summary.json", what));
+    }
+    Ok(round)
 }
 
 /// An option of the recorded command.

@@ -28,7 +28,10 @@ pub(super) fn compare(
     let words = words(case);
     let whole = |name: &str, said: Option<&str>, summary: &str| {
         let said = said.and_then(|v| v.parse::<u32>().ok());
-        let said = said.or_else(|| case.number(summary).map(|x| x as u32));
+        let said = match said {
+            Some(said) => Some(said),
+            None => case.number(summary)?.map(|x| x as u32),
+        };
         said.filter(|x| *x > 0).ok_or_else(|| {
             let what = format!("{name} is missing, expected a whole number above 0");
             case.bad("summary.json", what)
@@ -213,7 +216,7 @@ impl<'a> Ours<'a> {
 /// How the original planned.
 fn planner(case: &Case, words: &[String]) -> Result<Planner, VerifyError> {
     let solved = words.iter().any(|w| w.starts_with("(MIPSOLVER"))
-        || case.number("mip_calls").is_some_and(|calls| calls > 0.0);
+        || case.number("mip_calls")?.is_some_and(|calls| calls > 0.0);
     if !solved {
         return Ok(Planner::Greedy);
     }

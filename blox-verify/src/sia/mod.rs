@@ -121,7 +121,7 @@ fn closed_loop(
             return Ok(());
         }
     };
-    let apart = averages.compare(case, &tolerance, out);
+    let apart = averages.compare(case, &tolerance, out)?;
     out.notes.push(format!(
         "closed loop: {moved} of {} ends differ where {why}; averages apart: {apart}",
         jobs.len(),
@@ -184,7 +184,12 @@ impl Averages {
     }
 
     /// Compares them with those of the case; how far each is apart, in words.
-    fn compare(&self, case: &Case, tolerance: &Tolerance, out: &mut Compared) -> String {
+    fn compare(
+        &self,
+        case: &Case,
+        tolerance: &Tolerance,
+        out: &mut Compared,
+    ) -> Result<String, VerifyError> {
         let named = [
             ("JCT", "avg_jct_s", self.jct, tolerance.jct),
             ("makespan", "makespan_s", self.makespan, tolerance.others),
@@ -198,7 +203,7 @@ impl Averages {
         ];
         let mut words = Vec::new();
         for (word, name, found, limit) in named {
-            let Some(expected) = case.number(name) else {
+            let Some(expected) = case.number(name)? else {
                 continue;
             };
             out.values += 1;
@@ -209,6 +214,6 @@ impl Averages {
             }
             words.push(format!("{word} {:.1} %", 100.0 * apart));
         }
-        words.join(", ")
+        Ok(words.join(", "))
     }
 }

@@ -114,6 +114,7 @@ impl Rows<'_> {
             ));
             return Ok(());
         }
+        self.figures(&finished, out)?;
         out.values += 1;
         if seen.len() != ended {
             let extra = finished.keys().filter(|id| !seen.contains(*id));
@@ -127,6 +128,36 @@ impl Rows<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// What is said of all rows.
+    fn figures(
+        &self,
+        finished: &BTreeMap<&str, &JobResult>,
+        out: &mut Compared,
+    ) -> Result<(), VerifyError> {
+        let values = |name: &str| -> Vec<f64> {
+            let of = |job: &&JobResult| {
+                let columns = self.columns(job);
+                let value = columns.into_iter().find(|(column, _)| *column == name);
+                value.and_then(|(_, value)| value)
+            };
+            finished.values().filter_map(of).collect()
+        };
+        let ended = finished.len() as f64;
+        let most = |name: &str| values(name).into_iter().fold(0.0, f64::max);
+        let mut figures = vec![("jobs_completed", ended)];
+        if !finished.is_empty() {
+            figures.extend([
+                ("avg_jct", values("JCT").iter().sum::<f64>() / ended),
+                ("max_jct", most("JCT")),
+                ("last_end", most("end_time")),
+            ]);
+        }
+        if self.settings.kind == Kind::Preemptive {
+            figures.push(("preemptions", values("preempt").iter().sum()));
+        }
+        out.figures(self.case, &figures)
     }
 
     fn columns(&self, job: &JobResult) -> Vec<(&'static str, Option<f64>)> {

@@ -70,7 +70,7 @@ impl Settings {
             "gpu-demands" => Kind::Demands,
             _ => Kind::Lasting,
         };
-        let crashed = case.number("rc").is_some_and(|rc| rc != 0.0);
+        let crashed = case.number("rc")?.is_some_and(|rc| rc != 0.0);
         let releases = !(schedule.starts_with("dlas") || schedule == "multi-dlas-gpu");
         let crash = match scheme.as_str() {
             _ if schedule == "gittins" => Some("its samples are never stored"),
