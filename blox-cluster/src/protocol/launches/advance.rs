@@ -151,7 +151,7 @@ impl Launches {
             return;
         }
         if a.is_over() {
-            self.close(view, id, out);
+            self.close(now, view, id, out);
         } else if a.goal == Goal::Run {
             self.follow_run(now, view, id, out);
         }
@@ -192,7 +192,7 @@ impl Launches {
         }
     }
 
-    fn close(&mut self, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+    fn close(&mut self, now: Millis, view: View<'_>, id: AttemptId, out: &mut Outcome) {
         let Some(a) = self.durable.attempts.get(&id) else {
             return;
         };
@@ -200,7 +200,7 @@ impl Launches {
         let job = view.job(id.job).filter(|j| j.phase() != Phase::Ended);
         let ran = job.and_then(|job| self.length(&job, id, a));
         let (event, failed) = match &job {
-            Some(job) => self.verdict(job, id, a, others, ran),
+            Some(job) => self.verdict(now, job, id, a, others, ran),
             None => (None, false),
         };
         let next = self
@@ -260,6 +260,7 @@ impl Launches {
     /// What the end of a launch means for its job, and whether the job itself failed.
     fn verdict(
         &self,
+        now: Millis,
         job: &JobRef<'_>,
         id: AttemptId,
         a: &Attempt,
@@ -335,8 +336,10 @@ impl Launches {
                 job: id.job,
                 attempt: id.attempt,
                 work: work.unwrap_or_else(|| {
+                    // The core's time stands still between events.
+                    let done = job.work_done_by(self.clock.time(now));
                     let most = ran.map(|ran| a.launch.before + job.rate() * ran.secs());
-                    most.map_or(job.work_done(), |most| job.work_done().min(most))
+                    most.map_or(done, |most| done.min(most))
                 }),
                 why: match &a.goal {
                     Goal::Requeue => Reason::other("put back by a user"),

@@ -66,8 +66,8 @@ impl Launches {
         passed.at = now;
         if let Some(done) = said.progress.map(|p| p.done)
             && job.phase() == Phase::Running
-            && passed.done != Some(done)
         {
+            // That it is no further is news as well: the core takes it to go on.
             // Less than before: it has gone back to a checkpoint.
             let first = passed.first.filter(|_| passed.done <= Some(done));
             let (since, from) = *passed.first.insert(first.unwrap_or((now, done)));

@@ -366,15 +366,18 @@ fn work_that_was_done_out_of_reach_is_not_done_again() {
 
 #[test]
 fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
-    for (exits, saved) in [
-        ([Exit::Yielded; 2], 112.0),
-        ([Exit::Yielded, Exit::Cut], 0.0),
+    for (beats, exits, saved) in [
+        (100, [Exit::Yielded; 2], 112.0),
+        // Nothing has happened for the core since it started.
+        (1, [Exit::Yielded; 2], 112.0),
+        (100, [Exit::Yielded, Exit::Cut], 0.0),
     ] {
         let mut g = Gang::lasting(9_000.0);
         g.runs(1, &[0, 1]);
-        g.beats(100);
+        g.beats(beats);
         let before = g.attained();
-        assert!((98.0..=104.0).contains(&before), "{before}");
+        let near = beats as f64 - 2.0..=beats as f64 + 4.0;
+        assert!(near.contains(&before), "{before}");
         g.outage(3_600);
         // Their leases ran out; one took a little longer over its end.
         g.set(0, 1, done_after(exits[0], 110));
@@ -403,6 +406,24 @@ fn what_an_outage_took_is_not_counted_of_a_job_that_is_put_back_before_its_end_i
     }
     assert_eq!(g.phase(), Some(Phase::Waiting));
     assert_eq!((g.attained(), g.work()), (112.0, 112.0));
+}
+
+#[test]
+fn what_ran_since_the_core_last_heard_of_anything_counts() {
+    let mut g = Gang::lasting(9_000.0);
+    g.runs(1, &[0, 1]);
+    let start = g.now;
+    g.now += 20_000;
+    g.set(0, 1, done_after(Exit::Yielded, 20));
+    g.report(0);
+    // The core's time stands still between events.
+    g.now += 20_000;
+    g.set(1, 1, done_after(Exit::Yielded, 40));
+    g.report(1);
+    assert_eq!(
+        (g.now - start, g.attained(), g.work()),
+        (40_000, 40.0, 40.0)
+    );
 }
 
 #[test]
@@ -663,6 +684,24 @@ fn what_a_job_says_reaches_the_policies_once_in_a_while() {
     let between: Vec<f64> = losses(&g).windows(2).map(|w| w[1].0 - w[0].0).collect();
     assert_eq!(between[20], 10.0);
     assert_eq!(between.last(), Some(&22.0));
+}
+
+#[test]
+fn a_job_that_gets_no_further_is_not_taken_to() {
+    let mut g = Gang::lasting(5_000.0);
+    g.runs(1, &[0, 1]);
+    let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
+    says(&mut g, 100.0, 0.5);
+    g.beats(1_000);
+    // It was submitted with one iteration a second, and has said nothing of its speed.
+    assert!((100.0..=112.0).contains(&g.work()), "{}", g.work());
+    assert_eq!(speed(&g), Some(1.0));
+    says(&mut g, 600.0, 0.5);
+    g.beats(1_000);
+    assert!((600.0..=612.0).contains(&g.work()), "{}", g.work());
+    let slow = 500.0 / 2_000.0;
+    let found = speed(&g).unwrap();
+    assert!((slow..slow * 1.05).contains(&found), "{found}");
 }
 
 #[test]
