@@ -84,6 +84,31 @@ fn rigid_jobs_on_other_numbers_of_gpus_are_told_of() {
     assert_eq!(two, format!("notice: optimus: 6 rigid jobs {rest}"));
 }
 
+/// A policy does without what no job tells, and is another then.
+#[test]
+fn what_a_scheduler_reads_and_jobs_do_not_tell_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "job,submit_s,gpus,duration_s,user_estimate_s\na,0,1,60,\nb,5,1,60,90\nc,9,1,60,\n";
+    std::fs::write(dir.path().join("some.csv"), text).unwrap();
+    let names = "srtf{estimator=user} srtf{estimator=brought} srtf loss-termination";
+    let line = format!("compare {names} --trace some.csv --cluster 1x8 --json");
+    for more in ["", " --seeds 1..2"] {
+        let seen = at(dir.path(), format!("{line}{more}").split(' '));
+        let told = |l: &&str| l.contains("measured jobs");
+        let told: Vec<&str> = seen.err.lines().filter(told).collect();
+        let which = "srtf{estimator=user}: 2 of 3 measured jobs do not tell how long they run";
+        assert!(
+            told[0].starts_with(&format!("notice: {which} (user_estimate_s)")),
+            "{told:?}"
+        );
+        let none = "srtf{estimator=brought}: none of 3 measured jobs tells an estimate";
+        assert!(told[1].starts_with(&format!("notice: {none}")), "{told:?}");
+        let none = "notice: loss-termination: none of 3 measured jobs tells a loss";
+        assert!(told[2].starts_with(none), "{told:?}");
+        assert_eq!(told.len(), 3, "{told:?}");
+    }
+}
+
 #[test]
 fn a_trace_is_simulated_with_its_notices_and_rejections() {
     let dir = folder();

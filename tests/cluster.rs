@@ -367,6 +367,7 @@ fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more(
     let none = c.run(&["logs", "0"]).unwrap_err();
     let begin = "error: job 0 has not run: it is rejected: asks for 2 GPUs";
     assert!(none.starts_with(begin), "{none}");
+    assert_eq!(c.job(job)["iterations"], Value::Null);
 }
 
 #[test]

@@ -787,6 +787,22 @@ fn a_file_that_cannot_be_finished_is_not_there() {
 }
 
 #[test]
+fn the_jobs_that_figures_are_over_are_named_below_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = "\nmeasured   jobs numbers 10 to 20; makespan, GPU util., preempted: of all jobs\n";
+    for line in [
+        "compare fifo las --jobs 50 --seeds 1..2",
+        "sweep fifo las --jobs 50 --loads 4,6 --output-dir swept",
+    ] {
+        let all = good(dir.path(), line);
+        assert!(!all.out.contains("\nmeasured "), "{}", all.out);
+        let line = line.replace("swept", "again");
+        let some = good(dir.path(), &format!("{line} --measure 10..20"));
+        assert!(some.out.contains(told), "{}", some.out);
+    }
+}
+
+#[test]
 fn seeds_without_a_measured_job_are_left_out_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let line = "compare fifo las --workload poisson --load 1 --durations exponential:3600 \

@@ -18,6 +18,9 @@ pub trait Estimator: Part {
 }
 crate::dyn_part!(Estimator);
 
+/// The attribute in which a job may bring an estimate with it, in seconds: that of a learned model, say.
+pub const ESTIMATE: &str = "estimate_s";
+
 /// Knows the truth.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oracle;

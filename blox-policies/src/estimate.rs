@@ -72,8 +72,7 @@ pub struct Brought {
     least: Seconds,
 }
 
-/// The attribute that [`Brought`] reads by default.
-pub const ESTIMATE: &str = "estimate_s";
+pub use blox_core::estimate::ESTIMATE;
 
 impl Default for Brought {
     /// The attribute [`ESTIMATE`], at least 1 s.

@@ -28,5 +28,5 @@ pub mod workload;
 
 pub use error::SimError;
 pub use measure::Measure;
-pub use simulation::{Collected, Report, Simulation};
+pub use simulation::{Collected, Report, Simulation, Told};
 pub use watch::{Ended, Watch};

@@ -75,6 +75,8 @@ pub struct Report {
     /// Measured rigid jobs that ran on other numbers of GPUs than they asked for. They do not say
     /// how fast they are there.
     pub resized: u64,
+    /// How many measured jobs tell what some policies read.
+    pub told: Told,
     /// What the core counted.
     pub counters: Counters,
     /// How it ended.
@@ -83,6 +85,17 @@ pub struct Report {
     pub end: Time,
     /// The collectors of [`Simulation::collector`], with what they have seen.
     pub collected: Collected,
+}
+
+/// How many jobs tell what some policies read: where none does, these policies do without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Jobs whose users say for how long they run (`estimator=user`).
+    pub user_estimates: u64,
+    /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes (`estimator=brought`).
+    pub brought: u64,
+    /// Jobs that reported a loss, or say how they would.
+    pub losses: u64,
 }
 
 /// The collectors that a simulation was given, after its run.
@@ -485,6 +498,7 @@ impl Simulation {
             },
             story: recorder.story,
             resized: recorder.resized,
+            told: recorder.told,
             counters,
             ended: backend.ended,
             end,

@@ -279,6 +279,10 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
         let workload = first.workload.trim_end_matches(&seed);
         say("workload", workload.to_owned());
     }
+    let given = cell.experiment.options.measure.as_deref();
+    if let Some(measured) = given.and_then(table::measured_in_each) {
+        say("measured", measured);
+    }
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     say("seeds", seeds.join(", "));
     if let Some(base) = entries.get(baseline(plan)) {

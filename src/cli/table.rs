@@ -324,9 +324,26 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             )
         }
     };
-    let which = match as_given(experiment) {
-        Measure::All if first == 1 => return format!("{jobs}, which is all"),
-        Measure::All => return format!("all {jobs}"),
+    match which(&as_given(experiment)) {
+        None if first == 1 => format!("{jobs}, which is all"),
+        None => format!("all {jobs}"),
+        Some(which) => format!("{jobs}, {which}; {OF_ALL}"),
+    }
+}
+
+/// What `--measure` does not change.
+const OF_ALL: &str = "makespan, GPU util., preempted: of all jobs";
+
+/// The same over several runs, if not all jobs are; `--measure` as it was given.
+pub(super) fn measured_in_each(given: &str) -> Option<String> {
+    let which = which(&parse_measure(given)?)?;
+    Some(format!("jobs {which}; {OF_ALL}"))
+}
+
+/// In words, unless these are all.
+fn which(measure: &Measure) -> Option<String> {
+    Some(match measure {
+        Measure::All => return None,
         Measure::Ids(a, b) => format!("numbers {a} to {b}"),
         Measure::Each(_) => "named one by one".to_owned(),
         Measure::Submitted(a, b) => format!(
@@ -334,8 +351,7 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             decimal(a.secs(), 0),
             decimal(b.secs(), 0)
         ),
-    };
-    format!("{jobs}, {which}; makespan, GPU util., preempted: of all jobs")
+    })
 }
 
 /// Which jobs are measured, in the words of the command line: ids may stand for ranks.
@@ -421,6 +437,29 @@ pub(super) fn resized(scheduler: &str, jobs: u64) -> Option<String> {
     ))
 }
 
+/// What a scheduler reads of jobs, and not all tell.
+fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
+    let s = &run.report.summary;
+    let mut contestants = experiment.contestants.iter();
+    let named = &contestants.find(|c| c.label == s.scheduler)?.named;
+    let told = run.report.told;
+    let (number, what) = match named.params.text("estimator", "") {
+        "user" => (told.user_estimates, "how long they run (user_estimate_s)"),
+        "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
+        _ if named.name == "loss-termination" => (told.losses, "a loss"),
+        _ => return None,
+    };
+    let jobs = number_of(s.measured, "measured job");
+    let untold = s.measured.saturating_sub(number);
+    (untold > 0).then(|| {
+        let part = match number {
+            0 => format!("none of {jobs} tells"),
+            _ => format!("{} of {jobs} do not tell", whole(untold)),
+        };
+        format!("{}: {part} {what}", s.scheduler)
+    })
+}
+
 /// Measured jobs that the scheduler ended.
 pub(super) fn ended_by_scheduler(run: &Run) -> u64 {
     let ended = |j: &&JobResult| j.measured && j.outcome == Some(Outcome::Terminated);
@@ -473,6 +512,9 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
     }
     for run in runs {
         let s = &run.report.summary;
+        if run.report.ended != Ended::Interrupted {
+            list.extend(untold(experiment, run));
+        }
         if let Some(n) = experiment.arrivals_end
             && s.jobs >= n
         {

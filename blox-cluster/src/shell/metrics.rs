@@ -137,8 +137,8 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         &by("phase", jobs),
     );
     let mut ended: BTreeMap<String, u64> = BTreeMap::new();
-    for outcome in durable.ended.values() {
-        *ended.entry(outcome.as_str().to_owned()).or_default() += 1;
+    for outcome in durable.jobs.keys().filter_map(|job| durable.became(*job)) {
+        *ended.entry(outcome.to_owned()).or_default() += 1;
     }
     put(
         &mut out,

@@ -2,7 +2,9 @@
 
 use super::training::Account;
 use super::{JobResult, Owner};
-use crate::{Measure, Watch};
+use crate::{Measure, Told, Watch};
+use blox_core::estimate::ESTIMATE;
+use blox_core::perf::LOSS;
 use blox_core::{
     Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds,
     ServiceClass, Time, Verdict, View,
@@ -71,6 +73,8 @@ pub struct Recorder {
     in_vain: u32,
     /// See [`Report::resized`](crate::Report::resized).
     pub(crate) resized: u64,
+    /// See [`Report::told`](crate::Report::told).
+    pub(crate) told: Told,
     pub(crate) last_end: Time,
     /// First submission and last end of jobs that were let in.
     pub(crate) first_submit: Option<Time>,
@@ -101,6 +105,7 @@ impl Recorder {
             kept: BTreeMap::new(),
             in_vain: 0,
             resized: 0,
+            told: Told::default(),
             last_end: Time::ZERO,
             first_submit: None,
             last_let_in: Time::ZERO,
@@ -132,6 +137,12 @@ impl Recorder {
             _ => (None, None),
         };
         self.resized += u64::from(measured && is_resized(job));
+        if measured && let Some(extras) = &job.spec().extras {
+            let told = &mut self.told;
+            told.user_estimates += u64::from(extras.user_estimate.is_some());
+            told.brought += u64::from(extras.attributes.contains_key(ESTIMATE));
+            told.losses += u64::from(extras.loss.is_some() || !job.metric(LOSS).is_empty());
+        }
         let i = job.id().index();
         if i >= self.jobs.len() {
             self.jobs.resize_with(i + 1, || None);

@@ -505,8 +505,11 @@ fn job_json(j: &pb::JobLine) -> Value {
     json!({
         "job": j.job, "name": j.name, "user": j.user, "phase": j.phase, "gpus": j.gpus,
         "launch": j.attempt, "reason": j.reason, "submitted_s": j.submitted_s,
-        "running_s": j.running_s, "iterations_done": j.iterations_done,
-        "iterations": j.iterations, "nodes": j.nodes, "preemptions": j.preemptions,
+        "running_s": j.running_s,
+        // Of one that has ended without a word of it nobody knows.
+        "iterations_done": (j.iterations > 0.0).then_some(j.iterations_done),
+        "iterations": (j.iterations > 0.0).then_some(j.iterations),
+        "nodes": j.nodes, "preemptions": j.preemptions,
         "ended_s": (j.ended_s > 0.0).then_some(j.ended_s),
         "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
     })

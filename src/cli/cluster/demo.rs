@@ -6,6 +6,7 @@
 )]
 
 use super::daemons::{runtime, told_to_stop};
+use crate::cli::grid::number_of;
 use crate::cli::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, Token};
 use blox_cluster::wire::pb;
@@ -232,7 +233,6 @@ fn report(
     let gpu_s: f64 = accounts()
         .map(|a| a.ran_ms as f64 / 1000.0 * f64::from(a.gpus))
         .sum();
-    let of = |exit: &str| accounts().filter(|a| a.exit == exit).count();
     let completed = jobs.iter().filter(|j| j.phase == "completed").count();
     writeln!(terminal.out)?;
     writeln!(
@@ -241,14 +241,23 @@ fn report(
         jobs.len(),
         took.as_secs_f64()
     )?;
+    let ways = [
+        ("Completed", "completed"),
+        ("Yielded", "saved and left"),
+        ("Cut", "cut"),
+        ("Lost", "lost"),
+        ("Failed", "failed"),
+        ("NeverRan", "never ran"),
+    ];
+    let counts = ways.map(|(exit, words)| {
+        let count = accounts().filter(|a| a.exit.starts_with(exit)).count();
+        format!("{count} {words}")
+    });
     writeln!(
         terminal.out,
-        "launches   {} parts: {} completed, {} saved and left, {} cut, {} lost",
-        accounts().count(),
-        of("Completed"),
-        of("Yielded"),
-        of("Cut"),
-        of("Lost")
+        "launches   {}: {}",
+        number_of(accounts().count() as u64, "part"),
+        counts.join(", ")
     )?;
     writeln!(terminal.out, "GPU time   {gpu_s:.1} GPU-s accounted")?;
     Ok(())

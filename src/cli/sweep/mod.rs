@@ -313,6 +313,10 @@ fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
             .collect();
         say(&axis.key, values.join(", "));
     }
+    let given = plan.base.measure.as_deref();
+    if let Some(measured) = given.and_then(table::measured_in_each) {
+        say("measured", measured);
+    }
     say(
         "figures",
         "means over seeds, ± half of the 95 % interval (Student's t)".to_owned(),
