@@ -446,6 +446,10 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             "full: the output folder is not empty, expected a new one, or --force",
         ),
         (
+            "simulate -s las --output-dir jobs.csv",
+            "jobs.csv: the output folder cannot be written: it is a file",
+        ),
+        (
             "simulate -s las --output-dir jobs.csv/out",
             "jobs.csv/out: the output folder cannot be written: Not a directory (os error 20)",
         ),

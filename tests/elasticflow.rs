@@ -321,5 +321,5 @@ fn a_best_effort_job_behind_a_late_one_counts_as_declined() {
     put("summary.json", r#"{"accepted": 0, "declined": 2}"#);
     let out = compare(dir.path(), None).unwrap();
     assert_eq!((out.system, out.jobs), ("elasticflow", 2));
-    assert_eq!((out.differences, out.values), (vec![], 10));
+    assert_eq!((out.differences, out.values), (vec![], 12));
 }

@@ -12,3 +12,11 @@ pub mod log;
 pub mod protocol;
 pub mod shell;
 pub mod wire;
+
+/// Makes a folder, unless it is there.
+fn folder(dir: &std::path::Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir).map_err(|e| match dir.is_file() {
+        true => std::io::Error::other("is a file, expected a folder"),
+        false => e,
+    })
+}

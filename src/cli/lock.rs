@@ -22,6 +22,10 @@ impl Lock {
         let path = dir.join(LOCK);
         let file = std::fs::create_dir_all(dir).and_then(|()| File::create(&path));
         let file = file.map_err(|e| {
+            let e = match dir.is_file() {
+                true => "it is a file".to_owned(),
+                false => e.to_string(),
+            };
             Failure::new(format!(
                 "{}: the output folder cannot be written: {e}",
                 dir.display()

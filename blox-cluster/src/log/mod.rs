@@ -123,7 +123,7 @@ impl Log {
     /// # Errors
     /// The directory is in use, cannot be read, or was damaged.
     pub fn open(dir: &Path) -> Result<(Log, Recovered), LogError> {
-        fs::create_dir_all(dir).map_err(at(dir))?;
+        crate::folder(dir).map_err(at(dir))?;
         let lock = lock(dir)?;
         let mut recovered = Recovered::default();
         let (segments, snapshots) = list(dir)?;

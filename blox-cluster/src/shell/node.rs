@@ -299,6 +299,7 @@ struct Shell {
 impl Shell {
     fn open(settings: NodeSettings) -> io::Result<Self> {
         let dir = &settings.dir;
+        crate::folder(dir)?;
         fs::create_dir_all(dir.join("attempts"))?;
         let lock = File::create(dir.join("lock"))?;
         lock.try_lock()
