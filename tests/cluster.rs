@@ -1071,7 +1071,10 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
     });
     // Nobody can say yet whether that job is there.
     let told = waits.unwrap_err();
-    assert!(told.contains("ask again with the same --key"), "{told}");
+    assert!(
+        told.contains("submit it with --key late to have it once"),
+        "{told}"
+    );
     // Leases last for 3 s.
     std::thread::sleep(Duration::from_secs(8).saturating_sub(begin.elapsed()));
     assert_eq!(c.processes(), 1);

@@ -124,6 +124,31 @@ fn what_is_taken_from_a_case_is_missed() {
         let wrong = compare(dir.path(), Some(system)).unwrap_err().to_string();
         let expected = "avg_jct is \"twelve\", expected a number";
         assert!(wrong.ends_with(expected), "{case}: {wrong}");
+        std::fs::write(&summary, &text).unwrap();
+
+        if case != "small_test/max_min_fairness" {
+            continue;
+        }
+        for (name, value) in [("window", "4000"), ("window", "a:b"), ("multi", "yes")] {
+            let mut said: serde_json::Value = serde_json::from_str(&text).unwrap();
+            said[name] = value.into();
+            std::fs::write(&summary, said.to_string()).unwrap();
+            let wrong = compare(dir.path(), None).unwrap_err().to_string();
+            assert!(wrong.contains(&format!("{name} is ")), "{wrong}");
+        }
+        std::fs::write(&summary, &text).unwrap();
+        // Where averages stand for jobs, who ended is compared all the same.
+        std::fs::remove_file(dir.path().join("allocations.jsonl")).unwrap();
+        assert_eq!(compare(dir.path(), None).unwrap().differences, []);
+        let column = |name| header.split(',').position(|c| c == name).unwrap();
+        let (finish, jct) = (column("finish"), column("jct"));
+        let (first, rest) = rows.split_once('\n').unwrap();
+        let mut cells: Vec<&str> = first.split(',').collect();
+        (cells[finish], cells[jct]) = ("", "");
+        let open = cells.join(",");
+        std::fs::write(&table, format!("{header}\n{open}\n{rest}")).unwrap();
+        let compared = compare(dir.path(), None).unwrap();
+        assert!(compared.differences.iter().any(|d| d.column == "finish"));
     }
 }
 

@@ -2,11 +2,16 @@
 //! says; without it these tests say so and pass.
 
 use blox::compat::{self, pollux};
+use blox::core::core::Core;
 use blox::core::decision::Action;
+use blox::core::decision::Command;
 use blox::core::journal::{Entry, Journal};
-use blox::core::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, ThroughputParams};
+use blox::core::perf::goodput::{
+    BatchLimits, GoodputModel, GradientNoise, StepTime, ThroughputParams, fit,
+};
 use blox::core::{
-    Adapts, ClusterSpec, Extras, GpuCount, JobSpec, NodeSpec, Pipeline, Seconds, Time,
+    Adapts, ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, NodeSpec, Pipeline, Rounds,
+    Seconds, SpeedReport, State, Time, TrainingReport, TrainingSpec, TypeLimits,
 };
 use blox::policies::scheduling::PolluxSettings;
 use blox::schedulers::{PolluxParams, pollux_with, sia};
@@ -18,6 +23,104 @@ use blox::sim::overheads::CheckpointRestart;
 use blox::sim::workload::{Jobs, collect};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+
+/// What a job says of itself, and what its steps say of it, where its model can use nothing within its
+/// limits: it goes on as it began.
+#[test]
+fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
+    let training = |stages, adapts| TrainingSpec {
+        initial_batch: 128,
+        max_batch: 4096,
+        adapts,
+        restart: Seconds::new(1.0),
+        types: [(
+            "".into(),
+            TypeLimits {
+                per_gpu: (8, 32),
+                one_gpu_rate: 100.0,
+                stages,
+            },
+        )]
+        .into(),
+    };
+    let step = StepTime {
+        nodes: 1,
+        gpus: 1,
+        per_gpu: 32,
+        compute: 0.1,
+        step: 0.1,
+    };
+    let speed = |most| SpeedReport {
+        params: fit(&[step]).unwrap(),
+        most_gpus: GpuCount(most),
+    };
+    for (mut policy, stages, adapts, asked) in [
+        // A pipeline does not accumulate: its first batch needs four of them, and it may try two.
+        (sia(), 2, Adapts::All, None),
+        (sia(), 1, Adapts::Gpus, Some(64)),
+        (
+            pollux_with(PolluxParams::default()),
+            1,
+            Adapts::Gpus,
+            Some(64),
+        ),
+    ] {
+        let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
+        let rounds = Rounds::every(Seconds::new(60.0)).unwrap();
+        let mut core = Core::new(state, Box::new(rounds));
+        let training = training(stages, adapts);
+        let config = training.batch_on("", 1, GpuCount(stages), asked, None);
+        let extras = Extras {
+            training: Some(Arc::new(training)),
+            batch_size: asked,
+            ..Extras::default()
+        };
+        let job = JobId(0);
+        let spec = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(9e5)).with_extras(extras);
+        let mut events = vec![Event::Submitted {
+            job,
+            spec: Arc::new(spec),
+        }];
+        let noise = GradientNoise { sqr: 1.0, var: 1.0 };
+        let report = TrainingReport {
+            noise,
+            speed: [("".into(), speed(stages))].into(),
+        };
+        let mut commands = Vec::new();
+        for round in 0..10 {
+            let at = Time::new(60.0 * f64::from(round));
+            for event in events.drain(..) {
+                core.event(at, &event, &mut policy).unwrap();
+            }
+            core.decide(at, &mut policy);
+            core.take_commands(&mut commands);
+            for command in commands.drain(..) {
+                match command {
+                    Command::Start { job, attempt } => {
+                        let rate = 1.0;
+                        let event = Event::Started { job, attempt, rate };
+                        core.event(at, &event, &mut policy).unwrap();
+                    }
+                    other => panic!("{stages} {adapts:?}: {other:?}"),
+                }
+            }
+            let view = core.view();
+            let j = view.job(job).unwrap();
+            let held = j.held().map(|a| a.gpus.len() as u32);
+            if round > 2 {
+                assert_eq!(held, Some(stages), "round {round}: {}", j.reason());
+            }
+            if held.is_none() {
+                continue;
+            }
+            let its = j.spec().extras().training.as_ref().unwrap();
+            let again = its.batch_on("", 1, GpuCount(stages), asked, Some(&report));
+            assert_eq!(again, config);
+            let report = Arc::new(report.clone());
+            events.push(Event::Reported { job, report });
+        }
+    }
+}
 
 fn golden() -> Option<PathBuf> {
     let Some(dir) = std::env::var_os("BLOX_GOLDEN") else {

@@ -34,6 +34,9 @@ pub enum ClientError {
     /// There can be nobody.
     #[error("`{0}` is no address of a scheduler, expected HOST:PORT")]
     NoAddress(String),
+    /// The scheduler's disk is full. What it was asked for may be done once there is room.
+    #[error("{0}")]
+    NoRoom(String),
     /// The scheduler refused.
     #[error("{0}")]
     Refused(String),
@@ -107,12 +110,13 @@ impl Client {
 
     fn failed(&self, status: &tonic::Status) -> ClientError {
         use std::error::Error;
-        use tonic::Code::{Cancelled, DeadlineExceeded, Unavailable, Unknown};
+        use tonic::Code::{Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable, Unknown};
         // What the scheduler says has no source here.
         let transport = status.source().is_some();
         match status.code() {
             Unavailable | DeadlineExceeded | Cancelled | Unknown => {}
             _ if transport => {}
+            ResourceExhausted => return ClientError::NoRoom(status.message().to_owned()),
             _ => return ClientError::Refused(status.message().to_owned()),
         }
         ClientError::Unreachable {

@@ -122,11 +122,16 @@ impl Settings {
                 )));
             }
         };
-        let ids = case.summary.get("tracked_ids").and_then(|v| v.as_array());
-        let id = |i: usize| ids.and_then(|l| l.get(i)?.as_u64());
-        let tracked = match (id(0), id(1)) {
-            (Some(a), Some(b)) => (a, b),
-            _ => tracked_rows(case)?,
+        let tracked = match case.summary.get("tracked_ids").filter(|v| !v.is_null()) {
+            None => tracked_rows(case)?,
+            Some(ids) => {
+                let id = |i: usize| ids.get(i)?.as_u64();
+                id(0).zip(id(1)).ok_or_else(|| {
+                    bad(format!(
+                        "tracked_ids is {ids}, expected a list of two numbers"
+                    ))
+                })?
+            }
         };
         Ok(Settings {
             scheduler,

@@ -150,15 +150,10 @@ impl Case {
     /// # Errors
     /// It is not there, or is no text.
     pub fn text(&self, name: &str) -> Result<&str, VerifyError> {
-        self.summary
-            .get(name)
-            .and_then(Value::as_str)
-            .ok_or_else(|| {
-                self.bad(
-                    "summary.json",
-                    format!("`{name}` is missing, expected a text"),
-                )
-            })
+        self.text_if_there(name)?.ok_or_else(|| {
+            let what = format!("`{name}` is missing, expected a text");
+            self.bad("summary.json", what)
+        })
     }
 
     /// A setting of `summary.json` as a number, if it is there and not null.
@@ -166,14 +161,39 @@ impl Case {
     /// # Errors
     /// It is something else.
     pub fn number(&self, name: &str) -> Result<Option<f64>, VerifyError> {
+        self.of_type(name, "a number", Value::as_f64)
+    }
+
+    /// A setting of `summary.json` as text, if it is there and not null.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn text_if_there(&self, name: &str) -> Result<Option<&str>, VerifyError> {
+        self.of_type(name, "a text", Value::as_str)
+    }
+
+    /// A setting of `summary.json` that holds or does not, if it is there and not null.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, VerifyError> {
+        self.of_type(name, "true or false", Value::as_bool)
+    }
+
+    fn of_type<'a, T>(
+        &'a self,
+        name: &str,
+        expected: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, VerifyError> {
         let said = self.summary.get(name).filter(|said| !said.is_null());
-        let number = said.map(|said| {
-            said.as_f64().ok_or_else(|| {
-                let what = format!("{name} is {said}, expected a number");
+        let value = said.map(|said| {
+            read(said).ok_or_else(|| {
+                let what = format!("{name} is {said}, expected {expected}");
                 self.bad("summary.json", what)
             })
         });
-        number.transpose()
+        value.transpose()
     }
 
     /// The names of the folders above, nearest first.

@@ -147,9 +147,7 @@ impl Handle {
     /// Why the machine gives no answer.
     pub(super) fn gone(&self) -> tonic::Status {
         match self.counters.why_no_room() {
-            Some(why) => tonic::Status::resource_exhausted(format!(
-                "{why}; what was asked for just before may still be done then: ask again with the same --key, or look"
-            )),
+            Some(why) => tonic::Status::resource_exhausted(why),
             None => tonic::Status::unavailable("the scheduler is stopping"),
         }
     }

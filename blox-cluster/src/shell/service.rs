@@ -292,7 +292,7 @@ impl pb::jobs_server::Jobs for Service {
         }
         if job.encoded_len() > LARGEST_JOB {
             let text = format!("the job's description is longer than {LARGEST_JOB} bytes");
-            return Err(Status::resource_exhausted(text));
+            return Err(Status::invalid_argument(text));
         }
         let spec = check_new(&job).and_then(|()| job_spec(job));
         let spec = spec.map_err(|e| Status::invalid_argument(e.to_string()))?;

@@ -24,6 +24,7 @@ pub enum Adapts {
 
 /// What a job says of itself on one type of GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TypeLimits {
     /// Samples of a pass of one replica, at least and at most; at least 1. A replica is one GPU, or
     /// a pipeline of several ([`TypeLimits::stages`]).
@@ -85,7 +86,7 @@ impl TrainingSpec {
     }
 
     /// The batch for GPUs of a type on `nodes` nodes: the best by what it reported. As long as it has not, or
-    /// if its batch stays, that which it `asked` for (else the initial one), in passes that fit. `None` where
+    /// if its batch stays or none is within its limits, that which it `asked` for (else the initial one), in passes that fit. `None` where
     /// it [does not run](TrainingSpec::replicas_on).
     ///
     /// ```
@@ -121,7 +122,10 @@ impl TrainingSpec {
         if self.adapts == Adapts::All
             && let Some(model) = report.and_then(|r| self.model_on(gpu_type, r))
         {
-            return Some(model.best_batch(nodes, replicas, &limits).config);
+            let best = model.best_batch(nodes, replicas, &limits);
+            if best.goodput > 0.0 {
+                return Some(best.config);
+            }
         }
         limits.accumulate = true;
         let stays = asked.filter(|_| self.adapts != Adapts::All);
@@ -144,7 +148,8 @@ impl TrainingSpec {
         self.types.iter().find_map(|(name, t)| {
             let (low, high) = t.per_gpu;
             let rate = t.one_gpu_rate.is_finite() && t.one_gpu_rate > 0.0;
-            let sound = low >= 1 && high >= low && rate && t.stages >= 1;
+            let fits = low <= self.max_batch;
+            let sound = low >= 1 && high >= low && fits && rate && t.stages >= 1;
             (!sound).then(|| format!("{t:?} for the type `{name}`"))
         })
     }
@@ -169,9 +174,38 @@ pub struct TrainingReport {
     pub speed: BTreeMap<Name, SpeedReport>,
 }
 
+impl TrainingReport {
+    /// A number that no fit gives: below 0, or so large that sums would not be finite.
+    pub(crate) fn unsound(&self) -> Option<f64> {
+        let speeds = self.speed.values().flat_map(|s| s.params.to_array());
+        let mut all = speeds.chain([self.noise.sqr, self.noise.var]);
+        all.find(|x| !(0.0..=1e100).contains(x))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_that_no_fit_gives_are_unsound() {
+        let of = |alpha_c, var| TrainingReport {
+            noise: GradientNoise { sqr: 1.0, var },
+            speed: [(
+                "".into(),
+                SpeedReport {
+                    params: ThroughputParams::from_array([alpha_c, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+                    most_gpus: GpuCount(1),
+                },
+            )]
+            .into(),
+        };
+        assert_eq!(of(1.0, 0.0).unsound(), None);
+        assert_eq!(of(f64::INFINITY, 0.0).unsound(), Some(f64::INFINITY));
+        assert_eq!(of(-1.0, 0.0).unsound(), Some(-1.0));
+        assert_eq!(of(1.0, 1e308).unsound(), Some(1e308));
+        assert!(of(f64::NAN, 1.0).unsound().is_some_and(f64::is_nan));
+    }
 
     #[test]
     fn a_type_is_found_by_name_and_faults_are_named() {
@@ -192,5 +226,14 @@ mod tests {
         assert_eq!(spec.fault(), None);
         spec.max_batch = 4;
         assert_eq!(spec.fault().as_deref(), Some("batches from 8 to 4"));
+        spec.max_batch = 8;
+        spec.types.insert(
+            "t4".into(),
+            TypeLimits {
+                per_gpu: (9, 9),
+                ..limits(4.0)
+            },
+        );
+        assert!(spec.fault().is_some_and(|f| f.ends_with("the type `t4`")));
     }
 }

@@ -140,6 +140,10 @@ impl State {
             }
             Event::Reported { job, report } => {
                 let s = self.known("a report", *job)?;
+                if let Some(value) = report.unsound() {
+                    let (event, job) = ("a report", *job);
+                    return Err(EventError::BadNumber { event, job, value });
+                }
                 self.records[s].report = Some(Arc::clone(report));
                 self.touch_slot(s);
                 Ok(())
@@ -504,8 +508,11 @@ impl State {
     }
 }
 
+/// The largest number that an event may say: sums and products of such stay finite.
+const MOST: f64 = 1e30;
+
 fn number(event: &'static str, job: JobId, value: f64) -> Result<(), EventError> {
-    if value.is_finite() && value >= 0.0 {
+    if (0.0..=MOST).contains(&value) {
         Ok(())
     } else {
         Err(EventError::BadNumber { event, job, value })

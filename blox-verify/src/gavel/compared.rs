@@ -171,11 +171,23 @@ fn averages(
     let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
     let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
     let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
-    let at_vertex = case.text("solver").is_ok_and(|s| AT_VERTICES.contains(&s));
+    let at_vertex = (case.text_if_there("solver")?).is_some_and(|s| AT_VERTICES.contains(&s));
     let loose = match at_vertex && tables.is_blind(case) {
         true => BLIND_VERTICES,
         false => LOOSE,
     };
+    // Who ends is no choice among optima: all do, unless the program gives up.
+    if window.is_none() && count {
+        for (r, row) in e.rows.iter().enumerate() {
+            let job = e.number(r, id)? as u32;
+            let ended = found.ends.get(&job).filter(|e| !e.dropped);
+            out.values += 1;
+            if ended.is_some() != finished.contains(&job) {
+                let ended = ended.map_or("nothing".to_owned(), |e| e.at.to_string());
+                out.differ(&format!("job {job}"), "finish", &row[jct], &ended);
+            }
+        }
+    }
     let column = match window {
         Some(_) => "avg_jct_reported",
         None => "avg_jct",

@@ -156,12 +156,18 @@ impl Run {
         };
         let failed = |e: WorkloadError| failed(case, e);
         let oracle = files::Oracle::read(case.input(&throughputs(case))?).map_err(failed)?;
-        let trace = case.summary.get("trace").and_then(Value::as_str);
-        let window = case.summary.get("window").and_then(Value::as_str);
-        let window = match window.map(|w| w.split_once(':')) {
+        let trace = case.text_if_there("trace")?;
+        let range = |text: &str| {
+            let (from, to) = text.split_once(':')?;
+            Some((from.parse().ok()?, to.parse().ok()?))
+        };
+        let window = match case.text_if_there("window")? {
             None => None,
-            Some(Some((a, b))) => a.parse().ok().zip(b.parse().ok()),
-            Some(None) => return Err(bad("window is no range of jobs such as 4000:5000".into())),
+            Some(text) => Some(range(text).ok_or_else(|| {
+                bad(format!(
+                    "window is `{text}`, expected jobs such as 4000:5000"
+                ))
+            })?),
         };
         let jobs = match (trace, window) {
             (Some(trace), _) => {
@@ -192,7 +198,7 @@ impl Run {
             oracle: Arc::new(oracle),
             generated: (
                 case.number("lam")?.unwrap_or(0.0),
-                case.summary.get("multi").and_then(Value::as_bool) == Some(true),
+                case.flag("multi")? == Some(true),
             ),
             window,
             every_round,

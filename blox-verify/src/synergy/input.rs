@@ -50,7 +50,6 @@ impl Input {
                 )));
             }
         };
-        let flag = |name: &str| case.summary.get(name).and_then(|v| v.as_bool());
         let config = case.input(case.text("config")?)?;
         let wrong = |path: &std::path::Path, e: &dyn std::fmt::Display| {
             // Readers name the file themselves.
@@ -72,13 +71,13 @@ impl Input {
                         every rack and mistakes one for another; expected 1";
             return Err(wrong(&config, &what));
         }
-        let profiles = case.input(case.text("profiles").unwrap_or("profiles.json"))?;
+        let profiles = case.input(case.text_if_there("profiles")?.unwrap_or("profiles.json"))?;
         let table = Profiles::read(&profiles)
             .and_then(Profiles::as_replayed)
             .map_err(|e| wrong(&profiles, &e))?;
         let trace = case.input(case.text("trace")?)?;
         let replay = read_trace(&trace, &table).map_err(|e| wrong(&trace, &e))?;
-        let first = match (flag("static"), replay.arrivals.first()) {
+        let first = match (case.flag("static")?, replay.arrivals.first()) {
             (Some(true), _) => Time::new(1.0),
             (_, Some((_, at))) => Time::new((at.secs() / ROUND_S).ceil() * ROUND_S),
             (_, None) => Time::ZERO,
@@ -100,7 +99,7 @@ impl Input {
             settings: Settings {
                 key,
                 mode,
-                consolidate: flag("placement").unwrap_or(false),
+                consolidate: case.flag("placement")?.unwrap_or(false),
                 first,
             },
             cluster,

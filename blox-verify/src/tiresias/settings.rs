@@ -263,8 +263,7 @@ impl Options {
                 command(&text.map_err(|error| VerifyError::Read { path, error })?);
             }
         }
-        let text = |name: &str| case.summary.get(name).and_then(Value::as_str);
-        if let Some(cmd) = text("cmd") {
+        if let Some(cmd) = case.text_if_there("cmd")? {
             command(cmd);
         }
         for (key, option) in [
@@ -273,7 +272,7 @@ impl Options {
             ("schedule", "schedule"),
             ("scheme", "scheme"),
         ] {
-            if let Some(value) = text(key) {
+            if let Some(value) = case.text_if_there(key)? {
                 options.insert(option.to_owned(), value.to_owned());
             }
         }

@@ -194,7 +194,7 @@ pub(in crate::cli) struct SubmitArgs {
     /// The same key again is the same job [default: a new one]
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// How long to try while the scheduler does not answer
+    /// How long to try while the scheduler does not answer, or has no room on its disk
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub patience: f64,
     /// Print as JSON

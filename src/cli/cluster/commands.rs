@@ -19,7 +19,9 @@ const LONGEST_CELL: usize = 40;
 impl From<ClientError> for Failure {
     fn from(e: ClientError) -> Self {
         match e {
-            ClientError::Unreachable { .. } => Failure::Unreachable(e.to_string()),
+            ClientError::Unreachable { .. } | ClientError::NoRoom(_) => {
+                Failure::Unreachable(plain(&e.to_string()))
+            }
             _ => Failure::new(plain(&e.to_string())),
         }
     }
@@ -270,11 +272,23 @@ fn training(path: &Path) -> Result<String, Failure> {
 #[allow(clippy::disallowed_methods, reason = "patience has an end")]
 async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32, Failure> {
     let begin = std::time::Instant::now();
+    let mut reached = false;
     loop {
-        let told = async { Ok(client(at).await?.submit(key.clone(), job.clone()).await?) };
+        let told = async {
+            let mut client = client(at).await?;
+            reached = true;
+            Ok(client.submit(key.clone(), job.clone()).await?)
+        };
         match told.await {
             Err(Failure::Unreachable(_)) if begin.elapsed().as_secs_f64() < patience => {
                 tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
+            // Nobody can say whether it is there.
+            Err(Failure::Unreachable(why)) if reached => {
+                return Err(Failure::Unreachable(format!(
+                    "{why}; the job may be there all the same: submit it with --key {} to have it once",
+                    plain(&key)
+                )));
             }
             told => return told,
         }

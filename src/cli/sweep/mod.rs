@@ -313,8 +313,12 @@ fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
             .collect();
         say(&axis.key, values.join(", "));
     }
-    let given = plan.base.measure.as_deref();
-    if let Some(measured) = given.and_then(table::measured_in_each) {
+    // What was not given follows from the workload.
+    let mut measures = plan.cells.iter().map(|c| &c.experiment.options.measure);
+    let first = measures.next().cloned().flatten();
+    if let Some(measured) = first.as_deref().and_then(table::measured_in_each)
+        && measures.all(|m| *m == first)
+    {
         say("measured", measured);
     }
     say(

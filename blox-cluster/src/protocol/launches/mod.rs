@@ -659,8 +659,10 @@ impl Launches {
         let nodes = launch.into_iter().flat_map(|l| &l.parts);
         let all = nodes.filter_map(|(node, _)| self.seen.get(&PartId { id, node: *node }));
         let mut said = Said::default();
+        // No job counts so far.
+        let sane = |p: &Progress| p.done.max(p.saved) < 1e30;
         for s in all {
-            said.progress = match (said.progress, s.said.progress) {
+            said.progress = match (said.progress, s.said.progress.filter(sane)) {
                 (Some(a), Some(b)) => Some(Progress {
                     done: a.done.max(b.done),
                     saved: a.saved.max(b.saved),

@@ -42,7 +42,11 @@ impl Launches {
             if !ends && before.is_some_and(|b| now - b.at < rest) {
                 continue;
             }
-            let said = self.said(a.id);
+            let mut said = self.said(a.id);
+            let told = before.and_then(|b| b.done);
+            if ends && said.progress.is_some_and(|p| told == Some(p.done)) {
+                said.progress = None;
+            }
             if said != Said::default() {
                 self.pass_on_what(now, a.id, view, &job, said, out);
             }

@@ -705,6 +705,47 @@ fn a_job_that_gets_no_further_is_not_taken_to() {
 }
 
 #[test]
+fn nonsense_of_a_job_does_not_spoil_what_is_kept() {
+    let limits = TypeLimits {
+        per_gpu: (8, 64),
+        one_gpu_rate: 300.0,
+        stages: 1,
+    };
+    let training = TrainingSpec {
+        initial_batch: 64,
+        max_batch: 256,
+        adapts: Adapts::All,
+        restart: Seconds::new(1.0),
+        types: [("".into(), limits)].into(),
+    };
+    let extras = Extras {
+        training: Some(Arc::new(training)),
+        ..Extras::default()
+    };
+    let mut g = Gang::of(&[], 50_000.0, extras);
+    g.runs(1, &[0, 1]);
+    says(&mut g, 0.0, 0.5);
+    g.beats(3_000);
+    for x in [1.7e308, 1e-320, 1e30, f64::MAX] {
+        let names = ["pass_s", "step_s", "grad_sqr", "grad_var", "batch_per_gpu"];
+        let numbers = names.map(|name| (name.into(), x));
+        g.said.metrics.extend(numbers);
+        g.said.progress = Some(Progress {
+            done: x,
+            saved: 0.0,
+        });
+        g.beats(100);
+        let saved = serde_json::to_string(&g.scheduler.save()).unwrap();
+        assert!(
+            serde_json::from_str::<Saved>(&saved).is_ok(),
+            "{x}: {saved}"
+        );
+        let job = g.scheduler.view().job(JOB).unwrap();
+        assert!(job.rate().is_finite() && job.work_done().is_finite(), "{x}");
+    }
+}
+
+#[test]
 fn the_last_word_of_a_launch_is_passed_on_at_once() {
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);

@@ -9,6 +9,7 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 // Names of numbers that jobs report.
@@ -24,6 +25,8 @@ const VAR: &str = "grad_var";
 /// Samples of a pass on a GPU, if these are not what the launch was told.
 const PER_GPU: &str = "batch_per_gpu";
 
+/// A step or a pass that takes less, or more, is a mistake of who measured.
+const SECONDS: RangeInclusive<f64> = 1e-9..=1e9;
 /// Two readings that differ by less say the same.
 const ALIKE: f64 = 0.05;
 /// Ways of running that are remembered for a type of GPU.
@@ -89,7 +92,8 @@ pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, held: &Assignment)
     let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
     let config = held.config.or_else(|| batch(view, job, held))?;
     let goodput = model.goodput(nodes, replicas, config.per_gpu, config.accumulation);
-    Some(goodput / f64::from(training.initial_batch)).filter(|rate| *rate > 0.0)
+    let rate = goodput / f64::from(training.initial_batch);
+    Some(rate).filter(|rate| (1e-30..=1e30).contains(rate))
 }
 
 impl Launches {
@@ -118,7 +122,12 @@ impl Launches {
             };
             self.note(out, record);
         }
-        let said = |name: &str| numbers.get(name).copied().filter(|x| *x >= 0.0);
+        let said = |name: &str| {
+            numbers
+                .get(name)
+                .copied()
+                .filter(|x| (0.0..=1e30).contains(x))
+        };
         let noise = said(SQR).zip(said(VAR));
         let noise = noise.map(|(sqr, var)| GradientNoise { sqr, var });
         let before = job.report().map(|r| r.noise);
@@ -165,11 +174,12 @@ impl Launches {
         let (gpu_type, nodes) = place(view, held)?;
         let gpus = GpuCount(held.gpus.len() as u32);
         let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
-        let said = |name: &str| numbers.get(name).copied().filter(|x| *x > 0.0);
+        let said = |name: &str| numbers.get(name).copied().filter(|x| SECONDS.contains(x));
         let step = said(STEP)?;
         // Where nothing is exchanged, a step is a pass.
         let compute = said(PASS).or((replicas == 1).then_some(step))?;
-        let own = said(PER_GPU).filter(|n| *n >= 1.0 && *n <= f64::from(u32::MAX));
+        let own = numbers.get(PER_GPU).copied();
+        let own = own.filter(|n| *n >= 1.0 && *n <= f64::from(u32::MAX));
         let told = task.batch.map(|b| b.per_gpu);
         let per_gpu = own.map(|n| n as u32).or(told)?;
         let steps = StepTime {

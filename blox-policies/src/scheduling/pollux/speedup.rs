@@ -33,8 +33,28 @@ enum How {
     /// By models of each type, over the goodput on a fair share.
     Modelled {
         models: Vec<Option<(GoodputModel, BatchLimits)>>,
+        /// The batch, if it stays.
+        batch: Option<u32>,
         fair: f64,
     },
+}
+
+/// Of the best batch, or of the one that stays; 0 where none is within the limits.
+fn goodput(
+    (model, limits): &(GoodputModel, BatchLimits),
+    batch: Option<u32>,
+    nodes: u32,
+    gpus: u32,
+) -> f64 {
+    let best = match batch {
+        Some(batch) => model.at_batch(nodes, gpus, batch, limits),
+        None => model.best_batch(nodes, gpus, limits),
+    };
+    if best.goodput.is_finite() {
+        best.goodput
+    } else {
+        0.0
+    }
 }
 
 impl Speedups {
@@ -70,10 +90,13 @@ impl Speedups {
             return plain(How::Linear(f64::from(asked)), asked, asked);
         };
         let report = job.report().filter(|r| !r.speed.is_empty());
-        let Some(report) = report else {
+        let begins = || {
             let held = job.assignment().map_or(1, |a| a.count().get());
             let most = if waits { 1 } else { held };
-            return plain(How::Linear(1.0), most, 1);
+            plain(How::Linear(1.0), most, 1)
+        };
+        let Some(report) = report else {
+            return begins();
         };
         let any = report.speed.iter().next();
         let of = |t: u32| {
@@ -94,7 +117,9 @@ impl Speedups {
         };
         let models: Vec<_> = (0..names.len() as u32).map(of).collect();
         let first = workers.iter().find_map(|w| models[w.gpu_type as usize]);
-        let base = first.map_or(0.0, |(m, l)| m.best_batch(1, fair, &l).goodput);
+        let initial = || extras.batch_size.unwrap_or(training.initial_batch);
+        let batch = (training.adapts == Adapts::Gpus).then(initial);
+        let base = first.map_or(0.0, |first| goodput(&first, batch, 1, fair));
         let seen = report.speed.values().map(|s| s.most_gpus.get()).max();
         let doubled = (2 * seen.unwrap_or(1)).max(1);
         let smallest = training.types.values().map(|t| t.per_gpu.0).min();
@@ -103,8 +128,18 @@ impl Speedups {
         if training.adapts == Adapts::Gpus {
             most = most.min(asked);
         }
+        let usable = |model| (1..=most).any(|gpus| goodput(model, batch, 1, gpus) > 0.0);
+        if base <= 0.0 && !models.iter().flatten().any(usable) {
+            // Of what its limits allow it can use nothing: it goes on as it began.
+            return begins();
+        }
         let fair = if base > 0.0 { base } else { 1.0 };
-        plain(How::Modelled { models, fair }, most, 1)
+        let how = How::Modelled {
+            models,
+            batch,
+            fair,
+        };
+        plain(how, most, 1)
     }
 
     pub fn at(&mut self, gpu_type: u32, nodes: u32, gpus: u32) -> f64 {
@@ -113,15 +148,18 @@ impl Speedups {
         }
         match &self.how {
             How::Linear(one) => f64::from(gpus) / one,
-            How::Modelled { models, fair } => {
-                let Some((model, limits)) = models.get(gpu_type as usize).and_then(Option::as_ref)
-                else {
+            How::Modelled {
+                models,
+                batch,
+                fair,
+            } => {
+                let Some(model) = models.get(gpu_type as usize).and_then(Option::as_ref) else {
                     return 0.0;
                 };
                 *self
                     .known
                     .entry((gpu_type, nodes, gpus))
-                    .or_insert_with(|| model.best_batch(nodes, gpus, limits).goodput / fair)
+                    .or_insert_with(|| goodput(model, *batch, nodes, gpus) / fair)
             }
         }
     }

@@ -159,18 +159,19 @@ fn values(
         };
         return configs.iter().map(rate).collect();
     }
+    // One replica of each type, as it was profiled.
+    let first = |c: &Config| {
+        let l = limits(c).filter(|l| c.gpus == l.stages)?;
+        Some(l.one_gpu_rate)
+    };
     let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
-        // One replica of each type, as it was profiled.
-        let first = |c: &Config| {
-            let l = limits(c).filter(|l| c.gpus == l.stages)?;
-            Some(l.one_gpu_rate)
-        };
         return configs.iter().map(first).collect();
     };
     let most = most_replicas(view, applicant, training, report);
     let in_order = |name: &Name| report.speed.get(name).map(|s| (name.clone(), *s));
     let donor = types.iter().find_map(|(_, name)| in_order(name));
     let asked = applicant.job.spec().extras().batch_size;
+    let stays = (applicant.adapts == Adapts::Gpus).then(|| asked.unwrap_or(training.initial_batch));
     let mut value = |c: &Config| {
         let own = limits(c)?;
         let replicas = c.gpus / own.stages;
@@ -200,16 +201,21 @@ fn values(
             accumulate: own.stages == 1,
         };
         let nodes = c.nodes.min(replicas);
-        let best = match (applicant.adapts, asked) {
-            (Adapts::Gpus, Some(batch)) => model.at_batch(nodes, replicas, batch, &within),
-            _ => {
+        let best = match stays {
+            Some(batch) => model.at_batch(nodes, replicas, batch, &within),
+            None => {
                 let batches = batches.of(training.initial_batch, replicas, &within);
                 model.best_of(nodes, &batches)
             }
         };
-        Some(best.goodput * share).filter(|g| *g > 0.0)
+        Some(best.goodput * share).filter(|g| *g > 0.0 && g.is_finite())
     };
-    configs.iter().map(&mut value).collect()
+    let values: Vec<_> = configs.iter().map(&mut value).collect();
+    match values.iter().all(Option::is_none) {
+        // Of what its limits allow it can use nothing: it goes on as it began.
+        true => configs.iter().map(first).collect(),
+        false => values,
+    }
 }
 
 /// A job at most doubles the replicas that it has run on.
