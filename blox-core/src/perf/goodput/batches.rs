@@ -28,6 +28,9 @@ pub struct BestBatch {
 /// Batches tried between the least and the greatest.
 const TRIED: u32 = 50;
 
+/// So many choices are kept: jobs of a daemon's whole life may each say others.
+const MOST_KNOWN: usize = 1 << 12;
+
 /// What rounding may do to a quotient that is a whole number.
 const ROUNDING: f64 = 1e-8;
 
@@ -147,6 +150,9 @@ impl KnownBatches {
         limits: &BatchLimits,
         new: impl FnOnce() -> Batches,
     ) -> Arc<Batches> {
+        if self.0.len() >= MOST_KNOWN {
+            self.0.clear();
+        }
         let known = self.0.entry((way, initial, gpus, *limits));
         Arc::clone(known.or_insert_with(|| Arc::new(new())))
     }
