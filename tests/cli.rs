@@ -1001,6 +1001,14 @@ fn a_case_is_equal_or_shows_what_differs() {
         "equal  ./case  2 jobs, 12 values\n1 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(0));
+    let text = "job_id,submit_s,first_launch_s,finish_s,mood,wall_s\n\
+                0,75,300,900,good,7\n1,80,900,1200,bad,9\n";
+    fs::write(case.join("expected.csv"), text).unwrap();
+    let seen = at(dir.path(), ["verify", "."]);
+    assert_eq!(
+        seen.out,
+        "equal  ./case  2 jobs, 6 values\nnot compared in blox: mood, wall_s\n1 of 1 cases equal\n"
+    );
     expected("1500");
     let seen = at(dir.path(), ["verify", "case", "--system", "blox"]);
     assert_eq!(

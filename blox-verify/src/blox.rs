@@ -213,6 +213,7 @@ fn compare_jobs(
                 "unfinished"
             };
             out.values += 1;
+            out.covers("status");
             if (row[c] == "finished") != (found == "finished") {
                 out.differ(&what, "status", &row[c], found);
             }

@@ -48,6 +48,10 @@ pub struct Compared {
     pub differences: Vec<Difference>,
     /// What ours does where the original gave no result to compare with.
     pub notes: Vec<String>,
+    /// Columns of `expected.csv` by which no job was compared: inputs, mostly.
+    pub not_compared: Vec<String>,
+    /// Those by which jobs were.
+    columns: BTreeSet<String>,
 }
 
 impl Compared {
@@ -60,12 +64,35 @@ impl Compared {
             jobs: 0,
             differences: Vec::new(),
             notes: Vec::new(),
+            not_compared: Vec::new(),
+            columns: BTreeSet::new(),
+        }
+    }
+
+    /// Columns of `expected.csv` by which jobs were compared.
+    pub fn compared_by(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(String::as_str)
+    }
+
+    fn covers(&mut self, column: &str) {
+        if !self.columns.contains(column) {
+            self.columns.insert(column.to_owned());
+        }
+    }
+
+    /// Compares a text.
+    fn text(&mut self, what: &str, column: &str, expected: &str, found: &str) {
+        self.values += 1;
+        self.covers(column);
+        if expected != found {
+            self.differ(what, column, expected, found);
         }
     }
 
     /// Compares a number exactly; an empty field means that there is none.
     fn number(&mut self, what: &str, column: &str, expected: &str, found: Option<f64>) {
         self.values += 1;
+        self.covers(column);
         let equal = match (expected.parse::<f64>().ok(), found) {
             (Some(e), Some(f)) => e == f,
             (None, None) => expected.is_empty(),
@@ -246,6 +273,9 @@ pub fn compare_visiting_every_round(
     compare_as(dir, system, true)
 }
 
+/// Columns by which rows are found.
+const KEYS: [&str; 3] = ["job_id", "job_idx", "time"];
+
 fn compare_as(
     dir: &Path,
     system: Option<&str>,
@@ -268,7 +298,12 @@ fn compare_as(
                 .ok_or_else(|| unknown(folder.first().map(String::as_str)))?
         }
     };
-    let compared = system.compare(&case, every_round)?;
+    let mut compared = system.compare(&case, every_round)?;
+    let open = |c: &&String| !KEYS.contains(&c.as_str()) && !compared.columns.contains(*c);
+    let rows = !case.expected.rows.is_empty();
+    let header = rows.then(|| case.expected.header().iter());
+    let header = header.into_iter().flatten();
+    compared.not_compared = header.filter(open).cloned().collect();
     // Nothing held against nothing is not equal.
     if compared.values == 0 && compared.differences.is_empty() {
         return Err(case.bad(

@@ -4,6 +4,7 @@ use super::args::VerifyArgs;
 use super::grid::number_of;
 use super::{DIFFERS, Failure, OK, Terminal};
 use crate::verify;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Differences of a case that are shown unless all are asked for.
 const SHOWN: usize = 20;
@@ -30,6 +31,9 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
     }
     let cases = verify::find_cases(&args.dir).map_err(Failure::new)?;
     let mut equal = 0;
+    // By system, what no case of it is compared by.
+    let mut open: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut closed: BTreeSet<(&str, String)> = BTreeSet::new();
     for case in &cases {
         let path = case.display();
         let compared = verify::compare(case, args.system.as_deref());
@@ -37,6 +41,15 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
             let (jobs, values) = (number_of(c.jobs, "job"), number_of(c.values, "value"));
             format!("{jobs}, {values}")
         };
+        if let Ok(c) = &compared {
+            let of_system = open.entry(c.system).or_default();
+            for column in &c.not_compared {
+                if !of_system.contains(column) {
+                    of_system.push(column.clone());
+                }
+            }
+            closed.extend(c.compared_by().map(|column| (c.system, column.to_owned())));
+        }
         match &compared {
             Ok(c) if c.differences.is_empty() => {
                 equal += 1;
@@ -62,6 +75,13 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
         }
         for note in compared.iter().flat_map(|c| &c.notes) {
             writeln!(terminal.out, "  note: {note}")?;
+        }
+    }
+    for (system, mut columns) in open {
+        columns.retain(|column| !closed.contains(&(system, column.clone())));
+        if !columns.is_empty() {
+            let columns = columns.join(", ");
+            writeln!(terminal.out, "not compared in {system}: {columns}")?;
         }
     }
     writeln!(terminal.out, "{equal} of {} cases equal", cases.len())?;

@@ -248,6 +248,7 @@ impl compared::Tables for Tables {
             let time = end.zip(found.submits.get(&job)).map(|(end, at)| end - at);
             for (column, at, found) in [("finish", finish, end), ("jct", jct, time)] {
                 out.values += 1;
+                out.covers(column);
                 // The program stops when nobody is left, even if jobs are still to come.
                 let expected = match &row[at][..] {
                     "" | "None" => None,

@@ -268,6 +268,7 @@ pub(super) fn compare(
         for (column, found) in columns {
             let Ok(c) = e.column(column) else { continue };
             out.values += 1;
+            out.covers(column);
             let expected = row[c].parse::<f64>().ok();
             // Sums and means are written with some digits; what takes no time ends a moment later here.
             let near = |e: f64, f: f64| (e - f).abs() <= 1e-9 * e.abs().max(1.0) + 1e-4;
@@ -289,6 +290,7 @@ pub(super) fn compare(
                 let expected = e.number(r, c)?;
                 let found = a.by_type.get(&node).copied().unwrap_or(0.0);
                 out.values += 1;
+                out.covers(&column);
                 if expected != found {
                     out.differ(&what, &column, &row[c], &found.to_string());
                 }

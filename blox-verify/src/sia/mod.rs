@@ -99,6 +99,7 @@ fn closed_loop(
     out.values += closed.values;
     out.jobs += closed.jobs;
     if closed.differences.is_empty() {
+        out.columns.extend(closed.columns);
         out.notes.push("closed loop: equal per job".to_owned());
         return Ok(());
     }

@@ -146,6 +146,7 @@ fn compare_jobs(
             // A model that it does not know may be written as what it takes it for.
             let known = input.profiles.names().any(|name| name == model);
             out.values += 1;
+            out.covers("model");
             if row[c] != model && (known || row[c] != "alexnet") {
                 out.differ(&what, "model", &row[c], model);
             }
