@@ -6,7 +6,8 @@ use crate::protocol::{
     Order, Orders, Progress, Report, Said, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
 };
 use blox_core::{
-    BatchConfig, Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time, Work,
+    Adapts, BatchConfig, Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time,
+    TrainingSpec, Work,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -511,6 +512,14 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         let found = format!("{:?}", j.levels);
         return wrong("levels", found, "ascending counts of at least 1");
     }
+    // What is no training, `job_spec` says.
+    let training = serde_json::from_str::<TrainingSpec>(&j.training).ok();
+    if training.is_some_and(|t| t.adapts == Adapts::Gpus && j.batch_size < t.initial_batch)
+        && j.batch_size > 0
+    {
+        let least = "at least the initial_batch of its training, as its batch stays";
+        return wrong("batch_size", j.batch_size.to_string(), least);
+    }
     if j.command.first().is_none_or(String::is_empty) {
         return wrong("command", "empty".to_owned(), "a program");
     }
@@ -560,12 +569,12 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         extras.attributes.insert(key.into(), value);
     }
     if !j.training.is_empty() {
-        let training = serde_json::from_str(&j.training).map_err(|e| WireError {
+        let training: TrainingSpec = serde_json::from_str(&j.training).map_err(|e| WireError {
             field: "training",
             found: e.to_string(),
             expected: "what a job that trains says of its batches",
         })?;
-        extras.training = Some(training);
+        extras.training = Some(Arc::new(training));
     }
     if !j.on_exit.is_empty() {
         let rules = on_exit_from(j.on_exit)?;
@@ -604,7 +613,6 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::TrainingSpec;
     use serde_json::json;
 
     #[test]
@@ -781,5 +789,14 @@ mod tests {
         };
         let said = job_spec(wrong).unwrap_err().to_string();
         assert!(said.starts_with("training is missing field"), "{said}");
+        let wrong = pb::Job {
+            batch_size: 63,
+            ..job
+        };
+        let said = check_new(&wrong).unwrap_err().to_string();
+        assert!(
+            said.starts_with("batch_size is 63, expected at least the initial_batch"),
+            "{said}"
+        );
     }
 }
