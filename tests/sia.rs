@@ -411,6 +411,8 @@ fn pipelines_run_on_whole_replicas() {
         ("3x8:rtx", &[8, 16, 24][..]),
         // No type that it was cut for.
         ("4x4:aws", &[][..]),
+        // Nodes that name none.
+        ("4x4", &[][..]),
     ] {
         let seen = Widths::default();
         let report = Simulation::new(cluster.parse().unwrap())
@@ -424,6 +426,7 @@ fn pipelines_run_on_whole_replicas() {
             .unwrap();
         let completed = u64::from(!widths.is_empty());
         assert_eq!(report.summary.completed, completed, "{cluster}");
+        assert_eq!(report.summary.rejected, 1 - completed, "{cluster}");
         assert_eq!(*seen.0.lock().unwrap(), widths, "{cluster}");
     }
 }

@@ -122,11 +122,11 @@ pub(super) fn fits_a_type(
     };
     let types = view.cluster().gpu_types();
     let replica = |id: GpuTypeId| {
-        let name = types.get(NameId(id.0));
-        name.and_then(|n| training.on(n)).map_or(1, |l| l.stages)
+        let name = types.get(NameId(id.0))?;
+        training.on(name).map(|l| l.stages)
     };
-    let pools = pools(view, job, |_| true);
-    match pools.into_iter().any(|(id, gpus)| gpus >= replica(id)) {
+    let holds = |(id, gpus)| replica(id).is_some_and(|stages| gpus >= stages);
+    match pools(view, job, |_| true).into_iter().any(holds) {
         true => Ok(()),
         false => Err(Reason::NeverFits {
             asked,
