@@ -65,14 +65,8 @@ pub(super) fn outcome(
         By::Rows => {
             tables.jobs(case, found, out)?;
             tables.rounds(case, found, out)?;
-            let ends = found.ends.values().filter(|e| !e.dropped);
-            let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
-            let ended = times.len() as f64;
-            let figures = [
-                ("jobs_completed", ended),
-                ("avg_jct", times.iter().sum::<f64>() / ended.max(1.0)),
-            ];
-            out.figures(case, &figures)?;
+            let (ended, average) = completed(found, |_| true);
+            out.figures(case, &[("jobs_completed", ended), ("avg_jct", average)])?;
         }
         By::Averages => averages(tables, case, found, true, out)?,
         By::Allocations => averages(tables, case, found, false, out)?,
@@ -84,6 +78,14 @@ pub(super) fn outcome(
             .push(format!("the program gave up at {at} s: {why}"));
     }
     Ok(())
+}
+
+/// How many jobs, of those that count, completed, and their average completion time; 0 of none.
+fn completed(found: &Outcome, counts: impl Fn(u32) -> bool) -> (f64, f64) {
+    let ends = found.ends.values().filter(|e| counts(e.job) && !e.dropped);
+    let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
+    let ended = times.len() as f64;
+    (ended, times.iter().sum::<f64>() / ended.max(1.0))
 }
 
 /// Finds the jobs that ran and have no row. A table without any says that no job finished. Which jobs
@@ -167,9 +169,7 @@ fn averages(
         let inside = window.is_none_or(|(from, to)| (from..to).contains(&job));
         inside && (window.is_some() || finished.contains(&job))
     };
-    let ends = found.ends.values().filter(|e| counts(e.job) && !e.dropped);
-    let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
-    let average = times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let (_, average) = completed(found, counts);
     let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
     let at_vertex = (case.text_if_there("solver")?).is_some_and(|s| AT_VERTICES.contains(&s));
     let loose = match at_vertex && tables.is_blind(case) {

@@ -50,6 +50,27 @@ impl Gang {
         Self::of(log, secs, Extras::default())
     }
 
+    /// Of a job that trains with batches of 64 to 256.
+    fn training(secs: f64) -> Self {
+        let limits = TypeLimits {
+            per_gpu: (8, 64),
+            one_gpu_rate: 300.0,
+            stages: 1,
+        };
+        let training = TrainingSpec {
+            initial_batch: 64,
+            max_batch: 256,
+            adapts: Adapts::All,
+            restart: Seconds::new(1.0),
+            types: [("".into(), limits)].into(),
+        };
+        let extras = Extras {
+            training: Some(Arc::new(training)),
+            ..Extras::default()
+        };
+        Self::of(&[], secs, extras)
+    }
+
     /// Of a job that has more to say.
     fn of(log: &[Record], secs: f64, mut extras: Extras) -> Self {
         let (scheduler, _) = Scheduler::begin(
@@ -706,23 +727,7 @@ fn a_job_that_gets_no_further_is_not_taken_to() {
 
 #[test]
 fn nonsense_of_a_job_does_not_spoil_what_is_kept() {
-    let limits = TypeLimits {
-        per_gpu: (8, 64),
-        one_gpu_rate: 300.0,
-        stages: 1,
-    };
-    let training = TrainingSpec {
-        initial_batch: 64,
-        max_batch: 256,
-        adapts: Adapts::All,
-        restart: Seconds::new(1.0),
-        types: [("".into(), limits)].into(),
-    };
-    let extras = Extras {
-        training: Some(Arc::new(training)),
-        ..Extras::default()
-    };
-    let mut g = Gang::of(&[], 50_000.0, extras);
+    let mut g = Gang::training(50_000.0);
     g.runs(1, &[0, 1]);
     says(&mut g, 0.0, 0.5);
     g.beats(3_000);
@@ -810,23 +815,7 @@ fn the_numbers_of_rank_0_count_and_others_fill_in() {
 
 #[test]
 fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
-    let limits = TypeLimits {
-        per_gpu: (8, 64),
-        one_gpu_rate: 300.0,
-        stages: 1,
-    };
-    let training = TrainingSpec {
-        initial_batch: 64,
-        max_batch: 256,
-        adapts: Adapts::All,
-        restart: Seconds::new(1.0),
-        types: [("".into(), limits)].into(),
-    };
-    let extras = Extras {
-        training: Some(Arc::new(training)),
-        ..Extras::default()
-    };
-    let mut g = Gang::of(&[], 5_000.0, extras);
+    let mut g = Gang::training(5_000.0);
     let report = |g: &Gang| {
         let job = g.scheduler.view().job(JOB);
         job.and_then(|j| j.report().cloned())
