@@ -72,13 +72,19 @@ impl Assignment {
         }
     }
 
-    /// A list's own clone goes GPU by GPU; the copy of memory that is faster for many is a call.
+    /// A list's own clone goes GPU by GPU; the copy of memory that is faster for many is a call, and
+    /// gangs have mostly a power of two.
     #[inline(always)]
     fn take_gpus(&mut self, gpus: &[GpuId]) {
-        match *gpus {
-            [gpu] => self.gpus.push(gpu),
-            _ => self.gpus = GpuList::from_slice(gpus),
-        }
+        self.gpus = match *gpus {
+            [a] => GpuList::from_buf_and_len([a; 8], 1),
+            [a, b] => GpuList::from_buf_and_len([a, b, a, b, a, b, a, b], 2),
+            [a, b, c, d] => GpuList::from_buf_and_len([a, b, c, d, a, b, c, d], 4),
+            _ => match <[GpuId; 8]>::try_from(gpus) {
+                Ok(eight) => GpuList::from_buf(eight),
+                Err(_) => GpuList::from_slice(gpus),
+            },
+        };
     }
 
     /// Whether it is GPUs and nothing else.

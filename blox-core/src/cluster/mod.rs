@@ -58,6 +58,58 @@ impl Owners {
     }
 }
 
+/// Who has a GPU, in both ledgers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Ledgers {
+    promised: Owners,
+    held: Owners,
+}
+
+impl Ledgers {
+    #[inline]
+    fn both(owners: Owners) -> Self {
+        Ledgers {
+            promised: owners,
+            held: owners,
+        }
+    }
+}
+
+/// GPUs that are passed from job to job, of which nodes do not know yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Passing {
+    /// By node.
+    masks: Vec<Passed>,
+    /// Those of which some are.
+    nodes: Vec<NodeId>,
+}
+
+/// GPUs of a node that are passed on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    left: u64,
+    taken: u64,
+}
+
+impl Passing {
+    /// With nothing passed on among so many nodes.
+    pub(crate) fn clear(&mut self, nodes: usize) {
+        for id in self.nodes.drain(..) {
+            self.masks[id.index()] = Passed::default();
+        }
+        self.masks.resize(nodes, Passed::default());
+    }
+
+    #[inline]
+    fn of(&mut self, node: NodeId) -> &mut Passed {
+        let its = &mut self.masks[node.index()];
+        if its.left | its.taken == 0 {
+            self.nodes.push(node);
+        }
+        its
+    }
+}
+
 /// Whether a node can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -179,8 +231,7 @@ impl Node {
 pub struct Cluster {
     nodes: Vec<Node>,
     gpu_node: Vec<NodeId>,
-    promised: Vec<Owners>,
-    held: Vec<Owners>,
+    ledgers: Vec<Ledgers>,
     types: Names,
     installed: u32,
     usable: u32,
@@ -204,11 +255,6 @@ impl Cluster {
     #[inline]
     pub fn node_of(&self, gpu: GpuId) -> Option<NodeId> {
         self.gpu_node.get(gpu.index()).copied()
-    }
-
-    /// How many numbers its GPUs have.
-    pub(crate) fn gpu_numbers(&self) -> usize {
-        self.gpu_node.len()
     }
 
     /// The types of GPU in declared order.
@@ -236,27 +282,21 @@ impl Cluster {
 
     /// The jobs that a GPU is promised to, at most [`MAX_JOBS_PER_GPU`].
     pub fn promised_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.promised
-            .get(gpu.index())
-            .copied()
-            .unwrap_or(Owners::NONE)
-            .iter()
+        let its = self.ledgers.get(gpu.index());
+        its.map_or(Owners::NONE, |its| its.promised).iter()
     }
 
     /// The jobs that hold a GPU now, at most [`MAX_JOBS_PER_GPU`].
     pub fn held_by(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        self.held
-            .get(gpu.index())
-            .copied()
-            .unwrap_or(Owners::NONE)
-            .iter()
+        let its = self.ledgers.get(gpu.index());
+        its.map_or(Owners::NONE, |its| its.held).iter()
     }
 
     /// Whether a GPU is promised to nobody but this job.
     #[inline]
     pub(crate) fn is_alone_on(&self, job: JobId, gpu: GpuId) -> bool {
-        let owners = self.promised.get(gpu.index()).copied();
-        owners.is_none_or(|o| o.is_empty() || o == Owners::only(job))
+        let its = self.ledgers.get(gpu.index());
+        its.is_none_or(|its| its.promised.is_empty() || its.promised == Owners::only(job))
     }
 
     /// How many nodes the GPUs of an assignment lie on.
@@ -287,8 +327,7 @@ impl Cluster {
         );
         for _ in 0..spec.gpus {
             self.gpu_node.push(id);
-            self.promised.push(Owners::NONE);
-            self.held.push(Owners::NONE);
+            self.ledgers.push(Ledgers::both(Owners::NONE));
         }
         self.nodes.push(Node {
             id,
@@ -334,12 +373,12 @@ impl Cluster {
 
     #[inline]
     pub(crate) fn promised_owners(&self, gpu: GpuId) -> Owners {
-        self.promised[gpu.index()]
+        self.ledgers[gpu.index()].promised
     }
 
     #[inline]
     pub(crate) fn held_owners(&self, gpu: GpuId) -> Owners {
-        self.held[gpu.index()]
+        self.ledgers[gpu.index()].held
     }
 
     /// The node of the first GPU, a mask of those at the head of the list that are its
@@ -362,7 +401,7 @@ impl Cluster {
         while let Some((node, bits, count)) = self.first_run(rest) {
             let id = node.id();
             for g in &rest[..count] {
-                self.promised[g.index()].add(job);
+                self.ledgers[g.index()].promised.add(job);
             }
             rest = &rest[count..];
             self.mark_promised(id, bits, count, true);
@@ -377,7 +416,7 @@ impl Cluster {
             let (id, first) = (node.id(), node.first_gpu);
             let mut left = count;
             for g in &rest[..count] {
-                let owners = &mut self.promised[g.index()];
+                let owners = &mut self.ledgers[g.index()].promised;
                 owners.remove(job);
                 if !owners.is_empty() {
                     bits &= !(1 << (g.0 - first));
@@ -397,22 +436,37 @@ impl Cluster {
     }
 
     /// Takes GPUs from the one job that has them in both ledgers. `false`, and nothing
-    /// has changed, if it shares one of them, has one in one ledger only, or if CPUs or
-    /// memory are promised on their nodes: sums of these carry rounding errors, which a node
-    /// that empties forgets. Tells of each GPU as it is taken.
+    /// has changed, if it shares one of them or has one in one ledger only. Nodes do not know of
+    /// it before [`Cluster::settle`].
     #[inline]
-    pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId], each: impl FnMut(GpuId)) -> bool {
-        let bare = |node: &Node, _| node.cpus_promised == 0.0 && node.memory_promised == 0.0;
-        self.pass_on(gpus, Owners::only(job), Owners::NONE, bare, each)
+    pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId], passing: &mut Passing) -> bool {
+        let of = |node: &Node, bits| {
+            passing.of(node.id).left |= bits;
+            true
+        };
+        self.pass_on(gpus, Owners::only(job), Owners::NONE, of)
     }
 
-    /// Gives a job GPUs in both ledgers. `false`, and nothing has changed, if there is none,
-    /// or if one of them is not there, may not be used, is named twice or is somebody's in
-    /// either ledger. Tells of each GPU as it is given.
+    /// Gives a job GPUs in both ledgers; says whether some of them have been left just now.
+    /// `None`, and nothing has changed, if there is none, or if one of them is not there, may not
+    /// be used, is named twice or is somebody's in either ledger. Nodes do not know of it before
+    /// [`Cluster::settle`].
     #[inline]
-    pub(crate) fn occupy(&mut self, job: JobId, gpus: &[GpuId], each: impl FnMut(GpuId)) -> bool {
-        let usable = |node: &Node, bits| node.usable & bits == bits;
-        !gpus.is_empty() && self.pass_on(gpus, Owners::NONE, Owners::only(job), usable, each)
+    pub(crate) fn occupy(
+        &mut self,
+        job: JobId,
+        gpus: &[GpuId],
+        passing: &mut Passing,
+    ) -> Option<bool> {
+        let mut left = 0;
+        let of = |node: &Node, bits| {
+            let its = passing.of(node.id);
+            its.taken |= bits;
+            left |= its.left & bits;
+            node.usable & bits == bits
+        };
+        let given = !gpus.is_empty() && self.pass_on(gpus, Owners::NONE, Owners::only(job), of);
+        given.then_some(left != 0)
     }
 
     /// Passes GPUs on in both ledgers. `false`, and nothing has changed, unless all are
@@ -423,52 +477,66 @@ impl Cluster {
         gpus: &[GpuId],
         from: Owners,
         to: Owners,
-        suits: impl Fn(&Node, u64) -> bool,
-        mut each: impl FnMut(GpuId),
+        mut suits: impl FnMut(&Node, u64) -> bool,
     ) -> bool {
-        let (mut done, mut fits) = (0, true);
-        while fits && done < gpus.len() {
-            let Some(id) = self.node_of(gpus[done]) else {
+        let (before, after) = (Ledgers::both(from), Ledgers::both(to));
+        let (mut rest, mut fits) = (gpus, true);
+        while let Some(first) = rest.first().filter(|_| fits) {
+            let Some(&id) = self.gpu_node.get(first.index()) else {
                 fits = false;
                 break;
             };
             let node = &self.nodes[id.index()];
-            let (before, mut bits) = (done, 0u64);
-            while let Some(gpu) = gpus.get(done) {
+            let start = node.first_gpu;
+            let on = &mut self.ledgers[start as usize..][..node.spec.gpus as usize];
+            let (mut bits, mut count) = (0u64, 0);
+            for gpu in rest {
                 // Below the node's first, it wraps around.
-                let local = gpu.0.wrapping_sub(node.first_gpu);
-                if local >= node.spec.gpus {
+                let local = gpu.0.wrapping_sub(start);
+                let Some(its) = on.get_mut(local as usize) else {
                     break;
-                }
-                let promised = &mut self.promised[gpu.index()];
-                let held = &mut self.held[gpu.index()];
-                if *promised != from || *held != from {
+                };
+                if *its != before {
                     fits = false;
                     break;
                 }
-                (*promised, *held) = (to, to);
-                each(*gpu);
+                *its = after;
                 bits |= 1 << local;
-                done += 1;
+                count += 1;
             }
             fits &= suits(node, bits);
-            self.mark_promised(id, bits, done - before, !to.is_empty());
+            rest = &rest[count..];
         }
         if !fits {
-            self.give(&gpus[..done], from);
+            self.give_back(&gpus[..gpus.len() - rest.len()], from);
         }
         fits
     }
 
-    /// Gives GPUs to owners in both ledgers, whoever has them.
-    pub(crate) fn give(&mut self, gpus: &[GpuId], owners: Owners) {
-        let mut rest = gpus;
-        while let Some((node, bits, count)) = self.first_run(rest) {
-            let (id, first) = (node.id(), rest[0].index());
-            self.promised[first..first + count].fill(owners);
-            self.held[first..first + count].fill(owners);
-            self.mark_promised(id, bits, count, !owners.is_empty());
-            rest = &rest[count..];
+    /// Takes back what has been passed on since the last [`Cluster::settle`].
+    pub(crate) fn give_back(&mut self, gpus: &[GpuId], owners: Owners) {
+        for gpu in gpus {
+            self.ledgers[gpu.index()] = Ledgers::both(owners);
+        }
+    }
+
+    /// Whether CPUs or memory are promised on a node of which GPUs have been left: sums of these
+    /// carry rounding errors, which a node that empties forgets.
+    pub(crate) fn counts_resources(&self, passing: &Passing) -> bool {
+        passing.nodes.iter().any(|id| {
+            let node = &self.nodes[id.index()];
+            let some = node.cpus_promised != 0.0 || node.memory_promised != 0.0;
+            some && passing.masks[id.index()].left != 0
+        })
+    }
+
+    /// Nodes are told which of their GPUs were passed on.
+    pub(crate) fn settle(&mut self, passing: &mut Passing) {
+        for id in passing.nodes.drain(..) {
+            let Passed { left, taken } = std::mem::take(&mut passing.masks[id.index()]);
+            let node = &mut self.nodes[id.index()];
+            node.promised = node.promised & !left | taken;
+            self.refresh(id);
         }
     }
 
@@ -508,12 +576,12 @@ impl Cluster {
 
     #[inline]
     pub(crate) fn hold(&mut self, job: JobId, gpu: GpuId) {
-        self.held[gpu.index()].add(job);
+        self.ledgers[gpu.index()].held.add(job);
     }
 
     #[inline]
     pub(crate) fn unhold(&mut self, job: JobId, gpu: GpuId) {
-        self.held[gpu.index()].remove(job);
+        self.ledgers[gpu.index()].held.remove(job);
     }
 
     /// Nodes whose free GPUs changed since the last call to [`Cluster::clear_dirty`].

@@ -99,7 +99,7 @@ pub(crate) struct Record {
     /// The plan that placed it is not carried out yet: some of its GPUs are still held.
     pub pending: bool,
     pub promised: Option<Assignment>,
-    pub held: Option<Assignment>,
+    pub held: Held,
     pub first_start: Option<Time>,
     pub last_start: Option<Time>,
     /// What it had when its last launch to start started.
@@ -118,6 +118,16 @@ pub(crate) struct Record {
     pub metrics: Option<Box<Metrics>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Arc<TrainingReport>>,
+}
+
+/// What a job holds. Most often it is what it is promised, and then is not written down twice.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Held {
+    #[default]
+    Nothing,
+    AsPromised,
+    Other(Box<Assignment>),
 }
 
 /// A job's accounts at the start of a launch.
@@ -139,6 +149,43 @@ impl Record {
         self.own_rate = self.spec.work.rate;
     }
 
+    /// It has changed, by what led to a version of the state.
+    #[inline]
+    pub fn touch(&mut self, version: u64, touched: &mut Vec<JobId>) {
+        self.changed = version;
+        if !self.touched {
+            self.touched = true;
+            touched.push(self.id);
+        }
+    }
+
+    /// What it holds.
+    #[inline]
+    pub fn held(&self) -> Option<&Assignment> {
+        match &self.held {
+            Held::Nothing => None,
+            Held::AsPromised => self.promised.as_ref(),
+            Held::Other(held) => Some(held),
+        }
+    }
+
+    /// It holds nothing any more; says what it held.
+    pub fn take_held(&mut self) -> Option<Assignment> {
+        match std::mem::take(&mut self.held) {
+            Held::Nothing => None,
+            Held::AsPromised => self.promised.clone(),
+            Held::Other(held) => Some(*held),
+        }
+    }
+
+    /// What it is promised, to be changed: it goes on to hold what it holds.
+    pub fn promised_mut(&mut self) -> &mut Option<Assignment> {
+        if let (Held::AsPromised, Some(promised)) = (&self.held, &self.promised) {
+            self.held = Held::Other(Box::new(promised.clone()));
+        }
+        &mut self.promised
+    }
+
     /// Brings the accounts up to `now`.
     #[inline]
     pub fn settle(&mut self, now: Time) {
@@ -156,7 +203,7 @@ impl Record {
     pub fn began(&mut self) {
         self.before = Before {
             attempt: self.attempt,
-            width: self.held.as_ref().map_or(0, |a| a.gpus.len() as u32),
+            width: self.held().map_or(0, |a| a.gpus.len() as u32),
             service: self.service,
             work: self.work,
         };
@@ -172,7 +219,7 @@ impl Record {
             let width = f64::from(before.width);
             self.gpu_service = (self.gpu_service - excess * width).max(0.0);
             // A change under way has done nothing yet. What an end said stands.
-            if self.held.is_some() {
+            if self.held().is_some() {
                 let work = before.work + self.rate * secs;
                 self.work = self.work.min(work.max(0.0));
             }
@@ -186,7 +233,7 @@ impl Record {
 
     #[inline]
     fn width(&self) -> f64 {
-        self.held.as_ref().map_or(0.0, |a| a.gpus.len() as f64)
+        self.held().map_or(0.0, |a| a.gpus.len() as f64)
     }
 }
 
@@ -299,7 +346,7 @@ impl<'a> JobRef<'a> {
     /// and until a change is done, what it had before beside it (see
     /// [`Cluster::held_by`](crate::Cluster::held_by)).
     pub fn held(&self) -> Option<&'a Assignment> {
-        self.rec.held.as_ref()
+        self.rec.held()
     }
     /// When it ran first.
     pub fn first_start(&self) -> Option<Time> {

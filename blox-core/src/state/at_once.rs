@@ -2,34 +2,35 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::Owners;
+use crate::cluster::{Owners, Passing};
 use crate::decision::{Action, Plan};
 use crate::drive::AtOnce;
-use crate::ids::{GpuId, JobId};
-use crate::job::{JobRef, Phase};
+use crate::ids::JobId;
+use crate::job::{Held, JobRef, Phase};
 use crate::reason::Reason;
 use crate::view::View;
 
 /// The jobs of a plan that is carried out at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
-    /// Slots of the jobs that stop, in the plan's order.
-    stops: Vec<u32>,
+    stops: Vec<Stop>,
     launches: Vec<Launch>,
-    /// By GPU: the number of the last time that it was left, counted over all plans
-    /// and GPUs.
-    left: Vec<u64>,
-    /// The last such number, and the last one of the plans before this one.
-    number: u64,
-    before: u64,
+    /// Whether the plan promotes jobs.
+    promotes: bool,
+    passing: Passing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    /// Its step in the plan.
+    step: u32,
+    slot: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Launch {
-    /// How many GPUs are left until it has all of its own; 0 if it waits for none.
-    after: u32,
-    /// It runs until then, and has to leave first.
-    again: bool,
+    /// Whether it waits for GPUs that others leave.
+    waits: bool,
     /// Its step in the plan.
     step: u32,
     slot: u32,
@@ -53,7 +54,8 @@ impl State {
     /// Applies a plan of promotions, plain stops and launches together with all that would be
     /// reported of it if neither took any time. The state is then the one to which
     /// [`State::apply_plan`] and these reports lead: first every stop in the plan's
-    /// order, then every launch as soon as its GPUs are left.
+    /// order, then every launch as soon as its GPUs are left. What they change has changed
+    /// at the last of them: nobody has seen the state in between.
     ///
     /// `None`, and nothing has changed, where the plan is wrong or does more than that.
     /// `backend` is told of each job that runs from now on, and says how fast.
@@ -62,23 +64,33 @@ impl State {
             return None;
         }
         let mut exchange = std::mem::take(&mut self.exchange);
-        exchange.before = exchange.number;
-        exchange.left.resize(self.cluster.gpu_numbers(), 0);
+        exchange.passing.clear(self.cluster.nodes().len());
         exchange.stops.clear();
         exchange.launches.clear();
+        exchange.promotes = false;
         let mut steps = plan.actions.iter().enumerate();
-        let fits = steps.all(|(step, action)| match action {
+        let mut fits = steps.all(|(step, action)| match action {
             Action::Stop { job, .. } => {
-                exchange.launches.is_empty() && self.vacate(*job, &mut exchange)
+                exchange.launches.is_empty() && self.vacate(*job, step, &mut exchange)
             }
             Action::Place { job, assignment } => self.occupy(*job, assignment, step, &mut exchange),
-            Action::Promote { job } => self.record(*job).is_some_and(|r| r.phase != Phase::Ended),
+            Action::Promote { job } => {
+                exchange.promotes = true;
+                self.record(*job).is_some_and(|r| r.phase != Phase::Ended)
+            }
             Action::Finish { .. } => false,
         });
+        fits = fits && !self.cluster.counts_resources(&exchange.passing);
         if fits {
-            self.version += 1;
+            self.cluster.settle(&mut exchange.passing);
+            let planned = self.version + 1;
+            // Each report is an event of its own.
+            self.version = planned + (exchange.stops.len() + exchange.launches.len()) as u64;
             self.let_leave(plan, &exchange);
-            self.let_run(plan, &mut exchange, backend);
+            if exchange.promotes {
+                self.promote(plan, planned);
+            }
+            self.let_run(plan, &exchange, backend);
         } else {
             self.take_back(plan, &exchange);
         }
@@ -92,12 +104,13 @@ impl State {
     }
 
     /// Takes the GPUs of a job that runs on what it is promised, and alone.
-    fn vacate(&mut self, job: JobId, exchange: &mut Exchange) -> bool {
+    #[inline]
+    fn vacate(&mut self, job: JobId, step: usize, exchange: &mut Exchange) -> bool {
         let Some(s) = self.slot(job) else {
             return false;
         };
         let rec = &mut self.records[s];
-        let (Some(promised), Some(held)) = (&rec.promised, &rec.held) else {
+        let (Some(promised), Some(held)) = (&rec.promised, rec.held()) else {
             return false;
         };
         let fits = rec.phase == Phase::Running
@@ -107,13 +120,13 @@ impl State {
             && is_plain(promised)
             // Each of as many is among those that it holds: they are the same.
             && promised.gpus.len() == held.gpus.len()
-            && self.cluster.vacate(job, &promised.gpus, |gpu| {
-                exchange.number += 1;
-                exchange.left[gpu.index()] = exchange.number;
-            });
+            && self.cluster.vacate(job, &promised.gpus, &mut exchange.passing);
         if fits {
             rec.mark = LEAVES;
-            exchange.stops.push(s as u32);
+            exchange.stops.push(Stop {
+                step: step as u32,
+                slot: s as u32,
+            });
         }
         fits
     }
@@ -131,103 +144,96 @@ impl State {
         };
         let rec = &mut self.records[s];
         let waits = rec.phase == Phase::Waiting && rec.mark == 0 && rec.promised.is_none();
-        let mut last = 0;
-        let fits = (waits || rec.mark == LEAVES)
-            && is_plain(assignment)
-            && self.cluster.occupy(job, &assignment.gpus, |gpu| {
-                last = exchange.left[gpu.index()].max(last);
-            });
-        if fits {
-            rec.mark = if waits { ENTERS } else { RETURNS };
-            // If it has left others just now, their number is the last.
-            let number = |g: &GpuId| exchange.left[g.index()];
-            let own = rec.promised.as_ref();
-            let own = own.map(|a| a.gpus.iter().map(number).max().unwrap_or(0));
-            last = last.max(own.unwrap_or(0));
-            exchange.launches.push(Launch {
-                after: last.saturating_sub(exchange.before) as u32,
-                again: own == Some(last),
-                step: step as u32,
-                slot: s as u32,
-            });
-        }
-        fits
+        let fits = (waits || rec.mark == LEAVES) && is_plain(assignment);
+        let occupied = match fits {
+            true => self
+                .cluster
+                .occupy(job, &assignment.gpus, &mut exchange.passing),
+            false => None,
+        };
+        let Some(left) = occupied else {
+            return false;
+        };
+        rec.mark = if waits { ENTERS } else { RETURNS };
+        exchange.launches.push(Launch {
+            waits: waits && left,
+            step: step as u32,
+            slot: s as u32,
+        });
+        true
     }
 
     fn take_back(&mut self, plan: &Plan, exchange: &Exchange) {
         for launch in exchange.launches.iter().rev() {
             self.records[launch.slot as usize].mark = 0;
             if let Some(Action::Place { assignment, .. }) = plan.actions.get(launch.step as usize) {
-                self.cluster.give(&assignment.gpus, Owners::NONE);
+                self.cluster.give_back(&assignment.gpus, Owners::NONE);
             }
         }
-        for &s in exchange.stops.iter().rev() {
-            let rec = &mut self.records[s as usize];
+        for stop in exchange.stops.iter().rev() {
+            let rec = &mut self.records[stop.slot as usize];
             rec.mark = 0;
             if let Some(promised) = &rec.promised {
-                self.cluster.give(&promised.gpus, Owners::only(rec.id));
+                self.cluster.give_back(&promised.gpus, Owners::only(rec.id));
             }
         }
     }
 
     fn let_leave(&mut self, plan: &Plan, exchange: &Exchange) {
-        let now = self.now;
-        let planned = self.version;
-        let mut stops = exchange.stops.iter();
-        for action in &plan.actions {
-            let why = match action {
-                Action::Stop { why, .. } => why,
-                Action::Promote { job } => {
-                    self.promote(*job, planned);
-                    continue;
-                }
-                _ => continue,
+        let (now, version) = (self.now, self.version);
+        let eligible = self.next_moment.max(now);
+        let (mut left, mut waiting) = (0, 0);
+        for stop in &exchange.stops {
+            let rec = &mut self.records[stop.slot as usize];
+            let Some(Action::Stop { why, .. }) = plan.actions.get(stop.step as usize) else {
+                continue;
             };
-            let Some(&s) = stops.next() else { break };
-            let s = s as usize;
-            let rec = &mut self.records[s];
             rec.settle(now);
-            rec.reason = why.clone();
+            match why {
+                Reason::PreemptedFor(by) => rec.reason = Reason::PreemptedFor(*by),
+                _ => rec.reason = why.clone(),
+            }
             rec.preemptions += 1;
-            let returns = rec.mark == RETURNS;
-            rec.mark = 0;
-            self.busy -= rec.promised.as_ref().map_or(0, |a| a.gpus.len() as u32);
-            rec.promised = None;
-            rec.held = None;
-            // Each report is an event of its own.
-            self.version += 1;
-            if returns {
-                self.touch_slot(s);
+            left += rec.promised.take().map_or(0, |a| a.gpus.len() as u32);
+            rec.held = Held::Nothing;
+            rec.touch(version, &mut self.touched);
+            if std::mem::take(&mut rec.mark) == RETURNS {
                 continue;
             }
-            rec.eligible_since = self.next_moment.max(now);
-            self.move_on(s, Phase::Running, Phase::Waiting);
+            rec.eligible_since = eligible;
+            rec.phase = Phase::Waiting;
+            waiting += 1;
+            self.placed.remove(rec.id.index());
+            self.waiting.insert(rec.id.index());
+        }
+        self.busy -= left;
+        self.counts[Phase::Running as usize] -= waiting;
+        self.counts[Phase::Waiting as usize] += waiting;
+    }
+
+    fn promote(&mut self, plan: &Plan, version: u64) {
+        for action in &plan.actions {
+            let Action::Promote { job } = action else {
+                continue;
+            };
+            let Some(s) = self.slot(*job) else { continue };
+            // Reports of its own stop are later than the plan.
+            let changed = self.records[s].changed.max(version);
+            self.records[s].promoted = true;
+            self.touch_slot(s);
+            self.records[s].changed = changed;
         }
     }
 
-    fn promote(&mut self, job: JobId, version: u64) {
-        let Some(s) = self.slot(job) else { return };
-        // Reports of its own stop are later than the plan.
-        let changed = self.records[s].changed.max(version);
-        self.records[s].promoted = true;
-        self.touch_slot(s);
-        self.records[s].changed = changed;
-    }
-
-    fn let_run(&mut self, plan: &Plan, exchange: &mut Exchange, backend: &mut dyn AtOnce) {
+    fn let_run(&mut self, plan: &Plan, exchange: &Exchange, backend: &mut dyn AtOnce) {
+        let (now, version) = (self.now, self.version);
+        let (mut taken, mut running) = (0, 0);
         for launch in &exchange.launches {
-            self.touch_slot(launch.slot as usize);
-        }
-        let launches = &mut exchange.launches;
-        launches.sort_unstable_by_key(|l| (l.after, l.again, l.step));
-        let now = self.now;
-        for launch in launches.iter() {
+            let rec = &mut self.records[launch.slot as usize];
             let Some(Action::Place { assignment, .. }) = plan.actions.get(launch.step as usize)
             else {
                 continue;
             };
-            let s = launch.slot as usize;
-            let rec = &mut self.records[s];
             rec.mark = 0;
             rec.since = now;
             rec.rate = 0.0;
@@ -235,23 +241,26 @@ impl State {
             if assignment.config.is_some() {
                 rec.config = assignment.config;
             }
-            let returns = rec.phase == Phase::Running;
-            if launch.after > 0 && !returns {
+            if launch.waits {
                 rec.reason = Reason::WaitingForGpus;
             }
             assignment.clone_into(&mut rec.promised);
-            assignment.clone_into(&mut rec.held);
-            self.busy += assignment.gpus.len() as u32;
+            rec.held = Held::AsPromised;
+            taken += assignment.gpus.len() as u32;
             rec.first_start.get_or_insert(now);
             rec.last_start = Some(now);
             rec.began();
-            self.version += 1;
-            if returns {
-                self.touch_slot(s);
-            } else {
-                self.move_on(s, Phase::Waiting, Phase::Running);
+            rec.touch(version, &mut self.touched);
+            if rec.phase == Phase::Waiting {
+                rec.phase = Phase::Running;
+                running += 1;
+                self.waiting.remove(rec.id.index());
+                self.placed.insert(rec.id.index());
             }
         }
+        self.busy += taken;
+        self.counts[Phase::Waiting as usize] -= running;
+        self.counts[Phase::Running as usize] += running;
         for launch in &exchange.launches {
             let s = launch.slot as usize;
             let rec = &self.records[s];
@@ -441,6 +450,12 @@ mod tests {
                     None => None,
                 };
                 assert_eq!(done, expected);
+                // At which of the reports between two decisions a job changed makes no difference.
+                for state in [&mut state, &mut long] {
+                    let (planned, last) = (plan.version + 1, state.version);
+                    let late = state.records.iter_mut().filter(|r| r.changed > planned);
+                    late.for_each(|r| r.changed = last);
+                }
                 // Trying leaves nodes behind that are looked at again.
                 state.close_decision(state.version);
                 long.close_decision(long.version);

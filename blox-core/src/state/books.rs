@@ -37,13 +37,15 @@ impl State {
     /// The ledger is the truth about who runs beside whom.
     pub(super) fn pair_up(&mut self, id: JobId) {
         let Some(s) = self.slot(id) else { return };
-        let Some(a) = &mut self.records[s].promised else {
+        let Some(a) = self.records[s].promised.as_ref() else {
             return;
         };
         let mut owners = self.cluster.promised_owners(a.gpus[0]).iter();
         let partner = owners.find(|&o| o != id);
         if a.partner != partner {
-            a.partner = partner;
+            if let Some(a) = self.records[s].promised_mut() {
+                a.partner = partner;
+            }
             self.touch_slot(s);
         }
     }
@@ -52,11 +54,11 @@ impl State {
     /// is in that phase and holds them. Those on which another runs do not change.
     pub(super) fn count_busy(&mut self, s: usize, more: bool) {
         let rec = &self.records[s];
-        let Some(held) = rec.held.as_ref().filter(|_| rec.phase == Phase::Running) else {
+        let Some(held) = rec.held().filter(|_| rec.phase == Phase::Running) else {
             return;
         };
         let runs_on = |g: &GpuId, r: &Record| {
-            let holds = r.held.as_ref().is_some_and(|a| a.gpus.contains(g));
+            let holds = r.held().is_some_and(|a| a.gpus.contains(g));
             r.phase == Phase::Running && holds
         };
         let shared = |g: &GpuId| {
@@ -87,11 +89,7 @@ impl State {
         debug_assert_eq!(rec.phase, old);
         rec.phase = phase;
         let (index, gpus, vc) = (rec.id.index(), rec.gpus, rec.virtual_cluster);
-        rec.changed = self.version;
-        if !rec.touched {
-            rec.touched = true;
-            self.touched.push(rec.id);
-        }
+        rec.touch(self.version, &mut self.touched);
         self.counts[old as usize] -= 1;
         self.counts[phase as usize] += 1;
         let (was, is) = (List::of(old), List::of(phase));
@@ -132,12 +130,7 @@ impl State {
 
     #[inline]
     pub(super) fn touch_slot(&mut self, s: usize) {
-        let rec = &mut self.records[s];
-        rec.changed = self.version;
-        if !rec.touched {
-            rec.touched = true;
-            self.touched.push(rec.id);
-        }
+        self.records[s].touch(self.version, &mut self.touched);
     }
 
     #[inline]

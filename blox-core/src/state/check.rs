@@ -69,7 +69,7 @@ impl State {
             if stopped && rec.mark != 0 {
                 trial.released[rec.mark as usize - 1].stopped = true;
             } else if (stopped || matches!(action, Action::Place { .. }))
-                && let Some(old) = self.records[s].promised.take()
+                && let Some(old) = self.records[s].promised_mut().take()
             {
                 self.cluster.unpromise(job, &old);
                 trial.paired |= old.partner.is_some();

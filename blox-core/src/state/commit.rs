@@ -3,7 +3,7 @@
 use super::State;
 use super::check::{Released, Trial};
 use crate::decision::{Action, Command, Plan};
-use crate::job::Phase;
+use crate::job::{Held, Phase};
 use crate::reason::Reason;
 
 impl State {
@@ -134,7 +134,7 @@ impl State {
             rec.pending = false;
         }
         let (job, attempt) = (rec.id, rec.attempt);
-        if rec.held.is_none() {
+        if rec.held().is_none() {
             // Never started: there is nothing to stop.
             if rec.promised.is_none() {
                 self.let_wait(s);
@@ -161,7 +161,7 @@ impl State {
         if goes_on && trial.before(rec).is_some_and(|b| b.same_grant(new)) {
             return;
         }
-        if goes_on && rec.held.as_ref().is_some_and(|h| h.same_grant(new)) {
+        if goes_on && rec.held().is_some_and(|h| h.same_grant(new)) {
             // Back to what it has before the change was carried out.
             rec.pending = false;
             self.touch_slot(s);
@@ -201,7 +201,7 @@ impl State {
     /// Whether a change in place waits for GPUs.
     fn waits_in_place(&self, s: usize) -> bool {
         let rec = &self.records[s];
-        rec.pending && rec.held.is_some() && rec.phase != Phase::Stopping
+        rec.pending && rec.held().is_some() && rec.phase != Phase::Stopping
     }
 
     /// Whether a change in place waits for GPUs that come free only after it.
@@ -257,7 +257,9 @@ impl State {
             }
         }
         let rec = &mut self.records[s];
-        match rec.held.replace(new) {
+        let old = rec.take_held();
+        rec.held = Held::AsPromised;
+        match old {
             Some(old) => {
                 // It has left these only when it says that the change is done.
                 for gpu in &old.gpus {
@@ -265,10 +267,7 @@ impl State {
                         rec.leaving.push(*gpu);
                     }
                 }
-                let new = rec.held.iter().flat_map(|new| &new.gpus);
-                for gpu in new {
-                    rec.leaving.retain(|g| g != gpu);
-                }
+                rec.leaving.retain(|g| !new.gpus.contains(g));
                 self.set_phase(s, Phase::Starting);
                 self.commands.push(Command::Change { job, attempt, old });
             }

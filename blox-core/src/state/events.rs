@@ -8,7 +8,7 @@ use crate::decision::{Command, NodeAction, Verdict};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::spec::JobSpec;
-use crate::job::{Before, Phase, Record};
+use crate::job::{Before, Held, Phase, Record};
 use crate::reason::Reason;
 use std::sync::Arc;
 
@@ -246,7 +246,7 @@ impl State {
             last_start: None,
             before: Before::default(),
             promised: None,
-            held: None,
+            held: Held::Nothing,
             spec: Arc::clone(spec),
             preemptions: 0,
             crashes: 0,
@@ -449,7 +449,7 @@ impl State {
         let rec = &mut self.records[s];
         let id = rec.id;
         let leaving = std::mem::take(&mut rec.leaving);
-        let held = rec.held.take();
+        let held = rec.take_held();
         self.unhold(id, &leaving);
         if let Some(held) = held {
             self.unhold(id, &held.gpus);
@@ -476,7 +476,7 @@ impl State {
 
     fn unpromise(&mut self, s: usize) {
         self.records[s].pending = false;
-        if let Some(a) = self.records[s].promised.take() {
+        if let Some(a) = self.records[s].promised_mut().take() {
             self.cluster.unpromise(self.records[s].id, &a);
             if let Some(p) = a.partner {
                 self.pair_up(p);
@@ -500,7 +500,7 @@ impl State {
         let s = self.known(event, job)?;
         let rec = &self.records[s];
         // A pending launch has no attempt of its own yet: nothing can be reported of it.
-        let silent = rec.held.is_none();
+        let silent = rec.held().is_none();
         if rec.attempt != attempt || !phases.contains(&rec.phase) || silent {
             return Err(stale(event, rec, attempt));
         }

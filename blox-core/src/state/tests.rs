@@ -64,17 +64,17 @@ pub(super) fn check(state: &State) {
         match r.phase {
             Phase::Submitted | Phase::Deferred | Phase::Waiting | Phase::Ended => {
                 assert!(
-                    r.promised.is_none() && r.held.is_none() && !r.pending,
+                    r.promised.is_none() && r.held().is_none() && !r.pending,
                     "{r:?}"
                 );
             }
             Phase::Starting => {
                 assert!(r.promised.is_some(), "{r:?}");
-                assert!(r.pending || r.held.is_some(), "{r:?}");
+                assert!(r.pending || r.held().is_some(), "{r:?}");
             }
-            Phase::Running => assert!(r.promised.is_some() && r.held.is_some(), "{r:?}"),
+            Phase::Running => assert!(r.promised.is_some() && r.held().is_some(), "{r:?}"),
             Phase::Stopping => {
-                assert!(r.held.is_some(), "{r:?}");
+                assert!(r.held().is_some(), "{r:?}");
                 assert_eq!(r.pending, r.promised.is_some(), "{r:?}");
             }
         }
@@ -89,7 +89,7 @@ pub(super) fn check(state: &State) {
             }
         }
         let leaving = r.leaving.iter();
-        for g in leaving.chain(r.held.iter().flat_map(|a| &a.gpus)) {
+        for g in leaving.chain(r.held().into_iter().flat_map(|a| &a.gpus)) {
             assert!(!held[g.index()].contains(&id), "{r:?}");
             held[g.index()].push(id);
         }
@@ -101,7 +101,7 @@ pub(super) fn check(state: &State) {
     };
     let runs_on = |id: &JobId, g: GpuId| {
         let rec = state.record(*id).unwrap();
-        rec.phase == Phase::Running && rec.held.as_ref().unwrap().gpus.contains(&g)
+        rec.phase == Phase::Running && rec.held().unwrap().gpus.contains(&g)
     };
     let is_busy = |g: &usize| held[*g].iter().any(|id| runs_on(id, GpuId(*g as u32)));
     let busy = (0..gpus as usize).filter(is_busy).count();
@@ -232,7 +232,7 @@ impl Run {
                 && rec.phase == Phase::Starting
                 && !rec.pending
             {
-                for g in &rec.held.as_ref().unwrap().gpus {
+                for g in &rec.held().unwrap().gpus {
                     for h in self.state.cluster.held_by(*g) {
                         assert!(self.state.cluster.promised_to(*g).any(|p| p == h));
                     }
@@ -382,7 +382,11 @@ impl Run {
                     self.apply(Event::NodeLost { node });
                     for job in self.jobs(&placed) {
                         let rec = self.state.record(job).unwrap();
-                        let held = rec.held.iter().flat_map(|a| &a.gpus).chain(&rec.leaving);
+                        let held = rec
+                            .held()
+                            .into_iter()
+                            .flat_map(|a| &a.gpus)
+                            .chain(&rec.leaving);
                         let there = held
                             .copied()
                             .any(|g| self.state.cluster.node_of(g) == Some(node));
@@ -638,7 +642,7 @@ type Ledger = Vec<(JobId, Phase, Option<Assignment>, Option<Assignment>)>;
 
 fn ledgers(state: &State) -> (u64, Ledger) {
     let jobs = (0..state.next_job_id().0).filter_map(|j| state.record(JobId(j)));
-    let jobs = jobs.map(|r| (r.id, r.phase, r.promised.clone(), r.held.clone()));
+    let jobs = jobs.map(|r| (r.id, r.phase, r.promised.clone(), r.held().cloned()));
     (state.version, jobs.collect())
 }
 
