@@ -134,18 +134,20 @@ impl Ord for Entry {
 /// Entries that lie together.
 const CHUNK: usize = 64;
 
+/// So many entries that came in lie apart at most.
+const CROWD: usize = 64;
+
 /// A priority queue that can also be walked in order: entries lie sorted, in
-/// pieces short enough to insert into. What comes in next is often a neighbour
-/// of what came in last.
+/// pieces short enough to insert into. Those that came in last lie apart until one of them is
+/// the first or they are many: they are neighbours often, and find their places together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptQueue {
     /// Descending, pieces and their entries: the first job is the last of all.
     /// No piece is empty.
     chunks: Vec<Vec<Entry>>,
     len: usize,
-    /// The piece that took the last entry, and where.
-    near: usize,
-    near_at: usize,
+    /// Entries that have no places yet, descending.
+    new: Vec<Entry>,
     /// A piece that was used up, for its memory.
     spare: Vec<Entry>,
 }
@@ -162,60 +164,78 @@ impl KeptQueue {
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         self.len += 1;
-        let c = self.chunk_for(&entry);
-        self.near = c;
-        let Some(chunk) = self.chunks.get_mut(c) else {
-            let mut chunk = std::mem::take(&mut self.spare);
-            chunk.reserve(CHUNK);
-            chunk.push(entry);
-            self.chunks.push(chunk);
-            return;
-        };
-        if chunk.last().is_some_and(|last| entry < *last) {
-            chunk.push(entry);
-        } else {
-            let at = place_in(chunk, &entry, self.near_at);
-            chunk.insert(at, entry);
-            self.near_at = at;
+        // What comes in at one decision nearly is in order.
+        let mut at = self.new.len();
+        while at > 0 && self.new[at - 1] < entry {
+            at -= 1;
         }
-        if chunk.len() == CHUNK {
-            let mut upper = std::mem::take(&mut self.spare);
-            upper.reserve(CHUNK);
-            upper.extend_from_slice(&chunk[CHUNK / 2..]);
-            chunk.truncate(CHUNK / 2);
-            self.chunks.insert(c + 1, upper);
+        self.new.insert(at, entry);
+        if self.new.len() == CROWD {
+            self.settle();
         }
     }
 
-    /// The piece into which an entry belongs.
-    #[inline]
-    fn chunk_for(&self, entry: &Entry) -> usize {
-        let ends_after = |c: &Vec<Entry>| c.last().is_some_and(|e| *entry < *e);
-        let fits = |c: usize| {
-            self.chunks.get(c).is_some_and(|piece| !ends_after(piece))
-                && (c == 0 || ends_after(&self.chunks[c - 1]))
-        };
-        if fits(self.near) {
-            return self.near;
+    /// All entries find their places.
+    fn settle(&mut self) {
+        let mut new = std::mem::take(&mut self.new);
+        while let Some(first) = new.last() {
+            let ends_after = |c: &Vec<Entry>| c.first().is_some_and(|e| *first < *e);
+            let c = self.chunks.partition_point(ends_after).saturating_sub(1);
+            if self.chunks.is_empty() {
+                self.chunks.push(Vec::with_capacity(CHUNK));
+            }
+            let chunk = &mut self.chunks[c];
+            // All that comes after the whole queue goes into its last piece.
+            let start = match chunk.first() {
+                Some(last) if c > 0 => new.partition_point(|e| *last < *e),
+                _ => 0,
+            };
+            put_into(chunk, &new[start..]);
+            new.truncate(start);
+            self.split(c);
         }
-        let c = self.chunks.partition_point(ends_after);
-        c.min(self.chunks.len().saturating_sub(1))
+        self.new = new;
+    }
+
+    /// Makes several pieces of one that is full.
+    #[inline]
+    fn split(&mut self, c: usize) {
+        let full = self.chunks[c].len();
+        if full < CHUNK {
+            return;
+        }
+        // Pieces with room, so that the next entries split none.
+        let first = CHUNK / 2;
+        for start in (first..full).step_by(first).rev() {
+            let mut piece = std::mem::take(&mut self.spare);
+            piece.reserve(CHUNK);
+            piece.extend(self.chunks[c].drain(start..));
+            self.chunks.insert(c + 1, piece);
+        }
     }
 
     /// Many at once.
     pub fn fill(&mut self, entries: impl Iterator<Item = Entry>) {
         let mut all: Vec<Entry> = self.chunks.drain(..).flatten().collect();
+        all.append(&mut self.new);
         all.extend(entries);
         all.sort_unstable_by(|a, b| b.cmp(a));
         self.refill(&all);
     }
 
+    /// The first entry.
     #[inline]
-    pub fn peek(&self) -> Option<&Entry> {
+    pub fn peek(&mut self) -> Option<&Entry> {
+        if let Some(new) = self.new.last() {
+            let first = self.chunks.last().and_then(|c| c.last());
+            if first.is_none_or(|first| *new < *first) {
+                self.settle();
+            }
+        }
         self.chunks.last().and_then(|c| c.last())
     }
 
-    /// The entry so many places behind the first, if it lies near.
+    /// The entry so many places behind the first, as far as is known and if it lies near.
     #[inline]
     pub fn ahead(&self, places: usize) -> Option<&Entry> {
         let chunk = self.chunks.last()?;
@@ -224,6 +244,7 @@ impl KeptQueue {
 
     #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
+        self.peek()?;
         let chunk = self.chunks.last_mut()?;
         let entry = chunk.pop();
         if chunk.is_empty() {
@@ -234,12 +255,14 @@ impl KeptQueue {
     }
 
     /// All of it in order.
-    pub fn in_order(&self) -> impl Iterator<Item = &Entry> {
+    pub fn in_order(&mut self) -> impl Iterator<Item = &Entry> {
+        self.settle();
         self.chunks.iter().rev().flat_map(|c| c.iter().rev())
     }
 
     /// Keeps what passes.
     pub fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
+        self.settle();
         let all: Vec<Entry> = self
             .chunks
             .drain(..)
@@ -262,19 +285,24 @@ impl KeptQueue {
     }
 }
 
-/// Where an entry belongs in a descending piece; looked for from a place on.
-#[inline]
-fn place_in(chunk: &[Entry], entry: &Entry, from: usize) -> usize {
-    let after = |at: usize| chunk.get(at).is_some_and(|e| *entry < *e);
-    if !after(from) {
-        return chunk[..from.min(chunk.len())].partition_point(|e| *entry < *e);
+/// Puts descending entries into a descending piece. Neighbours are moved together.
+fn put_into(chunk: &mut Vec<Entry>, mut entries: &[Entry]) {
+    let mut end = chunk.len();
+    while let Some(first) = entries.last() {
+        let at = chunk[..end].partition_point(|e| *first < *e);
+        let start = match at.checked_sub(1).map(|before| chunk[before]) {
+            Some(before) => entries.partition_point(|e| before < *e),
+            None => 0,
+        };
+        let (rest, block) = entries.split_at(start);
+        let len = chunk.len();
+        chunk.extend_from_slice(block);
+        if at < len {
+            chunk.copy_within(at..len, at + block.len());
+            chunk[at..at + block.len()].copy_from_slice(block);
+        }
+        (end, entries) = (at, rest);
     }
-    let mut step = 1;
-    while after(from + step) {
-        step *= 2;
-    }
-    let (low, high) = (from + step / 2 + 1, (from + step).min(chunk.len()));
-    low + chunk[low..high].partition_point(|e| *entry < *e)
 }
 
 #[cfg(test)]
