@@ -50,6 +50,19 @@ struct Timer {
     nth: u32,
 }
 
+impl Timer {
+    /// Whether it is not about a launch that is over.
+    #[inline]
+    fn may_fire(&self, view: View<'_>) -> bool {
+        match self.kind {
+            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted => true,
+            _ => view
+                .job(JobId(self.who))
+                .is_some_and(|j| j.attempt() == self.nth && j.phase() != Phase::Waiting),
+        }
+    }
+}
+
 /// Whether an event is about what is over by now: a plan may change or stop a job and end it at
 /// once, two jobs crash with one node, a node that leaves is told to leave again.
 fn is_over(event: &Event, view: View<'_>) -> bool {
@@ -85,6 +98,13 @@ pub(crate) struct Simulator<'w> {
     next_id: u32,
     exhausted: bool,
     timers: BinaryHeap<Reverse<Timer>>,
+    /// Those that came since the last plan was carried out but one: many launches end with the
+    /// next plan, and their timers never have to find their place.
+    recent: Vec<Timer>,
+    /// How many of these came before the last plan.
+    settled: usize,
+    /// The first of these.
+    first_recent: Option<Timer>,
     /// So many timers are looked through for those that mean nothing any more.
     crowd: usize,
     /// What was said to happen, the next one last.
@@ -162,6 +182,9 @@ impl<'w> Simulator<'w> {
             next_job,
             next_id: 0,
             timers: BinaryHeap::new(),
+            recent: Vec::new(),
+            settled: 0,
+            first_recent: None,
             crowd: CROWD,
             script: Vec::new(),
             now_events: VecDeque::new(),
@@ -233,7 +256,42 @@ impl<'w> Simulator<'w> {
     }
 
     fn timer(&mut self, at: Time, kind: Kind, who: u32, nth: u32) {
-        self.timers.push(Reverse(Timer { at, kind, who, nth }));
+        let timer = Timer { at, kind, who, nth };
+        self.recent.push(timer);
+        if self.first_recent.is_none_or(|first| timer < first) {
+            self.first_recent = Some(timer);
+        }
+    }
+
+    /// The next timer.
+    #[inline]
+    fn next_timer(&self) -> Option<Timer> {
+        match (self.timers.peek(), self.first_recent) {
+            (Some(Reverse(a)), Some(b)) => Some(b.min(*a)),
+            (a, b) => b.or(a.map(|Reverse(a)| *a)),
+        }
+    }
+
+    /// Takes the next timer.
+    fn pop_timer(&mut self) {
+        let recent = self.first_recent.is_some() && self.next_timer() == self.first_recent;
+        if recent {
+            self.timers.extend(self.recent.drain(..).map(Reverse));
+            (self.settled, self.first_recent) = (0, None);
+        }
+        self.timers.pop();
+    }
+
+    /// A plan was carried out: timers from before the last one find their places, if they still
+    /// mean something.
+    fn settle_timers(&mut self, view: View<'_>) {
+        for timer in self.recent.drain(..self.settled) {
+            if timer.may_fire(view) {
+                self.timers.push(Reverse(timer));
+            }
+        }
+        self.settled = self.recent.len();
+        self.first_recent = self.recent.iter().min().copied();
     }
 
     fn expect_failure(&mut self, node: NodeId, nth: u32) {
@@ -601,15 +659,11 @@ impl<'w> Simulator<'w> {
     }
 
     fn tidy(&mut self, view: View<'_>) {
+        self.settle_timers(view);
         if self.timers.len() < self.crowd {
             return;
         }
-        self.timers.retain(|Reverse(t)| match t.kind {
-            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted => true,
-            _ => view
-                .job(JobId(t.who))
-                .is_some_and(|j| j.attempt() == t.nth && j.phase() != Phase::Waiting),
-        });
+        self.timers.retain(|Reverse(t)| t.may_fire(view));
         // A timer is looked at once or twice, however many stay.
         self.crowd = CROWD + 2 * self.timers.len();
     }
@@ -644,7 +698,7 @@ impl Backend for Simulator<'_> {
                 self.ended = ended;
                 return Ok(Input::End);
             }
-            let timer = self.timers.peek().map(|Reverse(t)| *t);
+            let timer = self.next_timer();
             // The decision of the very moment in which the last measured job
             // ended is still made: it belongs to that round.
             if self.is_done() && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now) {
@@ -654,7 +708,7 @@ impl Backend for Simulator<'_> {
             let until = due.unwrap_or(Time::new(f64::MAX));
             match (timer, arrival) {
                 (Some(t), a) if t.at <= until && a.is_none_or(|a| t.at <= a) => {
-                    self.timers.pop();
+                    self.pop_timer();
                     self.now = self.now.max(t.at);
                     self.scripted = t.kind == Kind::Scripted;
                     if let Some(event) = self.fire(t, view) {
