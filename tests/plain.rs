@@ -172,36 +172,86 @@ impl Plain {
         let mut order: Vec<usize> = (0..jobs.len()).filter(|i| here(&jobs[*i])).collect();
         let key = |i: &usize| (!jobs[*i].starved, jobs[*i].key(self.key));
         order.sort_by(|a, b| key(a).partial_cmp(&key(b)).expect("numbers"));
-        let before: Vec<Vec<(usize, usize)>> = jobs.iter().map(|j| j.has.clone()).collect();
         let mut stopped = vec![false; jobs.len()];
+        if self.released {
+            self.by_trial(&order, jobs, free, &mut stopped);
+        } else {
+            self.by_count(&order, jobs, free, &mut stopped);
+        }
+        for job in jobs.iter_mut().filter(|j| !j.has.is_empty()) {
+            job.first.get_or_insert(now);
+        }
+        for (job, stopped) in jobs.iter_mut().zip(&stopped) {
+            job.preemptions += u32::from(*stopped);
+            if *stopped {
+                job.waited = -ROUND;
+            }
+        }
+        stopped.iter().filter(|s| **s).count()
+    }
+
+    /// Who runs is counted; then all who do find their places in order.
+    fn by_count(self, order: &[usize], jobs: &mut [Job], free: &mut Free, stopped: &mut [bool]) {
+        let mut left: usize = free.iter().map(|n| count(n)).sum();
+        let mut chosen = Vec::new();
         for (place, &i) in order.iter().enumerate() {
             if !jobs[i].has.is_empty() {
                 continue;
             }
             let gpus = jobs[i].gpus;
-            let find = if self.released {
-                scattered
-            } else {
-                consolidated
-            };
-            let mut found = find(free, gpus);
-            let victims = order[place + 1..].iter().rev().copied();
-            let mut victims = victims.filter(|v| self.preempts && !before[*v].is_empty());
+            let later = order[place + 1..].iter().rev().copied();
+            let mut victims = later.filter(|v| self.preempts && !jobs[*v].has.is_empty());
             let mut taken = Vec::new();
-            // Without enough of them nobody is stopped, but by the released program.
-            let has = |v: &usize, jobs: &[Job]| jobs[*v].has.len();
-            let within_reach: usize = victims.clone().map(|v| has(&v, jobs)).sum();
-            let all: usize = free.iter().map(|n| count(n)).sum();
-            if self.released || all + within_reach >= gpus {
-                while found.is_none() {
-                    let Some(victim) = victims.find(|v| has(v, jobs) > 0) else {
-                        break;
-                    };
+            let mut reach = left;
+            while reach < gpus
+                && let Some(victim) = victims.next()
+            {
+                reach += jobs[victim].has.len();
+                taken.push(victim);
+            }
+            if reach < gpus {
+                if self.skips {
+                    continue;
+                }
+                break;
+            }
+            left = reach - gpus;
+            // The victim that comes first in the order is spared first.
+            for victim in taken.into_iter().rev() {
+                if jobs[victim].has.len() <= left {
+                    left -= jobs[victim].has.len();
+                } else {
                     set(free, &std::mem::take(&mut jobs[victim].has), true);
                     stopped[victim] = true;
-                    taken.push(victim);
-                    found = find(free, gpus);
                 }
+            }
+            chosen.push(i);
+        }
+        for i in chosen {
+            let found = consolidated(free, jobs[i].gpus).expect("they were counted");
+            set(free, &found, false);
+            jobs[i].has = found;
+        }
+    }
+
+    /// Victims are stopped until a job fits, whether that is ever so or not.
+    fn by_trial(self, order: &[usize], jobs: &mut [Job], free: &mut Free, stopped: &mut [bool]) {
+        let before: Vec<bool> = jobs.iter().map(|j| !j.has.is_empty()).collect();
+        for (place, &i) in order.iter().enumerate() {
+            if !jobs[i].has.is_empty() {
+                continue;
+            }
+            let gpus = jobs[i].gpus;
+            let mut found = scattered(free, gpus);
+            let victims = order[place + 1..].iter().rev().copied();
+            let mut victims = victims.filter(|v| self.preempts && before[*v]);
+            while found.is_none() {
+                let Some(victim) = victims.find(|v| !jobs[*v].has.is_empty()) else {
+                    break;
+                };
+                set(free, &std::mem::take(&mut jobs[victim].has), true);
+                stopped[victim] = true;
+                found = scattered(free, gpus);
             }
             let Some(found) = found else {
                 if self.skips {
@@ -211,24 +261,7 @@ impl Plain {
             };
             set(free, &found, false);
             jobs[i].has = found;
-            jobs[i].first.get_or_insert(now);
-            // The victim that comes first in the order is spared first.
-            for victim in taken.into_iter().rev().filter(|_| !self.released) {
-                let had = &before[victim];
-                if had.iter().all(|&(node, gpu)| free[node][gpu]) {
-                    set(free, had, false);
-                    jobs[victim].has.clone_from(had);
-                    stopped[victim] = false;
-                }
-            }
         }
-        for (job, stopped) in jobs.iter_mut().zip(&stopped) {
-            job.preemptions += u32::from(*stopped);
-            if *stopped {
-                job.waited = -ROUND;
-            }
-        }
-        stopped.iter().filter(|s| **s).count()
     }
 }
 

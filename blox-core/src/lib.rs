@@ -66,7 +66,7 @@ pub use policy::{
     SchedulingPolicy,
 };
 pub use reason::Reason;
-pub use request::{Place, Request, Requests, Shape, Unlisted};
+pub use request::{Candidate, Place, Request, Requests, Shape, Unlisted};
 pub use state::{EventError, State};
 pub use units::{GpuCount, Seconds, Time};
 pub use view::View;

@@ -118,6 +118,15 @@ impl Request {
     }
 }
 
+/// The next job in order, as [`Requests::next_in_line`] gives it.
+#[derive(Clone)]
+pub enum Candidate<'a> {
+    /// It asks for GPUs and for nothing else, wherever they lie: as [`Request::gang`] of it.
+    Gang(JobRef<'a>),
+    /// What is asked for it, or for a pair.
+    Request(Request),
+}
+
 /// What a running job means that no request names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unlisted {
@@ -230,17 +239,35 @@ impl Requests {
     /// [`Requests::candidate_placed`] or [`Requests::candidate_blocked`] before
     /// asking for the next; without an answer it counts as blocked.
     pub fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
+        Some(match self.next_in_line(draft)? {
+            Candidate::Gang(job) => Request::gang(&job),
+            Candidate::Request(request) => request,
+        })
+    }
+
+    /// As [`Requests::next_candidate`], for who serves the many jobs that ask for nothing but
+    /// GPUs without a request each.
+    #[inline]
+    pub fn next_in_line<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
         if !self.use_kept {
-            while let Some(r) = self.list.get(self.cursor) {
-                self.cursor += 1;
-                let here = draft.may_place(r.job);
-                if here && draft.current(r.job).is_none() {
-                    return Some(r.clone());
-                }
-            }
-            return None;
+            return self.next_listed(draft).map(Candidate::Request);
         }
-        self.kept.as_mut()?.next_candidate(draft)
+        let job = self.kept.as_mut()?.next_candidate(draft)?;
+        Some(match job.has_extras() {
+            true => Candidate::Request(Request::gang(&job)),
+            false => Candidate::Gang(job),
+        })
+    }
+
+    fn next_listed(&mut self, draft: &Draft<'_>) -> Option<Request> {
+        while let Some(r) = self.list.get(self.cursor) {
+            self.cursor += 1;
+            let here = draft.may_place(r.job);
+            if here && draft.current(r.job).is_none() {
+                return Some(r.clone());
+            }
+        }
+        None
     }
 
     /// The last job in order that has GPUs in the draft and comes after the

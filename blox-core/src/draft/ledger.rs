@@ -110,18 +110,6 @@ impl Ledger {
         Some(Run { node, bits, count })
     }
 
-    /// Whether GPUs lie on one node, in ascending order, and may be given to others.
-    #[inline]
-    pub fn is_run(&self, cluster: &Cluster, gpus: &[GpuId]) -> bool {
-        let Some(run) = self.run(cluster, gpus) else {
-            return false;
-        };
-        let usable = self.nodes[run.node.index()].usable;
-        run.count as usize == gpus.len()
-            && run.bits & usable == run.bits
-            && gpus.windows(2).all(|w| w[0] < w[1])
-    }
-
     /// Takes GPUs. `false`, and nothing has changed, if one of them is not free or is
     /// named twice.
     #[inline]

@@ -27,8 +27,9 @@ pub(crate) struct DraftMemory {
     pub(super) finishes: Vec<(JobId, Reason)>,
     pub(super) waits: Vec<(JobId, Reason)>,
     pub(super) otherwise: Reason,
-    /// Jobs that stop, each with its reason, while the plan is written.
-    pub(super) stops: Vec<(JobId, u32)>,
+    /// Whether something that the draft gave may not stand: it was taken back, or is what the
+    /// job had.
+    pub(super) moved: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -93,11 +94,11 @@ impl DraftMemory {
 
     /// A job that the draft has not touched before.
     #[inline(always)]
-    pub(super) fn add(&mut self, job: JobId) -> usize {
+    pub(super) fn add(&mut self, job: JobId, now: Now) -> usize {
         let e = self.entries.len();
         self.entries.push(Entry {
             job,
-            now: Now::AsBefore,
+            now,
             released: 0,
             stops: false,
         });
@@ -124,8 +125,14 @@ impl DraftMemory {
     /// What was given last is what the job has.
     #[inline]
     pub(super) fn note_given(&mut self, job: JobId, known: Option<usize>) {
-        let e = known.unwrap_or_else(|| self.add(job));
-        self.entries[e].now = self.last_given(false);
+        let now = self.last_given(false);
+        let e = match known {
+            Some(e) => {
+                self.entries[e].now = now;
+                e
+            }
+            None => self.add(job, now),
+        };
         self.log.push(Op::Assigned(e as u32));
     }
 
@@ -157,5 +164,6 @@ impl DraftMemory {
         self.given.clear();
         self.reasons.clear();
         self.log.clear();
+        self.moved = false;
     }
 }

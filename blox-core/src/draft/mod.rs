@@ -281,11 +281,18 @@ impl<'a> Draft<'a> {
     /// The job has no GPUs.
     pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
         let original = self.original(job);
-        let e = match self.m.entry(job) {
-            Some(e) if self.its(e).is_some() => e,
-            None if original.is_some() => self.m.add(job),
-            _ => return Err(DraftError::NotPlaced(job)),
+        let Some(e) = self.m.entry(job) else {
+            let had = original.ok_or(DraftError::NotPlaced(job))?;
+            let cluster = self.view.cluster();
+            self.m.ledger.count_resources(cluster, had, 1.0);
+            self.free(job, had);
+            let e = self.m.add(job, Now::Nothing);
+            self.note_released(e, Now::AsBefore, true, why);
+            return Ok(());
         };
+        if self.its(e).is_none() {
+            return Err(DraftError::NotPlaced(job));
+        }
         let was = self.take_away(e, original);
         self.note_released(e, was, original.is_some(), why);
         Ok(())
@@ -305,34 +312,6 @@ impl<'a> Draft<'a> {
             was,
             first,
         });
-    }
-
-    /// Stops a job and gives another the very GPUs that it has: as [`Draft::release`] and then
-    /// [`Draft::assign`], with nothing to be looked for. `false`, and nothing has changed, unless
-    /// these are all of one node's in ascending order, may be given to others, and are what the
-    /// job had before the draft, alone, without CPUs, memory or a batch.
-    ///
-    /// # Errors
-    /// The other job has GPUs already, or may not be placed now.
-    pub fn hand_over(&mut self, from: JobId, to: JobId, why: Reason) -> Result<bool, DraftError> {
-        let known = self.without_gpus(to)?;
-        let Some(original) = self.original(from) else {
-            return Ok(false);
-        };
-        let simple = original.is_bare()
-            && from != to
-            && self.m.entry(from).is_none()
-            && self.view.virtual_cluster().is_none()
-            && self.is_alone(from, original)
-            && self.m.ledger.is_run(self.view.cluster(), &original.gpus);
-        if !simple {
-            return Ok(false);
-        }
-        let e = self.m.add(from);
-        self.m.entries[e].now = Now::Nothing;
-        self.note_released(e, Now::AsBefore, true, why);
-        self.m.give(to, known, original.clone());
-        Ok(true)
     }
 
     /// Takes a release back: the job goes on as if nothing had been.
@@ -416,12 +395,14 @@ impl<'a> Draft<'a> {
             self.m.ledger.set_free(cluster, &was.gpus, false);
             return Err(e);
         }
-        let e = self.m.entry(job).unwrap_or_else(|| self.m.add(job));
+        let known = self.m.entry(job);
+        let e = known.unwrap_or_else(|| self.m.add(job, Now::AsBefore));
         self.m.paired |= assignment.partner.is_some();
         let cluster = self.view.cluster();
         self.m.ledger.set_free(cluster, &assignment.gpus, false);
         self.m.ledger.count_resources(cluster, &was, 1.0);
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
+        self.m.moved = true;
         self.m.given.push(Action::Place { job, assignment });
         let now = self.m.last_given(true);
         let was = std::mem::replace(&mut self.m.entries[e].now, now);
@@ -483,6 +464,7 @@ impl<'a> Draft<'a> {
         let entry = &mut self.m.entries[e];
         let job = entry.job;
         let was = std::mem::replace(&mut entry.now, Now::Nothing);
+        self.m.moved |= matches!(was, Now::Given { .. });
         let Some(a) = was.of(&self.m.given, original) else {
             return was;
         };
@@ -572,7 +554,6 @@ impl<'a> Draft<'a> {
             self.settle_pairs();
         }
         let (view, m) = (self.view, self.m);
-        m.stops.clear();
         for op in &m.log {
             if let Op::Released {
                 entry, first: true, ..
@@ -583,18 +564,15 @@ impl<'a> Draft<'a> {
                 let reason = std::mem::take(&mut e.released);
                 if reason > 0 {
                     e.stops = true;
-                    m.stops.push((e.job, reason - 1));
+                    let why = std::mem::take(&mut m.reasons[reason as usize - 1]);
+                    plan.actions.push(Action::Stop { job: e.job, why });
                 }
             }
         }
-        plan.actions.extend(m.stops.iter().map(|&(job, why)| {
-            let why = std::mem::take(&mut m.reasons[why as usize]);
-            Action::Stop { job, why }
-        }));
         // A job is placed where it was assigned last.
         let (entries, mut place) = (&m.entries, 0..);
         let entry_of = |job: JobId| &entries[m.entry_of[job.index()] as usize - 1];
-        m.given.retain(|action| {
+        let mut stands = |action: &Action| {
             let (Action::Place { job, assignment }, Some(this)) = (action, place.next()) else {
                 return false;
             };
@@ -607,7 +585,10 @@ impl<'a> Draft<'a> {
                 }
                 _ => false,
             }
-        });
+        };
+        if m.moved {
+            m.given.retain(|action| stands(action));
+        }
         plan.actions.append(&mut m.given);
         for (job, why) in m.finishes.drain(..) {
             plan.actions.push(Action::Finish { job, why });

@@ -1,6 +1,5 @@
 //! Jobs kept in order from decision to decision, and the walk through them.
 
-use super::Request;
 use crate::draft::Draft;
 use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
@@ -160,7 +159,7 @@ impl Kept {
     }
 
     /// See [`Requests::next_candidate`](super::Requests::next_candidate).
-    pub(super) fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
+    pub(super) fn next_candidate<'a>(&mut self, draft: &Draft<'a>) -> Option<JobRef<'a>> {
         let view = draft.view();
         if self.candidate.is_some() {
             self.settle(draft, false);
@@ -196,7 +195,7 @@ impl Kept {
                 view.state().fetch_ahead(later.job());
             }
             self.candidate = Some(entry);
-            return Some(Request::gang(&job));
+            return Some(job);
         }
     }
 
@@ -419,12 +418,15 @@ impl Kept {
         let mut rest = placed.len();
         placed.extend_from_slice(newcomers);
         // From the last on, so that each entry is moved once.
-        while let Some(new) = newcomers.pop() {
+        while rest > 0 {
+            let Some(new) = newcomers.pop() else { return };
             let at = placed[..rest].partition_point(|e| *e < new);
             placed.copy_within(at..rest, at + newcomers.len() + 1);
             placed[at + newcomers.len()] = new;
             rest = at;
         }
+        placed[..newcomers.len()].copy_from_slice(newcomers);
+        newcomers.clear();
     }
 
     /// Whether an entry among the placed jobs counts.

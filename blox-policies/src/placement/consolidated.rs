@@ -33,8 +33,6 @@ impl Consolidated {
 }
 
 impl Rule for Consolidated {
-    const FILLS: bool = true;
-
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         on_nodes(draft, &self.nodes(draft, job, shape)?, shape)
     }
@@ -54,6 +52,10 @@ impl Rule for Consolidated {
             Split::WholeNodes => spread(draft, needed, true, usable),
             Split::Span => spread(draft, needed, false, usable),
         }
+    }
+
+    fn takes_any(&self) -> bool {
+        self.split == Split::Span
     }
 
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {

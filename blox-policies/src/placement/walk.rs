@@ -3,8 +3,8 @@
 use super::near::Near;
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeId, NodeStatus, Part,
-    Place, PlacementPolicy, Reason, Request, Requests, Shape, View,
+    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeId,
+    NodeStatus, Part, Place, PlacementPolicy, Reason, Request, Requests, Shape, View,
 };
 use smallvec::SmallVec;
 
@@ -13,11 +13,6 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 
 /// Finds GPUs for one job.
 pub trait Rule: Clone + Send + 'static {
-    /// Whether it gives a job without wishes all free GPUs, ascending, where these are as many as
-    /// it asks for and lie on one node. A job for which one other of its size has to go then
-    /// takes over what that one had, and nothing is looked for.
-    const FILLS: bool = false;
-
     /// Free GPUs of the draft for a shape; `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
@@ -27,6 +22,13 @@ pub trait Rule: Clone + Send + 'static {
     fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
         let _ = (draft, job, shape);
         None
+    }
+
+    /// Whether it finds a place for every job without wishes while enough GPUs are free, wherever
+    /// these lie. Who runs is then settled by counting, and all who do find their places
+    /// together, among all GPUs that are free by then.
+    fn takes_any(&self) -> bool {
+        false
     }
 
     /// The most GPUs that it could ever give the job: those that it may run on,
@@ -53,6 +55,10 @@ pub enum Blocked {
 /// that does not fit takes the GPUs of jobs that come after it, last first, but
 /// only if that is enough; victims whose GPUs it does not need after all go on
 /// as if nothing had been.
+///
+/// A rule to which any free GPUs will do ([`Rule::takes_any`]) lets gangs without wishes be
+/// counted first: they find their places when it is known who runs, among all GPUs that have come
+/// free by then, and lie together better for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Walk<R> {
     rule: R,
@@ -84,28 +90,41 @@ impl<R: Rule> Part for Walk<R> {
 
 impl<R: Rule> PlacementPolicy for Walk<R> {
     fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        let mut victims = SmallVec::new();
+        let mut line = Line::new(&self.rule, requests.preemption_allowed());
+        let by_count = self.rule.takes_any();
         let mut blocked = None;
-        loop {
-            // Looked at where it is: it is large, and read as soon as it is written.
-            let next = requests.next_candidate(draft);
-            let Some(request) = &next else { break };
-            let placed = place_in_free(&self.rule, request, draft)?
-                || (requests.preemption_allowed()
-                    && place_over(&self.rule, request, requests, draft, &mut victims)?);
-            if placed {
+        while let Some(next) = requests.next_in_line(draft) {
+            let (job, fits) = match &next {
+                Candidate::Gang(job) if by_count => {
+                    (job.id(), line.counts_in(job, requests, draft)?)
+                }
+                Candidate::Gang(job) => {
+                    let request = Request::gang(job);
+                    (job.id(), line.serves(&request, requests, draft)?)
+                }
+                Candidate::Request(request) => {
+                    line.place_counted(draft)?;
+                    (request.job, line.serves(request, requests, draft)?)
+                }
+            };
+            if fits {
                 requests.candidate_placed(draft);
                 continue;
             }
-            let why = shortage(request, draft);
-            draft.explain(request.job, why);
+            line.place_counted(draft)?;
+            let why = match &next {
+                Candidate::Gang(job) => shortage_of_gpus(job.gpus(), draft),
+                Candidate::Request(request) => shortage(request, draft),
+            };
+            draft.explain(job, why);
             requests.candidate_blocked(draft);
-            blocked.get_or_insert(request.job);
+            blocked.get_or_insert(job);
             let hopeless = draft.free_gpus() == 0 && !requests.preemption_allowed();
             if self.blocked == Blocked::Stop || hopeless {
                 break;
             }
         }
+        line.place_counted(draft)?;
         if let Some(head) = blocked {
             draft.explain_rest(match self.blocked {
                 Blocked::Stop => Reason::BehindHead(head),
@@ -217,71 +236,187 @@ pub(crate) fn shortage_of_gpus(needed: GpuCount, draft: &Draft<'_>) -> Reason {
     }
 }
 
-/// Places a request over jobs that come after it.
-fn place_over<R: Rule>(
-    rule: &R,
-    request: &Request,
-    requests: &mut Requests,
-    draft: &mut Draft<'_>,
-    victims: &mut SmallVec<[JobId; 16]>,
-) -> Result<bool, DraftError> {
-    let needed = least_of(request, |s| s.gpus.get()).unwrap_or(0);
-    victims.clear();
-    // Counted before anything is touched: most jobs that wait need more than
-    // all the victims have.
-    let mut within_reach = draft.free_gpus();
-    while within_reach < needed {
-        let Some(victim) = requests.next_victim(draft) else {
-            return Ok(false);
-        };
-        within_reach += draft.current(victim).map_or(0, |a| a.count().get());
-        victims.push(victim);
-    }
-    if R::FILLS
-        && let [victim] = victims[..]
-        && draft.free_gpus() == 0
-        && within_reach == needed
-        && has_no_wishes(request, draft)
-        && draft.hand_over(victim, request.job, Reason::PreemptedFor(request.job))?
-    {
-        return Ok(true);
-    }
-    let start = draft.savepoint();
-    for &victim in victims.iter() {
-        draft.release(victim, Reason::PreemptedFor(request.job))?;
-    }
-    while !place_by_shapes(rule, request, draft)? {
-        let Some(victim) = requests.next_victim(draft) else {
-            draft.rollback(start);
-            return Ok(false);
-        };
-        draft.release(victim, Reason::PreemptedFor(request.job))?;
-        victims.push(victim);
-    }
-    // The job that comes first of the victims is spared first.
-    for &victim in victims.iter().rev() {
-        if draft.free_gpus() == 0 {
-            break;
-        }
-        let _still_needed = draft.spare(victim);
-    }
-    Ok(true)
+/// Serves jobs in order.
+struct Line<'r, R> {
+    rule: &'r R,
+    preempts: bool,
+    /// Victims of the one that is being served, and how many GPUs each has.
+    victims: SmallVec<[(JobId, u32); 16]>,
+    /// Jobs that have enough free GPUs, counted together, and no places yet.
+    counted: SmallVec<[(JobId, GpuCount); 32]>,
+    /// GPUs for these.
+    reserved: u32,
 }
 
-/// Whether any GPUs would do for a request, as long as they are enough.
-fn has_no_wishes(request: &Request, draft: &Draft<'_>) -> bool {
-    let [shape] = &request.shapes[..] else {
-        return false;
-    };
-    let anywhere = matches!(shape.place, Place::Any | Place::Consolidated);
-    let bare = shape.cpus == 0.0 && shape.memory_gib == 0.0 && shape.config.is_none();
-    let plain = || {
-        draft
-            .view()
-            .job(request.job)
-            .is_some_and(|j| !j.has_extras())
-    };
-    request.partner.is_none() && anywhere && bare && shape.gpu_type.is_none() && plain()
+impl<'r, R: Rule> Line<'r, R> {
+    fn new(rule: &'r R, preempts: bool) -> Self {
+        Line {
+            rule,
+            preempts,
+            victims: SmallVec::new(),
+            counted: SmallVec::new(),
+            reserved: 0,
+        }
+    }
+
+    /// Places a request on free GPUs or over jobs that come after it.
+    fn serves(
+        &mut self,
+        request: &Request,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        if place_in_free(self.rule, request, draft)? {
+            return Ok(true);
+        }
+        let needed = least_of(request, |s| s.gpus.get()).unwrap_or(0);
+        if self.finds_victims(needed, requests, draft).is_none() {
+            return Ok(false);
+        }
+        let start = draft.savepoint();
+        for &(victim, _) in &self.victims {
+            draft.release(victim, Reason::PreemptedFor(request.job))?;
+        }
+        while !place_by_shapes(self.rule, request, draft)? {
+            let Some(victim) = requests.next_victim(draft) else {
+                draft.rollback(start);
+                return Ok(false);
+            };
+            draft.release(victim, Reason::PreemptedFor(request.job))?;
+            self.victims.push((victim, 0));
+        }
+        // The job that comes first of the victims is spared first.
+        for &(victim, _) in self.victims.iter().rev() {
+            if draft.free_gpus() == 0 {
+                break;
+            }
+            let _still_needed = draft.spare(victim);
+        }
+        Ok(true)
+    }
+
+    /// Has GPUs for a job that asks for nothing else, free ones or those of jobs that come after
+    /// it. Which these are is settled later.
+    fn counts_in(
+        &mut self,
+        job: &JobRef<'_>,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        let wanted = self.reserved + job.gpus().get();
+        if draft.free_gpus() < wanted && !self.makes_room(job.id(), wanted, requests, draft)? {
+            return Ok(false);
+        }
+        self.counted.push((job.id(), job.gpus()));
+        self.reserved = wanted;
+        Ok(true)
+    }
+
+    /// Takes GPUs of jobs that come after this one, until so many are free.
+    fn makes_room(
+        &mut self,
+        job: JobId,
+        wanted: u32,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        let within_reach = self.finds_victims(wanted, requests, draft);
+        let Some(mut rest) = within_reach.and_then(|all| all.checked_sub(wanted)) else {
+            return Ok(false);
+        };
+        // Who has no more than what would be left over is none. The job that comes first of the
+        // victims is spared first.
+        let start = draft.savepoint();
+        for (_, has) in self.victims.iter_mut().rev() {
+            if (1..=rest).contains(has) {
+                rest -= *has;
+                *has = 0;
+            }
+        }
+        for &(victim, _) in self.victims.iter().filter(|(_, has)| *has > 0) {
+            draft.release(victim, Reason::PreemptedFor(job))?;
+        }
+        if draft.free_gpus() >= wanted {
+            return Ok(true);
+        }
+        draft.rollback(start);
+        self.makes_room_by_trial(job, wanted, requests, draft)
+    }
+
+    /// Not all that the victims have has come free.
+    #[cold]
+    fn makes_room_by_trial(
+        &mut self,
+        job: JobId,
+        wanted: u32,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        let start = draft.savepoint();
+        for &(victim, _) in &self.victims {
+            draft.release(victim, Reason::PreemptedFor(job))?;
+        }
+        while draft.free_gpus() < wanted {
+            let Some(victim) = requests.next_victim(draft) else {
+                draft.rollback(start);
+                return Ok(false);
+            };
+            draft.release(victim, Reason::PreemptedFor(job))?;
+            self.victims.push((victim, 0));
+        }
+        for &(victim, _) in self.victims.iter().rev() {
+            let before = draft.savepoint();
+            let spared = draft.spare(victim).is_ok();
+            if spared && draft.free_gpus() < wanted {
+                draft.rollback(before);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Victims that have enough GPUs beside those that are free; how many both have. Counted
+    /// before anything is touched: most jobs that wait need more than all of them have.
+    fn finds_victims(
+        &mut self,
+        needed: u32,
+        requests: &mut Requests,
+        draft: &Draft<'_>,
+    ) -> Option<u32> {
+        if !self.preempts {
+            return None;
+        }
+        self.victims.clear();
+        let mut within_reach = draft.free_gpus();
+        while within_reach < needed {
+            let victim = requests.next_victim(draft)?;
+            let has = draft.current(victim).map_or(0, |a| a.count().get());
+            within_reach += has;
+            self.victims.push((victim, has));
+        }
+        Some(within_reach)
+    }
+
+    /// The jobs that were counted in find their places, in order.
+    fn place_counted(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let mut gang = Shape::default();
+        for (job, gpus) in self.counted.drain(..) {
+            gang.gpus = gpus;
+            let Some(its) = draft.view().job(job) else {
+                continue;
+            };
+            if let Some(nodes) = self.rule.nodes(draft, &its, &gang)
+                && draft.assign_on(job, &nodes, &gang)?
+            {
+                continue;
+            }
+            match self.rule.find(draft, &its, &gang) {
+                Some(found) => draft.assign(job, found)?,
+                None => draft.explain(job, shortage_of_gpus(gpus, draft)),
+            }
+        }
+        self.reserved = 0;
+        Ok(())
+    }
 }
 
 fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> {
@@ -417,4 +552,105 @@ pub(crate) fn can_ever_place<R: Rule>(
         asked: job.gpus(),
         possible,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Consolidated;
+    use blox_core::core::Core;
+    use blox_core::decision::Action;
+    use blox_core::order::SortKey;
+    use blox_core::policy::by_key;
+    use blox_core::{
+        ClusterSpec, Composition, Event, JobSpec, Pipeline, Rounds, Seconds, State, Time,
+    };
+    use std::sync::Arc;
+
+    /// Short jobs come first and stop longer ones.
+    struct Run {
+        core: Core,
+        policy: Pipeline,
+        jobs: u32,
+    }
+
+    impl Run {
+        fn on(nodes: usize, gpus: u32) -> Self {
+            let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
+            let state = State::new(&ClusterSpec::uniform(nodes, gpus)).unwrap();
+            let by_length = by_key(|job| SortKey::by(job.spec().duration().secs()));
+            Run {
+                core: Core::new(state, Box::new(rounds)),
+                policy: Composition::new("shortest")
+                    .scheduling(by_length.preemptive())
+                    .placement(Walk::new(Consolidated::default()))
+                    .build(),
+                jobs: 0,
+            }
+        }
+
+        /// Jobs of so many GPUs and hours come in; who stops, and who is placed where.
+        fn round(&mut self, at: f64, jobs: &[(u32, f64)]) -> (Vec<u32>, Vec<(u32, Vec<u32>)>) {
+            let at = Time::new(at);
+            for &(gpus, hours) in jobs {
+                let spec = JobSpec::new(at, GpuCount(gpus), Seconds::from_hours(hours));
+                let event = Event::Submitted {
+                    job: JobId(self.jobs),
+                    spec: Arc::new(spec),
+                };
+                self.jobs += 1;
+                self.core.event(at, &event, &mut self.policy).unwrap();
+            }
+            self.core.decide(at, &mut self.policy);
+            let (mut stops, mut places) = (Vec::new(), Vec::new());
+            for action in &self.core.plan().actions {
+                match action {
+                    Action::Stop { job, .. } => stops.push(job.0),
+                    Action::Place { job, assignment } => {
+                        places.push((job.0, assignment.gpus.iter().map(|g| g.0).collect()));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            (stops, places)
+        }
+    }
+
+    #[test]
+    fn who_runs_is_known_before_anybody_has_a_place() {
+        let mut run = Run::on(2, 2);
+        let first = run.round(0.0, &[(1, 100.0), (1, 3.0)]);
+        assert_eq!(first.1, [(1, vec![0]), (0, vec![1])]);
+        let second = run.round(300.0, &[(1, 90.0), (1, 4.0)]);
+        assert_eq!(second.1, [(3, vec![2]), (2, vec![3])]);
+        // The first two victims lie on two nodes. The gang does not: others free a whole one.
+        let (stops, places) = run.round(600.0, &[(2, 0.5), (1, 1.0), (1, 2.0)]);
+        assert_eq!(stops, [0, 2, 3, 1]);
+        assert_eq!(places, [(4, vec![0, 1]), (5, vec![2]), (6, vec![3])]);
+    }
+
+    #[test]
+    fn a_victim_that_has_no_more_than_is_left_over_goes_on() {
+        let mut run = Run::on(1, 4);
+        let first = run.round(0.0, &[(1, 100.0), (3, 90.0)]);
+        assert_eq!(first.1, [(1, vec![0, 1, 2]), (0, vec![3])]);
+        let (stops, places) = run.round(300.0, &[(2, 1.0)]);
+        assert_eq!((stops, places), (vec![1], vec![(2, vec![0, 1])]));
+    }
+
+    #[test]
+    fn victims_on_a_node_that_takes_nothing_new_make_no_room() {
+        let mut run = Run::on(2, 2);
+        run.round(0.0, &[(2, 100.0), (1, 90.0), (1, 80.0)]);
+        let node = NodeId(1);
+        let why = "maintenance".into();
+        let event = Event::NodeManaged {
+            action: blox_core::NodeAction::Cordon { node, why },
+        };
+        let at = Time::new(1.0);
+        run.core.event(at, &event, &mut run.policy).unwrap();
+        // The last of the order is tried in vain and goes on; those on the other node leave.
+        let (stops, places) = run.round(300.0, &[(2, 1.0)]);
+        assert_eq!((stops, places), (vec![1, 2], vec![(3, vec![0, 1])]));
+    }
 }
