@@ -166,10 +166,12 @@ impl KeptQueue {
         self.len += 1;
         // What comes in at one decision nearly is in order.
         let mut at = self.new.len();
+        self.new.push(entry);
         while at > 0 && self.new[at - 1] < entry {
+            self.new[at] = self.new[at - 1];
             at -= 1;
         }
-        self.new.insert(at, entry);
+        self.new[at] = entry;
         if self.new.len() == CROWD {
             self.settle();
         }

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 /// the rounds of 300 s in the 1000 hours of a starvation guard.
 const STANDSTILL: u32 = 20_000;
 
-/// Fewer timers are never looked through.
+/// Fewer timers are never looked through for those that are void, more never for the first.
 const CROWD: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -274,12 +274,20 @@ impl<'w> Simulator<'w> {
 
     /// Takes the next timer.
     fn pop_timer(&mut self) {
-        let recent = self.first_recent.is_some() && self.next_timer() == self.first_recent;
-        if recent {
-            self.timers.extend(self.recent.drain(..).map(Reverse));
-            (self.settled, self.first_recent) = (0, None);
+        let next = self.next_timer();
+        if next != self.first_recent {
+            self.timers.pop();
+            return;
         }
-        self.timers.pop();
+        if self.recent.len() > CROWD {
+            self.timers.extend(self.recent.drain(..).map(Reverse));
+            self.settled = 0;
+            self.timers.pop();
+        } else if let Some(at) = self.recent.iter().position(|t| Some(*t) == next) {
+            self.recent.remove(at);
+            self.settled -= usize::from(at < self.settled);
+        }
+        self.first_recent = self.recent.iter().min().copied();
     }
 
     /// A plan was carried out: timers from before the last one find their places, if they still

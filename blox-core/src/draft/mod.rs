@@ -755,6 +755,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Frees the GPUs of an assignment, unless another job is on them in the draft.
+    #[inline(always)]
     fn free(&mut self, job: JobId, a: &Assignment) {
         if self.is_alone(job, a) {
             self.m.ledger.set_free(self.view.cluster(), &a.gpus, true);
