@@ -24,7 +24,8 @@ pub enum Input {
     End,
 }
 
-/// A backend in which stops and launches take no time and never fail.
+/// A backend in which stops and launches take no time and never fail. In which order it is asked
+/// about the launches of one plan is open.
 pub trait AtOnce {
     /// How fast a job that waited runs from now on: iterations a second. The view shows the
     /// plan as carried out.

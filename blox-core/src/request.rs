@@ -140,8 +140,8 @@ pub enum Unlisted {
 /// A scheduling policy's answer: either an explicit list, or an order kept from
 /// decision to decision (see [`Requests::keep`]).
 ///
-/// A placement policy takes jobs off it with [`Requests::next_candidate`], or
-/// walks [`Requests::list`].
+/// A placement policy takes jobs off it with [`Requests::next_candidate`] (or
+/// [`Requests::next_in_line`]), or walks [`Requests::list`].
 #[derive(Clone, Default)]
 pub struct Requests {
     list: Vec<Request>,

@@ -1,4 +1,4 @@
-//! The simulated cluster: virtual time, a heap of what is to come.
+//! The simulated cluster: virtual time, timers of what is to come.
 
 use crate::completion::CompletionRule;
 use crate::execution::{ExecutionModel, beside};
@@ -579,7 +579,7 @@ impl<'w> Simulator<'w> {
             After::NewRate(job) => {
                 self.moved_ends.remove(&job);
                 let at = view.job(job).and_then(|job| self.expect_end(view, &job));
-                // The earlier timer is still in the heap, for the same launch.
+                // The earlier timer is still there, for the same launch.
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }

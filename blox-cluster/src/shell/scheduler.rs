@@ -41,7 +41,7 @@ pub enum SchedulerError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// Its log holds what it cannot read.
-    #[error("the log holds what this program does not understand: {0}")]
+    #[error("the log holds what this version of the program does not understand: {0}")]
     Record(#[from] serde_json::Error),
     /// The policy cannot take back what it remembered.
     #[error(

@@ -15,8 +15,7 @@ use crate::view::View;
 pub(super) struct Exchange {
     stops: Vec<Stop>,
     launches: Vec<Launch>,
-    /// Whether the plan promotes jobs.
-    promotes: bool,
+    promotions: Vec<Promotion>,
     passing: Passing,
 }
 
@@ -25,6 +24,13 @@ struct Stop {
     /// Its step in the plan.
     step: u32,
     slot: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Promotion {
+    /// Its step in the plan.
+    step: u32,
+    job: JobId,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +60,8 @@ impl State {
     /// Applies a plan of promotions, plain stops and launches together with all that would be
     /// reported of it if neither took any time. The state is then the one to which
     /// [`State::apply_plan`] and these reports lead: first every stop in the plan's
-    /// order, then every launch as soon as its GPUs are left. What they change has changed
-    /// at the last of them: nobody has seen the state in between.
+    /// order, then every launch. What they change has changed at the last of them: nobody has
+    /// seen the state in between.
     ///
     /// `None`, and nothing has changed, where the plan is wrong or does more than that.
     /// `backend` is told of each job that runs from now on, and says how fast.
@@ -67,7 +73,7 @@ impl State {
         exchange.passing.clear(self.cluster.nodes().len());
         exchange.stops.clear();
         exchange.launches.clear();
-        exchange.promotes = false;
+        exchange.promotions.clear();
         let mut steps = plan.actions.iter().enumerate();
         let mut fits = steps.all(|(step, action)| match action {
             Action::Stop { job, .. } => {
@@ -75,8 +81,9 @@ impl State {
             }
             Action::Place { job, assignment } => self.occupy(*job, assignment, step, &mut exchange),
             Action::Promote { job } => {
-                exchange.promotes = true;
-                self.record(*job).is_some_and(|r| r.phase != Phase::Ended)
+                let (step, job) = (step as u32, *job);
+                exchange.promotions.push(Promotion { step, job });
+                self.record(job).is_some_and(|r| r.phase != Phase::Ended)
             }
             Action::Finish { .. } => false,
         });
@@ -86,10 +93,7 @@ impl State {
             let planned = self.version + 1;
             // Each report is an event of its own.
             self.version = planned + (exchange.stops.len() + exchange.launches.len()) as u64;
-            self.let_leave(plan, &exchange);
-            if exchange.promotes {
-                self.promote(plan, planned);
-            }
+            self.let_leave(plan, planned, &exchange);
             self.let_run(plan, &exchange, backend);
         } else {
             self.take_back(plan, &exchange);
@@ -179,20 +183,22 @@ impl State {
         }
     }
 
-    fn let_leave(&mut self, plan: &Plan, exchange: &Exchange) {
+    /// Stops and promotions, in the plan's order.
+    fn let_leave(&mut self, plan: &Plan, planned: u64, exchange: &Exchange) {
         let (now, version) = (self.now, self.version);
+        let mut promotions = exchange.promotions.iter().peekable();
         let eligible = self.next_moment.max(now);
         let (mut left, mut waiting) = (0, 0);
         for stop in &exchange.stops {
+            while let Some(earlier) = promotions.next_if(|p| p.step < stop.step) {
+                self.promote(earlier.job, planned);
+            }
             let rec = &mut self.records[stop.slot as usize];
             let Some(Action::Stop { why, .. }) = plan.actions.get(stop.step as usize) else {
                 continue;
             };
             rec.settle(now);
-            match why {
-                Reason::PreemptedFor(by) => rec.reason = Reason::PreemptedFor(*by),
-                _ => rec.reason = why.clone(),
-            }
+            rec.reason = why.clone();
             rec.preemptions += 1;
             left += rec.promised.take().map_or(0, |a| a.gpus.len() as u32);
             rec.held = Held::Nothing;
@@ -206,23 +212,19 @@ impl State {
             self.placed.remove(rec.id.index());
             self.waiting.insert(rec.id.index());
         }
+        promotions.for_each(|p| self.promote(p.job, planned));
         self.busy -= left;
         self.counts[Phase::Running as usize] -= waiting;
         self.counts[Phase::Waiting as usize] += waiting;
     }
 
-    fn promote(&mut self, plan: &Plan, version: u64) {
-        for action in &plan.actions {
-            let Action::Promote { job } = action else {
-                continue;
-            };
-            let Some(s) = self.slot(*job) else { continue };
-            // Reports of its own stop are later than the plan.
-            let changed = self.records[s].changed.max(version);
-            self.records[s].promoted = true;
-            self.touch_slot(s);
-            self.records[s].changed = changed;
-        }
+    fn promote(&mut self, job: JobId, version: u64) {
+        let Some(s) = self.slot(job) else { return };
+        // Reports of its own stop are later than the plan.
+        let changed = self.records[s].changed.max(version);
+        self.records[s].promoted = true;
+        self.touch_slot(s);
+        self.records[s].changed = changed;
     }
 
     fn let_run(&mut self, plan: &Plan, exchange: &Exchange, backend: &mut dyn AtOnce) {
@@ -450,13 +452,16 @@ mod tests {
                     None => None,
                 };
                 assert_eq!(done, expected);
+                if done.is_some() {
+                    assert_eq!(state.touched, long.touched);
+                }
                 // At which of the reports between two decisions a job changed makes no difference.
                 for state in [&mut state, &mut long] {
                     let (planned, last) = (plan.version + 1, state.version);
                     let late = state.records.iter_mut().filter(|r| r.changed > planned);
                     late.for_each(|r| r.changed = last);
                 }
-                // Trying leaves nodes behind that are looked at again.
+                // The order in which nodes were touched makes none either.
                 state.close_decision(state.version);
                 long.close_decision(long.version);
                 let same = text(&state) == text(&long);

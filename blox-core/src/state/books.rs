@@ -78,16 +78,11 @@ impl State {
         self.set_phase(s, Phase::Waiting);
     }
 
+    /// A job goes over into a phase. Plans that are carried out at once write down the same, for
+    /// all jobs that leave or begin together.
     pub(super) fn set_phase(&mut self, s: usize, phase: Phase) {
-        self.move_on(s, self.records[s].phase, phase);
-    }
-
-    /// As [`State::set_phase`], for a job in a known phase.
-    #[inline(always)]
-    pub(super) fn move_on(&mut self, s: usize, old: Phase, phase: Phase) {
         let rec = &mut self.records[s];
-        debug_assert_eq!(rec.phase, old);
-        rec.phase = phase;
+        let old = std::mem::replace(&mut rec.phase, phase);
         let (index, gpus, vc) = (rec.id.index(), rec.gpus, rec.virtual_cluster);
         rec.touch(self.version, &mut self.touched);
         self.counts[old as usize] -= 1;

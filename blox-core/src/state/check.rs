@@ -5,7 +5,7 @@ use crate::assignment::Assignment;
 use crate::cluster::{MAX_JOBS_PER_GPU, NodeStatus, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{JobId, Name};
-use crate::job::{Phase, Record};
+use crate::job::{Held, Phase, Record};
 
 /// What checking a plan changed, to be undone if it is wrong.
 #[derive(Clone, Debug, Default)]
@@ -237,6 +237,9 @@ impl State {
             let rec = &mut self.records[released.slot as usize];
             rec.mark = 0;
             self.cluster.promise(rec.id, &released.old);
+            if matches!(&rec.held, Held::Other(held) if **held == released.old) {
+                rec.held = Held::AsPromised;
+            }
             rec.promised = Some(released.old);
         }
     }

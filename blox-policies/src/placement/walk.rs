@@ -111,15 +111,15 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
                 requests.candidate_placed(draft);
                 continue;
             }
-            line.place_counted(draft)?;
-            let why = match &next {
-                Candidate::Gang(job) => shortage_of_gpus(job.gpus(), draft),
-                Candidate::Request(request) => shortage(request, draft),
+            let free = draft.free_gpus().saturating_sub(line.reserved);
+            let needed = match &next {
+                Candidate::Gang(job) => job.gpus(),
+                Candidate::Request(request) => least_gpus(request),
             };
-            draft.explain(job, why);
+            draft.explain(job, shortage_among(needed, GpuCount(free)));
             requests.candidate_blocked(draft);
             blocked.get_or_insert(job);
-            let hopeless = draft.free_gpus() == 0 && !requests.preemption_allowed();
+            let hopeless = free == 0 && !requests.preemption_allowed();
             if self.blocked == Blocked::Stop || hopeless {
                 break;
             }
@@ -222,13 +222,22 @@ fn place_by_shapes<R: Rule>(
 
 /// Why a request found no place.
 pub(crate) fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
-    let needed = request.shapes.iter().map(|s| s.gpus).min();
-    shortage_of_gpus(needed.unwrap_or_default(), draft)
+    shortage_of_gpus(least_gpus(request), draft)
+}
+
+/// The fewest GPUs of a shape of the request.
+fn least_gpus(request: &Request) -> GpuCount {
+    let counts = request.shapes.iter().map(|s| s.gpus);
+    counts.min().unwrap_or_default()
 }
 
 /// Why there is no place for so many GPUs.
 pub(crate) fn shortage_of_gpus(needed: GpuCount, draft: &Draft<'_>) -> Reason {
-    let free = GpuCount(draft.free_gpus());
+    shortage_among(needed, GpuCount(draft.free_gpus()))
+}
+
+/// Why there is no place for so many GPUs while so many are free.
+fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
     if free < needed {
         Reason::TooFewGpus { needed, free }
     } else {
@@ -303,7 +312,7 @@ impl<'r, R: Rule> Line<'r, R> {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
-        let wanted = self.reserved + job.gpus().get();
+        let wanted = self.reserved.saturating_add(job.gpus().get());
         if draft.free_gpus() < wanted && !self.makes_room(job.id(), wanted, requests, draft)? {
             return Ok(false);
         }
@@ -409,10 +418,9 @@ impl<'r, R: Rule> Line<'r, R> {
             {
                 continue;
             }
-            match self.rule.find(draft, &its, &gang) {
-                Some(found) => draft.assign(job, found)?,
-                None => draft.explain(job, shortage_of_gpus(gpus, draft)),
-            }
+            // A rule that finds none does not take any.
+            let found = self.rule.find(draft, &its, &gang);
+            draft.assign(job, found.ok_or(DraftError::NoGpu(job))?)?;
         }
         self.reserved = 0;
         Ok(())

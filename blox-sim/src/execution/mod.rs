@@ -53,7 +53,8 @@ use std::sync::Arc;
 /// The truth about speed. Policies never see it; they have beliefs.
 pub trait ExecutionModel: Part {
     /// Iterations a second that the job does on the assignment that it starts
-    /// on now, at least 0. Asked again when the job on the same GPUs changes.
+    /// on now, at least 0. Asked again when the job on the same GPUs changes. In which order
+    /// jobs are asked about that are launched at one moment is open.
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
 
     /// What a running job does from now on, if it changes its rate by itself; `None` for one that
