@@ -123,7 +123,7 @@ impl DraftMemory {
     }
 
     /// What was given last is what the job has.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_given(&mut self, job: JobId, known: Option<usize>) {
         let now = self.last_given(false);
         let e = match known {

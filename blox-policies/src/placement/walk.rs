@@ -583,7 +583,7 @@ mod tests {
     }
 
     impl Run {
-        fn on(nodes: usize, gpus: u32) -> Self {
+        fn on(nodes: usize, gpus: u32, blocked: Blocked) -> Self {
             let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
             let state = State::new(&ClusterSpec::uniform(nodes, gpus)).unwrap();
             let by_length = by_key(|job| SortKey::by(job.spec().duration().secs()));
@@ -591,7 +591,7 @@ mod tests {
                 core: Core::new(state, Box::new(rounds)),
                 policy: Composition::new("shortest")
                     .scheduling(by_length.preemptive())
-                    .placement(Walk::new(Consolidated::default()))
+                    .placement(Walk::new(Consolidated::default()).when_blocked(blocked))
                     .build(),
                 jobs: 0,
             }
@@ -626,7 +626,7 @@ mod tests {
 
     #[test]
     fn who_runs_is_known_before_anybody_has_a_place() {
-        let mut run = Run::on(2, 2);
+        let mut run = Run::on(2, 2, Blocked::Stop);
         let first = run.round(0.0, &[(1, 100.0), (1, 3.0)]);
         assert_eq!(first.1, [(1, vec![0]), (0, vec![1])]);
         let second = run.round(300.0, &[(1, 90.0), (1, 4.0)]);
@@ -638,8 +638,22 @@ mod tests {
     }
 
     #[test]
+    fn gangs_wait_for_their_places_while_others_are_passed() {
+        let mut run = Run::on(2, 2, Blocked::Skip);
+        run.round(0.0, &[(1, 100.0), (1, 3.0)]);
+        run.round(300.0, &[(1, 90.0), (1, 4.0)]);
+        // The gang has victims on two nodes, the next one does not fit, the last one frees a node.
+        let (stops, places) = run.round(600.0, &[(2, 0.5), (4, 3.5), (1, 3.8)]);
+        assert_eq!(stops, [0, 2, 3]);
+        assert_eq!(places, [(4, vec![2, 3]), (6, vec![1])]);
+        let why = run.core.plan().reason_for(JobId(5));
+        let (needed, free) = (GpuCount(4), GpuCount(0));
+        assert_eq!(*why, Reason::TooFewGpus { needed, free });
+    }
+
+    #[test]
     fn a_victim_that_has_no_more_than_is_left_over_goes_on() {
-        let mut run = Run::on(1, 4);
+        let mut run = Run::on(1, 4, Blocked::Stop);
         let first = run.round(0.0, &[(1, 100.0), (3, 90.0)]);
         assert_eq!(first.1, [(1, vec![0, 1, 2]), (0, vec![3])]);
         let (stops, places) = run.round(300.0, &[(2, 1.0)]);
@@ -648,7 +662,7 @@ mod tests {
 
     #[test]
     fn victims_on_a_node_that_takes_nothing_new_make_no_room() {
-        let mut run = Run::on(2, 2);
+        let mut run = Run::on(2, 2, Blocked::Stop);
         run.round(0.0, &[(2, 100.0), (1, 90.0), (1, 80.0)]);
         let node = NodeId(1);
         let why = "maintenance".into();
