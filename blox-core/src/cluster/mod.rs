@@ -404,7 +404,8 @@ impl Cluster {
                 self.ledgers[g.index()].promised.add(job);
             }
             rest = &rest[count..];
-            self.mark_promised(id, bits, count, true);
+            self.nodes[id.index()].promised |= bits;
+            self.refresh(id);
         }
         self.count_resources(a, 1.0);
     }
@@ -414,23 +415,22 @@ impl Cluster {
         let mut rest = &a.gpus[..];
         while let Some((node, mut bits, count)) = self.first_run(rest) {
             let (id, first) = (node.id(), node.first_gpu);
-            let mut left = count;
             for g in &rest[..count] {
                 let owners = &mut self.ledgers[g.index()].promised;
                 owners.remove(job);
                 if !owners.is_empty() {
                     bits &= !(1 << (g.0 - first));
-                    left -= 1;
                 }
             }
             rest = &rest[count..];
             if bits != 0 {
-                self.mark_promised(id, bits, left, false);
                 let node = &mut self.nodes[id.index()];
+                node.promised &= !bits;
                 if node.promised == 0 {
                     // Sums of shares must not drift away over years.
                     (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
                 }
+                self.refresh(id);
             }
         }
     }
@@ -538,31 +538,6 @@ impl Cluster {
             node.promised = node.promised & !left | taken;
             self.refresh(id);
         }
-    }
-
-    /// Notes that GPUs of a node, so many, are promised from now on, or not any more.
-    #[inline]
-    fn mark_promised(&mut self, id: NodeId, bits: u64, count: usize, promised: bool) {
-        let node = &mut self.nodes[id.index()];
-        if promised {
-            node.promised |= bits;
-        } else {
-            node.promised &= !bits;
-        }
-        let free = node.usable & !node.promised;
-        let changed = free ^ node.free;
-        let by = if changed == bits {
-            count as u32
-        } else {
-            changed.count_ones()
-        };
-        self.free = if promised {
-            self.free - by
-        } else {
-            self.free + by
-        };
-        node.free = free;
-        self.mark_dirty(id);
     }
 
     #[inline]

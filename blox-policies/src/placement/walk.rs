@@ -282,17 +282,10 @@ impl<'r, R: Rule> Line<'r, R> {
         if self.finds_victims(needed, requests, draft).is_none() {
             return Ok(false);
         }
-        let start = draft.savepoint();
-        for &(victim, _) in &self.victims {
-            draft.release(victim, Reason::PreemptedFor(request.job))?;
-        }
-        while !place_by_shapes(self.rule, request, draft)? {
-            let Some(victim) = requests.next_victim(draft) else {
-                draft.rollback(start);
-                return Ok(false);
-            };
-            draft.release(victim, Reason::PreemptedFor(request.job))?;
-            self.victims.push((victim, 0));
+        let rule = self.rule;
+        let fits = |draft: &mut Draft<'_>| place_by_shapes(rule, request, draft);
+        if !self.releases_until(fits, request.job, requests, draft)? {
+            return Ok(false);
         }
         // The job that comes first of the victims is spared first.
         for &(victim, _) in self.victims.iter().rev() {
@@ -361,17 +354,9 @@ impl<'r, R: Rule> Line<'r, R> {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
-        let start = draft.savepoint();
-        for &(victim, _) in &self.victims {
-            draft.release(victim, Reason::PreemptedFor(job))?;
-        }
-        while draft.free_gpus() < wanted {
-            let Some(victim) = requests.next_victim(draft) else {
-                draft.rollback(start);
-                return Ok(false);
-            };
-            draft.release(victim, Reason::PreemptedFor(job))?;
-            self.victims.push((victim, 0));
+        let enough = |draft: &mut Draft<'_>| Ok(draft.free_gpus() >= wanted);
+        if !self.releases_until(enough, job, requests, draft)? {
+            return Ok(false);
         }
         for &(victim, _) in self.victims.iter().rev() {
             let before = draft.savepoint();
@@ -379,6 +364,30 @@ impl<'r, R: Rule> Line<'r, R> {
             if spared && draft.free_gpus() < wanted {
                 draft.rollback(before);
             }
+        }
+        Ok(true)
+    }
+
+    /// Releases the victims, then one more after another, until it fits. `false`, and nothing has
+    /// changed, if it does not fit with all of them gone.
+    fn releases_until(
+        &mut self,
+        mut fits: impl FnMut(&mut Draft<'_>) -> Result<bool, DraftError>,
+        by: JobId,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        let start = draft.savepoint();
+        for &(victim, _) in &self.victims {
+            draft.release(victim, Reason::PreemptedFor(by))?;
+        }
+        while !fits(draft)? {
+            let Some(victim) = requests.next_victim(draft) else {
+                draft.rollback(start);
+                return Ok(false);
+            };
+            draft.release(victim, Reason::PreemptedFor(by))?;
+            self.victims.push((victim, 0));
         }
         Ok(true)
     }
