@@ -8,6 +8,18 @@ use smallvec::SmallVec;
 /// GPUs in rank order; up to eight without an allocation.
 pub type GpuList = SmallVec<[GpuId; 8]>;
 
+/// Appends GPUs whose numbers follow one another.
+#[inline]
+pub(crate) fn append_run(list: &mut GpuList, first: GpuId, count: u32) {
+    let all = |i: usize| GpuId(first.0.wrapping_add(i as u32));
+    if list.is_empty() && count <= 8 {
+        // All eight are written, whatever the count: no loop whose end has to be guessed.
+        *list = GpuList::from_buf_and_len(std::array::from_fn(all), count as usize);
+    } else {
+        list.extend((0..count as usize).map(all));
+    }
+}
+
 /// How a job splits its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchConfig {

@@ -274,24 +274,31 @@ impl Requests {
     /// candidate: who goes first if the candidate needs room. Each job once a
     /// candidate; `None` if no more, or if this order does not preempt.
     pub fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
+        self.next_victim_with_gpus(draft).map(|(job, _)| job)
+    }
+
+    /// As [`Requests::next_victim`], with how many GPUs it has.
+    #[inline]
+    pub fn next_victim_with_gpus(&mut self, draft: &Draft<'_>) -> Option<(JobId, GpuCount)> {
         if !self.preemptive {
             return None;
         }
-        if !self.use_kept {
-            while self.back > self.cursor {
-                self.back -= 1;
-                let job = self.list[self.back].job;
-                if draft.current(job).is_some() {
-                    return Some(job);
-                }
-            }
-            return None;
+        if self.use_kept {
+            return self.kept.as_mut()?.next_victim(draft);
         }
-        self.kept.as_mut()?.next_victim(draft)
+        while self.back > self.cursor {
+            self.back -= 1;
+            let job = self.list[self.back].job;
+            if let Some(its) = draft.current(job) {
+                return Some((job, its.count()));
+            }
+        }
+        None
     }
 
     /// The candidate has its GPUs. Victims that the draft released since become
     /// candidates in their turn; those that it has again can be victims again.
+    #[inline]
     pub fn candidate_placed(&mut self, draft: &Draft<'_>) {
         if self.use_kept {
             if let Some(kept) = &mut self.kept {

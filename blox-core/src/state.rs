@@ -304,19 +304,23 @@ impl State {
     /// A decision made from version `seen` is over: what was touched until then
     /// is old news. What was touched later, no decision has seen yet.
     pub(crate) fn close_decision(&mut self, seen: u64) {
+        let nothing_since = seen >= self.version;
         let mut touched = std::mem::take(&mut self.touched);
-        touched.retain(|&id| match self.slot(id) {
-            Some(s) => {
-                let rec = &mut self.records[s];
-                rec.touched = rec.changed > seen;
-                rec.touched
+        for &id in &touched {
+            if let Some(s) = self.slot(id) {
+                self.records[s].touched = false;
             }
-            None => false,
-        });
-        self.touched = touched;
-        if seen >= self.version {
-            self.cluster.clear_dirty();
         }
+        if nothing_since {
+            touched.clear();
+            self.cluster.clear_dirty();
+        } else {
+            touched.retain(|&id| {
+                let s = self.slot(id).filter(|&s| self.records[s].changed > seen);
+                s.inspect(|&s| self.records[s].touched = true).is_some()
+            });
+        }
+        self.touched = touched;
         self.decision += 1;
         self.gone.retain(|(_, version)| *version > seen);
     }

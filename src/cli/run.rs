@@ -135,6 +135,10 @@ pub(super) fn simulate(
             never_came(id, run)?;
         }
     }
+    if terminal.interactive {
+        // The process ends: to free the rows of all jobs one by one would keep the user waiting.
+        std::mem::forget(runs);
+    }
     Ok(OK)
 }
 

@@ -73,6 +73,28 @@ impl Ledgers {
             held: owners,
         }
     }
+
+    /// Whether two jobs share the GPU, or one has it in one ledger only.
+    #[inline]
+    fn is_mixed(self) -> bool {
+        self != Ledgers::both(Owners([self.promised.0[0], NOBODY]))
+    }
+}
+
+/// GPUs that lie together on a node, as bits from its first one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnNode {
+    pub node: NodeId,
+    pub bits: u64,
+}
+
+/// What a job has been given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occupied {
+    /// Whether some of it has been left just now.
+    pub left: bool,
+    /// Where it lies, if together.
+    pub on: Option<OnNode>,
 }
 
 /// GPUs that are passed from job to job, of which nodes do not know yet.
@@ -144,6 +166,8 @@ pub struct Node {
     pub(crate) memory_promised: f64,
     pub(crate) changed: u64,
     dirty: bool,
+    /// GPUs that two jobs share, or that a job has in one of the ledgers only.
+    pub(crate) mixed: u64,
 }
 
 /// Whether an amount is more than what is left of a capacity. Sums of shares carry rounding
@@ -345,6 +369,7 @@ impl Cluster {
             memory_promised: 0.0,
             changed: version,
             dirty: false,
+            mixed: 0,
         });
         let n = &mut self.nodes[id.index()];
         n.usable = n.usable_mask();
@@ -381,27 +406,30 @@ impl Cluster {
         self.ledgers[gpu.index()].held
     }
 
-    /// The node of the first GPU, a mask of those at the head of the list that are its
-    /// neighbours there one after another, and how many they are; `None` if there is no first
-    /// one.
-    #[inline]
-    pub(crate) fn first_run(&self, gpus: &[GpuId]) -> Option<(&Node, u64, usize)> {
+    /// The first GPU with those at the head of the list that are its neighbours there one after
+    /// another, and how many they are; `None` if there is no first one.
+    #[inline(always)]
+    pub(crate) fn first_run(&self, gpus: &[GpuId]) -> Option<(OnNode, usize)> {
         let first = gpus.first()?;
-        let node = self.node(self.node_of(*first)?)?;
+        let id = self.node_of(*first)?;
+        let node = self.node(id)?;
         let local = first.0 - node.first_gpu;
-        let next = gpus[1..]
-            .iter()
-            .zip(first.0 + 1..node.first_gpu + node.spec.gpus);
-        let count = 1 + next.take_while(|(gpu, n)| gpu.0 == *n).count();
-        Some((node, (u64::MAX >> (64 - count)) << local, count))
+        let most = gpus.len().min((node.spec.gpus - local) as usize);
+        let follows = |i: &usize| gpus[*i].0 == first.0 + *i as u32;
+        let count = (1..most).take_while(follows).count() + 1;
+        let on = OnNode {
+            node: id,
+            bits: (u64::MAX >> (64 - count)) << local,
+        };
+        Some((on, count))
     }
 
     pub(crate) fn promise(&mut self, job: JobId, a: &Assignment) {
         let mut rest = &a.gpus[..];
-        while let Some((node, bits, count)) = self.first_run(rest) {
-            let id = node.id();
-            for g in &rest[..count] {
+        while let Some((OnNode { node: id, bits }, count)) = self.first_run(rest) {
+            for &g in &rest[..count] {
                 self.ledgers[g.index()].promised.add(job);
+                self.note_mixed(g);
             }
             rest = &rest[count..];
             self.nodes[id.index()].promised |= bits;
@@ -413,14 +441,15 @@ impl Cluster {
     pub(crate) fn unpromise(&mut self, job: JobId, a: &Assignment) {
         self.count_resources(a, -1.0);
         let mut rest = &a.gpus[..];
-        while let Some((node, mut bits, count)) = self.first_run(rest) {
-            let (id, first) = (node.id(), node.first_gpu);
-            for g in &rest[..count] {
+        while let Some((OnNode { node: id, mut bits }, count)) = self.first_run(rest) {
+            let first = self.nodes[id.index()].first_gpu;
+            for &g in &rest[..count] {
                 let owners = &mut self.ledgers[g.index()].promised;
                 owners.remove(job);
                 if !owners.is_empty() {
                     bits &= !(1 << (g.0 - first));
                 }
+                self.note_mixed(g);
             }
             rest = &rest[count..];
             if bits != 0 {
@@ -435,21 +464,42 @@ impl Cluster {
         }
     }
 
-    /// Takes GPUs from the one job that has them in both ledgers. `false`, and nothing
-    /// has changed, if it shares one of them or has one in one ledger only. Nodes do not know of
-    /// it before [`Cluster::settle`].
+    /// Lets a job leave GPUs that it is promised; `on` says where they lie, if that is known.
+    /// `false` if it shares one of them or has one in one ledger only. The ledgers know of it
+    /// once others have them, or at [`Cluster::settle`]; so do nodes.
     #[inline]
-    pub(crate) fn vacate(&mut self, job: JobId, gpus: &[GpuId], passing: &mut Passing) -> bool {
-        let of = |node: &Node, bits| {
-            passing.of(node.id).left |= bits;
-            true
-        };
-        self.pass_on(gpus, Owners::only(job), Owners::NONE, of)
+    pub(crate) fn vacate(&self, gpus: &[GpuId], on: Option<OnNode>, passing: &mut Passing) -> bool {
+        if let Some(on) = on {
+            return self.leave(on, passing);
+        }
+        let mut rest = gpus;
+        while let Some((on, count)) = self.first_run(rest) {
+            if !self.leave(on, passing) {
+                return false;
+            }
+            rest = &rest[count..];
+        }
+        rest.is_empty()
     }
 
-    /// Gives a job GPUs in both ledgers; says whether some of them have been left just now.
-    /// `None`, and nothing has changed, if there is none, or if one of them is not there, may not
-    /// be used, is named twice or is somebody's in either ledger. Nodes do not know of it before
+    #[inline(always)]
+    fn leave(&self, on: OnNode, passing: &mut Passing) -> bool {
+        let unmixed = self.is_unmixed(on);
+        if unmixed {
+            passing.of(on.node).left |= on.bits;
+        }
+        unmixed
+    }
+
+    /// Whether of these GPUs each is one job's, and the same one's in both ledgers, or nobody's.
+    #[inline]
+    pub(crate) fn is_unmixed(&self, on: OnNode) -> bool {
+        self.nodes[on.node.index()].mixed & on.bits == 0
+    }
+
+    /// Gives a job GPUs in both ledgers. `None` if there is none, or if one of them is not there,
+    /// may not be used, is named twice or is somebody's in either ledger: those that have been
+    /// left are then to be [given back](Cluster::give_back). Nodes do not know of it before
     /// [`Cluster::settle`].
     #[inline]
     pub(crate) fn occupy(
@@ -457,63 +507,31 @@ impl Cluster {
         job: JobId,
         gpus: &[GpuId],
         passing: &mut Passing,
-    ) -> Option<bool> {
-        let mut left = 0;
-        let of = |node: &Node, bits| {
-            let its = passing.of(node.id);
-            its.taken |= bits;
-            left |= its.left & bits;
-            node.usable & bits == bits
-        };
-        let given = !gpus.is_empty() && self.pass_on(gpus, Owners::NONE, Owners::only(job), of);
-        given.then_some(left != 0)
-    }
-
-    /// Passes GPUs on in both ledgers. `false`, and nothing has changed, unless all are
-    /// `from`'s, each once, and their nodes suit: asked with a mask of those on the node.
-    #[inline(always)]
-    fn pass_on(
-        &mut self,
-        gpus: &[GpuId],
-        from: Owners,
-        to: Owners,
-        mut suits: impl FnMut(&Node, u64) -> bool,
-    ) -> bool {
-        let (before, after) = (Ledgers::both(from), Ledgers::both(to));
-        let (mut rest, mut fits) = (gpus, true);
-        while let Some(first) = rest.first().filter(|_| fits) {
-            let Some(&id) = self.gpu_node.get(first.index()) else {
-                fits = false;
+    ) -> Option<Occupied> {
+        let (mut rest, mut left, mut together) = (gpus, 0, None);
+        while let Some((on, count)) = self.first_run(rest) {
+            let (node, its) = (&self.nodes[on.node.index()], passing.of(on.node));
+            let taken = node.promised & !its.left | its.taken | node.mixed;
+            if on.bits & (taken | !node.usable) != 0 {
                 break;
-            };
-            let node = &self.nodes[id.index()];
-            let start = node.first_gpu;
-            let on = &mut self.ledgers[start as usize..][..node.spec.gpus as usize];
-            let (mut bits, mut count) = (0u64, 0);
-            for gpu in rest {
-                // Below the node's first, it wraps around.
-                let local = gpu.0.wrapping_sub(start);
-                let Some(its) = on.get_mut(local as usize) else {
-                    break;
-                };
-                if *its != before {
-                    fits = false;
-                    break;
-                }
-                *its = after;
-                bits |= 1 << local;
-                count += 1;
             }
-            fits &= suits(node, bits);
+            its.taken |= on.bits;
+            left |= on.bits & its.left;
+            self.ledgers[rest[0].index()..][..count].fill(Ledgers::both(Owners::only(job)));
+            together = (count == gpus.len()).then_some(on);
             rest = &rest[count..];
         }
-        if !fits {
-            self.give_back(&gpus[..gpus.len() - rest.len()], from);
+        if !rest.is_empty() {
+            self.give_back(&gpus[..gpus.len() - rest.len()], Owners::NONE);
+            return None;
         }
-        fits
+        (!gpus.is_empty()).then_some(Occupied {
+            left: left != 0,
+            on: together,
+        })
     }
 
-    /// Takes back what has been passed on since the last [`Cluster::settle`].
+    /// Gives GPUs back that have been passed on since the last [`Cluster::settle`].
     pub(crate) fn give_back(&mut self, gpus: &[GpuId], owners: Owners) {
         for gpu in gpus {
             self.ledgers[gpu.index()] = Ledgers::both(owners);
@@ -536,8 +554,27 @@ impl Cluster {
             let Passed { left, taken } = std::mem::take(&mut passing.masks[id.index()]);
             let node = &mut self.nodes[id.index()];
             node.promised = node.promised & !left | taken;
+            let mut nobodys = left & !taken;
+            while nobodys != 0 {
+                let gpu = node.first_gpu + nobodys.trailing_zeros();
+                self.ledgers[gpu as usize] = Ledgers::both(Owners::NONE);
+                nobodys &= nobodys - 1;
+            }
             self.refresh(id);
         }
+    }
+
+    /// The ledgers of a GPU have changed.
+    #[inline]
+    fn note_mixed(&mut self, gpu: GpuId) {
+        let mixed = self.ledgers[gpu.index()].is_mixed();
+        let node = &mut self.nodes[self.gpu_node[gpu.index()].index()];
+        let bit = 1 << (gpu.0 - node.first_gpu);
+        node.mixed = if mixed {
+            node.mixed | bit
+        } else {
+            node.mixed & !bit
+        };
     }
 
     #[inline]
@@ -552,11 +589,13 @@ impl Cluster {
     #[inline]
     pub(crate) fn hold(&mut self, job: JobId, gpu: GpuId) {
         self.ledgers[gpu.index()].held.add(job);
+        self.note_mixed(gpu);
     }
 
     #[inline]
     pub(crate) fn unhold(&mut self, job: JobId, gpu: GpuId) {
         self.ledgers[gpu.index()].held.remove(job);
+        self.note_mixed(gpu);
     }
 
     /// Nodes whose free GPUs changed since the last call to [`Cluster::clear_dirty`].

@@ -1,7 +1,7 @@
 //! What is free in a draft, and on which nodes.
 
-use crate::assignment::{Assignment, GpuList};
-use crate::cluster::{Cluster, Node, is_too_much};
+use crate::assignment::{Assignment, GpuList, append_run};
+use crate::cluster::{Cluster, Node, OnNode, is_too_much};
 use crate::ids::{GpuId, NodeId};
 use crate::view::View;
 use std::collections::BTreeMap;
@@ -18,22 +18,14 @@ pub(super) struct Ledger {
     given_back: BTreeMap<NodeId, [f64; 2]>,
 }
 
-/// The free GPUs of a node, and what tells which of its bits a GPU is.
+/// The free GPUs of a node; bit 0 is its first one.
 #[derive(Clone, Copy, Default)]
 struct Free {
     mask: u64,
     usable: u64,
     count: u32,
     first_gpu: u32,
-    gpus: u32,
     changed: bool,
-}
-
-/// GPUs of one node at the head of a list.
-struct Run {
-    node: NodeId,
-    bits: u64,
-    count: u32,
 }
 
 impl Ledger {
@@ -92,36 +84,18 @@ impl Ledger {
         self.by_count.last_to(u64::BITS).unwrap_or(0)
     }
 
-    /// The GPUs at the head of a list that lie on one node; `None` if there is no first one.
-    #[inline(always)]
-    fn run(&self, cluster: &Cluster, gpus: &[GpuId]) -> Option<Run> {
-        let node = cluster.node_of(*gpus.first()?)?;
-        let on = self.nodes.get(node.index())?;
-        let (mut bits, mut count) = (0u64, 0);
-        for gpu in gpus {
-            // Below the node's first, it wraps around.
-            let local = gpu.0.wrapping_sub(on.first_gpu);
-            if local >= on.gpus || bits >> local & 1 == 1 {
-                break;
-            }
-            bits |= 1 << local;
-            count += 1;
-        }
-        Some(Run { node, bits, count })
-    }
-
     /// Takes GPUs. `false`, and nothing has changed, if one of them is not free or is
     /// named twice.
     #[inline]
     pub fn take(&mut self, cluster: &Cluster, gpus: &[GpuId]) -> bool {
         let mut done = 0;
-        while let Some(run) = self.run(cluster, &gpus[done..]) {
-            let mask = self.nodes[run.node.index()].mask;
-            if mask & run.bits != run.bits {
+        while let Some((on, count)) = cluster.first_run(&gpus[done..]) {
+            let mask = self.mask(on.node);
+            if mask & on.bits != on.bits {
                 break;
             }
-            self.change(run.node, mask & !run.bits, run.bits, run.count);
-            done += run.count as usize;
+            self.change(on.node, mask & !on.bits);
+            done += count;
         }
         if done < gpus.len() {
             self.set_free(cluster, &gpus[..done], true);
@@ -133,19 +107,24 @@ impl Ledger {
     /// fewer.
     #[inline]
     pub fn take_first(&mut self, id: NodeId, count: u32, list: &mut GpuList) -> bool {
-        let Some(&node) = self.nodes.get(id.index()) else {
+        let Some(node) = self.nodes.get(id.index()).filter(|n| n.count >= count) else {
             return false;
         };
-        if node.count < count {
-            return false;
+        let (mask, first) = (node.mask, node.first_gpu);
+        let start = mask.trailing_zeros();
+        let together = mask.checked_shr(start).unwrap_or(0).trailing_ones();
+        let mut rest = mask;
+        if (1..=together).contains(&count) {
+            rest &= !((u64::MAX >> (u64::BITS - count)) << start);
+            append_run(list, GpuId(first + start), count);
+        } else {
+            list.extend((0..count).map(|_| {
+                let gpu = GpuId(first + rest.trailing_zeros());
+                rest &= rest - 1;
+                gpu
+            }));
         }
-        let mut rest = node.mask;
-        list.extend((0..count).map(|_| {
-            let gpu = GpuId(node.first_gpu + rest.trailing_zeros());
-            rest &= rest - 1;
-            gpu
-        }));
-        self.change(id, rest, node.mask & !rest, count);
+        self.change(id, rest);
         true
     }
 
@@ -153,19 +132,23 @@ impl Ledger {
     #[inline]
     pub fn set_free(&mut self, cluster: &Cluster, gpus: &[GpuId], free: bool) {
         let mut rest = gpus;
-        while let Some(run) = self.run(cluster, rest) {
-            rest = &rest[run.count as usize..];
-            let node = self.nodes[run.node.index()];
-            // A node that takes nothing new does not get its GPUs back.
-            let mask = if free {
-                node.mask | (run.bits & node.usable)
+        while let Some((on, count)) = cluster.first_run(rest) {
+            rest = &rest[count..];
+            if free {
+                self.free(on);
             } else {
-                node.mask & !run.bits
-            };
-            if mask != node.mask {
-                self.change(run.node, mask, run.bits, run.count);
+                self.change(on.node, self.mask(on.node) & !on.bits);
             }
         }
+    }
+
+    /// Frees GPUs, whatever they were.
+    #[inline]
+    pub fn free(&mut self, on: OnNode) {
+        let node = &self.nodes[on.node.index()];
+        // A node that takes nothing new does not get its GPUs back.
+        let mask = node.mask | (on.bits & node.usable);
+        self.change(on.node, mask);
     }
 
     /// CPUs and memory that the draft gives back to a node.
@@ -225,8 +208,7 @@ impl Ledger {
         let its = &mut self.nodes[id.index()];
         its.usable = node.usable;
         if its.mask != node.free {
-            let count = node.free_count();
-            self.set(id, node.free, count);
+            self.set(id, node.free);
         }
     }
 
@@ -242,7 +224,6 @@ impl Ledger {
                 usable: n.usable,
                 count,
                 first_gpu: n.first_gpu,
-                gpus: n.gpu_count(),
                 changed: false,
             });
             self.by_count.push(n.id(), count);
@@ -250,31 +231,26 @@ impl Ledger {
         }
     }
 
-    /// `bits`, so many of them, hold all that changes.
     #[inline(always)]
-    fn change(&mut self, id: NodeId, mask: u64, bits: u64, count: u32) {
-        let old = self.nodes[id.index()];
-        let changed = mask ^ old.mask;
-        let by = if changed == bits {
-            count
-        } else {
-            changed.count_ones()
-        };
-        let more = mask > old.mask;
-        self.set(id, mask, if more { old.count + by } else { old.count - by });
-        if !old.changed {
-            self.nodes[id.index()].changed = true;
+    fn change(&mut self, id: NodeId, mask: u64) {
+        let node = &mut self.nodes[id.index()];
+        if !node.changed {
+            node.changed = true;
             self.changed.push(id);
         }
+        self.set(id, mask);
     }
 
     #[inline(always)]
-    fn set(&mut self, id: NodeId, mask: u64, count: u32) {
+    fn set(&mut self, id: NodeId, mask: u64) {
         let node = &mut self.nodes[id.index()];
+        let count = mask.count_ones();
         node.mask = mask;
         let old = std::mem::replace(&mut node.count, count);
         self.free_total = self.free_total + count - old;
-        self.by_count.move_on(id, old, count);
+        if count != old {
+            self.by_count.move_on(id, old, count);
+        }
     }
 }
 
@@ -386,6 +362,47 @@ fn nodes_in(mut words: impl Iterator<Item = u64>) -> impl Iterator<Item = NodeId
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::spec::ClusterSpec;
+
+    #[test]
+    fn the_first_gpus_of_a_node_are_taken_wherever_they_lie() {
+        let mut cluster = Cluster::default();
+        for gpus in [4, 64] {
+            let spec = ClusterSpec::uniform(1, gpus).nodes.remove(0);
+            cluster.join(spec, None, 0);
+        }
+        let mut ledger = Ledger::default();
+        ledger.rebuild(cluster.nodes());
+        let gpus = |numbers: &[u32]| GpuList::from_iter(numbers.iter().copied().map(GpuId));
+        let take = |ledger: &mut Ledger, node, count| {
+            let mut list = GpuList::new();
+            ledger
+                .take_first(NodeId(node), count, &mut list)
+                .then_some(list)
+        };
+        assert!(ledger.take(&cluster, &gpus(&[5, 1])));
+        assert_eq!(take(&mut ledger, 0, 4), None);
+        assert_eq!(take(&mut ledger, 0, 2), Some(gpus(&[0, 2])));
+        assert_eq!(take(&mut ledger, 0, 1), Some(gpus(&[3])));
+        assert_eq!(take(&mut ledger, 1, 0), Some(gpus(&[])));
+        assert_eq!(take(&mut ledger, 1, 3), Some(gpus(&[4, 6, 7])));
+        assert_eq!(
+            (ledger.total(), ledger.mask(NodeId(1))),
+            (60, u64::MAX << 4)
+        );
+        // One that is named twice, or taken, and nothing has changed.
+        for wrong in [&[8, 8][..], &[9, 6], &[8, 68]] {
+            assert!(!ledger.take(&cluster, &gpus(wrong)));
+            assert_eq!(
+                (ledger.total(), ledger.mask(NodeId(1))),
+                (60, u64::MAX << 4)
+            );
+        }
+        ledger.set_free(&cluster, &gpus(&[4, 5, 6, 7, 1]), true);
+        let all: Vec<u32> = (4..68).collect();
+        assert_eq!(take(&mut ledger, 1, 64), Some(gpus(&all)));
+        assert_eq!((ledger.total(), ledger.mask(NodeId(0))), (1, 0b10));
+    }
 
     #[test]
     fn sets_of_many_nodes_are_what_their_counts_say() {

@@ -1,12 +1,13 @@
 //! The plan in the making: what a placement policy works on.
 
 use crate::assignment::{Assignment, GpuList};
-use crate::cluster::{Node, NodeStatus};
+use crate::cluster::{Node, NodeStatus, OnNode};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::{JobRef, Phase};
 use crate::reason::Reason;
 use crate::request::Shape;
+use crate::units::GpuCount;
 use crate::view::View;
 use prefetch_index::prefetch_index;
 
@@ -132,6 +133,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Nodes in view with exactly `count` free GPUs, in order of registration.
+    #[inline]
     pub fn nodes_with_exactly(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
         let nodes = self.m.ledger.with_exactly(count);
@@ -184,6 +186,16 @@ impl<'a> Draft<'a> {
             Some(e) => !matches!(self.m.entries[e].now, Now::Nothing),
             None => before,
         }
+    }
+
+    /// How many GPUs a job has in the draft.
+    #[inline]
+    pub(crate) fn gpus_of(&self, job: &JobRef<'_>) -> GpuCount {
+        let its = match self.m.entry(job.id()) {
+            Some(e) => self.its(e),
+            None => job.assignment(),
+        };
+        its.map_or(GpuCount(0), Assignment::count)
     }
 
     /// Has what the draft knows of a job brought near ahead of its use.
@@ -280,12 +292,17 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// The job has no GPUs.
     pub fn release(&mut self, job: JobId, why: Reason) -> Result<(), DraftError> {
-        let original = self.original(job);
+        let its = self.view.job(job);
+        let original = its.and_then(|its| its.assignment());
         let Some(e) = self.m.entry(job) else {
             let had = original.ok_or(DraftError::NotPlaced(job))?;
             let cluster = self.view.cluster();
             self.m.ledger.count_resources(cluster, had, 1.0);
-            self.free(job, had);
+            let alone = |on: &OnNode| !self.m.paired && cluster.is_unmixed(*on);
+            match its.and_then(|its| its.rec.on).filter(alone) {
+                Some(on) => self.m.ledger.free(on),
+                None => self.free(job, had),
+            }
             let e = self.m.add(job, Now::Nothing);
             self.note_released(e, Now::AsBefore, true, why);
             return Ok(());

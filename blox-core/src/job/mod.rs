@@ -4,6 +4,7 @@ pub mod spec;
 pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
+use crate::cluster::OnNode;
 use crate::ids::{JobId, Name, NameId};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
@@ -96,15 +97,18 @@ pub(crate) struct Record {
     pub iterations: f64,
     #[serde(skip)]
     pub own_rate: f64,
+    /// Where what it is promised lies, if that is known and together.
+    #[serde(skip)]
+    pub on: Option<OnNode>,
+    pub held: Held,
     /// The plan that placed it is not carried out yet: some of its GPUs are still held.
     pub pending: bool,
     pub promised: Option<Assignment>,
-    pub held: Held,
-    pub first_start: Option<Time>,
-    pub last_start: Option<Time>,
     /// What it had when its last launch to start started.
     #[serde(default)]
     pub before: Before,
+    pub last_start: Option<Time>,
+    pub first_start: Option<Time>,
     /// GPUs still held from before a change that is being carried out.
     #[serde(default, skip_serializing_if = "GpuList::is_empty")]
     pub leaving: GpuList,
@@ -183,6 +187,7 @@ impl Record {
         if let (Held::AsPromised, Some(promised)) = (&self.held, &self.promised) {
             self.held = Held::Other(Box::new(promised.clone()));
         }
+        self.on = None;
         &mut self.promised
     }
 

@@ -5,7 +5,7 @@ use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
 use crate::order::{Entry, KeptQueue};
 use crate::policy::KeyFn;
-use crate::units::Time;
+use crate::units::{GpuCount, Time};
 use crate::view::View;
 use prefetch_index::prefetch_index;
 use std::sync::Arc;
@@ -159,6 +159,7 @@ impl Kept {
     }
 
     /// See [`Requests::next_candidate`](super::Requests::next_candidate).
+    #[inline]
     pub(super) fn next_candidate<'a>(&mut self, draft: &Draft<'a>) -> Option<JobRef<'a>> {
         let view = draft.view();
         if self.candidate.is_some() {
@@ -199,24 +200,27 @@ impl Kept {
         }
     }
 
-    /// See [`Requests::next_victim`](super::Requests::next_victim).
-    pub(super) fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
+    /// See [`Requests::next_victim_with_gpus`](super::Requests::next_victim_with_gpus).
+    #[inline]
+    pub(super) fn next_victim(&mut self, draft: &Draft<'_>) -> Option<(JobId, GpuCount)> {
         let candidate = self.candidate?;
+        let view = draft.view();
         if !self.ranked {
-            self.rank(draft.view());
+            self.rank(view);
         }
         loop {
-            let entry = match self.spared.pop() {
-                Some(e) => e,
+            let (entry, job) = match self.spared.pop() {
+                Some(entry) => (entry, view.job(entry.job())),
                 None if self.back > 0 => {
                     self.back -= 1;
                     let entry = self.placed[self.back];
                     if !self.is_ranked(&entry) {
                         continue;
                     }
-                    match self.keyed_at {
-                        None => entry,
-                        Some(_) => self.as_of_now(draft.view(), entry),
+                    let job = view.job(entry.job());
+                    match (self.keyed_at, &job) {
+                        (Some(_), Some(job)) => (self.entry(job), Some(*job)),
+                        _ => (entry, job),
                     }
                 }
                 None => return None,
@@ -226,9 +230,10 @@ impl Kept {
                 self.spared.push(entry);
                 return None;
             }
-            if draft.has_gpus(entry.job(), true) {
+            let gpus = job.map_or(GpuCount(0), |job| draft.gpus_of(&job));
+            if gpus.get() > 0 {
                 self.taken.push(entry);
-                return Some(entry.job());
+                return Some((entry.job(), gpus));
             }
         }
     }
@@ -355,6 +360,7 @@ impl Kept {
     }
 
     /// Drops jobs that are placed no more and puts the others in order.
+    #[inline(never)]
     fn rank(&mut self, view: View<'_>) {
         if self.ranked {
             return;
@@ -374,18 +380,29 @@ impl Kept {
         if self.void > 8 + self.placed.len() / 8 {
             self.drop_void();
         }
+        let mut moment = (self.alike && self.unsteady.is_empty()).then(|| reference(view.now()));
+        let mut newcomers = std::mem::take(&mut self.newcomers);
         let mut fresh = std::mem::take(&mut self.fresh);
-        fresh.retain(|&id| {
+        for id in fresh.drain(..) {
             let marks = self.marks.of(id);
             *marks &= !Marks::FRESH;
-            let job = view.job(id).filter(|_| *marks & Marks::PLACED != 0);
-            if job.is_some_and(|job| stands(&job)) {
+            let placed = *marks & Marks::PLACED != 0;
+            let Some(job) = view.job(id).filter(|_| placed) else {
+                continue;
+            };
+            if stands(&job) {
                 self.unsteady.push(id);
             }
-            job.is_some()
-        });
-        let alike = self.alike && self.unsteady.is_empty();
-        let moment = alike.then(|| reference(view.now()));
+            let entry = self.entry(&job.at(moment.unwrap_or(view.now())));
+            newcomers.push(self.marks.stamp(entry, Marks::RANKED));
+        }
+        self.fresh = fresh;
+        if moment.is_some() && !self.unsteady.is_empty() {
+            moment = None;
+            for entry in &mut newcomers {
+                *entry = self.as_of_now(view, *entry).with_stamp(entry.stamp());
+            }
+        }
         let at = moment.unwrap_or(view.now());
         let before = std::mem::replace(&mut self.keyed_at, moment);
         if moment.is_none() || before != moment {
@@ -398,14 +415,6 @@ impl Kept {
             placed.sort();
             self.placed = placed;
         }
-        let mut newcomers = std::mem::take(&mut self.newcomers);
-        for id in fresh.drain(..) {
-            if let Some(job) = view.job(id) {
-                let entry = self.entry(&job.at(at));
-                newcomers.push(self.marks.stamp(entry, Marks::RANKED));
-            }
-        }
-        self.fresh = fresh;
         newcomers.sort_unstable();
         self.merge(&mut newcomers);
         self.newcomers = newcomers;

@@ -2,7 +2,7 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{Owners, Passing};
+use crate::cluster::{Occupied, OnNode, Owners, Passing};
 use crate::decision::{Action, Plan};
 use crate::drive::AtOnce;
 use crate::ids::JobId;
@@ -40,6 +40,7 @@ struct Launch {
     /// Its step in the plan.
     step: u32,
     slot: u32,
+    on: Option<OnNode>,
 }
 
 // Marks of the jobs of a plan that is being tried.
@@ -114,17 +115,20 @@ impl State {
             return false;
         };
         let rec = &mut self.records[s];
-        let (Some(promised), Some(held)) = (&rec.promised, rec.held()) else {
+        let Some(promised) = &rec.promised else {
             return false;
         };
+        // Each of as many is among those that it holds: they are the same.
+        let same = |held: &Assignment| held.gpus.len() == promised.gpus.len();
         let fits = rec.phase == Phase::Running
             && rec.mark == 0
             && !rec.pending
             && rec.leaving.is_empty()
             && is_plain(promised)
-            // Each of as many is among those that it holds: they are the same.
-            && promised.gpus.len() == held.gpus.len()
-            && self.cluster.vacate(job, &promised.gpus, &mut exchange.passing);
+            && (matches!(rec.held, Held::AsPromised) || rec.held().is_some_and(same))
+            && self
+                .cluster
+                .vacate(&promised.gpus, rec.on, &mut exchange.passing);
         if fits {
             rec.mark = LEAVES;
             exchange.stops.push(Stop {
@@ -155,7 +159,7 @@ impl State {
                 .occupy(job, &assignment.gpus, &mut exchange.passing),
             false => None,
         };
-        let Some(left) = occupied else {
+        let Some(Occupied { left, on }) = occupied else {
             return false;
         };
         rec.mark = if waits { ENTERS } else { RETURNS };
@@ -163,6 +167,7 @@ impl State {
             waits: waits && left,
             step: step as u32,
             slot: s as u32,
+            on,
         });
         true
     }
@@ -201,6 +206,7 @@ impl State {
             rec.reason = why.clone();
             rec.preemptions += 1;
             left += rec.promised.take().map_or(0, |a| a.gpus.len() as u32);
+            rec.on = None;
             rec.held = Held::Nothing;
             rec.touch(version, &mut self.touched);
             if std::mem::take(&mut rec.mark) == RETURNS {
@@ -247,6 +253,7 @@ impl State {
                 rec.reason = Reason::WaitingForGpus;
             }
             assignment.clone_into(&mut rec.promised);
+            rec.on = launch.on;
             rec.held = Held::AsPromised;
             taken += assignment.gpus.len() as u32;
             rec.first_start.get_or_insert(now);

@@ -151,7 +151,7 @@ impl State {
             fetch(&rec.id);
             fetch(&rec.work);
             fetch(&rec.iterations);
-            fetch(&rec.held);
+            fetch(&rec.promised);
             fetch(&rec.last_start);
         }
     }

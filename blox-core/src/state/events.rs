@@ -246,6 +246,7 @@ impl State {
             last_start: None,
             before: Before::default(),
             promised: None,
+            on: None,
             held: Held::Nothing,
             spec: Arc::clone(spec),
             preemptions: 0,

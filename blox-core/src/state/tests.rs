@@ -126,6 +126,8 @@ pub(super) fn check(state: &State) {
             let works = n.is_usable() && n.failed >> b & 1 == 0;
             let taken = !promised[g.index()].is_empty();
             assert_eq!(n.promised >> b & 1 == 1, taken, "node {} bit {b}", n.id());
+            let mixed = promised[g.index()] != held[g.index()] || held[g.index()].len() > 1;
+            assert_eq!(n.mixed >> b & 1 == 1, mixed, "node {} bit {b}", n.id());
             assert_eq!(
                 n.free >> b & 1 == 1,
                 works && !taken,

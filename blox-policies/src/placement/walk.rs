@@ -406,10 +406,9 @@ impl<'r, R: Rule> Line<'r, R> {
         self.victims.clear();
         let mut within_reach = draft.free_gpus();
         while within_reach < needed {
-            let victim = requests.next_victim(draft)?;
-            let has = draft.current(victim).map_or(0, |a| a.count().get());
-            within_reach += has;
-            self.victims.push((victim, has));
+            let (victim, has) = requests.next_victim_with_gpus(draft)?;
+            within_reach += has.get();
+            self.victims.push((victim, has.get()));
         }
         Some(within_reach)
     }
