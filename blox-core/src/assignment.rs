@@ -61,6 +61,15 @@ impl Clone for Assignment {
 }
 
 impl Assignment {
+    /// Of nothing. As a constant it is copied to where it is wanted, and not put together first.
+    pub(crate) const NONE: Assignment = Assignment {
+        gpus: GpuList::new_const(),
+        cpus: 0.0,
+        memory_gib: 0.0,
+        config: None,
+        partner: None,
+    };
+
     /// These GPUs and nothing else.
     pub fn of(gpus: impl IntoIterator<Item = GpuId>) -> Self {
         Assignment {

@@ -27,12 +27,13 @@ pub enum Input {
 /// A backend in which stops and launches take no time and never fail. In which order it is asked
 /// about the launches of one plan is open.
 pub trait AtOnce {
-    /// How fast a job that waited runs from now on: iterations a second. The view shows the
-    /// plan as carried out.
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64;
+    /// A job that waited runs from now on. The view shows the plan as carried out, and the job
+    /// at the rate that it [says of itself](JobRef::own_rate): `Some` if it does another, in
+    /// iterations a second, and [`launched_at`](AtOnce::launched_at) follows.
+    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<f64>;
 
-    /// A job runs from now on, at the rate that it now has.
-    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>);
+    /// The job of the last call, at the rate that was said.
+    fn launched_at(&mut self, view: View<'_>, job: &JobRef<'_>);
 
     /// A plan with stops or launches was carried out, its launches included.
     fn carried_out(&mut self, view: View<'_>);

@@ -10,6 +10,7 @@ use crate::request::Shape;
 use crate::units::GpuCount;
 use crate::view::View;
 use prefetch_index::prefetch_index;
+use std::iter;
 
 mod ledger;
 mod memory;
@@ -114,7 +115,7 @@ impl<'a> Draft<'a> {
     pub fn free_gpus_on(&self, node: NodeId) -> impl Iterator<Item = GpuId> + use<> {
         let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
         let mut mask = self.mask(node);
-        std::iter::from_fn(move || {
+        iter::from_fn(move || {
             (mask != 0).then(|| {
                 let bit = mask.trailing_zeros();
                 mask &= mask - 1;
@@ -251,9 +252,15 @@ impl<'a> Draft<'a> {
             return Ok(false);
         }
         // Made where it stays: copying what has just been written is slow.
-        let assignment = shape.on(GpuList::new());
-        self.m.given.push(Action::Place { job, assignment });
-        if let Some(Action::Place { assignment, .. }) = self.m.given.last_mut() {
+        self.m.given.push(EMPTY_PLACE);
+        if let Some(Action::Place {
+            job: of,
+            assignment,
+        }) = self.m.given.last_mut()
+        {
+            *of = job;
+            (assignment.cpus, assignment.memory_gib) = (shape.cpus, shape.memory_gib);
+            assignment.config = shape.config;
             let (cluster, ledger) = (self.view.cluster(), &mut self.m.ledger);
             let gpus = &mut assignment.gpus;
             let mut parts = nodes.iter();
@@ -581,8 +588,11 @@ impl<'a> Draft<'a> {
                 let reason = std::mem::take(&mut e.released);
                 if reason > 0 {
                     e.stops = true;
-                    let why = std::mem::take(&mut m.reasons[reason as usize - 1]);
-                    plan.actions.push(Action::Stop { job: e.job, why });
+                    let why = &mut m.reasons[reason as usize - 1];
+                    plan.actions.extend(iter::once_with(|| Action::Stop {
+                        job: e.job,
+                        why: std::mem::take(why),
+                    }));
                 }
             }
         }
@@ -779,6 +789,11 @@ impl<'a> Draft<'a> {
         }
     }
 }
+
+const EMPTY_PLACE: Action = Action::Place {
+    job: JobId(0),
+    assignment: Assignment::NONE,
+};
 
 /// Whether a job waits, or is placed or stopping.
 fn can_be_placed(job: &JobRef<'_>) -> bool {

@@ -65,7 +65,8 @@ impl State {
     /// seen the state in between.
     ///
     /// `None`, and nothing has changed, where the plan is wrong or does more than that.
-    /// `backend` is told of each job that runs from now on, and says how fast.
+    /// `backend` is told of each job that runs from now on, and says if it runs at another rate
+    /// than its own.
     pub(crate) fn carry_out(&mut self, plan: &Plan, backend: &mut dyn AtOnce) -> Option<Applied> {
         if plan.version != self.version {
             return None;
@@ -244,7 +245,7 @@ impl State {
             };
             rec.mark = 0;
             rec.since = now;
-            rec.rate = 0.0;
+            rec.rate = rec.own_rate;
             rec.attempt += 1;
             if assignment.config.is_some() {
                 rec.config = assignment.config;
@@ -273,9 +274,11 @@ impl State {
         for launch in &exchange.launches {
             let s = launch.slot as usize;
             let rec = &self.records[s];
-            self.records[s].rate = backend.rate(View::of(self), &JobRef { rec, now });
-            let rec = &self.records[s];
-            backend.launched(View::of(self), &JobRef { rec, now });
+            if let Some(rate) = backend.launched(View::of(self), &JobRef { rec, now }) {
+                self.records[s].rate = rate;
+                let rec = &self.records[s];
+                backend.launched_at(View::of(self), &JobRef { rec, now });
+            }
         }
     }
 }
@@ -300,12 +303,14 @@ mod tests {
     struct Launches;
 
     impl AtOnce for Launches {
-        fn rate(&mut self, view: View<'_>, job: &JobRef<'_>) -> f64 {
+        fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<f64> {
             assert_eq!(view.job(job.id()).unwrap().phase(), Phase::Running);
-            rate(job.id())
+            assert_eq!(job.rate(), job.own_rate());
+            let rate = rate(job.id());
+            (rate != job.rate()).then_some(rate)
         }
 
-        fn launched(&mut self, _: View<'_>, job: &JobRef<'_>) {
+        fn launched_at(&mut self, _: View<'_>, job: &JobRef<'_>) {
             assert_eq!(job.rate(), rate(job.id()));
         }
 

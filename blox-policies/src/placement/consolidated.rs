@@ -2,7 +2,6 @@
 
 use super::walk::{Parts, Rule, has_resources, on_nodes, sizes_for, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, NodeStatus, Shape, View};
-use smallvec::smallvec;
 
 /// What happens to a job that fits on no single node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,12 +38,12 @@ impl Rule for Consolidated {
 
     fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
         let (needed, view) = (shape.gpus.get(), draft.view());
-        let usable = |node: &Node, count| {
-            suits(node, job, shape, view) && has_resources(draft, node, shape, count)
-        };
+        let plain = shape.gpu_type.is_none() && shape.cpus == 0.0 && shape.memory_gib == 0.0;
+        let any = plain && !job.has_extras();
+        let usable = |node: &Node, count| any || is_usable(draft, job, shape, node, count);
         // Exact fit first, then best fit.
         if let Some(node) = best_fit(draft, needed, |n| usable(n, needed)) {
-            return Some(smallvec![(node, needed)]);
+            return Some(Parts::from_buf_and_len([(node, needed); 4], 1));
         }
         match self.split {
             Split::Never => None,
@@ -65,6 +64,12 @@ impl Rule for Consolidated {
             _ => sizes_for(view, job).sum(),
         }
     }
+}
+
+/// Whether so many of the shape's GPUs may lie on a node.
+#[cold]
+fn is_usable(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape, node: &Node, count: u32) -> bool {
+    suits(node, job, shape, draft.view()) && has_resources(draft, node, shape, count)
 }
 
 /// GPUs of the largest node. One that has left is no reason to wait for one as large.

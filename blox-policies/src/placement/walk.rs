@@ -246,18 +246,18 @@ fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
 }
 
 /// Serves jobs in order.
-struct Line<'r, R> {
+struct Line<'r, 'a, R> {
     rule: &'r R,
     preempts: bool,
     /// Victims of the one that is being served, and how many GPUs each has.
     victims: SmallVec<[(JobId, u32); 16]>,
     /// Jobs that have enough free GPUs, counted together, and no places yet.
-    counted: SmallVec<[(JobId, GpuCount); 32]>,
+    counted: SmallVec<[JobRef<'a>; 32]>,
     /// GPUs for these.
     reserved: u32,
 }
 
-impl<'r, R: Rule> Line<'r, R> {
+impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
     fn new(rule: &'r R, preempts: bool) -> Self {
         Line {
             rule,
@@ -301,15 +301,15 @@ impl<'r, R: Rule> Line<'r, R> {
     /// it. Which these are is settled later.
     fn counts_in(
         &mut self,
-        job: &JobRef<'_>,
+        job: &JobRef<'a>,
         requests: &mut Requests,
-        draft: &mut Draft<'_>,
+        draft: &mut Draft<'a>,
     ) -> Result<bool, DraftError> {
         let wanted = self.reserved.saturating_add(job.gpus().get());
         if draft.free_gpus() < wanted && !self.makes_room(job.id(), wanted, requests, draft)? {
             return Ok(false);
         }
-        self.counted.push((job.id(), job.gpus()));
+        self.counted.push(*job);
         self.reserved = wanted;
         Ok(true)
     }
@@ -416,19 +416,18 @@ impl<'r, R: Rule> Line<'r, R> {
     /// The jobs that were counted in find their places, in order.
     fn place_counted(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let mut gang = Shape::default();
-        for (job, gpus) in self.counted.drain(..) {
-            gang.gpus = gpus;
-            let Some(its) = draft.view().job(job) else {
-                continue;
-            };
-            if let Some(nodes) = self.rule.nodes(draft, &its, &gang)
-                && draft.assign_on(job, &nodes, &gang)?
+        for job in self.counted.drain(..) {
+            gang.gpus = job.gpus();
+            // By reference: to move what has just been written is slow.
+            let nodes = self.rule.nodes(draft, &job, &gang);
+            if let Some(nodes) = &nodes
+                && draft.assign_on(job.id(), nodes, &gang)?
             {
                 continue;
             }
             // A rule that finds none does not take any.
-            let found = self.rule.find(draft, &its, &gang);
-            draft.assign(job, found.ok_or(DraftError::NoGpu(job))?)?;
+            let found = self.rule.find(draft, &job, &gang);
+            draft.assign(job.id(), found.ok_or(DraftError::NoGpu(job.id()))?)?;
         }
         self.reserved = 0;
         Ok(())
