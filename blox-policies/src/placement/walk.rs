@@ -93,8 +93,11 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
         let mut line = Line::new(&self.rule, requests.preemption_allowed());
         let by_count = self.rule.takes_any();
         let mut blocked = None;
-        while let Some(next) = requests.next_in_line(draft) {
-            let (job, fits) = match &next {
+        loop {
+            // By reference: to move what has just been written is slow.
+            let next = requests.next_in_line(draft);
+            let Some(next) = &next else { break };
+            let (job, fits) = match next {
                 Candidate::Gang(job) if by_count => {
                     (job.id(), line.counts_in(job, requests, draft)?)
                 }
@@ -112,7 +115,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
                 continue;
             }
             let free = draft.free_gpus().saturating_sub(line.reserved);
-            let needed = match &next {
+            let needed = match next {
                 Candidate::Gang(job) => job.gpus(),
                 Candidate::Request(request) => least_gpus(request),
             };
@@ -418,7 +421,6 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         let mut gang = Shape::default();
         for job in self.counted.drain(..) {
             gang.gpus = job.gpus();
-            // By reference: to move what has just been written is slow.
             let nodes = self.rule.nodes(draft, &job, &gang);
             if let Some(nodes) = &nodes
                 && draft.assign_on(job.id(), nodes, &gang)?
