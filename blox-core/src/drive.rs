@@ -28,8 +28,8 @@ pub enum Input {
 /// about the launches of one plan is open.
 pub trait AtOnce {
     /// A job that waited runs from now on. The view shows the plan as carried out, and the job
-    /// at the rate that it [says of itself](JobRef::own_rate): `Some` if it does another, in
-    /// iterations a second, and [`launched_at`](AtOnce::launched_at) follows.
+    /// at the rate that it [says of itself](JobRef::own_rate). If it may do another, `Some` of
+    /// the one that it does, in iterations a second: [`launched_at`](AtOnce::launched_at) follows.
     fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<f64>;
 
     /// The job of the last call, at the rate that was said.

@@ -548,7 +548,7 @@ impl Cluster {
         })
     }
 
-    /// Nodes are told which of their GPUs were passed on.
+    /// Nodes are told which of their GPUs were passed on; those that nobody took are nobody's.
     pub(crate) fn settle(&mut self, passing: &mut Passing) {
         for id in passing.nodes.drain(..) {
             let Passed { left, taken } = std::mem::take(&mut passing.masks[id.index()]);

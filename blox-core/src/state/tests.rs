@@ -81,6 +81,14 @@ pub(super) fn check(state: &State) {
         if r.phase != Phase::Starting && r.phase != Phase::Stopping {
             assert!(r.leaving.is_empty(), "{r:?}");
         }
+        let gpus = r.promised.iter().flat_map(|a| &a.gpus).copied();
+        let gpus: Vec<GpuId> = gpus.collect();
+        let together = state.cluster.first_run(&gpus);
+        let together = together.filter(|(_, count)| *count == gpus.len());
+        assert!(
+            r.on.is_none() || r.on == together.map(|(on, _)| on),
+            "{r:?}"
+        );
         if let Some(a) = &r.promised {
             for g in &a.gpus {
                 promised[g.index()].push(id);
