@@ -318,11 +318,13 @@ impl<'w> Simulator<'w> {
     /// The job runs from now on: when will its end be seen?
     #[inline(always)]
     fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
-        if self.is_plain(job) {
-            return self.expect_plain_end(view, job);
-        }
-        let (now, mut end) = (view.now(), None);
-        if let Some(stretch) = self.execution.stretch(view, job) {
+        let (now, rate) = (view.now(), job.rate());
+        let mut end = None;
+        let stretch = match self.is_plain(job) {
+            true => None,
+            false => self.execution.stretch(view, job),
+        };
+        if let Some(stretch) = stretch {
             let until = stretch.until.max(now);
             if stretch.ends {
                 end = Some(until);
@@ -336,32 +338,14 @@ impl<'w> Simulator<'w> {
                 self.now_events
                     .push_back(Event::BatchChanged { job, config });
             }
-        } else {
-            end = self.end_at_its_rate(job, now);
+        } else if rate > 0.0 {
+            end = Some(self.completion.seen(now, job.work_left(), rate).max(now));
         }
         if let Some(at) = end {
             self.timer(at, Kind::End, job.id().0, job.attempt());
         }
         self.expect_report(job, now);
         end
-    }
-
-    /// As [`Simulator::expect_end`] of a job that keeps its rate and reports nothing.
-    #[inline(always)]
-    fn expect_plain_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
-        let end = self.end_at_its_rate(job, view.now());
-        if let Some(at) = end {
-            self.timer(at, Kind::End, job.id().0, job.attempt());
-        }
-        end
-    }
-
-    /// When the end of a job is seen that goes on at its rate.
-    #[inline(always)]
-    fn end_at_its_rate(&self, job: &JobRef<'_>, now: Time) -> Option<Time> {
-        let rate = job.rate();
-        let seen = || self.completion.seen(now, job.work_left(), rate).max(now);
-        (rate > 0.0).then(seen)
     }
 
     /// When will the job have done its next epoch?
@@ -384,20 +368,10 @@ impl<'w> Simulator<'w> {
 
     /// What a launch leads to, if nothing comes between.
     fn expect_all(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
-        self.forget_moved_end(job);
-        self.expect_end(view, job);
-        self.expect_crash(view, job, attempt);
-    }
-
-    #[inline(always)]
-    fn forget_moved_end(&mut self, job: &JobRef<'_>) {
         if !self.moved_ends.is_empty() {
             self.moved_ends.remove(&job.id());
         }
-    }
-
-    #[inline(always)]
-    fn expect_crash(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
+        self.expect_end(view, job);
         if let Some(runs) = self.faults.job_runs(job.id(), attempt) {
             self.timer(view.now() + runs, Kind::Crash, job.id().0, attempt);
         }
@@ -841,9 +815,7 @@ impl Backend for Simulator<'_> {
 impl AtOnce for Simulator<'_> {
     fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<f64> {
         if self.is_plain(job) {
-            self.forget_moved_end(job);
-            self.expect_plain_end(view, job);
-            self.expect_crash(view, job, job.attempt());
+            self.expect_all(view, job, job.attempt());
             return None;
         }
         let rate = match job.held() {

@@ -110,19 +110,14 @@ impl Ledger {
         let Some(node) = self.nodes.get(id.index()).filter(|n| n.count >= count) else {
             return false;
         };
-        let (mask, first) = (node.mask, node.first_gpu);
-        let start = mask.trailing_zeros();
-        let together = mask.checked_shr(start).unwrap_or(0).trailing_ones();
-        let mut rest = mask;
-        if (1..=together).contains(&count) {
-            rest &= !((u64::MAX >> (u64::BITS - count)) << start);
-            append_run(list, GpuId(first + start), count);
-        } else {
-            list.extend((0..count).map(|_| {
-                let gpu = GpuId(first + rest.trailing_zeros());
-                rest &= rest - 1;
-                gpu
-            }));
+        let (mut rest, first) = (node.mask, node.first_gpu);
+        let mut left = count;
+        while left > 0 {
+            let start = rest.trailing_zeros();
+            let together = (rest >> start).trailing_ones().min(left);
+            append_run(list, GpuId(first + start), together);
+            rest &= !((u64::MAX >> (u64::BITS - together)) << start);
+            left -= together;
         }
         self.change(id, rest);
         true

@@ -126,7 +126,7 @@ impl State {
             && !rec.pending
             && rec.leaving.is_empty()
             && is_plain(promised)
-            && (matches!(rec.held, Held::AsPromised) || rec.held().is_some_and(same))
+            && rec.held().is_some_and(same)
             && self
                 .cluster
                 .vacate(&promised.gpus, rec.on, &mut exchange.passing);
