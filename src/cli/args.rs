@@ -233,6 +233,9 @@ pub(super) struct VerifyArgs {
     /// Show every difference, not only the first 20 of a case
     #[arg(long)]
     pub all: bool,
+    /// Show a hash of the events, state versions and decisions of each case, to compare two builds
+    #[arg(long)]
+    pub fingerprint: bool,
 }
 
 #[derive(Args)]

@@ -39,7 +39,12 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
         let compared = verify::compare(case, args.system.as_deref());
         let size = |c: &verify::Compared| {
             let (jobs, values) = (number_of(c.jobs, "job"), number_of(c.values, "value"));
-            format!("{jobs}, {values}")
+            let fingerprint = match (&c.fingerprint, args.fingerprint) {
+                (Some(hash), true) => format!(", fingerprint {hash}"),
+                (None, true) => ", run directly".to_owned(),
+                (_, false) => String::new(),
+            };
+            format!("{jobs}, {values}{fingerprint}")
         };
         if let Ok(c) = &compared {
             let of_system = open.entry(c.system).or_default();

@@ -2,6 +2,7 @@
 
 mod assignments;
 mod fairness;
+mod fingerprint;
 mod recorder;
 pub mod statistics;
 mod summary;
@@ -13,6 +14,7 @@ mod write;
 pub(crate) use assignments::Occupancy;
 pub use assignments::{AssignmentRow, AssignmentSink, SharedSink};
 pub use fairness::Fairness;
+pub use fingerprint::Fingerprint;
 pub use recorder::{Moment, Recorder, RoundRow};
 pub use summary::{COLUMNS, Column, Deadlines, MissCauses, Summary};
 pub use timeline::TimelineRow;

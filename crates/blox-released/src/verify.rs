@@ -6,6 +6,8 @@
 
 pub use crate::case::Case;
 
+use blox_sim::Report;
+use blox_sim::results::Fingerprint;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +41,8 @@ pub struct Compared {
     pub notes: Vec<String>,
     /// Columns of `expected.csv` by which no job was compared: inputs, mostly.
     pub not_compared: Vec<String>,
+    /// A hash of what its simulations read and decided; `None` for a program that runs directly.
+    pub fingerprint: Option<String>,
     /// Those by which jobs were.
     pub(crate) columns: BTreeSet<String>,
 }
@@ -54,6 +58,7 @@ impl Compared {
             differences: Vec::new(),
             notes: Vec::new(),
             not_compared: Vec::new(),
+            fingerprint: None,
             columns: BTreeSet::new(),
         }
     }
@@ -61,6 +66,15 @@ impl Compared {
     /// Columns of `expected.csv` by which jobs were compared.
     pub fn compared_by(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(String::as_str)
+    }
+
+    /// Adds the fingerprint of a run that had a [`Fingerprint`] for a collector.
+    pub(crate) fn ran(&mut self, report: &Report) {
+        if let Some(run) = report.collected.get::<Fingerprint>() {
+            let before = self.fingerprint.take();
+            let both = |first: String| format!("{first}-{}", run.value());
+            self.fingerprint = Some(before.map_or_else(|| run.value(), both));
+        }
     }
 
     pub(crate) fn covers(&mut self, column: &str) {

@@ -4,6 +4,7 @@ use crate::blox as compat;
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
+use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_sim::workload::whole_ids;
 use blox_sim::{Measure, Report, Simulation};
@@ -46,12 +47,14 @@ impl System for Blox {
         let mut sim = Simulation::new(settings.cluster.clone())
             .measure(measure)
             .keep_rounds(true)
-            .visiting_every_round(every_round);
+            .visiting_every_round(every_round)
+            .collector(Fingerprint::default());
         if let Some(speed) = settings.speed {
             sim = sim.execution(speed);
         }
         let report = sim.run(settings.scheduler, &mut jobs).map_err(simulation)?;
         let mut compared = Compared::of(case, self.name());
+        compared.ran(&report);
         compare_jobs(case, &report, ids.as_deref(), settings.round, &mut compared)?;
         compare_rounds(case, &report, &mut compared)?;
         compare_figures(case, &report, settings.round, &mut compared)?;

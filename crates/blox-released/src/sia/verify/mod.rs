@@ -11,6 +11,7 @@ use crate::verify::{Case, Compared, System, VerifyError};
 use accounts::{Account, Decisions};
 use blox_core::{JobSpec, Pipeline, Seconds};
 use blox_sim::overheads::CheckpointRestart;
+use blox_sim::results::Fingerprint;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
 use input::{Input, Policy, World};
@@ -93,6 +94,7 @@ fn closed_loop(
     let jobs = input.jobs_for(input.policy);
     let decisions = Decisions::default();
     let report = run(case, input, scheduler, jobs, &decisions, every_round)?;
+    out.ran(&report);
     let accounts = accounts::of(input, &decisions, &report);
     let mut closed = Compared::of(case, out.system);
     accounts::compare(case, input, &accounts, &mut closed)?;
@@ -144,7 +146,9 @@ fn run(
     decisions: &Decisions,
     every_round: bool,
 ) -> Result<Report, VerifyError> {
-    let base = Simulation::new(input.cluster.clone()).visiting_every_round(every_round);
+    let base = Simulation::new(input.cluster.clone())
+        .visiting_every_round(every_round)
+        .collector(Fingerprint::default());
     let base = match input.world {
         World::Sia => sia::simulation(base, input.training()),
         World::Pollux => base

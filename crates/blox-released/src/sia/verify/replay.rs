@@ -11,6 +11,7 @@ use blox_core::{
 };
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
+use blox_sim::results::Fingerprint;
 use blox_sim::workload::Jobs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ pub(super) fn compare(
         .execution(input.training())
         .overheads(CheckpointRestart::default())
         .visiting_every_round(every_round)
+        .collector(Fingerprint::default())
         .run_journaled(
             scheduler,
             &mut Jobs::new(jobs.to_vec()),
@@ -63,6 +65,7 @@ pub(super) fn compare(
             case: case.dir().to_owned(),
             error: Box::new(error),
         })?;
+    out.ran(&report);
     let accounts = accounts::of_cluster(input, &cluster, &decisions, &report);
     let found = out.differences.len();
     accounts::compare(case, input, &accounts, out)?;

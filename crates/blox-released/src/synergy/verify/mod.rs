@@ -7,6 +7,7 @@ use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{self as compat, ROUND_S};
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::{Outcome, Time};
+use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
@@ -33,7 +34,9 @@ impl System for Synergy {
             case: case.dir().to_owned(),
             error: Box::new(error),
         };
-        let sim = Simulation::new(input.cluster.clone()).visiting_every_round(every_round);
+        let sim = Simulation::new(input.cluster.clone())
+            .visiting_every_round(every_round)
+            .collector(Fingerprint::default());
         let sim = compat::simulation(sim, input.settings);
         let grants = Grants::default();
         let report = sim
@@ -44,6 +47,7 @@ impl System for Synergy {
             )
             .map_err(simulation)?;
         let mut compared = Compared::of(case, self.name());
+        compared.ran(&report);
         if let Some(why) = input.end_of_the_original() {
             compare_end(case, &why, &report, &mut compared)?;
             return Ok(compared);

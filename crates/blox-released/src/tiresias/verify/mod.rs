@@ -6,6 +6,7 @@ mod tally;
 use crate::tiresias::InstantEndsAreLost;
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_sim::Simulation;
+use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use settings::{Kind, Run, Settings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,9 @@ impl System for Tiresias {
         } = settings.run(case)?;
         let mut jobs = blox_sim::workload::formats::tiresias::read_jobs(&settings.trace)
             .map_err(|e| simulation(e.into()))?;
-        let mut sim = Simulation::new(cluster).visiting_every_round(every_round);
+        let mut sim = Simulation::new(cluster)
+            .visiting_every_round(every_round)
+            .collector(Fingerprint::default());
         if let Some(rule) = completion {
             sim = sim.completion(rule);
         }
@@ -50,6 +53,7 @@ impl System for Tiresias {
             .run_journaled(pipeline, &mut jobs, Some(Box::new(tally.clone())))
             .map_err(simulation)?;
         let mut out = Compared::of(case, self.name());
+        out.ran(&report);
         if settings.kind == Kind::Demands {
             compare_demands(case, &report.jobs, &mut out)?;
             return Ok(out);
