@@ -1,0 +1,276 @@
+//! The figures of ElasticFlow (ASPLOS 2023), by the program that was released with it.
+
+mod fig10;
+mod fig11;
+mod fig8a;
+mod fig8b;
+mod fig9;
+
+pub(crate) use fig8a::Fig8a;
+pub(crate) use fig8b::Fig8b;
+pub(crate) use fig9::Fig9;
+pub(crate) use fig10::Fig10;
+pub(crate) use fig11::Fig11;
+
+use crate::elasticflow::{self as released, Algorithm, Held, Shape, Times};
+use crate::figure::{DataFile, Figure, ReproduceError, Run, file};
+use blox_core::core::Counters;
+use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
+use blox_sim::results::{Deadlines, JobResult, Summary};
+use blox_sim::workload::WorkloadError;
+use blox_sim::workload::scaling::ScalingTable;
+use blox_sim::{Collected, Ended, Report, SimError, Told, Watch};
+use std::path::Path;
+use std::sync::Arc;
+
+const REPOSITORY: &str =
+    "the folder `ElasticFlow` of https://github.com/pkusys/ElasticFlow (Apache-2.0)";
+const A100: DataFile = DataFile {
+    path: "throughputs_A100",
+    from: "the folder `ElasticFlow/scheduler` of https://github.com/pkusys/ElasticFlow (Apache-2.0)",
+};
+const RELEASED: &str = "pkusys/ElasticFlow 04a0109, scheduler.py under Python 3.11";
+const GREEDY: &str = "pkusys/ElasticFlow 04a0109, its Chronus without a commercial solver";
+/// The seed of what the released generator draws from Python's unseeded generator.
+const UNSEEDED: u64 = 12345;
+
+/// A program of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Of(Algorithm),
+    /// With the period of its checks and that of arrivals, in seconds.
+    Chronus(u32, u32),
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Program::Of(Algorithm::ElasticFlow) => "ElasticFlow",
+            Program::Of(Algorithm::WithoutAdmission) => "EDF + elastic scaling",
+            Program::Of(Algorithm::Edf) => "EDF",
+            Program::Of(Algorithm::EdfAdmission) => "EDF + admission control",
+            Program::Of(Algorithm::Tiresias) => "Tiresias",
+            Program::Of(Algorithm::Gandiva) => "Gandiva",
+            Program::Of(Algorithm::Themis) => "Themis",
+            Program::Chronus(..) => "Chronus",
+        }
+    }
+}
+
+/// A cluster, and the slot of the programs that run on it.
+#[derive(Clone, Copy, Debug)]
+struct World {
+    shape: Shape,
+    slot: f64,
+    gpu_type: &'static str,
+}
+
+impl World {
+    fn new(switches: u32, nodes_per_switch: u32, gpus_per_node: u32, slot: f64) -> Self {
+        World {
+            shape: Shape {
+                switches,
+                nodes_per_switch,
+                gpus_per_node,
+            },
+            slot,
+            gpu_type: "A100",
+        }
+    }
+
+    /// A program on jobs in order of submission.
+    fn run(
+        self,
+        program: Program,
+        jobs: &Arc<[JobSpec]>,
+        table: &Arc<ScalingTable>,
+        of: &str,
+    ) -> Run {
+        self.run_keeping(program, jobs, table, of, |_| {})
+    }
+
+    /// The same. `keep` takes the allocations of its jobs.
+    fn run_keeping(
+        self,
+        program: Program,
+        jobs: &Arc<[JobSpec]>,
+        table: &Arc<ScalingTable>,
+        of: &str,
+        keep: impl FnOnce(Vec<Held>) + Send + 'static,
+    ) -> Run {
+        let label = format!("{}, {of}", program.name());
+        let (jobs, table, name) = (Arc::clone(jobs), Arc::clone(table), label.clone());
+        let run = move |watch: &Watch| {
+            let jobs = profiled(program, &jobs, &table, self.gpu_type);
+            let jobs = jobs.map_err(|error| ReproduceError::Simulation {
+                label: name,
+                error: Box::new(SimError::Workload(error)),
+            })?;
+            let outcome = match program {
+                Program::Of(algorithm) => algorithm.run(self.shape, self.slot, &jobs, &watch.stop),
+                Program::Chronus(check, pass) => {
+                    let times = Times {
+                        check: check.into(),
+                        lease: 240.0,
+                        pass: pass.into(),
+                    };
+                    released::chronus(self.shape, times, &jobs, &watch.stop)
+                }
+            };
+            Ok(outcome.map(|outcome| {
+                let report = report(program, self.shape, &jobs, &outcome);
+                keep(outcome.held);
+                report
+            }))
+        };
+        let run = Box::new(run);
+        Run::Program { label, run }
+    }
+}
+
+/// Jobs in order of submission, for all programs of a figure.
+fn in_order(mut jobs: Vec<JobSpec>) -> Arc<[JobSpec]> {
+    jobs.sort_by_key(|job| job.submit);
+    jobs.into()
+}
+
+/// Jobs as a program sees them.
+fn profiled(
+    program: Program,
+    jobs: &[JobSpec],
+    table: &ScalingTable,
+    gpu_type: &str,
+) -> Result<Vec<JobSpec>, WorkloadError> {
+    let mut jobs = jobs.to_vec();
+    for (number, job) in jobs.iter_mut().enumerate() {
+        match program {
+            Program::Of(algorithm) => {
+                if !algorithm.profile(job, table, gpu_type) {
+                    let extras = job.extras();
+                    return Err(WorkloadError::Unprofiled {
+                        job: number,
+                        model: extras.model.as_deref().unwrap_or_default().to_owned(),
+                        batch_size: extras.batch_size.unwrap_or_default(),
+                        gpus: job.gpus.get(),
+                    });
+                }
+            }
+            // The released conversion makes every job one with a deadline.
+            Program::Chronus(..) => {
+                if let Some(extras) = &mut job.extras {
+                    extras.class = ServiceClass::Guaranteed;
+                }
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+/// What a program did, as the report of a simulation has it. Ends are those that the program had
+/// planned; deadlines are met by its own count.
+fn report(
+    program: Program,
+    shape: Shape,
+    specs: &[JobSpec],
+    outcome: &released::Outcome,
+) -> Report {
+    let mut jobs: Vec<JobResult> = specs.iter().zip(0..).map(unfinished).collect();
+    for held in &outcome.held {
+        let job = &mut jobs[held.job as usize];
+        job.first_start.get_or_insert(Time::new(held.from));
+        job.launches += 1;
+        job.attained += Seconds::new(held.to - held.from);
+        job.attained_gpu += Seconds::new((held.to - held.from) * f64::from(held.gpus));
+    }
+    for job in &outcome.rejected {
+        jobs[*job as usize].outcome = Some(Outcome::Rejected);
+    }
+    let mut count = Deadlines::default();
+    for end in &outcome.ends {
+        let job = &mut jobs[end.job as usize];
+        job.outcome = Some(Outcome::Completed);
+        job.finish = Some(Time::new(end.at));
+        count.met += u64::from(!end.late && job.deadline.is_some());
+    }
+    for job in &mut jobs {
+        // A job ends on the GPUs that it was given last: all launches before were taken away.
+        job.preemptions = job.launches - u32::from(job.finish.is_some()).min(job.launches);
+        let declined = job.outcome == Some(Outcome::Rejected);
+        count.declined += u64::from(declined && job.deadline.is_some());
+    }
+    let due = jobs.iter().filter(|j| j.deadline.is_some()).count() as u64;
+    count.missed = due - count.declined - count.met;
+    let finishes = jobs.iter().filter_map(|j| j.finish);
+    let end = finishes.fold(Time::ZERO, Time::max);
+    let let_in = jobs.iter().filter(|j| j.outcome != Some(Outcome::Rejected));
+    let first = let_in.map(|j| j.submit).min();
+    let counters = Counters {
+        decisions: outcome.steps,
+        ..Counters::default()
+    };
+    let mut summary = Summary::of(
+        program.name(),
+        &jobs,
+        counters,
+        shape.gpus(),
+        first.map_or(0.0, |first| (end - first).secs()),
+        outcome.steps,
+    );
+    summary.deadlines = Some(count);
+    Report {
+        ended: match jobs.iter().all(|j| j.outcome.is_some()) {
+            true => Ended::Finished,
+            false => Ended::Standstill,
+        },
+        jobs,
+        summary,
+        rounds: Vec::new(),
+        timeline: Vec::new(),
+        waits: Vec::new(),
+        story: Vec::new(),
+        resized: 0,
+        told: Told::default(),
+        counters,
+        end,
+        collected: Collected::default(),
+    }
+}
+
+/// The row of a job that has not started.
+fn unfinished((spec, number): (&JobSpec, u32)) -> JobResult {
+    let extras = spec.extras();
+    let counts = extras.class == ServiceClass::Guaranteed;
+    let deadline = extras.deadlines.first().filter(|_| counts);
+    JobResult {
+        job: JobId(number),
+        name: spec.name.clone(),
+        submit: spec.submit,
+        gpus: spec.gpus.get(),
+        duration: spec.duration(),
+        measured: true,
+        deadline: deadline.map(|d| d.at),
+        ..JobResult::default()
+    }
+}
+
+fn met(report: &Report) -> u64 {
+    report.summary.deadlines.unwrap_or_default().met
+}
+
+/// Deadlines met, of all.
+fn ratio(report: &Report) -> f64 {
+    let d = report.summary.deadlines.unwrap_or_default();
+    let all = d.met + d.missed + d.declined;
+    d.met as f64 / all.max(1) as f64
+}
+
+/// The throughputs of the A100.
+fn a100(figure: &dyn Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, ReproduceError> {
+    let table = ScalingTable::read_dir(file(figure, data, A100.path)?)?;
+    Ok(Arc::new(table))
+}
+
+/// Whether two counts or ratios are the same up to what a table prints.
+fn equal(ours: f64, theirs: f64) -> bool {
+    (ours - theirs).abs() < 5e-5
+}
