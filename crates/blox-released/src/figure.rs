@@ -88,7 +88,11 @@ impl DataFile {
     }
 }
 
+/// Runs a released program; `None` if the watch stopped it.
+pub type Program = Box<dyn FnOnce(&Watch) -> Result<Option<Report>, ReproduceError> + Send>;
+
 /// One run of a figure.
+#[allow(clippy::large_enum_variant, reason = "a figure has few of them")]
 pub enum Run {
     /// A simulation.
     Simulation {
@@ -105,8 +109,8 @@ pub enum Run {
     Program {
         /// Its name in messages.
         label: String,
-        /// Runs the program and reports its outcome; `None` if the watch stopped it.
-        run: Box<dyn FnOnce(&Watch) -> Result<Option<Report>, ReproduceError> + Send>,
+        /// Runs the program and reports its outcome.
+        run: Program,
     },
 }
 

@@ -1,7 +1,7 @@
 //! ElasticFlow's released scheduler and baselines (pkusys/ElasticFlow, commit
 //! 04a0109), run directly on jobs.
 //!
-//! Each is a program of [`simulator`], which is its own simulator.
+//! Each program of [`simulator`] simulates itself.
 
 pub(crate) mod figures;
 pub mod files;

@@ -1,6 +1,6 @@
 //! `edf` and `edf-accessctrl` of the original.
 //!
-//! `edf` cannot be a composition: the planned ends of jobs that hold no GPUs are moments of its steps, too.
+//! `edf` is no composition: it also makes steps at the planned ends of jobs that hold no GPUs.
 
 use super::buddy::Shape;
 use super::events::Event;

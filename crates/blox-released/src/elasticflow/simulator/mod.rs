@@ -144,7 +144,10 @@ pub fn run<P: Program>(
     let mut open = vec![true; jobs.len()];
     let mut left = jobs.len();
     let mut holders = Holders::new();
+    // A program that repeats one moment more often than there are jobs never leaves it.
+    let mut repeats = 0;
     while left > 0
+        && repeats <= jobs.len()
         && let Some(now) = program.due()
     {
         if stop.load(Ordering::Relaxed) {
@@ -159,6 +162,7 @@ pub fn run<P: Program>(
         holders = out.hold(now, step.runs, holders);
         out.rejected.append(&mut step.rejected);
         out.ends.append(&mut step.ended);
+        repeats = if now > out.last_step { 0 } else { repeats + 1 };
         (out.last_step, out.steps) = (now, out.steps + 1);
     }
     out.hold(out.last_step, Vec::new(), holders);

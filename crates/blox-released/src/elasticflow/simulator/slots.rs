@@ -1,5 +1,5 @@
-//! What the programs with slots share: events, placement, lists of jobs, and the way from one step
-//! to the next.
+//! The engine of the programs with slots: events, placement, lists of jobs, and the way from one
+//! step to the next.
 
 use super::Step;
 use super::buddy::{Buddy, Shape};
