@@ -12,6 +12,7 @@ use blox::sim::{Report, Simulation};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fs;
+use std::sync::atomic::AtomicBool;
 
 const CASES: u64 = 300;
 
@@ -241,49 +242,42 @@ fn released_job(iterations: f64, at: f64, due: f64) -> JobSpec {
 
 #[test]
 fn the_released_program_ends_jobs_when_it_had_planned() {
-    use blox::core::Part;
-    use blox::released::elasticflow::{self as released, ByScheduler, Shape};
+    use blox::released::elasticflow::{Algorithm, Shape};
     let shape = Shape {
         switches: 1,
         nodes_per_switch: 1,
         gpus_per_node: 4,
     };
-    let run = |jobs: Vec<JobSpec>| {
-        let submits: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
-        let mut scheduler = released::elasticflow(shape, 60.0, &submits);
-        let report = Simulation::new(ClusterSpec::uniform(1, 4))
-            .completion(ByScheduler)
-            .run_by(&mut scheduler, &mut Jobs::new(jobs), None)
-            .unwrap();
-        let saved = scheduler.save().unwrap();
-        // What is saved is all that there is.
-        let mut other = released::elasticflow(shape, 60.0, &submits);
-        other.restore(saved.clone()).unwrap();
-        assert_eq!(other.save().unwrap(), saved);
-        let ends = released::planned_ends(&saved["scheduling"]).unwrap();
-        let ends: Vec<_> = ends
-            .iter()
-            .map(|e| (e.job, e.at, e.exact, e.late))
-            .collect();
-        (report, ends)
+    let run = |jobs: &[JobSpec]| {
+        let never = AtomicBool::new(false);
+        let outcome = Algorithm::ElasticFlow.run(shape, 60.0, jobs, &never);
+        let outcome = outcome.unwrap();
+        let ends = outcome.ends.iter();
+        let ends: Vec<_> = ends.map(|e| (e.job, e.at, e.exact, e.late)).collect();
+        (outcome, ends)
     };
     // Four GPUs do 300 iterations in 100 s, two slots, and 8 s for a new group of four.
-    let (_, ends) = run(vec![released_job(300.0, 0.0, 240.0)]);
+    let (_, ends) = run(&[released_job(300.0, 0.0, 240.0)]);
     assert_eq!(ends, [(0, 128.0, 100.0, false)]);
     // A job that comes in within the slot is seen at its end, when 156 iterations
     // are done; both then get two GPUs, and lose 6 s to groups of two.
-    let (report, ends) = run(vec![
+    let (outcome, ends) = run(&[
         released_job(300.0, 0.0, 240.0),
         released_job(120.0, 30.0, 300.0),
     ]);
     assert_eq!(ends, [(1, 186.0, 127.0, false), (0, 186.0, 140.0, false)]);
-    assert_eq!(report.jobs[1].first_start, Some(Time::new(60.0)));
+    let first = outcome.held.iter().find(|h| h.job == 1);
+    assert_eq!(first.map(|h| h.from), Some(60.0));
     // One that could not end in time is turned away.
-    let (report, _) = run(vec![
+    let (outcome, _) = run(&[
         released_job(300.0, 0.0, 240.0),
         released_job(5000.0, 30.0, 300.0),
     ]);
-    assert_eq!(report.jobs[1].outcome, Some(Outcome::Rejected));
+    assert_eq!(outcome.rejected, [1]);
+    // A program that is to stop has no outcome.
+    let stop = AtomicBool::new(true);
+    let jobs = [released_job(300.0, 0.0, 240.0)];
+    assert_eq!(Algorithm::ElasticFlow.run(shape, 60.0, &jobs, &stop), None);
 }
 
 /// Two jobs of which the first cannot end in time for what a new group costs.

@@ -213,8 +213,8 @@ const fn column(name: &'static str, heading: &'static str, formula: &'static str
 }
 
 impl Summary {
-    /// From the rows of a simulation.
-    pub(crate) fn of(
+    /// The figures of jobs on so many GPUs. `span` is the makespan in seconds.
+    pub fn of(
         scheduler: &str,
         jobs: &[JobResult],
         counters: Counters,

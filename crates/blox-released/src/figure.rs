@@ -1,6 +1,6 @@
 //! Published figures, each repeated by one command.
 //!
-//! A figure says which simulations it needs and what follows from their
+//! A figure says which simulations or released programs it runs and what follows from their
 //! reports: numbers beside those that were published, each with its source,
 //! what the publication claims and whether it holds here, and pictures. A new one
 //! is a file that implements [`Figure`], and a line in [`figures`].
@@ -31,15 +31,11 @@ pub trait Figure: Send + Sync {
         &[]
     }
 
-    /// The simulations. `data` is the folder with all of [`Figure::data`].
+    /// The runs. `data` is the folder with all of [`Figure::data`].
     ///
     /// # Errors
     /// The data cannot be read.
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
-
-    /// Told at the end of each run, in any order, what its scheduler is then: for
-    /// schedulers that count otherwise than the simulation does.
-    fn recount(&self, _scheduler: &Pipeline, _report: &mut Report) {}
 
     /// What came of them, from their reports in the order of [`Figure::runs`].
     fn findings(&self, reports: &[Report]) -> Findings;
@@ -92,16 +88,39 @@ impl DataFile {
     }
 }
 
-/// One simulation of a figure.
-pub struct Run {
+/// Runs a released program; `None` if the watch stopped it.
+pub type Program = Box<dyn FnOnce(&Watch) -> Result<Option<Report>, ReproduceError> + Send>;
+
+/// One run of a figure.
+#[allow(clippy::large_enum_variant, reason = "a figure has few of them")]
+pub enum Run {
+    /// A simulation.
+    Simulation {
+        /// Its name in messages.
+        label: String,
+        /// The world.
+        simulation: Simulation,
+        /// The scheduler.
+        scheduler: Pipeline,
+        /// The jobs.
+        workload: Box<dyn Workload>,
+    },
+    /// A released program that is its own simulator.
+    Program {
+        /// Its name in messages.
+        label: String,
+        /// Runs the program and reports its outcome.
+        run: Program,
+    },
+}
+
+impl Run {
     /// Its name in messages.
-    pub label: String,
-    /// The world.
-    pub simulation: Simulation,
-    /// The scheduler.
-    pub scheduler: Pipeline,
-    /// The jobs.
-    pub workload: Box<dyn Workload>,
+    pub fn label(&self) -> &str {
+        match self {
+            Run::Simulation { label, .. } | Run::Program { label, .. } => label,
+        }
+    }
 }
 
 /// What came of a figure's simulations.
@@ -347,8 +366,8 @@ pub fn reproduce(
             findings: findings?,
         });
     }
-    let labels = runs.iter().map(|run| run.label.clone()).collect();
-    let mut reports = run_all(figure, runs, watches, ended)?;
+    let labels = runs.iter().map(|run| run.label().to_owned()).collect();
+    let mut reports = run_all(runs, watches, ended)?;
     let findings = match reports.iter().all(Option::is_some) {
         true => {
             let whole: Vec<Report> = reports.into_iter().flatten().collect();
@@ -400,7 +419,6 @@ pub(crate) fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), Repr
 
 /// The reports in order, whichever ends first; `None` for what was stopped.
 fn run_all(
-    figure: &dyn Figure,
     runs: Vec<Run>,
     watches: &[Arc<Watch>],
     ended: &AtomicU64,
@@ -414,7 +432,7 @@ fn run_all(
         if watch.stop.load(Ordering::Relaxed) {
             return Some((i, Ok(None)));
         }
-        let report = simulate(figure, run, &watch);
+        let report = run_one(run, &watch);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
         ended.fetch_add(1, Ordering::Relaxed);
         Some((i, report))
@@ -426,20 +444,22 @@ fn run_all(
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-fn simulate(
-    figure: &dyn Figure,
-    mut run: Run,
-    watch: &Arc<Watch>,
-) -> Result<Option<Report>, ReproduceError> {
-    let watched = run.simulation.watched_by(Arc::clone(watch));
-    match watched.run_by(&mut run.scheduler, &mut *run.workload, None) {
+fn run_one(run: Run, watch: &Arc<Watch>) -> Result<Option<Report>, ReproduceError> {
+    let (label, simulation, scheduler, mut workload) = match run {
+        Run::Program { run, .. } => return run(watch),
+        Run::Simulation {
+            label,
+            simulation,
+            scheduler,
+            workload,
+        } => (label, simulation, scheduler, workload),
+    };
+    let watched = simulation.watched_by(Arc::clone(watch));
+    match watched.run(scheduler, &mut *workload) {
         Ok(report) if report.ended == Ended::Interrupted => Ok(None),
-        Ok(mut report) => {
-            figure.recount(&run.scheduler, &mut report);
-            Ok(Some(report))
-        }
+        Ok(report) => Ok(Some(report)),
         Err(error) => Err(ReproduceError::Simulation {
-            label: run.label,
+            label,
             error: Box::new(error),
         }),
     }
@@ -539,7 +559,7 @@ mod tests {
     fn reports_come_in_order_however_long_each_takes() {
         use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
         use blox_sim::workload::Jobs;
-        let run = |hours: f64| Run {
+        let run = |hours: f64| Run::Simulation {
             label: hours.to_string(),
             simulation: Simulation::new(ClusterSpec::uniform(1, 1)),
             scheduler: blox_schedulers::schedulers::fifo(),
@@ -551,12 +571,12 @@ mod tests {
         };
         let watches: [Arc<Watch>; 2] = Default::default();
         let ended = AtomicU64::new(0);
-        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
+        let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
         let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
         // What is stopped is missing, and no error.
         watches[1].stop.store(true, Ordering::Relaxed);
-        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
+        let reports = run_all([3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
         assert_eq!(
             reports.iter().map(Option::is_some).collect::<Vec<_>>(),
             [true, false]

@@ -12,13 +12,14 @@ pub(crate) use fig9::Fig9;
 pub(crate) use fig10::Fig10;
 pub(crate) use fig11::Fig11;
 
-use crate::elasticflow::{self as released, Algorithm, ByScheduler, Shape, Times};
+use crate::elasticflow::{self as released, Algorithm, Held, Shape, Times};
 use crate::figure::{DataFile, Figure, ReproduceError, Run, file};
-use blox_core::{ClusterSpec, JobSpec, Outcome, Part, Pipeline, ServiceClass, Time};
-use blox_sim::results::Deadlines;
+use blox_core::core::Counters;
+use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
+use blox_sim::results::{Deadlines, JobResult, Summary};
+use blox_sim::workload::WorkloadError;
 use blox_sim::workload::scaling::ScalingTable;
-use blox_sim::workload::{Notices, Workload, WorkloadError};
-use blox_sim::{Report, Simulation};
+use blox_sim::{Collected, Ended, Report, SimError, Told, Watch};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,10 +78,6 @@ impl World {
         }
     }
 
-    fn cluster(self) -> ClusterSpec {
-        ClusterSpec::uniform(self.shape.nodes() as usize, self.shape.gpus_per_node)
-    }
-
     /// A program on jobs in order of submission.
     fn run(
         self,
@@ -89,31 +86,45 @@ impl World {
         table: &Arc<ScalingTable>,
         of: &str,
     ) -> Run {
-        let submits: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
-        let scheduler = match program {
-            Program::Of(algorithm) => algorithm.scheduler(self.shape, self.slot, &submits),
-            Program::Chronus(check, pass) => {
-                let times = Times {
-                    check: check.into(),
-                    lease: 240.0,
-                    pass: pass.into(),
-                };
-                released::chronus(self.shape, times, &submits)
-            }
+        self.run_keeping(program, jobs, table, of, |_| {})
+    }
+
+    /// The same. `keep` takes the allocations of its jobs.
+    fn run_keeping(
+        self,
+        program: Program,
+        jobs: &Arc<[JobSpec]>,
+        table: &Arc<ScalingTable>,
+        of: &str,
+        keep: impl FnOnce(Vec<Held>) + Send + 'static,
+    ) -> Run {
+        let label = format!("{}, {of}", program.name());
+        let (jobs, table, name) = (Arc::clone(jobs), Arc::clone(table), label.clone());
+        let run = move |watch: &Watch| {
+            let jobs = profiled(program, &jobs, &table, self.gpu_type);
+            let jobs = jobs.map_err(|error| ReproduceError::Simulation {
+                label: name,
+                error: Box::new(SimError::Workload(error)),
+            })?;
+            let outcome = match program {
+                Program::Of(algorithm) => algorithm.run(self.shape, self.slot, &jobs, &watch.stop),
+                Program::Chronus(check, pass) => {
+                    let times = Times {
+                        check: check.into(),
+                        lease: 240.0,
+                        pass: pass.into(),
+                    };
+                    released::chronus(self.shape, times, &jobs, &watch.stop)
+                }
+            };
+            Ok(outcome.map(|outcome| {
+                let report = report(program, self.shape, &jobs, &outcome);
+                keep(outcome.held);
+                report
+            }))
         };
-        Run {
-            label: format!("{}, {of}", program.name()),
-            simulation: Simulation::new(self.cluster()).completion(ByScheduler),
-            scheduler,
-            workload: Box::new(ForProgram {
-                jobs: Arc::clone(jobs),
-                table: Arc::clone(table),
-                program,
-                gpu_type: self.gpu_type,
-                next: 0,
-                notices: Notices::default(),
-            }),
-        }
+        let run = Box::new(run);
+        Run::Program { label, run }
     }
 }
 
@@ -123,29 +134,21 @@ fn in_order(mut jobs: Vec<JobSpec>) -> Arc<[JobSpec]> {
     jobs.into()
 }
 
-/// Jobs as a program sees them, made as they come in.
-struct ForProgram {
-    jobs: Arc<[JobSpec]>,
-    table: Arc<ScalingTable>,
+/// Jobs as a program sees them.
+fn profiled(
     program: Program,
-    gpu_type: &'static str,
-    next: usize,
-    notices: Notices,
-}
-
-impl Workload for ForProgram {
-    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        let Some(job) = self.jobs.get(self.next) else {
-            return Ok(None);
-        };
-        self.next += 1;
-        let mut job = job.clone();
-        match self.program {
+    jobs: &[JobSpec],
+    table: &ScalingTable,
+    gpu_type: &str,
+) -> Result<Vec<JobSpec>, WorkloadError> {
+    let mut jobs = jobs.to_vec();
+    for (number, job) in jobs.iter_mut().enumerate() {
+        match program {
             Program::Of(algorithm) => {
-                if !algorithm.profile(&mut job, &self.table, self.gpu_type) {
+                if !algorithm.profile(job, table, gpu_type) {
                     let extras = job.extras();
                     return Err(WorkloadError::Unprofiled {
-                        job: self.next - 1,
+                        job: number,
                         model: extras.model.as_deref().unwrap_or_default().to_owned(),
                         batch_size: extras.batch_size.unwrap_or_default(),
                         gpus: job.gpus.get(),
@@ -159,49 +162,95 @@ impl Workload for ForProgram {
                 }
             }
         }
-        Ok(Some(job))
     }
+    Ok(jobs)
+}
 
-    fn notices(&self) -> &Notices {
-        &self.notices
+/// What a program did, as the report of a simulation has it. Ends are those that the program had
+/// planned; deadlines are met by its own count.
+fn report(
+    program: Program,
+    shape: Shape,
+    specs: &[JobSpec],
+    outcome: &released::Outcome,
+) -> Report {
+    let mut jobs: Vec<JobResult> = specs.iter().zip(0..).map(unfinished).collect();
+    for held in &outcome.held {
+        let job = &mut jobs[held.job as usize];
+        job.first_start.get_or_insert(Time::new(held.from));
+        job.launches += 1;
+        job.attained += Seconds::new(held.to - held.from);
+        job.attained_gpu += Seconds::new((held.to - held.from) * f64::from(held.gpus));
     }
-
-    fn describe(&self) -> String {
-        "jobs of ElasticFlow".to_owned()
+    for job in &outcome.rejected {
+        jobs[*job as usize].outcome = Some(Outcome::Rejected);
+    }
+    let mut count = Deadlines::default();
+    for end in &outcome.ends {
+        let job = &mut jobs[end.job as usize];
+        job.outcome = Some(Outcome::Completed);
+        job.finish = Some(Time::new(end.at));
+        count.met += u64::from(!end.late && job.deadline.is_some());
+    }
+    for job in &mut jobs {
+        // A job ends on the GPUs that it was given last: all launches before were taken away.
+        job.preemptions = job.launches - u32::from(job.finish.is_some()).min(job.launches);
+        let declined = job.outcome == Some(Outcome::Rejected);
+        count.declined += u64::from(declined && job.deadline.is_some());
+    }
+    let due = jobs.iter().filter(|j| j.deadline.is_some()).count() as u64;
+    count.missed = due - count.declined - count.met;
+    let finishes = jobs.iter().filter_map(|j| j.finish);
+    let end = finishes.fold(Time::ZERO, Time::max);
+    let let_in = jobs.iter().filter(|j| j.outcome != Some(Outcome::Rejected));
+    let first = let_in.map(|j| j.submit).min();
+    let counters = Counters {
+        decisions: outcome.steps,
+        ..Counters::default()
+    };
+    let mut summary = Summary::of(
+        program.name(),
+        &jobs,
+        counters,
+        shape.gpus(),
+        first.map_or(0.0, |first| (end - first).secs()),
+        outcome.steps,
+    );
+    summary.deadlines = Some(count);
+    Report {
+        ended: match jobs.iter().all(|j| j.outcome.is_some()) {
+            true => Ended::Finished,
+            false => Ended::Standstill,
+        },
+        jobs,
+        summary,
+        rounds: Vec::new(),
+        timeline: Vec::new(),
+        waits: Vec::new(),
+        story: Vec::new(),
+        resized: 0,
+        told: Told::default(),
+        counters,
+        end,
+        collected: Collected::default(),
     }
 }
 
-/// Counts as the released programs do: by the ends that they had planned, and by
-/// whether they call them late.
-fn recount(scheduler: &Pipeline, report: &mut Report) {
-    let saved = scheduler.save().unwrap_or_default();
-    let program = &saved["scheduling"];
-    let mut ends: Vec<(u32, f64, bool)> = Vec::new();
-    if let Some(rows) = released::chronus_rows(program) {
-        let submit = |job: u32| report.jobs.get(job as usize).map(|j| j.submit.secs());
-        ends.extend(rows.iter().filter_map(|row| {
-            let took = row.end - submit(row.job)?;
-            Some((row.job, row.end, took > row.expect))
-        }));
-    } else if let Some(planned) = released::planned_ends(program) {
-        ends.extend(planned.iter().map(|end| (end.job, end.at, end.late)));
-    } else {
-        return;
+/// The row of a job that has not started.
+fn unfinished((spec, number): (&JobSpec, u32)) -> JobResult {
+    let extras = spec.extras();
+    let counts = extras.class == ServiceClass::Guaranteed;
+    let deadline = extras.deadlines.first().filter(|_| counts);
+    JobResult {
+        job: JobId(number),
+        name: spec.name.clone(),
+        submit: spec.submit,
+        gpus: spec.gpus.get(),
+        duration: spec.duration(),
+        measured: true,
+        deadline: deadline.map(|d| d.at),
+        ..JobResult::default()
     }
-    let mut count = Deadlines::default();
-    let mut due = 0;
-    for job in report.jobs.iter().filter(|j| j.deadline.is_some()) {
-        due += 1;
-        count.declined += u64::from(job.outcome == Some(Outcome::Rejected));
-    }
-    for (job, at, late) in ends {
-        if let Some(job) = report.jobs.get_mut(job as usize) {
-            job.finish = Some(Time::new(at));
-            count.met += u64::from(!late && job.deadline.is_some());
-        }
-    }
-    count.missed = due - count.declined - count.met;
-    report.summary.deadlines = Some(count);
 }
 
 fn met(report: &Report) -> u64 {

@@ -1,41 +1,36 @@
 //! ElasticFlow's released scheduler and baselines (pkusys/ElasticFlow, commit
-//! 04a0109): its programs, node by node and second by second, as pipelines.
+//! 04a0109), run directly on jobs.
 //!
-//! Each is a program of [`crate::elasticflow::simulator`] with the placement
-//! that it plans and decisions whenever something happens. Simulate them with
-//! the completion rule [`ByScheduler`]: the original lets jobs end when it had
-//! planned that they end.
+//! Each program of [`simulator`] simulates itself.
 
 pub(crate) mod figures;
 pub mod files;
 pub mod simulator;
 pub(crate) mod verify;
 
-pub use crate::elasticflow::simulator::{
-    ChronusRow, PlannedEnd, Shape, Times, chronus_rows, planned_ends,
-};
-pub use blox_sim::completion::ByScheduler;
+pub use simulator::{ChronusRow, Held, Outcome, PlannedEnd, Shape, Times};
 
-use crate::elasticflow::simulator as programs;
-use blox_core::{Composition, JobSpec, OnEvent, Pipeline, SchedulingPolicy};
+use blox_core::JobSpec;
 use blox_sim::workload::scaling::ScalingTable;
+use std::sync::atomic::AtomicBool;
 
-/// The released program's algorithms, but Chronus, which is a program of its own.
+/// The released program's algorithms without Chronus, which is a program of its own: [`chronus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// `ef-accessctrl`: [`elasticflow`].
+    /// `ef-accessctrl`: ElasticFlow.
     ElasticFlow,
-    /// `ef`: [`ef`].
+    /// `ef`: ElasticFlow without admission control.
     WithoutAdmission,
-    /// `edf`: [`edf`].
+    /// `edf`: earliest deadline first.
     Edf,
-    /// `edf-accessctrl`: [`edf_admission`].
+    /// `edf-accessctrl`: earliest deadline first with admission control.
     EdfAdmission,
-    /// `dlas-gpu`: [`tiresias`].
+    /// `dlas-gpu`: Tiresias with queues at 3250 and 7200 GPU-seconds.
     Tiresias,
-    /// `gandiva`: [`gandiva`].
+    /// `gandiva`: time slicing in node sets.
     Gandiva,
-    /// `themis`: [`themis`].
+    /// `themis`: finish-time fairness in leases of a slot. The optimal shares of the original
+    /// are not unique, and so are not its leases.
     Themis,
 }
 
@@ -64,7 +59,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether it plans by [`elasticflow`]'s rule for GPU counts.
+    /// Whether it chooses the GPU counts of jobs by ElasticFlow's plan.
     pub fn is_elastic(self) -> bool {
         matches!(self, Algorithm::ElasticFlow | Algorithm::WithoutAdmission)
     }
@@ -89,73 +84,30 @@ impl Algorithm {
         true
     }
 
-    /// The algorithm, with the arguments of [`elasticflow`].
-    pub fn scheduler(self, shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-        let build = match self {
-            Algorithm::ElasticFlow => elasticflow,
-            Algorithm::WithoutAdmission => ef,
-            Algorithm::Edf => edf,
-            Algorithm::EdfAdmission => edf_admission,
-            Algorithm::Tiresias => tiresias,
-            Algorithm::Gandiva => gandiva,
-            Algorithm::Themis => themis,
+    /// Runs the algorithm on jobs in order of submission. `slot` is the least number of seconds
+    /// between two steps. Returns `None` if `stop` is set before the end.
+    pub fn run(
+        self,
+        shape: Shape,
+        slot: f64,
+        jobs: &[JobSpec],
+        stop: &AtomicBool,
+    ) -> Option<Outcome> {
+        let run = match self {
+            Algorithm::ElasticFlow => simulator::run::<simulator::ElasticFlow>,
+            Algorithm::WithoutAdmission => simulator::run::<simulator::WithoutAdmission>,
+            Algorithm::Edf => simulator::run::<simulator::Edf>,
+            Algorithm::EdfAdmission => simulator::run::<simulator::EdfAdmission>,
+            Algorithm::Tiresias => simulator::run::<simulator::Tiresias>,
+            Algorithm::Gandiva => simulator::run::<simulator::Gandiva>,
+            Algorithm::Themis => simulator::run::<simulator::Themis>,
         };
-        build(shape, slot, submits)
+        run(shape, slot, jobs, stop)
     }
 }
 
-/// `ef-accessctrl`: ElasticFlow. `submits` are the moments of all submissions in
-/// seconds, by number of job; `slot` is the least time between two steps.
-pub fn elasticflow(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-    let program = programs::elasticflow(shape, slot, submits);
-    compose("elasticflow-released", program)
-}
-
-/// `ef`: ElasticFlow without admission control.
-pub fn ef(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-    compose("ef-released", programs::ef(shape, slot, submits))
-}
-
-/// `edf`: earliest deadline first.
-pub fn edf(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-    compose("edf-released", programs::edf(shape, slot, submits))
-}
-
-/// `edf-accessctrl`: earliest deadline first with admission control.
-pub fn edf_admission(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-    let program = programs::edf_admission(shape, slot, submits);
-    compose("edf-admission-released", program)
-}
-
-/// `dlas-gpu`: Tiresias as it is configured there.
-pub fn tiresias(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-    let program = programs::tiresias(shape, slot, submits);
-    compose("elasticflow-tiresias", program)
-}
-
-/// `gandiva`: time slicing in node sets.
-pub fn gandiva(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-    let program = programs::gandiva(shape, slot, submits);
-    compose("elasticflow-gandiva", program)
-}
-
-/// `time-aware-with-lease`: Chronus without its solver.
-pub fn chronus(shape: Shape, times: Times, submits: &[f64]) -> Pipeline {
-    let program = programs::chronus(shape, times, submits);
-    compose("elasticflow-chronus", program)
-}
-
-/// `themis`: finish-time fairness in leases of a slot. The original's shares are
-/// not unique, and so are not its leases.
-pub fn themis(shape: Shape, slot: f64, submits: &[f64]) -> Pipeline {
-    let program = programs::themis(shape, slot, submits);
-    compose("elasticflow-themis", program)
-}
-
-fn compose(name: &str, program: impl SchedulingPolicy + 'static) -> Pipeline {
-    Composition::new(name)
-        .cadence(OnEvent::default())
-        .scheduling(program)
-        .placement(programs::AsPlanned)
-        .build()
+/// Runs `time-aware-with-lease`, Chronus without its solver, on jobs in order of submission. Returns
+/// `None` if `stop` is set before the end.
+pub fn chronus(shape: Shape, times: Times, jobs: &[JobSpec], stop: &AtomicBool) -> Option<Outcome> {
+    simulator::run::<simulator::Chronus>(shape, times, jobs, stop)
 }

@@ -2,13 +2,13 @@
 
 mod chronus;
 
-use crate::elasticflow::files;
-use crate::elasticflow::{self as compat, Algorithm, PlannedEnd};
+use crate::elasticflow::{self as compat, Algorithm, Outcome, PlannedEnd, files};
 use crate::verify::{Case, Compared, System, VerifyError, number_of};
-use blox_core::{ClusterSpec, JobSpec, Part, Pipeline};
-use blox_sim::workload::{Jobs, scaling::ScalingTable};
-use blox_sim::{Report, SimError, Simulation};
-use std::collections::BTreeMap;
+use blox_core::JobSpec;
+use blox_sim::SimError;
+use blox_sim::workload::scaling::ScalingTable;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 
 pub(crate) struct ElasticFlow;
 
@@ -23,14 +23,18 @@ impl System for ElasticFlow {
         has(["job_idx", "real_finish", "deadline_met", "last_num_gpu"]) || chronus::recognises(case)
     }
 
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+    /// The programs run directly: they have no rounds that could be skipped.
+    fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
         if chronus::recognises(case) {
-            return chronus::compare(case, self.name(), every_round);
+            return chronus::compare(case, self.name());
         }
         let run = Run::of(case)?;
         let mut compared = Compared::of(case, self.name());
-        let (report, ends) = run.simulate(case, every_round)?;
-        compare_jobs(case, &run, &report, &ends, &mut compared)?;
+        let never = AtomicBool::new(false);
+        let outcome = run.algorithm.run(run.shape, run.slot, &run.jobs, &never);
+        let outcome = outcome.unwrap_or_default();
+        let ends = outcome.ends.iter().map(|e| (e.job, *e)).collect();
+        compare_jobs(case, &run, &outcome, &ends, &mut compared)?;
         if run.algorithm == Algorithm::Themis {
             excuse_ties(case, &run, &ends, &mut compared)?;
         }
@@ -187,44 +191,23 @@ impl Run {
             rows,
         })
     }
-
-    fn pipeline(&self) -> Pipeline {
-        let submits: Vec<f64> = self.jobs.iter().map(|j| j.submit.secs()).collect();
-        self.algorithm.scheduler(self.shape, self.slot, &submits)
-    }
-
-    fn simulate(
-        &self,
-        case: &Case,
-        every_round: bool,
-    ) -> Result<(Report, BTreeMap<u32, PlannedEnd>), VerifyError> {
-        let cluster = ClusterSpec::uniform(self.shape.nodes() as usize, self.shape.gpus_per_node);
-        let mut scheduler = self.pipeline();
-        let report = Simulation::new(cluster)
-            .completion(compat::ByScheduler)
-            .visiting_every_round(every_round)
-            .run_by(&mut scheduler, &mut Jobs::new(self.jobs.clone()), None)
-            .map_err(|e| VerifyError::Simulation {
-                case: case.dir().to_owned(),
-                error: Box::new(e),
-            })?;
-        let saved = scheduler.save().unwrap_or_default();
-        let ends = compat::planned_ends(&saved["scheduling"]).unwrap_or_default();
-        let ends = ends.into_iter().map(|e| (e.job, e));
-        Ok((report, ends.collect()))
-    }
 }
 
 fn compare_jobs(
     case: &Case,
     run: &Run,
-    report: &Report,
+    outcome: &Outcome,
     ends: &BTreeMap<u32, PlannedEnd>,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let mut by_row: Vec<Option<usize>> = vec![None; run.rows.len()];
     for (id, row) in run.rows.iter().enumerate() {
         by_row[*row] = Some(id);
+    }
+    let rejected: BTreeSet<u32> = outcome.rejected.iter().copied().collect();
+    let mut starts = BTreeMap::new();
+    for held in &outcome.held {
+        starts.entry(held.job).or_insert(held.from);
     }
     let e = &case.expected;
     let index = e.column("job_idx")?;
@@ -237,31 +220,31 @@ fn compare_jobs(
             continue;
         };
         out.jobs += 1;
-        let (spec, result) = (&run.jobs[id], report.jobs.get(id));
-        let end = ends.get(&(id as u32)).copied();
-        let rejected = result.is_some_and(|j| j.outcome == Some(blox_core::Outcome::Rejected));
+        let (spec, job) = (&run.jobs[id], id as u32);
+        let end = ends.get(&job).copied();
+        let rejected = rejected.contains(&job);
         let extras = spec.extras();
         let best_effort = extras.class == blox_core::ServiceClass::BestEffort;
-        let outcome = match end {
+        let fate = match end {
             _ if rejected => "rejected",
             None => "unfinished",
             Some(end) if end.late => "finished_late",
             Some(_) => "finished",
         };
-        match outcome {
+        match fate {
             "finished" => met += u32::from(!best_effort),
             "unfinished" => {}
             // A best-effort job behind one that is late already is turned away as well.
             _ => missed += 1,
         }
         let model = extras.model.as_deref().unwrap_or_default();
-        for (column, found) in [("outcome", outcome), ("model", model)] {
+        for (column, found) in [("outcome", fate), ("model", model)] {
             if let Ok(c) = e.column(column) {
                 out.text(&what, column, &row[c], found);
             }
         }
         let submit = spec.submit.secs();
-        let in_time = f64::from(u8::from(outcome == "finished"));
+        let in_time = f64::from(u8::from(fate == "finished"));
         let mut columns = vec![
             ("batch_size", extras.batch_size.map(f64::from)),
             ("requested_gpu", Some(f64::from(spec.gpus.get()))),
@@ -278,8 +261,7 @@ fn compare_jobs(
             run.algorithm,
             Algorithm::EdfAdmission | Algorithm::Gandiva | Algorithm::Themis
         ) {
-            let start = result.and_then(|j| j.first_start).map(|t| t.secs());
-            columns.push(("start", start));
+            columns.push(("start", starts.get(&job).copied()));
         }
         if run.algorithm.is_elastic() && !rejected {
             columns.push(("real_finish", end.map(|e| e.exact)));

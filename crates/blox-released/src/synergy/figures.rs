@@ -74,7 +74,7 @@ impl Figure for Synergy100Job {
                     first: Time::new(1.0),
                 };
                 let simulation = Simulation::new(cluster.clone());
-                runs.push(Run {
+                runs.push(Run::Simulation {
                     label: format!("{order}, {name}"),
                     simulation: released::simulation(simulation, settings),
                     scheduler: released::synergy(settings, replay.arrivals.iter().copied()),

@@ -88,7 +88,7 @@ impl Figure for Tiresias60Job {
                 })
                 .collect();
             for (name, _) in SCHEDULES {
-                runs.push(Run {
+                runs.push(Run::Simulation {
                     label: format!("{name}, {world}"),
                     simulation: Simulation::new(ClusterSpec::uniform(nodes, 4)),
                     scheduler: schedule(name, &samples),

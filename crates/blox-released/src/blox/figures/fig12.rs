@@ -50,7 +50,7 @@ pub(crate) fn runs(
         .iter()
         .map(|(threshold, ..)| {
             let las = blox::las();
-            Ok(Run {
+            Ok(Run::Simulation {
                 label: name(*threshold),
                 simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(measure.clone()),
                 scheduler: match threshold {

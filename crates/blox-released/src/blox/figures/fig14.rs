@@ -39,7 +39,7 @@ impl Figure for BloxFig14 {
         let mut runs = Vec::new();
         for (group, params) in groups() {
             for scheduler in schedulers(&params) {
-                runs.push(Run {
+                runs.push(Run::Simulation {
                     label: format!("{} ({group})", scheduler.name()),
                     simulation: Simulation::new(ClusterSpec::uniform(32, 4))
                         .measure(Measure::Ids(3000, 4000)),

@@ -28,7 +28,7 @@ impl Figure for BloxFig16 {
         for load in LOADS {
             for scheduler in [fifo(), loss_termination()] {
                 let jobs = Limited::new(BloxWorkload::new(load)?, 10_000);
-                runs.push(Run {
+                runs.push(Run::Simulation {
                     label: format!("{} at {load} jobs an hour", scheduler.name()),
                     simulation: Simulation::new(ClusterSpec::uniform(32, 4))
                         .measure(Measure::Ids(3000, 4000)),

@@ -63,7 +63,7 @@ impl Figure for BloxFig6 {
                 {
                     simulation = simulation.execution(speed);
                 }
-                runs.push(Run {
+                runs.push(Run::Simulation {
                     label: format!("{name} at {load} jobs an hour"),
                     simulation,
                     scheduler: scheduler(),

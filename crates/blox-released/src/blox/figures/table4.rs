@@ -50,7 +50,7 @@ impl Figure for BloxTable4 {
                 ..Extras::default()
             });
         }
-        let run = |scheduler: blox_core::Pipeline| Run {
+        let run = |scheduler: blox_core::Pipeline| Run::Simulation {
             label: scheduler.name().to_owned(),
             simulation: Simulation::new(cluster.clone())
                 .execution(LinkBound::default())

@@ -2,14 +2,13 @@ use super::*;
 use crate::elasticflow::files::Recipe;
 use crate::figure::{Claim, Findings, Picture, Row};
 use blox_plot::{Axis, Chart, Series};
-use blox_sim::results::{AssignmentRow, SharedSink};
 use std::sync::{Mutex, PoisonError};
 
 /// Figure 10: cluster efficiency over time.
 #[derive(Default)]
 pub(crate) struct Fig10 {
-    /// Of each run, who held what when.
-    held: Mutex<Vec<Arc<Mutex<Vec<AssignmentRow>>>>>,
+    /// The allocations of each run.
+    held: Mutex<Vec<Arc<Mutex<Vec<Held>>>>>,
     /// What the jobs get from so many GPUs.
     jobs: Mutex<Vec<JobSpec>>,
 }
@@ -56,22 +55,22 @@ const PROGRAMS: [(Program, Option<f64>, f64, Option<f64>); 6] = [
 /// Moments with the cluster efficiency from each until the next.
 type Steps = Vec<(f64, f64)>;
 
-/// The sum of speed-ups over one GPU, over all GPUs, from who held what when.
-fn efficiency(held: &[AssignmentRow], jobs: &[JobSpec]) -> Steps {
+/// The sum of speed-ups over one GPU, over all GPUs, from the allocations of jobs.
+fn efficiency(held: &[Held], jobs: &[JobSpec]) -> Steps {
     let mut changes: Vec<(f64, f64)> = Vec::new();
     for row in held {
-        let Some(job) = jobs.get(row.job.index()) else {
+        let Some(job) = jobs.get(row.job as usize) else {
             continue;
         };
         let extras = job.extras();
-        let rate = |gpus: usize| {
-            let level = extras.levels.iter().position(|l| l.get() as usize == gpus);
+        let rate = |gpus: u32| {
+            let level = extras.levels.iter().position(|l| l.get() == gpus);
             level.and_then(|at| extras.rates.get(at)).copied()
         };
-        if let (Some(one), Some(many)) = (rate(1), rate(row.gpus.len())) {
+        if let (Some(one), Some(many)) = (rate(1), rate(row.gpus)) {
             let speedup = many / one / GPUS;
-            changes.push((row.start.secs(), speedup));
-            changes.push((row.stop.secs(), -speedup));
+            changes.push((row.from, speedup));
+            changes.push((row.to, -speedup));
         }
     }
     changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -137,9 +136,8 @@ impl Figure for Fig10 {
         let runs = PROGRAMS.iter().map(|(program, ..)| {
             let sink = Arc::new(Mutex::new(Vec::new()));
             held.push(Arc::clone(&sink));
-            let mut run = world.run(*program, &jobs, &table, "100 jobs");
-            run.simulation = run.simulation.assignments_to(Some(sink as SharedSink));
-            run
+            let keep = move |held| *sink.lock().unwrap_or_else(PoisonError::into_inner) = held;
+            world.run_keeping(*program, &jobs, &table, "100 jobs", keep)
         });
         let runs = runs.collect();
         // Every level that was measured: what a job gets from GPUs that it asks for.
@@ -149,10 +147,6 @@ impl Figure for Fig10 {
         }
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
         Ok(runs)
-    }
-
-    fn recount(&self, scheduler: &Pipeline, report: &mut Report) {
-        recount(scheduler, report);
     }
 
     fn findings(&self, reports: &[Report]) -> Findings {

@@ -126,10 +126,6 @@ impl Figure for Fig11 {
         Ok(runs)
     }
 
-    fn recount(&self, scheduler: &Pipeline, report: &mut Report) {
-        recount(scheduler, report);
-    }
-
     fn findings(&self, reports: &[Report]) -> Findings {
         let complete = reports.len() == SHARES.len() * PROGRAMS.len();
         let mut findings = Findings {

@@ -1,8 +1,10 @@
 use super::*;
 use crate::elasticflow::files::read_trace;
 use crate::figure::{Claim, Findings, Picture, Row};
+use blox_core::{ClusterSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers as own;
+use blox_sim::Simulation;
 use blox_sim::workload::Jobs;
 use blox_sim::workload::scaling::WithThroughputs;
 
@@ -75,9 +77,9 @@ impl Figure for Fig8a {
             .iter()
             .map(|(p, ..)| world.run(*p, &jobs, &table, TRACE));
         let mut runs: Vec<Run> = released.collect();
-        runs.extend(OWN.iter().map(|(name, build)| Run {
+        runs.extend(OWN.iter().map(|(name, build)| Run::Simulation {
             label: (*name).to_owned(),
-            simulation: Simulation::new(world.cluster()),
+            simulation: Simulation::new(ClusterSpec::uniform(16, 4)),
             scheduler: build(),
             workload: Box::new(WithThroughputs::new(
                 Jobs::new(jobs.to_vec()),
@@ -85,10 +87,6 @@ impl Figure for Fig8a {
             )),
         }));
         Ok(runs)
-    }
-
-    fn recount(&self, scheduler: &Pipeline, report: &mut Report) {
-        recount(scheduler, report);
     }
 
     fn findings(&self, reports: &[Report]) -> Findings {

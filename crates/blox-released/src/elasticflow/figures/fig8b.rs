@@ -137,10 +137,6 @@ impl Figure for Fig8b {
         Ok(runs)
     }
 
-    fn recount(&self, scheduler: &Pipeline, report: &mut Report) {
-        recount(scheduler, report);
-    }
-
     fn findings(&self, reports: &[Report]) -> Findings {
         let mut findings = Findings {
             notes: vec![

@@ -67,10 +67,6 @@ impl Figure for Fig9 {
         Ok(runs)
     }
 
-    fn recount(&self, scheduler: &Pipeline, report: &mut Report) {
-        recount(scheduler, report);
-    }
-
     fn findings(&self, reports: &[Report]) -> Findings {
         let mut findings = Findings {
             notes: vec![

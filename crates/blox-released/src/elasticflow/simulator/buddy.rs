@@ -2,7 +2,6 @@
 //! have, and the cache of GPU positions that were used before.
 
 use super::job::Job;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The bucket sizes: the only GPU counts that can be placed.
@@ -15,7 +14,7 @@ pub(super) fn bucket_of(size: u32) -> Option<usize> {
 
 /// A cluster of equal nodes behind switches. Node numbers start anew behind
 /// every switch, which decides in what order they are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Switches.
     pub switches: u32,
@@ -40,7 +39,7 @@ impl Shape {
 /// So many GPUs on each of these nodes, for one job.
 pub(super) type Spread = Vec<(u32, u32)>;
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct NodeSet {
     nodes: Vec<u32>,
     /// Jobs with their GPUs.
@@ -52,7 +51,7 @@ struct NodeSet {
 }
 
 /// Node sets in buckets.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Buddy {
     shape: Shape,
     free: Vec<u32>,

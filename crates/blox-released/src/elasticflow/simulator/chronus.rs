@@ -4,12 +4,10 @@
 use super::buddy::{Shape, Spread};
 use super::job::{Job, log2};
 use super::{Program, Step};
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Whether a job's deadline is accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// It can end in time no more.
     Lowest,
@@ -20,7 +18,7 @@ enum Class {
     Unaccepted,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct State {
     class: Class,
     /// Seconds from submission within which it should end, and at first.
@@ -39,11 +37,10 @@ struct State {
     resumed: u32,
     preempted: u32,
     waited: f64,
-    spread: Spread,
 }
 
 /// A row of the original's own log, as far as it is determined.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChronusRow {
     /// The job.
     pub job: u32,
@@ -73,49 +70,25 @@ struct Item {
 }
 
 /// Leases for jobs with accepted deadlines, the rest for all others.
-#[derive(Clone, Serialize, Deserialize)]
 pub struct Chronus {
     shape: Shape,
-    check: f64,
-    lease: f64,
-    pass: f64,
-    /// Submissions by number of job, and the first that has not come in.
-    submits: Vec<f64>,
+    times: Times,
+    /// The first job that has not come in.
     arrived: usize,
     states: Vec<State>,
     pending: Vec<u32>,
     running: Vec<u32>,
-    free_on: Vec<u32>,
     next: Option<f64>,
     rows: Vec<ChronusRow>,
 }
 
 impl Chronus {
-    pub(super) fn new(shape: Shape, times: Times, submits: &[f64]) -> Self {
-        let mut program = Chronus {
-            free_on: vec![shape.gpus_per_node; shape.nodes() as usize],
-            shape,
-            check: times.check,
-            lease: times.lease,
-            pass: times.pass,
-            submits: submits.to_vec(),
-            arrived: 0,
-            states: Vec::new(),
-            pending: Vec::new(),
-            running: Vec::new(),
-            next: None,
-            rows: Vec::new(),
-        };
-        program.next = program.next_arrival(0.0);
-        program
-    }
-
     /// The first moment from `from` on at which the next arrival is seen.
-    fn next_arrival(&self, from: f64) -> Option<f64> {
-        let at = self.submits.get(self.arrived)?.max(from);
-        let mut t = (at / self.check).ceil() * self.check;
-        while t % self.pass != 0.0 {
-            t += self.check;
+    fn next_arrival(&self, from: f64, jobs: &[Job]) -> Option<f64> {
+        let at = jobs.get(self.arrived)?.submit.max(from);
+        let mut t = (at / self.times.check).ceil() * self.times.check;
+        while t % self.times.pass != 0.0 {
+            t += self.times.check;
         }
         Some(t)
     }
@@ -126,7 +99,7 @@ impl Chronus {
 
     /// What has run since the last check.
     fn run(&mut self, now: f64, jobs: &[Job], out: &mut Step) {
-        let at_lease = now % self.lease == 0.0;
+        let at_lease = now % self.times.lease == 0.0;
         let mut ended = Vec::new();
         for &j in &self.running {
             let (job, s) = (&jobs[j as usize], &mut self.states[j as usize]);
@@ -147,7 +120,7 @@ impl Chronus {
             s.executed += ran;
             s.last_check = now;
             if !s.in_lease && s.class == Class::Accepted {
-                let needs = ((s.estimate - s.executed) / self.lease).ceil() as i64;
+                let needs = ((s.estimate - s.executed) / self.times.lease).ceil() as i64;
                 if needs != s.leases {
                     s.leases = needs;
                     drop_leases(&mut s.plan, 1);
@@ -177,8 +150,8 @@ impl Chronus {
 
     /// The number of the next lease, from 0; `after` the one that begins now.
     fn lease_number(&self, now: f64, after: bool) -> i64 {
-        let begun = (now / self.lease).floor() as i64;
-        if after || now % self.lease != 0.0 {
+        let begun = (now / self.times.lease).floor() as i64;
+        if after || now % self.times.lease != 0.0 {
             begun + 1
         } else {
             begun
@@ -189,7 +162,7 @@ impl Chronus {
         let s = &self.states[j as usize];
         Item {
             job: j,
-            until: ((s.expect_first + job.submit) / self.lease).floor() as i64 - number,
+            until: ((s.expect_first + job.submit) / self.times.lease).floor() as i64 - number,
             needed: s.leases,
             gpus: i64::from(job.gpus),
         }
@@ -224,7 +197,7 @@ impl Chronus {
             let s = &mut self.states[j as usize];
             s.in_lease = false;
             s.last_check = now;
-            let needs = ((s.estimate - s.executed) / self.lease).ceil() as i64;
+            let needs = ((s.estimate - s.executed) / self.times.lease).ceil() as i64;
             if s.class == Class::Accepted && needs < s.leases {
                 drop_leases(&mut s.plan, s.leases - needs);
                 s.leases = needs;
@@ -322,7 +295,7 @@ impl Chronus {
     }
 
     /// New jobs come in, and their deadlines are accepted or not.
-    fn arrive(&mut self, now: f64, jobs: &[Job], out: &mut Step) {
+    fn arrive(&mut self, now: f64, jobs: &[Job]) {
         let number = self.lease_number(now, true);
         let left = self.left_over(jobs);
         let open = self.pending.iter().chain(&self.running).filter(|j| {
@@ -332,14 +305,10 @@ impl Chronus {
         let mut items: Vec<Item> = open
             .map(|j| self.item(*j, &jobs[*j as usize], number))
             .collect();
-        while self.submits.get(self.arrived).is_some_and(|s| *s <= now) {
+        while let Some(job) = jobs.get(self.arrived).filter(|j| j.submit <= now) {
             let j = self.arrived as u32;
             self.arrived += 1;
-            let Some(job) = jobs.get(j as usize).filter(|j| j.known) else {
-                continue;
-            };
-            out.admitted.push(j);
-            let slow = 1.0 + (1.0 + log2(job.gpus)) * 0.5 / self.lease;
+            let slow = 1.0 + (1.0 + log2(job.gpus)) * 0.5 / self.times.lease;
             let estimate = (job.duration * slow * 1.1).trunc();
             let expect = job.deadline - job.submit;
             self.states[j as usize] = State {
@@ -347,7 +316,7 @@ impl Chronus {
                 expect,
                 expect_first: expect,
                 estimate,
-                leases: (estimate / self.lease).ceil() as i64,
+                leases: (estimate / self.times.lease).ceil() as i64,
                 planned: true,
                 last_check: now,
                 waited: now - job.submit,
@@ -359,7 +328,7 @@ impl Chronus {
                 |program: &Self, items: &[Item]| program.pack(items, &mut left.clone()).is_some();
             if new.needed <= new.until && fits(self, &items) {
                 let s = &mut self.states[j as usize];
-                s.expect = self.lease * (new.until + number) as f64 - job.submit;
+                s.expect = self.times.lease * (new.until + number) as f64 - job.submit;
             } else {
                 self.states[j as usize].class = Class::Unaccepted;
                 // It counts for those that come with it, as late as it must be.
@@ -431,45 +400,6 @@ impl Chronus {
         }
         self.count_switches(&before);
     }
-
-    /// Nodes for those that run: the numbers do not depend on which.
-    fn place(&mut self, jobs: &[Job], out: &mut Step) {
-        let running = &self.running;
-        for (j, s) in (0u32..).zip(&mut self.states) {
-            if !s.spread.is_empty() && !running.contains(&j) {
-                for (node, count) in s.spread.drain(..) {
-                    self.free_on[node as usize] += count;
-                }
-            }
-        }
-        out.runs.clear();
-        for &j in running {
-            let s = &mut self.states[j as usize];
-            if s.spread.is_empty() {
-                let mut rest = jobs[j as usize].gpus;
-                while rest > 0 {
-                    // The node that it fills best, else the emptiest.
-                    let nodes = (0u32..).zip(&self.free_on).filter(|(_, free)| **free > 0);
-                    let best = nodes.min_by_key(|(_, free)| {
-                        (
-                            **free < rest,
-                            if **free >= rest {
-                                **free
-                            } else {
-                                u32::MAX - **free
-                            },
-                        )
-                    });
-                    let Some((node, &free)) = best else { break };
-                    let count = free.min(rest);
-                    s.spread.push((node, count));
-                    self.free_on[node as usize] -= count;
-                    rest -= count;
-                }
-            }
-            out.runs.push((j, s.spread.clone()));
-        }
-    }
 }
 
 /// The first `count` leases set aside are given up.
@@ -492,27 +422,49 @@ pub struct Times {
 }
 
 impl Program for Chronus {
+    type Times = Times;
+
+    fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self {
+        let mut program = Chronus {
+            shape,
+            times,
+            arrived: 0,
+            states: vec![State::default(); jobs.len()],
+            pending: Vec::new(),
+            running: Vec::new(),
+            next: None,
+            rows: Vec::new(),
+        };
+        program.next = program.next_arrival(0.0, jobs);
+        program
+    }
+
     fn due(&self) -> Option<f64> {
         self.next
     }
 
     fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) {
-        self.states.resize(jobs.len(), State::default());
         self.run(now, jobs, out);
-        if now % self.lease == 0.0 {
+        if now % self.times.lease == 0.0 {
             self.begin_lease(now, jobs);
         }
-        if now % self.pass == 0.0 {
-            self.arrive(now, jobs, out);
+        if now % self.times.pass == 0.0 {
+            self.arrive(now, jobs);
             self.fill(now, jobs);
         }
-        self.place(jobs, out);
+        // Its numbers do not depend on nodes, so that it names none.
+        let held = |j: &u32| (*j, jobs[*j as usize].gpus, Spread::new());
+        out.runs.extend(self.running.iter().map(held));
         let fits = |j: &u32| jobs[*j as usize].gpus <= self.shape.gpus();
         let alive = !self.running.is_empty() || self.pending.iter().any(fits);
         self.next = if alive {
-            Some(now + self.check)
+            Some(now + self.times.check)
         } else {
-            self.next_arrival(now + self.check)
+            self.next_arrival(now + self.times.check, jobs)
         };
+    }
+
+    fn rows(self) -> Vec<ChronusRow> {
+        self.rows
     }
 }

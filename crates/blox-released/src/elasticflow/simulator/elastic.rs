@@ -1,13 +1,12 @@
 //! `ef-accessctrl` (ElasticFlow) and `ef` (without admission) of the original.
 
-use super::buddy::{Buddy, SIZES, Shape};
-use super::events::Events;
-use super::job::{Job, overhead};
+use super::buddy::{SIZES, Shape};
+use super::job::Job;
+use super::slots::{Slots, by_deadline};
 use super::standing::{Basis, Change, changes};
 use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
 use super::trial::Trials;
 use super::{Program, Step};
-use serde::{Deserialize, Serialize};
 
 /// Wake-ups at the end of time mean none.
 const NO_WAKE: f64 = i64::MAX as f64;
@@ -16,27 +15,11 @@ const NO_WAKE: f64 = i64::MAX as f64;
 const FIRST: f64 = i64::MAX as f64;
 const LAST: f64 = -FIRST;
 
-/// The parts in which the two programs differ.
-pub trait Variant: Clone + Send + Default + Serialize + for<'a> Deserialize<'a> {
-    /// New jobs are turned away if anybody would be late.
-    const ADMITS: bool;
-}
+/// `ef-accessctrl`: a job with which any job would be late is turned away.
+pub type ElasticFlow = Elastic<true>;
 
-/// With admission control.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct WithAdmission;
-
-impl Variant for WithAdmission {
-    const ADMITS: bool = true;
-}
-
-/// Without admission control.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct WithoutAdmission;
-
-impl Variant for WithoutAdmission {
-    const ADMITS: bool = false;
-}
+/// `ef`: the same without admission control.
+pub type WithoutAdmission = Elastic<false>;
 
 /// The trial of a job's next level.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,22 +35,8 @@ struct Trial {
 }
 
 /// The program's state between its steps.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Elastic<V> {
-    variant: V,
-    shape: Shape,
-    slot: f64,
-    events: Events,
-    placement: Buddy,
-    /// All jobs that have not ended, in the order that decides ties.
-    runnable: Vec<u32>,
-    pending: Vec<u32>,
-    /// In order of first start.
-    running: Vec<u32>,
-    /// Seconds between the last step and the next.
-    elapsed: f64,
-    steps: u64,
-    #[serde(skip)]
+pub struct Elastic<const ADMITS: bool> {
+    slots: Slots,
     work: Workspace,
 }
 
@@ -82,46 +51,14 @@ struct Workspace {
     changes: Vec<Change>,
 }
 
-impl<V: Variant> Elastic<V> {
-    pub(super) fn new(shape: Shape, slot: f64, submits: &[f64]) -> Self {
-        Elastic {
-            variant: V::default(),
-            shape,
-            slot,
-            events: Events::of_arrivals(submits),
-            placement: Buddy::new(shape),
-            runnable: Vec::new(),
-            pending: Vec::new(),
-            running: Vec::new(),
-            elapsed: 0.0,
-            steps: 0,
-            work: Workspace::default(),
-        }
-    }
-
-    /// Work done since the last step. An end that the estimate put too late
-    /// comes now.
-    fn progress(&mut self, now: f64, jobs: &mut [Job]) {
-        progress(&self.runnable, self.elapsed, now, jobs, &mut self.events);
-    }
-
-    fn total(&self) -> u32 {
-        self.shape.gpus()
-    }
-
+impl<const ADMITS: bool> Elastic<ADMITS> {
     /// Plans all jobs of a list, in order of deadline, on an empty cluster.
     fn plan_all(&mut self, now: f64, mut list: Vec<u32>, jobs: &mut [Job]) -> (bool, Vec<u32>) {
-        list.sort_by(|a, b| {
-            let (a, b) = (&jobs[*a as usize], &jobs[*b as usize]);
-            a.deadline.total_cmp(&b.deadline)
-        });
-        for &j in &list {
-            self.placement.release(j, &mut jobs[j as usize]);
-        }
-        let total = self.total();
+        by_deadline(&mut list, jobs);
+        self.slots.release(&list, jobs);
         let w = &mut self.work;
         w.free.clear();
-        w.free.push((now, i64::from(total)));
+        w.free.push((now, i64::from(w.planner.total)));
         let mut all_met = true;
         for &j in &list {
             let job = &mut jobs[j as usize];
@@ -133,22 +70,16 @@ impl<V: Variant> Elastic<V> {
     }
 
     /// Gives what is free to jobs, a level at a time.
-    fn expand(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) {
-        let held: u32 = self
-            .runnable
-            .iter()
-            .map(|j| jobs[*j as usize].num_gpu)
-            .sum();
-        let mut free = self.total().saturating_sub(held);
+    fn expand(&mut self, now: f64, jobs: &mut [Job]) {
+        let s = &mut self.slots;
+        let total = s.shape.gpus();
+        let held: u32 = s.runnable.iter().map(|j| jobs[*j as usize].num_gpu).sum();
+        let mut free = total.saturating_sub(held);
         if free == 0 {
             return;
         }
-        let total = self.total();
         let w = &mut self.work;
-        if w.trials.len() < jobs.len() {
-            w.trials.resize_with(jobs.len(), Trial::default);
-        }
-        for &j in &self.runnable {
+        for &j in &s.runnable {
             let job = &jobs[j as usize];
             w.trials[j as usize] = Trial {
                 level: job.next_level(job.num_gpu),
@@ -161,13 +92,13 @@ impl<V: Variant> Elastic<V> {
             let gain = |j: &u32| trials[*j as usize].gain;
             list.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
         };
-        by_gain(&mut self.runnable, &w.trials);
+        by_gain(&mut s.runnable, &w.trials);
         while free > 0 {
             let grows = |j: &&u32| {
                 let (level, has) = (w.trials[**j as usize].level, jobs[**j as usize].num_gpu);
                 level > has && level - has <= free
             };
-            let picked = self.runnable.iter().find(grows).copied();
+            let picked = s.runnable.iter().find(grows).copied();
             if let Some(j) = picked {
                 let job = &mut jobs[j as usize];
                 let level = w.trials[j as usize].level;
@@ -180,23 +111,21 @@ impl<V: Variant> Elastic<V> {
                 w.take_over(job, planned);
                 // The planner has now what was free before.
                 changes(&w.planner.after, &w.free, &mut w.changes);
-                if let Some(at) = self.pending.iter().position(|p| *p == j) {
-                    self.pending.remove(at);
-                    self.running.push(j);
-                    out.started.push(j);
+                if s.pending.contains(&j) {
+                    s.start(j);
                 }
-                self.events.move_end(j, job.old_end, job.end);
+                s.events.move_end(j, job.old_end, job.end);
                 w.trials[j as usize].level = job.next_level(job.num_gpu);
                 w.trials[j as usize].has = gpu_time(&job.alloc, job.end);
                 w.trials[j as usize].basis = None;
             }
-            for &j in &self.runnable {
+            for &j in &s.runnable {
                 let job = &jobs[j as usize];
                 if w.trials[j as usize].level > job.num_gpu {
                     w.try_next(j, job, now, free, total);
                 }
             }
-            by_gain(&mut self.runnable, &w.trials);
+            by_gain(&mut s.runnable, &w.trials);
             if picked.is_none() {
                 break;
             }
@@ -205,44 +134,21 @@ impl<V: Variant> Elastic<V> {
 
     /// Wide jobs first, then those below a node by size.
     fn place_all(&mut self, list: &[u32], jobs: &mut [Job]) {
-        let per_node = self.shape.gpus_per_node;
+        let per_node = self.slots.shape.gpus_per_node;
+        let placement = &mut self.slots.placement;
         for &j in list {
             if jobs[j as usize].num_gpu >= per_node {
-                self.placement.place(j, &mut jobs[j as usize]);
+                placement.place(j, &mut jobs[j as usize]);
             }
         }
         for &size in SIZES.iter().rev().filter(|s| **s < per_node) {
             for &j in list {
                 if jobs[j as usize].num_gpu == size {
-                    self.placement.place(j, &mut jobs[j as usize]);
+                    placement.place(j, &mut jobs[j as usize]);
                 }
             }
         }
-        self.placement.note_positions(jobs);
-    }
-
-    fn charge(&mut self, list: &[u32], jobs: &mut [Job]) {
-        let total = self.total();
-        let restart = self.steps > 0 && (self.steps as f64) % self.slot == 0.0;
-        self.steps += 1;
-        if restart {
-            self.placement.cache.clear();
-        }
-        for &j in list {
-            let job = &mut jobs[j as usize];
-            job.overhead = 0.0;
-            if job.num_gpu > 0 {
-                job.overhead = overhead(total, job.num_gpu, restart, job.cached);
-                let old = job.end;
-                job.end += job.overhead;
-                self.events.move_end(j, old, job.end);
-            }
-        }
-    }
-
-    fn forget(&mut self, job: u32) {
-        self.running.retain(|j| *j != job);
-        self.runnable.retain(|j| *j != job);
+        placement.note_positions(jobs);
     }
 }
 
@@ -292,66 +198,36 @@ impl Workspace {
     }
 }
 
-/// Work done by `list` in the `elapsed` seconds before `now`.
-pub(super) fn progress(
-    list: &[u32],
-    elapsed: f64,
-    now: f64,
-    jobs: &mut [Job],
-    events: &mut Events,
-) {
-    for &j in list {
-        let job = &mut jobs[j as usize];
-        if job.num_gpu == 0 {
-            job.overhead = 0.0;
-            continue;
-        }
-        let until = job.real_end.unwrap_or(job.end);
-        let mut run = elapsed;
-        if now > until {
-            run -= now - until;
-        }
-        run = if run < job.overhead {
-            0.0
-        } else {
-            run - job.overhead
-        };
-        let rate = job.rate(job.num_gpu);
-        let mut done = run * rate;
-        if job.left <= done && job.end > now {
-            // The estimate was too late.
-            let end = now - elapsed + (job.left / rate).ceil();
-            done = (job.end - now + elapsed) * rate;
-            events.move_end(j, job.end, now);
-            job.end = end;
-        }
-        job.left -= done;
-        job.overhead = 0.0;
-    }
-}
+impl<const ADMITS: bool> Program for Elastic<ADMITS> {
+    type Times = f64;
 
-impl<V: Variant> Program for Elastic<V> {
+    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
+        Elastic {
+            slots: Slots::new(shape, slot, jobs),
+            work: Workspace {
+                planner: Planner::new(slot, shape.gpus()),
+                trials: vec![Trial::default(); jobs.len()],
+                ..Workspace::default()
+            },
+        }
+    }
+
     fn due(&self) -> Option<f64> {
-        self.events.next().filter(|t| *t < NO_WAKE)
+        self.slots.events.next().filter(|t| *t < NO_WAKE)
     }
 
     fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) {
-        self.work.planner.slot = self.slot;
-        self.work.planner.total = self.total();
-        self.progress(now, jobs);
-        let event = if V::ADMITS {
-            self.events.take(now)
+        self.slots.progress(now, jobs);
+        let event = if ADMITS {
+            self.slots.events.take(now)
         } else {
-            self.events.get(now).cloned()
+            self.slots.events.get(now).cloned()
         };
-        let Some(mut event) = event else { return };
-        event
-            .start
-            .retain(|j| jobs.get(*j as usize).is_some_and(|j| j.known));
-        let idle = self.pending.is_empty() && self.running.is_empty();
+        let Some(event) = event else { return };
+        let idle = self.slots.pending.is_empty() && self.slots.running.is_empty();
         // Without admission such a step is one like any other.
-        if V::ADMITS && idle && event.start.is_empty() && event.end.is_empty() {
-            self.events.take(now);
+        if ADMITS && idle && event.start.is_empty() && event.end.is_empty() {
+            self.slots.events.take(now);
             return;
         }
         for &j in &event.end {
@@ -361,101 +237,86 @@ impl<V: Variant> Program for Elastic<V> {
                 continue;
             }
             let real_end = job.real_end.unwrap_or(job.end);
-            let counts = if V::ADMITS { real_end } else { job.end };
+            let counts = if ADMITS { real_end } else { job.end };
             out.end(j, job.end, real_end, counts > job.deadline);
-            self.placement.release(j, job);
-            self.forget(j);
+            self.slots.placement.release(j, job);
+            self.slots.forget(j);
         }
-        for &j in self.runnable.iter().chain(&event.start) {
+        for &j in self.slots.runnable.iter().chain(&event.start) {
             jobs[j as usize].old_end = jobs[j as usize].end;
         }
-        let list = [self.runnable.as_slice(), &event.start].concat();
+        let list = [self.slots.runnable.as_slice(), &event.start].concat();
         let (all_met, mut sorted) = self.plan_all(now, list, jobs);
-        if !V::ADMITS || all_met {
-            self.pending.extend(&event.start);
-            out.admitted.extend(&event.start);
+        if !ADMITS || all_met {
+            self.slots.pending.extend(&event.start);
         } else if !event.start.is_empty() {
             // One who would be late turns away all that are new.
-            let mut list = self.runnable.clone();
+            let mut list = self.slots.runnable.clone();
             for &j in &event.start {
                 if jobs[j as usize].best_effort {
-                    self.pending.push(j);
+                    self.slots.pending.push(j);
                     list.push(j);
-                    out.admitted.push(j);
                 } else {
                     out.rejected.push(j);
                 }
             }
             (_, sorted) = self.plan_all(now, list, jobs);
         }
-        self.runnable = sorted;
-        for &j in &self.runnable {
+        self.slots.runnable = sorted;
+        for &j in &self.slots.runnable {
             let job = &mut jobs[j as usize];
             job.num_gpu = match job.alloc.first() {
                 Some(&(t, gpus)) if t == now => gpus,
                 _ => 0,
             };
-            self.events.move_end(j, job.old_end, job.end);
+            self.slots.events.move_end(j, job.old_end, job.end);
         }
-        if !V::ADMITS {
-            self.events.take(now);
+        if !ADMITS {
+            self.slots.events.take(now);
         }
         let mut starts = Vec::new();
-        for &j in &self.pending {
+        for &j in &self.slots.pending {
             let first = jobs[j as usize].alloc.iter().find(|(_, g)| *g > 0);
             match first {
                 Some(&(t, _)) if t > now => {
-                    if !V::ADMITS {
-                        self.events.wake(t);
+                    if !ADMITS {
+                        self.slots.events.wake(t);
                     }
                 }
                 _ => starts.push(j),
             }
         }
         for j in starts {
-            self.pending.retain(|p| *p != j);
-            self.running.push(j);
-            out.started.push(j);
-            self.events.add_end(j, jobs[j as usize].end);
+            self.slots.start(j);
+            self.slots.events.add_end(j, jobs[j as usize].end);
         }
-        self.expand(now, jobs, out);
+        self.expand(now, jobs);
         let next_change = |job: &Job| job.alloc.iter().map(|(t, _)| *t).find(|t| *t > now);
-        let list = if V::ADMITS {
-            self.runnable
+        let list = if ADMITS {
+            self.slots
+                .runnable
                 .sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].num_gpu));
             let changes = self
+                .slots
                 .runnable
                 .iter()
                 .filter_map(|j| next_change(&jobs[*j as usize]));
             let wake = changes.fold(NO_WAKE, f64::min);
-            if self.events.next().is_none_or(|first| wake < first) {
-                self.events.wake(wake);
+            if self.slots.events.next().is_none_or(|first| wake < first) {
+                self.slots.events.wake(wake);
             }
-            self.runnable.clone()
+            self.slots.runnable.clone()
         } else {
-            for &j in &self.running {
+            for &j in &self.slots.running {
                 if let Some(t) = next_change(&jobs[j as usize]) {
-                    self.events.wake(t);
+                    self.slots.events.wake(t);
                 }
             }
-            self.running.clone()
+            self.slots.running.clone()
         };
         self.place_all(&list, jobs);
-        out.runs.clear();
-        for &j in &list {
-            let job = &jobs[j as usize];
-            if job.set.is_some() {
-                out.runs.push((j, self.placement.spread(j, job)));
-            }
-        }
-        if self.events.is_empty() {
-            return;
-        }
-        self.charge(&list, jobs);
-        self.events.keep_apart(now, self.slot);
-        if let Some(next) = self.events.next() {
-            self.elapsed = (next - now).trunc();
-        }
+        self.slots.report(&list, jobs, out);
+        self.slots.charge(now, &list, jobs);
     }
 }
 
@@ -465,18 +326,23 @@ mod tests {
 
     #[test]
     fn a_wake_up_with_nobody_there_is_a_step_only_without_admission() {
-        fn steps<V: Variant>() -> (u64, f64) {
+        fn steps<const ADMITS: bool>() -> (u64, f64) {
             let shape = Shape {
                 switches: 1,
                 nodes_per_switch: 1,
                 gpus_per_node: 4,
             };
-            let mut program = Elastic::<V>::new(shape, 60.0, &[600.0]);
-            program.events.wake(120.0);
-            program.step(120.0, &mut [Job::default()], &mut Step::default());
-            (program.steps, program.elapsed)
+            let mut jobs = [Job {
+                submit: 600.0,
+                ..Job::default()
+            }];
+            let mut program = Elastic::<ADMITS>::new(shape, 60.0, &jobs);
+            program.slots.events.wake(120.0);
+            program.step(120.0, &mut jobs, &mut Step::default());
+            let slots = program.slots;
+            (slots.steps, slots.elapsed)
         }
-        assert_eq!(steps::<WithoutAdmission>(), (1, 480.0));
-        assert_eq!(steps::<WithAdmission>(), (0, 0.0));
+        assert_eq!(steps::<false>(), (1, 480.0));
+        assert_eq!(steps::<true>(), (0, 0.0));
     }
 }

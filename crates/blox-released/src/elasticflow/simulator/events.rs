@@ -1,8 +1,8 @@
 //! The original's list of events: arrivals, planned ends and wake-ups.
 
-use serde::{Deserialize, Serialize};
+use super::job::Job;
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Event {
     pub time: f64,
     pub start: Vec<u32>,
@@ -10,16 +10,16 @@ pub(super) struct Event {
 }
 
 /// Events by moment, one a moment, the next one last.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     list: Vec<Event>,
 }
 
 impl Events {
     /// The arrivals of all jobs, by number, in order of submission.
-    pub fn of_arrivals(submits: &[f64]) -> Self {
+    pub fn of_arrivals(jobs: &[Job]) -> Self {
         let mut list: Vec<Event> = Vec::new();
-        for (job, &time) in submits.iter().enumerate().rev() {
+        for (job, time) in jobs.iter().map(|j| j.submit).enumerate().rev() {
             match list.last_mut() {
                 Some(e) if e.time == time => e.start.insert(0, job as u32),
                 _ => list.push(Event {
@@ -129,7 +129,11 @@ mod tests {
 
     #[test]
     fn what_lies_within_a_slot_comes_together() {
-        let mut e = Events::of_arrivals(&[0.0, 10.0, 10.0, 50.0, 200.0]);
+        let jobs = [0.0, 10.0, 10.0, 50.0, 200.0].map(|submit| Job {
+            submit,
+            ..Job::default()
+        });
+        let mut e = Events::of_arrivals(&jobs);
         assert_eq!(e.take(0.0).unwrap().start, [0]);
         e.add_end(0, 55.0);
         e.keep_apart(0.0, 60.0);

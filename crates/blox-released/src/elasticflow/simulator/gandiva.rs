@@ -1,13 +1,12 @@
 //! `gandiva` of the original: node sets a GPU count, time slices within them.
 
 use super::buddy::{SIZES, Shape, bucket_of, spread_over};
-use super::events::Events;
 use super::job::{Job, overhead};
+use super::slots::Slots;
 use super::{Program, Step};
-use serde::{Deserialize, Serialize};
 
 /// Nodes on which jobs of one size take turns.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct NodeSet {
     nodes: Vec<u32>,
     /// The first that fit run.
@@ -30,53 +29,29 @@ impl NodeSet {
 }
 
 /// Time slicing, with nodes moved between sizes by demand.
-#[derive(Clone, Serialize, Deserialize)]
 pub struct Gandiva {
-    shape: Shape,
-    slot: f64,
-    arrivals: Events,
+    /// The events are arrivals alone; node sets take the place of its placement.
+    slots: Slots,
     /// Node sets by size of job, in the order of [`SIZES`].
     sets: Vec<Vec<NodeSet>>,
     free: Vec<u32>,
     executed: Vec<f64>,
-    pending: Vec<u32>,
     /// Jobs that were pending once and have not ended: their overhead goes at each slice,
     /// whether they had a turn or not.
     waited: Vec<u32>,
-    running: Vec<u32>,
     next: Option<f64>,
-    elapsed: f64,
-    steps: u64,
 }
 
 impl Gandiva {
-    pub(super) fn new(shape: Shape, slot: f64, submits: &[f64]) -> Self {
-        let arrivals = Events::of_arrivals(submits);
-        Gandiva {
-            next: arrivals.next(),
-            arrivals,
-            shape,
-            slot,
-            sets: vec![Vec::new(); SIZES.len()],
-            free: (0..shape.nodes()).collect(),
-            executed: Vec::new(),
-            pending: Vec::new(),
-            waited: Vec::new(),
-            running: Vec::new(),
-            elapsed: 0.0,
-            steps: 0,
-        }
-    }
-
     fn nodes_for(&self, size: u32) -> usize {
-        size.div_ceil(self.shape.gpus_per_node) as usize
+        size.div_ceil(self.slots.shape.gpus_per_node) as usize
     }
 
     fn new_set(&mut self, size: u32) -> Option<NodeSet> {
         let nodes = self.nodes_for(size);
         (nodes <= self.free.len()).then(|| NodeSet {
             nodes: self.free.drain(..nodes).collect(),
-            capacity: nodes as u32 * self.shape.gpus_per_node / size,
+            capacity: nodes as u32 * self.slots.shape.gpus_per_node / size,
             ..NodeSet::default()
         })
     }
@@ -112,7 +87,7 @@ impl Gandiva {
 
     /// Moves nodes between sizes so that each has its share of the demand.
     fn adjust(&mut self) {
-        let per_node = self.shape.gpus_per_node as usize;
+        let per_node = self.slots.shape.gpus_per_node as usize;
         let sizes: Vec<(f64, f64)> = SIZES
             .iter()
             .zip(&self.sets)
@@ -127,7 +102,7 @@ impl Gandiva {
             if wanted == 0.0 {
                 continue;
             }
-            let share = (wanted / demand * f64::from(self.shape.gpus())).floor();
+            let share = (wanted / demand * f64::from(self.slots.shape.gpus())).floor();
             let more = share.min(wanted) - has;
             let sets = (more.abs() / f64::from(SIZES[at])).ceil() as usize;
             if more > 0.0 {
@@ -184,7 +159,7 @@ impl Gandiva {
                 let mut done = Vec::new();
                 for &j in &set.jobs[..running.max(1).min(set.jobs.len())] {
                     let (job, executed) = (&mut jobs[j as usize], &mut self.executed[j as usize]);
-                    *executed += (self.elapsed - job.overhead).max(0.0);
+                    *executed += (self.slots.elapsed - job.overhead).max(0.0);
                     job.overhead = 0.0;
                     if *executed >= job.duration {
                         job.end = now - (*executed - job.duration);
@@ -196,7 +171,7 @@ impl Gandiva {
                     set.jobs.rotate_left(running);
                 }
                 set.jobs.retain(|j| !done.contains(j));
-                self.running.retain(|j| !done.contains(j));
+                self.slots.running.retain(|j| !done.contains(j));
                 self.waited.retain(|j| !done.contains(j));
                 if set.jobs.is_empty() {
                     self.free.append(&mut set.nodes);
@@ -210,72 +185,74 @@ impl Gandiva {
 }
 
 impl Program for Gandiva {
+    type Times = f64;
+
+    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
+        let slots = Slots::new(shape, slot, jobs);
+        Gandiva {
+            next: slots.events.next(),
+            slots,
+            sets: vec![Vec::new(); SIZES.len()],
+            free: (0..shape.nodes()).collect(),
+            executed: vec![0.0; jobs.len()],
+            waited: Vec::new(),
+        }
+    }
+
     fn due(&self) -> Option<f64> {
         self.next
     }
 
     fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) {
-        self.executed.resize(jobs.len(), 0.0);
         self.adjust();
         let released = self.slice(now, jobs, out);
         for &j in &self.waited {
             jobs[j as usize].overhead = 0.0;
         }
-        let event = self.arrivals.take(now);
-        for j in event.into_iter().flat_map(|e| e.start) {
-            let Some(job) = jobs.get_mut(j as usize).filter(|j| j.known) else {
-                continue;
-            };
+        let arrivals = self.slots.events.take(now).unwrap_or_default();
+        for j in arrivals.start {
+            let job = &mut jobs[j as usize];
             job.num_gpu = job.gpus;
-            out.admitted.push(j);
-            if self.place(j, jobs[j as usize].gpus) {
-                self.running.push(j);
-                out.started.push(j);
+            if self.place(j, job.gpus) {
+                self.slots.running.push(j);
             } else {
-                self.pending.push(j);
+                self.slots.pending.push(j);
                 self.waited.push(j);
             }
         }
         if released {
             // After each that starts, the next is passed over.
             let mut i = 0;
-            while let Some(&j) = self.pending.get(i) {
+            while let Some(&j) = self.slots.pending.get(i) {
                 if self.place(j, jobs[j as usize].gpus) {
-                    self.pending.remove(i);
-                    self.running.push(j);
-                    out.started.push(j);
+                    self.slots.start(j);
                 }
                 i += 1;
             }
         }
-        out.runs.clear();
         for (size, list) in SIZES.iter().zip(&self.sets) {
             for set in list {
                 for (k, &j) in (0u32..).zip(&set.jobs[..set.running()]) {
-                    let per_node = self.shape.gpus_per_node;
+                    let per_node = self.slots.shape.gpus_per_node;
                     let spread = spread_over(&set.nodes, per_node, k * size, *size);
-                    out.runs.push((j, spread));
+                    out.runs.push((j, *size, spread));
                 }
             }
         }
-        if self.arrivals.is_empty() {
-            self.elapsed = self.slot;
+        let s = &mut self.slots;
+        if s.events.is_empty() {
+            s.elapsed = s.slot;
             // Jobs that fit nowhere would be tried for ever.
-            self.next = (!self.running.is_empty()).then_some(now + self.slot);
+            self.next = (!s.running.is_empty()).then_some(now + s.slot);
             return;
         }
-        let restart = self.steps > 0 && (self.steps as f64) % self.slot == 0.0;
-        self.steps += 1;
-        let total = self.shape.gpus();
-        for &j in &self.running {
+        let (restart, total) = (s.restarts(), s.shape.gpus());
+        for &j in &s.running {
             let job = &mut jobs[j as usize];
             job.overhead = overhead(total, job.gpus, restart, false);
         }
-        self.arrivals.keep_apart(now, self.slot);
-        if let Some(next) = self.arrivals.next() {
-            self.elapsed = (next - now).trunc();
-            self.next = Some(next);
-        }
+        s.go_on(now);
+        self.next = s.events.next();
     }
 }
 
@@ -290,13 +267,12 @@ mod tests {
             nodes_per_switch: 1,
             gpus_per_node: 8,
         };
-        let mut program = Gandiva::new(shape, 60.0, &[0.0, 0.0, 0.0]);
         let mut jobs = [8, 4, 8].map(|gpus| Job {
-            known: true,
             gpus,
             duration: 1e6,
             ..Job::default()
         });
+        let mut program = Gandiva::new(shape, 60.0, &jobs);
         program.step(0.0, &mut jobs, &mut Step::default());
         // The node is the first one's, which the last one shares in turn.
         assert_eq!(program.waited, [1]);

@@ -1,17 +1,14 @@
 //! What the original keeps about a job.
 
-use blox_core::{JobRef, ServiceClass};
-use serde::{Deserialize, Serialize};
+use blox_core::{JobSpec, ServiceClass};
 
 /// The deadline of jobs without one: the original's largest integer.
 const NEVER: f64 = i64::MAX as f64;
 
 /// A job as the original's loop sees it. Times are seconds, numbers are floats
 /// as Python's would become.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// Whether it came in at all: jobs that could never run are turned away before.
-    pub known: bool,
     pub submit: f64,
     pub deadline: f64,
     pub best_effort: bool,
@@ -38,16 +35,14 @@ pub struct Job {
 }
 
 impl Job {
-    pub fn of(job: &JobRef<'_>) -> Self {
-        let spec = job.spec();
+    pub fn of(spec: &JobSpec) -> Self {
         let extras = spec.extras();
         let levels = extras.levels.iter().map(|l| l.get());
         let best_effort = extras.class == ServiceClass::BestEffort;
         Job {
-            known: true,
             submit: spec.submit.secs(),
-            deadline: match job.deadline() {
-                Some(d) if !best_effort => d.secs(),
+            deadline: match extras.deadlines.first() {
+                Some(d) if !best_effort => d.at.secs(),
                 _ => NEVER,
             },
             best_effort,

@@ -1,13 +1,12 @@
 //! `themis` of the original: finish-time fairness in leases.
 
-use super::buddy::{Buddy, Shape};
-use super::events::Events;
+use super::buddy::Shape;
 use super::job::Job;
 use super::shares::{Claim, fair_shares};
+use super::slots::Slots;
 use super::{Program, Step};
-use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Account {
     /// Iterations left and isolated share at the last round, once there was one.
     last: Option<(f64, f64)>,
@@ -19,13 +18,8 @@ struct Account {
 /// Shares by finish-time fairness every lease, the largest first. The shares of
 /// jobs that are not the worst off are not unique: they get what lies in the middle of
 /// all best answers, where an interior-point solver stops.
-#[derive(Clone, Serialize, Deserialize)]
 pub struct Themis {
-    shape: Shape,
-    slot: f64,
-    events: Events,
-    placement: Buddy,
-    runnable: Vec<u32>,
+    slots: Slots,
     accounts: Vec<Account>,
     /// The moment of the last event: what the original measures waiting by.
     event_time: f64,
@@ -33,26 +27,13 @@ pub struct Themis {
 }
 
 impl Themis {
-    pub(super) fn new(shape: Shape, slot: f64, submits: &[f64]) -> Self {
-        let events = Events::of_arrivals(submits);
-        Themis {
-            shape,
-            slot,
-            placement: Buddy::new(shape),
-            runnable: Vec::new(),
-            accounts: Vec::new(),
-            event_time: 0.0,
-            next: events.next(),
-            events,
-        }
-    }
-
     /// Orders jobs by their shares, the largest first.
     fn rank(&mut self, jobs: &[Job]) {
-        let total = f64::from(self.shape.gpus());
-        let part = (total / self.runnable.len() as f64).ceil();
-        let mut claims = Vec::with_capacity(self.runnable.len());
-        for &j in &self.runnable {
+        let runnable = &mut self.slots.runnable;
+        let total = f64::from(self.slots.shape.gpus());
+        let part = (total / runnable.len() as f64).ceil();
+        let mut claims = Vec::with_capacity(runnable.len());
+        for &j in &*runnable {
             let (job, account) = (&jobs[j as usize], &mut self.accounts[j as usize]);
             let gpus = f64::from(job.gpus);
             let share = part / gpus / (part / gpus).max(1.0);
@@ -70,14 +51,14 @@ impl Themis {
         let (shares, _) = fair_shares(&claims, total);
         let mut order: Vec<usize> = (0..shares.len()).collect();
         order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]));
-        self.runnable = order.into_iter().map(|i| self.runnable[i]).collect();
+        *runnable = order.into_iter().map(|i| runnable[i]).collect();
     }
 
     /// Who has a lease: as many as fit, in order.
     fn lease(&mut self, jobs: &mut [Job], out: &mut Step) -> Vec<u32> {
-        let mut free = self.shape.gpus();
+        let mut free = self.slots.shape.gpus();
         let mut running = Vec::new();
-        for &j in &self.runnable {
+        for &j in &self.slots.runnable {
             let gpus = jobs[j as usize].gpus;
             if gpus <= free && free > 0 {
                 free -= gpus;
@@ -85,91 +66,99 @@ impl Themis {
             }
         }
         running.sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].gpus));
-        out.runs.clear();
         for &j in &running {
-            if self.placement.place(j, &mut jobs[j as usize]) {
-                let spread = self.placement.spread(j, &jobs[j as usize]);
-                out.runs.push((j, spread));
-            }
+            self.slots.placement.place(j, &mut jobs[j as usize]);
         }
+        self.slots.report(&running, jobs, out);
         running
     }
 }
 
 impl Program for Themis {
+    type Times = f64;
+
+    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
+        let slots = Slots::new(shape, slot, jobs);
+        Themis {
+            next: slots.events.next(),
+            slots,
+            accounts: vec![Account::default(); jobs.len()],
+            event_time: 0.0,
+        }
+    }
+
     fn due(&self) -> Option<f64> {
         self.next
     }
 
     fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) {
-        self.accounts.resize(jobs.len(), Account::default());
-        for &j in &self.runnable {
-            self.placement.release(j, &mut jobs[j as usize]);
-        }
-        if let Some(event) = self.events.take(now) {
+        let slot = self.slots.slot;
+        let runnable = self.slots.runnable.clone();
+        self.slots.release(&runnable, jobs);
+        if let Some(event) = self.slots.events.take(now) {
             self.event_time = now;
             for j in event.end {
                 let job = &jobs[j as usize];
                 out.end(j, job.end, job.end, job.end > job.deadline);
-                self.runnable.retain(|r| *r != j);
+                self.slots.forget(j);
             }
             for j in event.start {
-                let Some(job) = jobs.get_mut(j as usize).filter(|j| j.known) else {
-                    continue;
-                };
+                let job = &mut jobs[j as usize];
                 job.num_gpu = job.gpus;
                 self.accounts[j as usize].remaining = job.duration;
-                self.runnable.push(j);
-                out.admitted.push(j);
+                self.slots.runnable.push(j);
             }
         }
         let mut running = Vec::new();
-        out.runs.clear();
-        if !self.runnable.is_empty() {
+        if !self.slots.runnable.is_empty() {
             self.rank(jobs);
             running = self.lease(jobs, out);
         }
-        let until = now + self.slot;
+        let until = now + slot;
         // A last event is drawn to the end of the lease as well.
-        self.events.keep_apart(now, self.slot);
-        if let Some(at) = self.events.next().filter(|t| (t - now).trunc() < self.slot)
-            && let Some(event) = self.events.take(at)
+        self.slots.events.keep_apart(now, slot);
+        if let Some(at) = self
+            .slots
+            .events
+            .next()
+            .filter(|t| (t - now).trunc() < slot)
+            && let Some(event) = self.slots.events.take(at)
         {
-            self.events.put(until, event);
+            self.slots.events.put(until, event);
         }
-        for &j in self.runnable.iter().filter(|j| running.contains(j)) {
+        for &j in self.slots.runnable.iter().filter(|j| running.contains(j)) {
             let (job, account) = (&mut jobs[j as usize], &mut self.accounts[j as usize]);
             let mut end = now + account.remaining;
-            account.remaining = (account.remaining - self.slot).max(0.0);
-            job.left -= self.slot * job.rate(job.gpus);
+            account.remaining = (account.remaining - slot).max(0.0);
+            job.left -= slot * job.rate(job.gpus);
             if job.left <= 0.0 {
                 account.remaining = 0.0;
                 end = until;
             }
             if end <= until {
                 job.end = end;
-                self.events.add_end(j, until);
+                self.slots.events.add_end(j, until);
             }
         }
-        let fits = |j: &u32| jobs[*j as usize].gpus <= self.shape.gpus();
-        self.next = if self.runnable.iter().any(fits) {
+        let fits = |j: &u32| jobs[*j as usize].gpus <= self.slots.shape.gpus();
+        self.next = if self.slots.runnable.iter().any(fits) {
             Some(until)
         } else {
             // Leases without jobs go by.
-            self.events.next().map(|at| {
-                let leases = ((at - now) / self.slot).ceil().max(1.0);
-                now + leases * self.slot
+            self.slots.events.next().map(|at| {
+                let leases = ((at - now) / slot).ceil().max(1.0);
+                now + leases * slot
             })
         };
-        if let (Some(next), Some(at)) = (self.next, self.events.next())
-            && self.runnable.is_empty()
+        if let (Some(next), Some(at)) = (self.next, self.slots.events.next())
+            && self.slots.runnable.is_empty()
             && at < next
         {
-            self.events.keep_apart(next - self.slot, self.slot);
-            if let Some(at) = self.events.next().filter(|t| *t < next)
-                && let Some(event) = self.events.take(at)
+            self.slots.events.keep_apart(next - slot, slot);
+            if let Some(at) = self.slots.events.next().filter(|t| *t < next)
+                && let Some(event) = self.slots.events.take(at)
             {
-                self.events.put(next, event);
+                self.slots.events.put(next, event);
             }
         }
     }

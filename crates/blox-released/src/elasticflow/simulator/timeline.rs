@@ -74,7 +74,6 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    #[cfg(test)]
     pub fn new(slot: f64, total: u32) -> Self {
         Planner {
             slot,

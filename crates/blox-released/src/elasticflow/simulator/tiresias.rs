@@ -1,16 +1,15 @@
 //! `dlas-gpu` of the original: Tiresias as it is configured there.
 
-use super::buddy::{Buddy, Shape};
-use super::events::Events;
+use super::buddy::Shape;
 use super::job::{Job, overhead};
+use super::slots::Slots;
 use super::{Program, Step};
-use serde::{Deserialize, Serialize};
 
 /// GPU-seconds after which a job falls to the next queue.
 const LIMITS: [f64; 2] = [3250.0, 7200.0];
 const NEVER: f64 = i64::MAX as f64;
 
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     running: bool,
     queue: usize,
@@ -19,53 +18,20 @@ struct Progress {
 }
 
 /// Three queues by attained GPU time, the first that fits runs; no promotion.
-#[derive(Clone, Serialize, Deserialize)]
 pub struct Tiresias {
-    shape: Shape,
-    slot: f64,
-    arrivals: Events,
-    placement: Buddy,
+    /// The events are arrivals alone.
+    slots: Slots,
     queues: [Vec<u32>; 3],
-    runnable: Vec<u32>,
     progress: Vec<Progress>,
     /// The earliest end, and whose it is.
     end: Option<(f64, Vec<u32>)>,
     /// When the next job falls to another queue.
     jump: f64,
-    steps: u64,
 }
 
 impl Tiresias {
-    pub(super) fn new(shape: Shape, slot: f64, submits: &[f64]) -> Self {
-        Tiresias {
-            shape,
-            slot,
-            arrivals: Events::of_arrivals(submits),
-            placement: Buddy::new(shape),
-            queues: Default::default(),
-            runnable: Vec::new(),
-            progress: Vec::new(),
-            end: None,
-            jump: NEVER,
-            steps: 0,
-        }
-    }
-
-    fn enter(&mut self, start: &[u32], jobs: &mut [Job]) {
-        self.progress.resize(jobs.len(), Progress::default());
-        for &j in start {
-            let Some(job) = jobs.get_mut(j as usize).filter(|j| j.known) else {
-                continue;
-            };
-            job.num_gpu = job.gpus;
-            self.progress[j as usize].last_check = job.submit;
-            self.runnable.push(j);
-            self.queues[0].push(j);
-        }
-    }
-
     fn execute(&mut self, now: f64, jobs: &mut [Job]) {
-        for &j in &self.runnable {
+        for &j in &self.slots.runnable {
             let (job, p) = (&mut jobs[j as usize], &mut self.progress[j as usize]);
             if p.running {
                 let ran = ((now - p.last_check).trunc() - job.overhead).max(0.0);
@@ -86,8 +52,8 @@ impl Tiresias {
     }
 
     /// Who runs: the first that fit, queue by queue.
-    fn pick(&mut self, jobs: &mut [Job], restart: bool, out: &mut Step) {
-        let total = self.shape.gpus();
+    fn pick(&mut self, jobs: &mut [Job], restart: bool) {
+        let total = self.slots.shape.gpus();
         let mut free = total;
         for &j in self.queues.iter().flatten() {
             let (job, p) = (&mut jobs[j as usize], &mut self.progress[j as usize]);
@@ -99,27 +65,27 @@ impl Tiresias {
             if !p.running {
                 p.running = true;
                 job.overhead = overhead(total, job.gpus, restart, false);
-                out.started.push(j);
             }
         }
     }
 
     /// The next end and the next fall to another queue.
     fn look_ahead(&mut self, now: f64, jobs: &mut [Job], restart: bool) {
+        let (total, slot) = (self.slots.shape.gpus(), self.slots.slot);
         self.end = None;
         self.jump = NEVER;
-        for &j in &self.runnable {
+        for &j in &self.slots.runnable {
             let (job, p) = (&mut jobs[j as usize], &self.progress[j as usize]);
             if !p.running {
                 continue;
             }
             let mut remaining = job.duration - p.executed;
             if restart {
-                job.overhead = overhead(self.shape.gpus(), job.gpus, restart, false);
+                job.overhead = overhead(total, job.gpus, restart, false);
                 remaining += job.overhead;
             }
             let end = (now + remaining).trunc();
-            let seen = (now + self.slot).max(end);
+            let seen = (now + slot).max(end);
             match &mut self.end {
                 Some((first, list)) if *first == seen => {
                     list.push(j);
@@ -137,17 +103,29 @@ impl Tiresias {
                 self.jump = self.jump.min(falls);
             }
         }
-        if self.jump - now < self.slot {
-            self.jump = now + self.slot;
+        if self.jump - now < slot {
+            self.jump = now + slot;
         }
-        self.arrivals.keep_apart(now, self.slot);
+        self.slots.events.keep_apart(now, slot);
     }
 }
 
 impl Program for Tiresias {
+    type Times = f64;
+
+    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
+        Tiresias {
+            slots: Slots::new(shape, slot, jobs),
+            queues: Default::default(),
+            progress: vec![Progress::default(); jobs.len()],
+            end: None,
+            jump: NEVER,
+        }
+    }
+
     fn due(&self) -> Option<f64> {
         let end = self.end.as_ref().map(|(t, _)| *t);
-        let next = match (self.arrivals.next(), end) {
+        let next = match (self.slots.events.next(), end) {
             (Some(a), Some(e)) => a.min(e),
             (a, e) => a.or(e)?,
         };
@@ -159,33 +137,30 @@ impl Program for Tiresias {
             for j in ending {
                 let job = &mut jobs[j as usize];
                 out.end(j, job.end, job.end, job.end > job.deadline);
-                self.placement.release(j, job);
-                self.runnable.retain(|r| *r != j);
+                self.slots.placement.release(j, job);
+                self.slots.forget(j);
                 self.queues[self.progress[j as usize].queue].retain(|r| *r != j);
             }
         }
-        if let Some(event) = self.arrivals.take(now) {
-            self.enter(&event.start, jobs);
-            let known = |j: &u32| jobs.get(*j as usize).is_some_and(|j| j.known);
-            out.admitted
-                .extend(event.start.iter().copied().filter(known));
+        let arrivals = self.slots.events.take(now).unwrap_or_default();
+        for j in arrivals.start {
+            let job = &mut jobs[j as usize];
+            job.num_gpu = job.gpus;
+            self.progress[j as usize].last_check = job.submit;
+            self.slots.runnable.push(j);
+            self.queues[0].push(j);
         }
         self.execute(now, jobs);
-        let restart = self.steps > 0 && (self.steps as f64) % self.slot == 0.0;
-        self.steps += 1;
-        self.pick(jobs, restart, out);
-        for &j in &self.runnable {
-            self.placement.release(j, &mut jobs[j as usize]);
+        let restart = self.slots.restarts();
+        self.pick(jobs, restart);
+        let mut list = std::mem::take(&mut self.slots.runnable);
+        self.slots.release(&list, jobs);
+        list.sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].gpus));
+        for &j in list.iter().filter(|j| self.progress[**j as usize].running) {
+            self.slots.placement.place(j, &mut jobs[j as usize]);
         }
-        self.runnable
-            .sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].gpus));
-        out.runs.clear();
-        for &j in &self.runnable {
-            let job = &mut jobs[j as usize];
-            if self.progress[j as usize].running && self.placement.place(j, job) {
-                out.runs.push((j, self.placement.spread(j, job)));
-            }
-        }
+        self.slots.report(&list, jobs, out);
+        self.slots.runnable = list;
         for queue in &mut self.queues {
             // Running jobs first; stable.
             queue.sort_by_key(|j| !self.progress[*j as usize].running);

@@ -1,23 +1,17 @@
 //! Cases of Chronus on its greedy path: no commercial solver was at hand.
 
-use crate::elasticflow as compat;
-use crate::elasticflow::files;
+use crate::elasticflow::{self as compat, files};
 use crate::verify::{Case, Compared, VerifyError, number_of};
-use blox_core::{ClusterSpec, Part};
-use blox_sim::workload::Jobs;
-use blox_sim::{SimError, Simulation};
+use blox_sim::SimError;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 pub(super) fn recognises(case: &Case) -> bool {
     let columns = ["total_executed_time", "gt_miss_ddl", "queue_priority"];
     columns.iter().all(|c| case.expected.has(c))
 }
 
-pub(super) fn compare(
-    case: &Case,
-    system: &'static str,
-    every_round: bool,
-) -> Result<Compared, VerifyError> {
+pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, VerifyError> {
     let options = case.options()?;
     let number = |name: &str, otherwise: Option<f64>| {
         let found = options.get(name).map(|v| v.parse::<f64>().ok());
@@ -41,28 +35,20 @@ pub(super) fn compare(
         lease: number("lease_term_interval", None)?,
         pass: number("BEST_SLOT", Some(240.0))?,
     };
-    let failed = |error: SimError| VerifyError::Simulation {
-        case: case.dir().to_owned(),
-        error: Box::new(error),
-    };
     let trace = options
         .get("trace")
         .map_or("chronus_trace.csv", String::as_str);
     let trace = trace.rsplit('/').next().unwrap_or_default();
-    let jobs = files::read_chronus_trace(case.input(trace)?).map_err(|e| failed(e.into()))?;
+    let jobs =
+        files::read_chronus_trace(case.input(trace)?).map_err(|e| VerifyError::Simulation {
+            case: case.dir().to_owned(),
+            error: Box::new(SimError::Workload(e)),
+        })?;
     let mut numbered: Vec<_> = jobs.into_iter().enumerate().collect();
     numbered.sort_by_key(|(_, job)| job.submit);
     let (rows_of, jobs): (Vec<usize>, Vec<_>) = numbered.into_iter().unzip();
-    let submits: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
-    let cluster = ClusterSpec::uniform(shape.nodes() as usize, shape.gpus_per_node);
-    let mut scheduler = compat::chronus(shape, times, &submits);
-    Simulation::new(cluster)
-        .completion(compat::ByScheduler)
-        .visiting_every_round(every_round)
-        .run_by(&mut scheduler, &mut Jobs::new(jobs.clone()), None)
-        .map_err(failed)?;
-    let saved = scheduler.save().unwrap_or_default();
-    let rows = compat::chronus_rows(&saved["scheduling"]).unwrap_or_default();
+    let outcome = compat::chronus(shape, times, &jobs, &AtomicBool::new(false));
+    let rows = outcome.unwrap_or_default().rows;
     let by_row: BTreeMap<usize, &compat::ChronusRow> =
         rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
     let mut out = Compared::of(case, system);
@@ -97,7 +83,7 @@ pub(super) fn compare(
     }
     let met = rows
         .iter()
-        .filter(|r| r.end - submits[r.job as usize] <= r.expect);
+        .filter(|r| r.end - jobs[r.job as usize].submit.secs() <= r.expect);
     let ratio = met.count() as f64 / jobs.len().max(1) as f64;
     let said = case.text("final").ok().and_then(|t| t.split(',').nth(1));
     if let Some(expected) = said {

@@ -41,7 +41,7 @@ impl Figure for GavelFig8 {
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
         let oracle = Arc::new(Oracle::read(file(self, data, self.data()[0].path)?)?);
         let cluster: ClusterSpec = "36x1:k80,36x1:p100,36x1:v100".parse()?;
-        let run = |(knows, label, _): (Knows, &str, f64)| Run {
+        let run = |(knows, label, _): (Knows, &str, f64)| Run::Simulation {
             label: label.to_owned(),
             simulation: Simulation::new(cluster.clone())
                 .completion(Exact)

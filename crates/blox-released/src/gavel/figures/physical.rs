@@ -167,7 +167,7 @@ impl Figure for GavelPhysical {
         let oracle = Oracle::read(file(self, data, SPEEDS.path)?)?;
         let jobs = read_jobs(file(self, data, self.data[0].path)?, &oracle)?;
         let cluster: ClusterSpec = "24x1:k80,16x1:p100,8x1:v100".parse()?;
-        let run = |&(policy, knows, label, _): &(GavelPolicy, Knows, &str, f64)| Run {
+        let run = |&(policy, knows, label, _): &(GavelPolicy, Knows, &str, f64)| Run::Simulation {
             label: label.to_owned(),
             simulation: Simulation::new(cluster.clone()).completion(Exact),
             scheduler: gavel_with(GavelParams {

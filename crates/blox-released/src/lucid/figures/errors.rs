@@ -55,7 +55,7 @@ impl Figure for EstimateErrors {
             ..GeneratorSpec::new(Load::PerHour(16.0), DurationLaw::Exponential { mean })
         };
         let run = |name: &str, sigma: f64| -> Result<Run, ReproduceError> {
-            Ok(Run {
+            Ok(Run::Simulation {
                 label: format!("{name}, sigma {sigma}"),
                 simulation: Simulation::new(ClusterSpec::uniform(10, 8)),
                 scheduler: scheduler(name, NoisyOracle::new(sigma, 5)),

@@ -61,7 +61,7 @@ impl Figure for SiaFig7 {
             for (name, build) in SCHEDULERS {
                 for seed in 1..=DRAWS {
                     let jobs = drawn(&pool, f64::from(rate), HOURS, seed);
-                    runs.push(Run {
+                    runs.push(Run::Simulation {
                         label: format!("{name}, {rate} jobs an hour, {seed}"),
                         simulation: Simulation::new(cluster.clone())
                             .execution(Training::of(applications.clone()))

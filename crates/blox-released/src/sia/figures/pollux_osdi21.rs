@@ -88,7 +88,7 @@ impl Figure for PolluxOsdi21 {
                 for job in &mut jobs {
                     there.describe(job, adapts);
                 }
-                runs.push(Run {
+                runs.push(Run::Simulation {
                     label: format!("{name}, workload {number}"),
                     simulation: Simulation::new(cluster.clone())
                         .execution(pollux_training(applications.clone()))

@@ -87,7 +87,7 @@ impl Inputs {
                         applications.describe(job, *adapts);
                     }
                     all.push(jobs.clone());
-                    runs.push(Run {
+                    runs.push(Run::Simulation {
                         label: format!("{name}, {} {number}", family.name),
                         simulation: world(&cluster, &applications),
                         scheduler: build(),
