@@ -1,7 +1,0 @@
-//! The released simulators of Gavel (stanford-futuredata/gavel, commit c4fa400) and of
-//! Shockwave (uw-mad-dash/shockwave).
-//!
-//! [`run`] runs a program with a share policy on jobs. Each program simulates itself and is no
-//! pipeline.
-
-pub use blox_policies::compat::gavel::*;

@@ -1,0 +1,13 @@
+//! The released simulators of Gavel (stanford-futuredata/gavel, commit c4fa400) and of
+//! Shockwave (uw-mad-dash/shockwave).
+//!
+//! [`run`] runs a program with a share policy on jobs. Each program simulates itself and is no
+//! pipeline.
+
+pub(crate) mod figures;
+mod generate;
+pub mod simulator;
+pub(crate) mod verify;
+
+pub use generate::GavelWorkload;
+pub use simulator::*;

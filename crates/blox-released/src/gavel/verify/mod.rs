@@ -1,0 +1,291 @@
+//! Cases of the released simulators of Gavel and, in [`shockwave`], of Shockwave.
+//!
+//! If a case has recorded allocations, they are replayed. Ends, first starts and the workers of
+//! every round must be equal, and so must the measure of each of our own allocations
+//! ([`recorded::Recorded`] states how near). Then the policy runs itself. If it has no optimum to
+//! choose, every job must be equal. Otherwise completion times must be within 2 % on average and
+//! the makespan within 5 %, or within a round. [`compared`] states an exception.
+
+mod compared;
+mod policy;
+mod recorded;
+mod shockwave;
+
+use crate::gavel::{self as compat, AsGavel, Outcome, Pool, Settings};
+use crate::verify::{Case, Compared, System, VerifyError};
+use blox_core::{JobSpec, Seconds, Time};
+use blox_policies::scheduling::gavel::SharePolicy;
+use blox_sim::SimError;
+use blox_sim::workload::formats::gavel as files;
+use blox_sim::workload::{Jobs, Workload, WorkloadError};
+use policy::Policy;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) use shockwave::Shockwave;
+
+pub(crate) struct Gavel;
+
+impl System for Gavel {
+    fn name(&self) -> &'static str {
+        "gavel"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let has = |c: &str| case.expected.has(c);
+        ["job_type", "scale_factor", "first_scheduled", "rounds"]
+            .into_iter()
+            .all(has)
+    }
+
+    /// The program visits the rounds that it makes: `every_round` changes nothing.
+    fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
+        let mut out = Compared::of(case, self.name());
+        let (run, policy) = Run::of(case)?;
+        compared::compare(&run, case, policy, true, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// The inputs of Gavel's program.
+struct Run {
+    settings: Settings,
+    /// The jobs of the trace; `None` generates them.
+    jobs: Option<Vec<JobSpec>>,
+    oracle: Arc<files::Oracle>,
+    /// Mean seconds between arrivals of generated jobs, and whether they ask for several GPUs.
+    generated: (f64, bool),
+}
+
+impl Run {
+    fn of(case: &Case) -> Result<(Run, Policy), VerifyError> {
+        let bad = |what: String| case.bad("summary.json", what);
+        let numbers = |name| by_type(case, name, case.text(name)?, "8:16:24");
+        let pools = pools(numbers("cluster")?, numbers("gpus_per_server")?);
+        let oracle = throughputs(case, "simulation_throughputs.json")?;
+        let oracle = files::Oracle::read(oracle).map_err(|e| failed(case, e))?;
+        let trace = case.text_if_there("trace")?;
+        let range = |text: &str| {
+            let (from, to) = text.split_once(':')?;
+            Some((from.parse().ok()?, to.parse().ok()?))
+        };
+        let window = match case.text_if_there("window")? {
+            None => None,
+            Some(text) => Some(range(text).ok_or_else(|| {
+                bad(format!(
+                    "window is `{text}`, expected jobs such as 4000:5000"
+                ))
+            })?),
+        };
+        let jobs = match (trace, window) {
+            (Some(trace), _) => {
+                let trace = case.input(file_name(trace))?;
+                let jobs = files::read_jobs(trace, &oracle).map_err(|e| failed(case, e))?;
+                Some(exact(case, jobs)?)
+            }
+            (None, None) => Some(listed(case, &oracle)?),
+            (None, Some(_)) => None,
+        };
+        let seed = case.number("seed")?.unwrap_or(0.0) as u64;
+        let name = case.text("policy_flag")?;
+        let policy = policy::by_name(name, seed, 1.0).ok_or_else(|| {
+            let known = policy::NAMES;
+            bad(format!("policy_flag is `{name}`, expected one of {known}"))
+        })?;
+        // The program does not know how many jobs will arrive if it awaits some of them only.
+        let all = jobs.iter().filter(|_| trace.is_some() && window.is_none());
+        let settings = Settings {
+            pools,
+            round: above_zero(case, "round_s", 360.0)?,
+            gap: above_zero(case, "mintime_resets", 1920.0)?,
+            seed,
+            shuffles: policy.shuffles,
+            in_turn: policy.in_turn,
+            jobs: all.map(Vec::len).next(),
+            window,
+        };
+        let mean_s = case.number("lam")?.unwrap_or(0.0);
+        let run = Run {
+            settings,
+            jobs,
+            oracle: Arc::new(oracle),
+            generated: (mean_s, case.flag("multi")? == Some(true)),
+        };
+        Ok((run, policy))
+    }
+}
+
+impl compared::Released for Run {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError> {
+        let mut jobs: Box<dyn Workload> = match &self.jobs {
+            Some(jobs) => Box::new(Jobs::new(jobs.clone())),
+            None => Box::new(crate::gavel::GavelWorkload::new(
+                Arc::clone(&self.oracle),
+                Seconds::new(self.generated.0),
+                self.settings.seed,
+                self.generated.1,
+            )),
+        };
+        let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
+        compat::run(&self.settings, AsGavel, shares, jobs).map_err(|e| failed(case, e))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.settings.shuffles
+    }
+
+    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+        let e = &case.expected;
+        let id = e.column("job_id")?;
+        let mut ran: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
+        for row in &found.rounds {
+            for job in row.who.jobs() {
+                ran.entry(job.0).or_insert((row.time, 0)).1 += 1;
+            }
+        }
+        for (r, row) in e.rows.iter().enumerate() {
+            let job = e.number(r, id)? as u32;
+            let what = format!("job {job}");
+            out.jobs += 1;
+            let end = found.ends.get(&job).filter(|e| !e.dropped);
+            let started = ran.get(&job);
+            for (column, found) in [
+                ("finish", end.map(|e| e.at)),
+                ("jct", end.map(|e| e.at - e.submit)),
+                ("first_scheduled", started.map(|s| s.0)),
+                ("rounds", started.map(|s| s.1 as f64)),
+            ] {
+                if let Ok(c) = e.column(column) {
+                    let expected = if row[c] == "None" { "" } else { &row[c] };
+                    // A dropped job has no end in the original, whatever its row has.
+                    out.number(&what, column, expected, found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+        let Some(table) = case.table("rounds.csv")? else {
+            return Ok(());
+        };
+        let [time, job, kind, workers] =
+            ["time", "job", "worker_type", "worker_ids"].map(|c| table.column(c));
+        let (time, job, kind, workers) = (time?, job?, kind?, workers?);
+        let mut expected = BTreeMap::new();
+        for (r, row) in table.rows.iter().enumerate() {
+            let at = Time::new(table.number(r, time)?);
+            let key = (at, row[job].clone());
+            expected.insert(key, format!("{} {}", row[kind], row[workers]));
+        }
+        let ours = found.rounds.iter().map(|row| {
+            let who = match row.who.partner {
+                Some(partner) => format!("({}, {})", row.who.job.0, partner.0),
+                None => row.who.job.0.to_string(),
+            };
+            let on = format!("{} {}", row.kind, compared::listed(&row.workers));
+            ((Time::new(row.time), who), on)
+        });
+        let what = |(at, who): &(Time, String)| format!("job {who} at {at} s");
+        compared::rounds(expected, ours, what, out);
+        Ok(())
+    }
+}
+
+fn failed(case: &Case, e: WorkloadError) -> VerifyError {
+    VerifyError::Simulation {
+        case: case.dir().to_owned(),
+        error: Box::new(SimError::Workload(e)),
+    }
+}
+
+/// An option of the recorded command.
+fn option<'a>(case: &'a Case, name: &str) -> Option<&'a str> {
+    let mut words = case.text("cmd").ok()?.split_whitespace();
+    words.find(|w| *w == name)?;
+    words.next()
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// The path of the oracle's file, by the recorded command.
+fn throughputs(case: &Case, default: &str) -> Result<PathBuf, VerifyError> {
+    let path = option(case, "--throughputs_file").unwrap_or(default);
+    case.input(file_name(path))
+}
+
+/// A number for V100, P100 and K80, from the text of a setting.
+fn by_type(case: &Case, name: &str, text: &str, example: &str) -> Result<Vec<u32>, VerifyError> {
+    let counts: Option<Vec<u32>> = text.split(':').map(|n| n.parse().ok()).collect();
+    counts.filter(|c| c.len() == 3).ok_or_else(|| {
+        let what = format!("{name} is `{text}`, expected V100:P100:K80, such as {example}");
+        case.bad("summary.json", what)
+    })
+}
+
+/// The pools of types that have a server, in order of their names.
+fn pools(gpus: Vec<u32>, per_server: Vec<u32>) -> Vec<Pool> {
+    let pools = ["v100", "p100", "k80"].into_iter().zip(gpus);
+    let pool = |((name, gpus), per_server): ((&str, _), _)| Pool {
+        name: name.into(),
+        gpus,
+        per_server,
+    };
+    let mut pools: Vec<Pool> = pools.zip(per_server).map(pool).collect();
+    pools.retain(|p| p.gpus / p.per_server.max(1) > 0);
+    pools.sort_by(|a, b| a.name.cmp(&b.name));
+    pools
+}
+
+fn above_zero(case: &Case, name: &str, default: f64) -> Result<f64, VerifyError> {
+    let number = case.number(name)?.unwrap_or(default);
+    if number <= 0.0 {
+        let what = format!("{name} is {number}, expected a number above 0");
+        return Err(case.bad("summary.json", what));
+    }
+    Ok(number)
+}
+
+/// Jobs with the exact steps and submissions of the expected results: a trace that was
+/// generated holds whole steps only.
+fn exact(case: &Case, mut jobs: Vec<JobSpec>) -> Result<Vec<JobSpec>, VerifyError> {
+    let e = &case.expected;
+    let [id, steps, submit] = ["job_id", "total_steps", "submit"].map(|c| e.column(c));
+    let (id, steps, submit) = (id?, steps?, submit?);
+    for r in 0..e.rows.len() {
+        if let Some(job) = jobs.get_mut(e.number(r, id)? as usize) {
+            job.work.iterations = e.number(r, steps)?;
+            job.submit = Time::new(e.number(r, submit)?);
+        }
+    }
+    Ok(jobs)
+}
+
+/// The jobs of the expected results.
+fn listed(case: &Case, oracle: &files::Oracle) -> Result<Vec<JobSpec>, VerifyError> {
+    let e = &case.expected;
+    let [kind, gpus] = ["job_type", "scale_factor"].map(|c| e.column(c));
+    let (kind, gpus) = (kind?, gpus?);
+    let mut jobs = Vec::new();
+    for (r, row) in e.rows.iter().enumerate() {
+        let gpus = blox_core::GpuCount(e.number(r, gpus)? as u32);
+        let mut job = JobSpec::new(Time::ZERO, gpus, Seconds::new(1.0));
+        job = job.with_extras(blox_core::Extras {
+            model: Some(row[kind].as_str().into()),
+            ..Default::default()
+        });
+        if !oracle.profile(&mut job) {
+            let what = format!("line {}: no speeds of `{}`", r + 2, row[kind]);
+            return Err(case.bad("expected.csv", what));
+        }
+        jobs.push(job);
+    }
+    exact(case, jobs)
+}

@@ -1,0 +1,210 @@
+//! Allocations that an original program recorded.
+
+use super::policy::{Determined, Policy};
+use crate::gavel::BisectedDuration;
+use crate::verify::{Compared, VerifyError};
+use blox_core::{JobId, Part};
+use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_solve::SolveError;
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::path::Path;
+
+/// Fractions by type, by row.
+type Matrix = BTreeMap<String, BTreeMap<String, f64>>;
+
+#[derive(serde::Deserialize)]
+struct Line {
+    #[serde(rename = "t")]
+    _time: f64,
+    alloc: Matrix,
+}
+
+/// Replays recorded allocations, and asks a policy beside them.
+///
+/// Solvers leave their optimum where they are content: a recorded allocation may give out a
+/// little more GPUs or time than there are, and its measure is then better than any can be. So ours
+/// has to be as good, [within] what there is, as the recorded one is, to one part in a million, and
+/// better than that one by no more than one in a hundred; it may itself give out one part in
+/// ten thousand more. Of a bisection, any duration is right that is no shorter
+/// than can be and no longer than the last that was tried.
+///
+/// [within]: Allocation::within
+#[derive(Clone)]
+pub(super) struct Recorded {
+    matrices: Vec<Matrix>,
+    policy: Box<dyn SharePolicy>,
+    determined: Determined,
+    /// For each call.
+    measured: Vec<Option<Measured>>,
+}
+
+/// The measures of a recorded allocation and of our own.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    theirs: f64,
+    ours: f64,
+    /// Whether ours holds what it promises; see [`Recorded`].
+    sound: bool,
+    /// The largest part by which theirs gives out more than there is.
+    excess: f64,
+    /// The largest difference of a fraction.
+    apart: f64,
+}
+
+/// By what part the measure of an allocation may be worse than that of the recorded one.
+const MEASURE: f64 = 1e-6;
+
+/// By what part it may be better: more means that another measure was asked for.
+const BETTER: f64 = 0.01;
+
+/// What an allocation may give out beyond what there is.
+const EXCESS: f64 = 1e-6;
+
+impl Recorded {
+    /// Reads `allocations.jsonl`: a line a call of the policy.
+    pub fn read(path: &Path, policy: Policy) -> Result<Self, VerifyError> {
+        let read = |error| VerifyError::Read {
+            path: path.to_owned(),
+            error,
+        };
+        let file = std::io::BufReader::new(std::fs::File::open(path).map_err(read)?);
+        let mut matrices = Vec::new();
+        for (i, line) in file.lines().enumerate() {
+            let line: Line =
+                serde_json::from_str(&line.map_err(read)?).map_err(|e| VerifyError::Bad {
+                    path: path.to_owned(),
+                    what: format!("line {}: {e}", i + 1),
+                })?;
+            matrices.push(line.alloc);
+        }
+        Ok(Recorded {
+            matrices,
+            policy: policy.shares,
+            determined: policy.determined,
+            measured: Vec::new(),
+        })
+    }
+
+    /// Compares the measures of all calls.
+    pub fn compare(&self, out: &mut Compared) {
+        let (calls, made) = (self.matrices.len(), self.measured.len());
+        if made != calls {
+            out.differ(
+                "allocations",
+                "calls",
+                &calls.to_string(),
+                &made.to_string(),
+            );
+        }
+        let (mut worst, mut excess, mut apart): (f64, f64, Vec<f64>) = (0.0, 0.0, Vec::new());
+        for (call, measured) in self.measured.iter().enumerate() {
+            let Some(m) = measured else { continue };
+            out.values += 1;
+            worst = worst.max((m.ours - m.theirs).abs() / m.theirs.abs().max(f64::MIN_POSITIVE));
+            excess = excess.max(m.excess);
+            apart.push(m.apart);
+            if !m.sound {
+                let what = format!("allocation {}", call + 1);
+                let (theirs, ours) = (m.theirs.to_string(), m.ours.to_string());
+                out.differ(&what, "objective", &theirs, &ours);
+            }
+        }
+        apart.sort_by(f64::total_cmp);
+        if let (Some(most), Some(median)) = (apart.last(), apart.get(apart.len() / 2)) {
+            out.notes.push(format!(
+                "{} allocations: objectives differ by at most {worst:.1e}, fractions by at most {most:.1e} (median {median:.1e}); the recorded ones give out at most {excess:.1e} more than there is",
+                apart.len()
+            ));
+        }
+    }
+
+    fn measure(
+        &self,
+        instance: &Instance,
+        recorded: &Allocation,
+        ours: &Allocation,
+    ) -> Option<Measured> {
+        let theirs = self.policy.objective(instance, recorded)?;
+        let measure = self.policy.objective(instance, &ours.within(instance))?;
+        let reached = self
+            .policy
+            .objective(instance, &recorded.within(instance))?;
+        let sound = match self.determined {
+            Determined::Bisected(knows) => {
+                let (shortest, last) = BisectedDuration::new(knows).durations(instance).ok()?;
+                reached >= shortest * (1.0 - MEASURE) && theirs <= last * (1.0 + MEASURE)
+            }
+            Determined::Least => {
+                measure <= reached * (1.0 + MEASURE) && measure >= theirs * (1.0 - BETTER)
+            }
+            _ => measure >= reached * (1.0 - MEASURE) && measure <= theirs * (1.0 + BETTER),
+        };
+        let sound = sound && ours.excess(instance) <= EXCESS;
+        Some(Measured {
+            theirs,
+            ours: measure,
+            sound,
+            excess: recorded.excess(instance),
+            apart: apart(recorded, ours),
+        })
+    }
+}
+
+/// The largest difference of a fraction between two allocations of the same rows.
+fn apart(recorded: &Allocation, ours: &Allocation) -> f64 {
+    let mut most: f64 = 0.0;
+    for (who, x) in ours.rows() {
+        if let Some(theirs) = recorded.get(*who) {
+            let off = x.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+            most = off.fold(most, f64::max);
+        }
+    }
+    most
+}
+
+/// `0`, or `(0, 3)`.
+fn row(name: &str) -> Option<Combination> {
+    let number = |text: &str| text.trim().parse().ok().map(JobId);
+    match name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
+        Some(pair) => {
+            let (a, b) = pair.split_once(',')?;
+            Some(Combination::pair(number(a)?, number(b)?))
+        }
+        None => number(name).map(Combination::single),
+    }
+}
+
+impl Part for Recorded {}
+
+impl SharePolicy for Recorded {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let ours = self.policy.allocate(instance);
+        let Some(matrix) = self.matrices.get(self.measured.len()) else {
+            return Err(SolveError::Failed {
+                solver: "the record",
+                why: "it has no more allocations".to_owned(),
+            });
+        };
+        let fractions = |by_type: &BTreeMap<String, f64>| -> PerType {
+            let of = |name: &str| by_type.get(name).copied().unwrap_or(0.0);
+            instance.types.iter().map(|t| of(&t.name)).collect()
+        };
+        let rows = matrix.iter();
+        let rows = rows.filter_map(|(name, x)| Some((row(name)?, fractions(x))));
+        let recorded = Allocation::of(rows.collect());
+        let measures = ours
+            .ok()
+            .and_then(|ours| self.measure(instance, &recorded, &ours));
+        self.measured.push(measures);
+        Ok(recorded)
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.policy.wants_pairs()
+    }
+
+    fn conserves_work(&self) -> bool {
+        self.policy.conserves_work()
+    }
+}

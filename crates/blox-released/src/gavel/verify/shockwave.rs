@@ -1,0 +1,295 @@
+//! Cases of Shockwave's simulator, with the policies that it shares with Gavel's.
+
+use super::compared;
+use super::policy::{self, Determined, Policy};
+use super::{above_zero, by_type, failed, file_name, option, pools, throughputs};
+use crate::gavel::{self as compat, AsShockwave, BatchJob, Mode, Outcome, Pool, Settings};
+use crate::verify::{Case, Compared, System, VerifyError};
+use blox_core::JobSpec;
+use blox_policies::scheduling::gavel::SharePolicy;
+use blox_policies::scheduling::gavel::shares::Isolated;
+use blox_policies::scheduling::shockwave::Market;
+use blox_sim::workload::formats::gavel as files;
+use blox_sim::workload::{Jobs, Workload};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub(crate) struct Shockwave;
+
+/// Its own policy.
+const OWN: &str = "shockwave";
+/// Seconds by which ends may differ.
+const NEAR: f64 = 1e-6;
+/// The part of waiting jobs that its AlloX matches.
+const ALPHA: f64 = 0.2;
+
+type Patterns = BTreeMap<String, Vec<(u32, u32)>>;
+
+impl System for Shockwave {
+    fn name(&self) -> &'static str {
+        "shockwave"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let has = |c: &str| case.expected.has(c);
+        ["job_type", "mode", "ftf_static", "rounds_scheduled"]
+            .into_iter()
+            .all(has)
+    }
+
+    /// The program visits the rounds that it makes: `every_round` changes nothing.
+    fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
+        let mut out = Compared::of(case, self.name());
+        let name = case.text("policy")?;
+        let (run, policy) = Run::of(case, name)?;
+        // The solver of assignments has changed since the authors ran the program.
+        let shipped = !(case.text_if_there("source")?.unwrap_or_default()).starts_with("rerun");
+        let same_solvers = !(shipped && name.starts_with("allox"));
+        compared::compare(&run, case, policy, same_solvers, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// The inputs of Shockwave's program.
+struct Run {
+    settings: Settings,
+    jobs: Jobs,
+    dialect: AsShockwave,
+}
+
+impl Run {
+    fn of(case: &Case, name: &str) -> Result<(Run, Policy), VerifyError> {
+        let seed = option(case, "--seed").and_then(|s| s.parse().ok());
+        let seed = seed.unwrap_or(0);
+        let own = (name == OWN).then(|| Policy {
+            // The planner asks for no shares.
+            shares: Box::new(Isolated),
+            shuffles: true,
+            in_turn: false,
+            determined: Determined::Most,
+        });
+        let policy = own.or_else(|| policy::by_name(name, seed, ALPHA));
+        let policy = policy.ok_or_else(|| {
+            let known = policy::NAMES;
+            let what = format!("the policy is `{name}`, expected {OWN} or one of {known}");
+            case.bad("summary.json", what)
+        })?;
+        let numbers = |name, default| {
+            let text = option(case, name).unwrap_or(default);
+            by_type(case, name, text, default)
+        };
+        let gpus = numbers("--cluster_spec", "32:0:0")?;
+        let pools = pools(gpus, numbers("--num_gpus_per_server", "1:1:1")?);
+        let throughputs = throughputs(case, "tacc_throughputs.json")?;
+        let oracle = files::Oracle::read(&throughputs).map_err(|e| failed(case, e))?;
+        let inputs = throughputs.parent().unwrap_or(Path::new("."));
+        let name_of_trace = option(case, "--trace_file").unwrap_or_default();
+        let trace = trace(case, inputs, file_name(name_of_trace))?;
+        let jobs = files::read_jobs(&trace, &oracle).map_err(|e| failed(case, e))?;
+        let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
+        let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
+        let batches = jobs.iter().enumerate().map(|(i, job)| {
+            let profile = profiles.get(i);
+            batches_of(job, &oracle, &pools, &patterns, profile)
+        });
+        let round = above_zero(case, "round_s", 120.0)?;
+        let mut dialect = AsShockwave::new(round, batches.collect());
+        if name == OWN {
+            dialect = dialect.planned_by(market(case, round)?);
+        }
+        let settings = Settings {
+            pools,
+            round,
+            gap: 1000.0,
+            seed,
+            shuffles: policy.shuffles,
+            in_turn: policy.in_turn,
+            jobs: Some(jobs.len()),
+            window: None,
+        };
+        let run = Run {
+            settings,
+            jobs: Jobs::new(jobs),
+            dialect,
+        };
+        Ok((run, policy))
+    }
+}
+
+/// The parameters of Shockwave's own policy: those of the file that the command names.
+fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
+    #[derive(serde::Deserialize)]
+    struct Config {
+        future_rounds: u32,
+        k: f64,
+        lambda: f64,
+        rhomax: f64,
+        solver_rel_gap: f64,
+        log_approximation_bases: Vec<f64>,
+    }
+    let path = option(case, "--config").unwrap_or("tacc_32gpus.json");
+    let path = case.input(file_name(path))?;
+    let config: Config = json(&path)?;
+    Ok(Market {
+        rounds: config.future_rounds,
+        round_s,
+        efficiency: config.k,
+        urgency: config.lambda,
+        rho_max: config.rhomax,
+        gap: config.solver_rel_gap,
+        bases: config.log_approximation_bases,
+    })
+}
+
+/// A job's batches as the program knows them.
+fn batches_of(
+    job: &JobSpec,
+    oracle: &files::Oracle,
+    pools: &[Pool],
+    patterns: &Patterns,
+    profile: Option<&Value>,
+) -> BatchJob {
+    let extras = job.extras();
+    let kind = extras.model.as_deref().unwrap_or_default();
+    let (family, batch) = files::model_and_batch(kind).unwrap_or((kind, 0));
+    let gpus = job.gpus.get();
+    // Batches double, or jump to the largest one.
+    let doubled = (0..16)
+        .filter_map(|k| batch.checked_shl(k))
+        .filter(|b| *b > 0);
+    let rates = |batch: u32| {
+        let speeds = oracle.speeds(&format!("{family} (batch size {batch})"), gpus)?;
+        // A batch that a type cannot run is asked for all the same.
+        let rate = |pool: &Pool| speeds.alone(&pool.name).unwrap_or(0.0);
+        Some((batch, pools.iter().map(rate).collect()))
+    };
+    let list = |name: &str| profile.and_then(|p| p[name].as_array());
+    let seconds = list("duration_every_epoch").into_iter().flatten();
+    let seconds = seconds.filter_map(Value::as_f64);
+    let batches = list("bs_every_epoch").into_iter().flatten();
+    let batches = batches.filter_map(|b| b.as_u64().and_then(|b| u32::try_from(b).ok()));
+    BatchJob {
+        mode: match extras.attributes.get("mode").and_then(Value::as_str) {
+            Some("accordion") => Mode::Accordion,
+            Some("gns") => Mode::Gns,
+            _ => Mode::Static,
+        },
+        family: family.to_owned(),
+        batch,
+        samples: files::samples(family).unwrap_or(0),
+        epochs: batches.zip(seconds).collect(),
+        pattern: patterns
+            .get(&format!("{kind}|{gpus}"))
+            .cloned()
+            .unwrap_or_default(),
+        rates: doubled.filter_map(rates).collect(),
+    }
+}
+
+impl compared::Released for Run {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError> {
+        let mut jobs = self.jobs.clone();
+        let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
+        let outcome = compat::run(&self.settings, self.dialect.clone(), shares, jobs);
+        outcome.map_err(|e| failed(case, e))
+    }
+
+    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+        let e = &case.expected;
+        let [id, finish, jct] = ["job_id", "finish", "jct"].map(|c| e.column(c));
+        let (id, finish, jct) = (id?, finish?, jct?);
+        for (r, row) in e.rows.iter().enumerate() {
+            let job = e.number(r, id)? as u32;
+            out.jobs += 1;
+            let end = found.ends.get(&job);
+            for (column, at, found) in [
+                ("finish", finish, end.map(|e| e.at)),
+                ("jct", jct, end.map(|e| e.at - e.submit)),
+            ] {
+                out.values += 1;
+                out.covers(column);
+                // The program stops when no job is left, even if more jobs will arrive.
+                let expected = match &row[at][..] {
+                    "" | "None" => None,
+                    _ => Some(e.number(r, at)?),
+                };
+                let equal = match (expected, found) {
+                    (Some(expected), Some(found)) => (found - expected).abs() <= NEAR,
+                    (expected, found) => expected.is_none() && found.is_none(),
+                };
+                if !equal {
+                    let found = found.map_or("nothing".to_owned(), |f| f.to_string());
+                    out.differ(&format!("job {job}"), column, &row[at], &found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+        let Some(table) = case.table("per_round_schedule.csv")? else {
+            return Ok(());
+        };
+        let [round, job, workers] = ["round", "job", "worker_ids"].map(|c| table.column(c));
+        let (round, job, workers) = (round?, job?, workers?);
+        let mut expected = BTreeMap::new();
+        for (r, row) in table.rows.iter().enumerate() {
+            let key = (table.number(r, round)? as u64, table.number(r, job)? as u32);
+            expected.insert(key, row[workers].clone());
+        }
+        let ours = found.rounds.iter().map(|row| {
+            let key = (row.round - 1, row.who.job.0);
+            (key, compared::listed(&row.workers))
+        });
+        let what = |(round, job): &(u64, u32)| format!("job {job} in round {round}");
+        compared::rounds(expected, ours, what, out);
+        Ok(())
+    }
+}
+
+/// The trace; `120_...trace` stands for the one that begins and ends so.
+fn trace(case: &Case, inputs: &Path, name: &str) -> Result<PathBuf, VerifyError> {
+    let Some((start, end)) = name.split_once("...") else {
+        return case.input(name);
+    };
+    let read = |error| VerifyError::Read {
+        path: inputs.to_owned(),
+        error,
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(inputs).map_err(read)? {
+        let path = entry.map_err(read)?.path();
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if file.starts_with(start) && file.ends_with(end) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| VerifyError::MissingInput {
+            case: case.dir().to_owned(),
+            name: name.to_owned(),
+        })
+}
+
+fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, VerifyError> {
+    let text = std::fs::read_to_string(path).map_err(|error| VerifyError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    serde_json::from_str(&text).map_err(|e| VerifyError::Bad {
+        path: path.to_owned(),
+        what: e.to_string(),
+    })
+}
