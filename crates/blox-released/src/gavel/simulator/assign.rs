@@ -1,10 +1,9 @@
 //! Which workers the chosen jobs get.
 
 use blox_policies::scheduling::gavel::{Chosen, Combination};
-use serde::{Deserialize, Serialize};
 
 /// A job or pair on workers of a type.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placed {
     pub who: Combination,
     pub kind: usize,

@@ -1,14 +1,13 @@
-//! A job as the released program keeps it.
+//! A job of the released program.
 
 use blox_core::perf::TypeSpeeds;
-use blox_core::{JobId, JobRef, Name};
-use blox_policies::scheduling::gavel::{Pair, PerType, TypePool};
-use serde::{Deserialize, Serialize};
+use blox_core::{JobId, JobSpec, Name};
+use blox_policies::scheduling::gavel::{Instance, Pair, PerType, TypePool};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A job that came in and has not left.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A job that has arrived and not ended.
+#[derive(Clone, Debug)]
 pub struct Job {
     pub(super) id: JobId,
     pub(super) gpus: u32,
@@ -28,20 +27,17 @@ pub struct Job {
 }
 
 impl Job {
-    pub(super) fn of(job: &JobRef<'_>, types: &[TypePool]) -> Self {
-        let extras = job.spec().extras();
+    pub(super) fn of(id: JobId, spec: &JobSpec, types: &[TypePool]) -> Self {
+        let extras = spec.extras();
         let speeds = extras.speeds.clone().unwrap_or_default();
         let rate = |t: &TypePool| speeds.alone(&t.name).unwrap_or(0.0);
+        let weighted = extras.weight > 0.0;
         Job {
-            id: job.id(),
-            gpus: job.gpus().get(),
-            weight: if extras.weight > 0.0 {
-                extras.weight
-            } else {
-                1.0
-            },
-            submit: job.submit().secs(),
-            total: job.spec().work.iterations,
+            id,
+            gpus: spec.gpus.get(),
+            weight: if weighted { extras.weight } else { 1.0 },
+            submit: spec.submit.secs(),
+            total: spec.work.iterations,
             done: 0.0,
             rates: types.iter().map(rate).collect(),
             model: extras.model.clone().unwrap_or_else(|| Name::from("")),
@@ -51,29 +47,11 @@ impl Job {
         }
     }
 
-    /// A job of one GPU with these rates.
-    #[cfg(test)]
-    pub(super) fn plain(id: u32, steps: f64, rates: &[f64]) -> Self {
-        Job {
-            id: JobId(id),
-            gpus: 1,
-            weight: 1.0,
-            submit: 0.0,
-            total: steps,
-            done: 0.0,
-            rates: PerType::from_slice(rates),
-            model: Name::from(""),
-            speeds: Arc::default(),
-            failures: 0,
-            ran: 0.0,
-        }
-    }
-
     pub(super) fn left(&self) -> f64 {
         self.total - self.done
     }
 
-    /// What another job and this one do on the same GPUs, in this order.
+    /// Steps a second of this job and of `other` on the same GPUs, by type.
     pub(super) fn beside(&self, other: &Job, types: &[TypePool]) -> SmallVec<[[f64; 2]; 4]> {
         let rate = |t: &TypePool| self.speeds.beside(&t.name, &other.model);
         types
@@ -83,9 +61,10 @@ impl Job {
     }
 }
 
-/// What the released program judges a pair of [`Gandiva`](blox_policies::scheduling::gavel::shares::GandivaPacking)
-/// by: the sum over all types, or 0 if either does not run on one of them.
-pub fn summed_gain(instance: &blox_policies::scheduling::gavel::Instance, pair: &Pair) -> f64 {
+/// Returns the gain by which the released program judges a pair of
+/// [`GandivaPacking`](blox_policies::scheduling::gavel::shares::GandivaPacking): the sum over all types, or
+/// 0 if a job of the pair does not run on one of them.
+pub fn summed_gain(instance: &Instance, pair: &Pair) -> f64 {
     let [a, b] = pair.jobs.map(|i| &instance.jobs[i].rates);
     let mut sum = 0.0;
     for (k, rates) in pair.rates.iter().enumerate() {

@@ -1,26 +1,24 @@
 //! Shockwave's own policy in its simulator.
 
-use super::dialect::{Dialect, Quantum};
 use super::job::Job;
-use super::shockwave::{AsShockwave, BatchJob};
+use super::shockwave::Adapting;
 use blox_core::JobId;
-use blox_policies::scheduling::gavel::{Chosen, Combination, TypePool};
+use blox_policies::scheduling::gavel::{Chosen, Combination};
 use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Shockwave's dialect with its own policy: a [`Market`] over the next rounds, planned anew
-/// whenever a job came or left, and every eighth round.
+/// Shockwave's own policy: a [`Market`] over the next rounds. It plans anew after an arrival or an
+/// end, and every eighth round.
 ///
-/// What the program does otherwise than
-/// [`Shockwave`](blox_policies::scheduling::shockwave::Shockwave): its clock counts rounds of full length,
-/// though rounds may end early; epochs last whole seconds; fairness compares moments on that clock,
-/// not the times since submissions, so that the later a job comes the less its lateness counts; and
-/// a job's epochs count as slower or faster once what it did since the first round, as if it had
-/// run ever since, is off by two fifths of what its profile does in that time.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AsMarket {
-    base: AsShockwave,
+/// Differences from [`Shockwave`](blox_policies::scheduling::shockwave::Shockwave):
+/// - Its clock counts rounds of full length, though rounds may end early.
+/// - Epochs last whole seconds.
+/// - Fairness compares moments on that clock, not times since submission. The later a job arrives,
+///   the less its lateness counts.
+/// - It assumes that a job has run since the first round. Epochs are rescaled once the measured
+///   samples differ from the profile's by two fifths.
+#[derive(Clone, Debug)]
+pub(super) struct Planner {
     market: Market,
     /// Rounds so far.
     round: u64,
@@ -39,7 +37,7 @@ const PERIOD: u32 = 8;
 const ACCURATE: f64 = 0.4;
 
 /// What the policy keeps of a job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct Known {
     submit: f64,
     regimes: Regimes,
@@ -50,12 +48,9 @@ struct Known {
     measured: (u64, f64),
 }
 
-impl AsMarket {
-    /// For rounds of so many seconds and these jobs, by their numbers. A job without a
-    /// profile counts as one epoch of a round.
-    pub fn new(round: f64, jobs: Vec<BatchJob>, market: Market) -> Self {
-        AsMarket {
-            base: AsShockwave::new(round, jobs),
+impl Planner {
+    pub(super) fn new(market: Market) -> Self {
+        Planner {
             market,
             round: 0,
             waited: 0,
@@ -65,7 +60,7 @@ impl AsMarket {
         }
     }
 
-    fn replan(&mut self, jobs: &[Job], gpus: u32) -> Result<(), String> {
+    fn replan(&mut self, batches: &[Adapting], jobs: &[Job], gpus: u32) -> Result<(), String> {
         let clock = self.market.round_s * self.round as f64;
         let share = (f64::from(gpus) / jobs.len() as f64).min(1.0);
         let changed = self.known.len() != jobs.len()
@@ -74,10 +69,8 @@ impl AsMarket {
             .retain(|id, _| jobs.binary_search_by_key(id, |j| j.id).is_ok());
         let mut bidders = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let (Some(known), Some(adapting)) = (
-                self.known.get_mut(&job.id),
-                self.base.jobs.get(job.id.index()),
-            ) else {
+            let known = self.known.get_mut(&job.id);
+            let (Some(known), Some(adapting)) = (known, batches.get(job.id.index())) else {
                 return Err(format!("nothing is known of job {}", job.id));
             };
             known.calibrate(adapting.job.samples, self.market.round_s);
@@ -112,6 +105,78 @@ impl AsMarket {
         self.due = false;
         Ok(())
     }
+
+    /// Takes up a job with its profile. A job without a profile counts as one epoch of a round.
+    pub(super) fn admit(&mut self, job: &Job, profile: &[(u32, f64)], clock: f64) {
+        // Half a second is rounded to the even neighbour.
+        let whole = |(batch, s): &(u32, f64)| (*batch, s.round_ties_even().max(1.0));
+        let epochs: Vec<(u32, f64)> = profile.iter().map(whole).collect();
+        let regimes = Regimes::new(&epochs)
+            .or_else(|| Regimes::new(&[(0, self.market.round_s)]))
+            .unwrap_or_default();
+        let known = Known {
+            submit: clock,
+            regimes,
+            scale: 1.0,
+            fair: FairEnd::default(),
+            measured: (0, 0.0),
+        };
+        self.known.insert(job.id, known);
+        self.due = true;
+    }
+
+    /// Counts the samples of a job that did so many steps a second with a batch.
+    pub(super) fn measured(&mut self, job: &Job, rounds: u64, batch: u32, rate: f64) {
+        if let Some(known) = self.known.get_mut(&job.id) {
+            let (before, samples) = known.measured;
+            let time = self.market.round_s * rounds.saturating_sub(before) as f64;
+            known.measured = (rounds, samples + f64::from(batch) * rate * time);
+        }
+    }
+
+    pub(super) fn round_ended(&mut self, clock: f64) {
+        if clock != 0.0 {
+            self.round += 1;
+            self.waited += 1;
+            if self.waited >= PERIOD {
+                self.waited = 0;
+                self.due = true;
+            }
+        }
+    }
+
+    pub(super) fn choose(
+        &mut self,
+        batches: &[Adapting],
+        jobs: &[Job],
+        free: &[u32],
+    ) -> Result<Vec<Chosen>, String> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let planned = |p: &Planner| {
+            let at = usize::try_from(p.round - p.plan.0).ok()?;
+            p.plan.1.get(at).cloned()
+        };
+        // The program does not report an end to its policy.
+        self.due |= self.known.len() != jobs.len();
+        if self.due || planned(self).is_none() {
+            // All GPUs are of one type.
+            let gpus = free.first().copied().unwrap_or(0);
+            self.replan(batches, jobs, gpus)?;
+        }
+        let chosen = planned(self).unwrap_or_default().into_iter();
+        let chosen = chosen.filter_map(|id| {
+            let at = jobs.binary_search_by_key(&id, |j| j.id).ok()?;
+            Some(Chosen {
+                who: Combination::single(id),
+                kind: 0,
+                gpus: jobs[at].gpus,
+                known: true,
+            })
+        });
+        Ok(chosen.collect())
+    }
 }
 
 impl Known {
@@ -135,109 +200,5 @@ impl Known {
         if expected > 0.0 && (measured - expected).abs() / expected > ACCURATE {
             self.scale = expected / measured;
         }
-    }
-}
-
-impl Dialect for AsMarket {
-    fn asks_when_idle(&self) -> bool {
-        self.base.asks_when_idle()
-    }
-
-    fn ends_when_empty(&self) -> bool {
-        self.base.ends_when_empty()
-    }
-
-    fn charge(&self, quantum: Quantum) -> Quantum {
-        self.base.charge(quantum)
-    }
-
-    fn fails(&self, steps: f64, seconds: f64) -> bool {
-        self.base.fails(steps, seconds)
-    }
-
-    fn counts_dropped(&self) -> bool {
-        self.base.counts_dropped()
-    }
-
-    fn is_overdue(&self, job: &Job) -> bool {
-        self.base.is_overdue(job)
-    }
-
-    fn admit(&mut self, job: &Job, clock: f64) {
-        let profile = self.base.jobs.get(job.id.index());
-        let epochs = profile.map_or(&[][..], |a| &a.job.epochs);
-        // Half a second goes to the even one.
-        let whole = |(batch, s): &(u32, f64)| (*batch, s.round_ties_even().max(1.0));
-        let epochs: Vec<(u32, f64)> = epochs.iter().map(whole).collect();
-        let regimes = Regimes::new(&epochs)
-            .or_else(|| Regimes::new(&[(0, self.market.round_s)]))
-            .unwrap_or_default();
-        self.known.insert(
-            job.id,
-            Known {
-                submit: clock,
-                regimes,
-                scale: 1.0,
-                fair: FairEnd::default(),
-                measured: (0, 0.0),
-            },
-        );
-        self.due = true;
-    }
-
-    fn measured(&mut self, job: &Job, rounds: u64, steps: f64, seconds: f64) {
-        let batch = self.base.jobs.get(job.id.index()).map_or(0, |a| a.batch);
-        if let Some(known) = self.known.get_mut(&job.id) {
-            let rate = if seconds > 0.0 { steps / seconds } else { 0.0 };
-            let (before, samples) = known.measured;
-            let time = self.market.round_s * rounds.saturating_sub(before) as f64;
-            known.measured = (rounds, samples + f64::from(batch) * rate * time);
-        }
-    }
-
-    fn counted(&mut self, job: &mut Job, types: &[TypePool]) {
-        self.base.counted(job, types);
-    }
-
-    fn round_ended(&mut self, jobs: &[Job], clock: f64) {
-        self.base.round_ended(jobs, clock);
-        if clock != 0.0 {
-            self.round += 1;
-            self.waited += 1;
-            if self.waited >= PERIOD {
-                self.waited = 0;
-                self.due = true;
-            }
-        }
-    }
-
-    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, String>> {
-        if jobs.is_empty() {
-            return Some(Ok(Vec::new()));
-        }
-        let planned = |m: &AsMarket| {
-            let at = usize::try_from(m.round - m.plan.0).ok()?;
-            m.plan.1.get(at).cloned()
-        };
-        // Somebody left: nobody else is told.
-        self.due |= self.known.len() != jobs.len();
-        if self.due || planned(self).is_none() {
-            // All GPUs are of one type.
-            let gpus = free.first().copied().unwrap_or(0);
-            if let Err(why) = self.replan(jobs, gpus) {
-                return Some(Err(why));
-            }
-        }
-        let chosen = planned(self).unwrap_or_default().into_iter();
-        let chosen = chosen.filter_map(|id| {
-            let at = jobs.binary_search_by_key(&id, |j| j.id).ok()?;
-            Some(Chosen {
-                who: Combination::single(id),
-                kind: 0,
-                gpus: jobs[at].gpus,
-                known: true,
-            })
-        });
-        Some(Ok(chosen.collect()))
     }
 }

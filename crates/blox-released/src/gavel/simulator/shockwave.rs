@@ -1,17 +1,18 @@
-//! What Shockwave's simulator does otherwise than Gavel's.
+//! Where Shockwave's simulator differs from Gavel's.
 
 use super::dialect::{Dialect, Quantum};
 use super::job::Job;
+use super::market::Planner;
 use blox_core::Part;
 use blox_policies::scheduling::gavel::{
-    Allocation, Combination, Instance, PerType, SharePolicy, TypePool,
+    Allocation, Chosen, Combination, Instance, PerType, SharePolicy,
 };
+use blox_policies::scheduling::shockwave::Market;
 use blox_solve::SolveError;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How a job changes its batch while it runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Never.
     #[default]
@@ -23,7 +24,7 @@ pub enum Mode {
 }
 
 /// What the program knows of a job's batches.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchJob {
     /// How it changes its batch.
     pub mode: Mode,
@@ -42,32 +43,33 @@ pub struct BatchJob {
 }
 
 /// A change of batch that a job has asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Larger,
     Smaller,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Adapting {
     pub(super) job: BatchJob,
     pub(super) batch: u32,
     wish: Option<Wish>,
 }
 
-/// Shockwave's dialect: 20 s for a job that did not run in the round before, jobs that
-/// change their batch, jobs that end after one and a half times their duration.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Shockwave's program. A job that did not run in the round before loses 20 s. Jobs change their
+/// batch. A job ends after one and a half times its duration.
+#[derive(Clone, Debug)]
 pub struct AsShockwave {
-    pub(super) round: f64,
-    pub(super) jobs: Vec<Adapting>,
+    round: f64,
+    jobs: Vec<Adapting>,
+    planner: Option<Planner>,
 }
 
 /// Seconds that a job loses that did not run in the round before.
 const OVERHEAD: f64 = 20.0;
 
 impl AsShockwave {
-    /// For rounds of so many seconds and these jobs, by their numbers.
+    /// Creates a dialect for rounds of so many seconds and these jobs, by their numbers.
     pub fn new(round: f64, jobs: Vec<BatchJob>) -> Self {
         let adapting = |job: BatchJob| Adapting {
             batch: job.batch,
@@ -77,7 +79,15 @@ impl AsShockwave {
         AsShockwave {
             round,
             jobs: jobs.into_iter().map(adapting).collect(),
+            planner: None,
         }
+    }
+
+    /// Plans rounds by Shockwave's own policy. Share policies are then not used.
+    #[must_use]
+    pub fn planned_by(mut self, market: Market) -> Self {
+        self.planner = Some(Planner::new(market));
+        self
     }
 }
 
@@ -192,10 +202,6 @@ impl Adapting {
 }
 
 impl Dialect for AsShockwave {
-    fn asks_when_idle(&self) -> bool {
-        false
-    }
-
     fn ends_when_empty(&self) -> bool {
         true
     }
@@ -226,18 +232,42 @@ impl Dialect for AsShockwave {
         known.is_some_and(|a| job.ran > (1.5 * a.duration().trunc()).trunc())
     }
 
-    fn counted(&mut self, job: &mut Job, _: &[TypePool]) {
+    fn admit(&mut self, job: &Job, clock: f64) {
+        if let Some(planner) = &mut self.planner {
+            let known = self.jobs.get(job.id.index());
+            let profile = known.map_or(&[][..], |a| &a.job.epochs);
+            planner.admit(job, profile, clock);
+        }
+    }
+
+    fn measured(&mut self, job: &Job, rounds: u64, steps: f64, seconds: f64) {
+        if let Some(planner) = &mut self.planner {
+            let batch = self.jobs.get(job.id.index()).map_or(0, |a| a.batch);
+            let rate = if seconds > 0.0 { steps / seconds } else { 0.0 };
+            planner.measured(job, rounds, batch, rate);
+        }
+    }
+
+    fn counted(&mut self, job: &mut Job) {
         if let Some(adapting) = self.jobs.get_mut(job.id.index()) {
             adapting.change(job);
         }
     }
 
-    fn round_ended(&mut self, jobs: &[Job], _: f64) {
+    fn round_ended(&mut self, jobs: &[Job], clock: f64) {
         for job in jobs {
             if let Some(adapting) = self.jobs.get_mut(job.id.index()) {
                 adapting.wish = adapting.wishes(job.done).or(adapting.wish);
             }
         }
+        if let Some(planner) = &mut self.planner {
+            planner.round_ended(clock);
+        }
+    }
+
+    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, String>> {
+        let planner = self.planner.as_mut()?;
+        Some(planner.choose(&self.jobs, jobs, free))
     }
 }
 
@@ -268,6 +298,7 @@ impl SharePolicy for EqualTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_core::{GpuCount, JobId, JobSpec, Seconds, Time};
 
     #[test]
     fn a_limit_is_of_whole_seconds() {
@@ -277,7 +308,8 @@ mod tests {
         };
         let dialect = AsShockwave::new(100.0, vec![job]);
         let after = |ran| {
-            let mut job = Job::plain(0, 1.0, &[1.0]);
+            let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+            let mut job = Job::of(JobId(0), &spec, &[]);
             job.ran = ran;
             job
         };

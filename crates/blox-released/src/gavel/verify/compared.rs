@@ -1,7 +1,10 @@
-//! What cases of both programs are compared by.
+//! The comparison of both programs' cases.
 
-use super::Outcome;
+use super::policy::{Determined, Policy};
+use super::recorded::Recorded;
+use crate::gavel::{Outcome, Settings};
 use crate::verify::{Case, Compared, VerifyError};
+use blox_policies::scheduling::gavel::SharePolicy;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far averages may lie apart where optima are not unique: completion times, makespan.
@@ -15,61 +18,85 @@ const BLIND_VERTICES: (f64, f64) = (0.04, 0.12);
 /// Solvers that end at a vertex.
 const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
 
-/// The tables of a program's cases.
-pub(super) trait Tables {
+/// A case of a released program.
+pub(super) trait Released {
+    /// The settings of the run.
+    fn settings(&self) -> &Settings;
+
+    /// Runs the program with a share policy.
+    fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError>;
+
     /// Compares ends and times of every job.
     fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
 
-    /// Compares who ran where in every round.
+    /// Compares the jobs and workers of every round.
     fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
 
-    /// The jobs that averages are over, if not all.
-    fn window(&self) -> Option<(u32, u32)> {
-        None
-    }
-
-    /// Seconds of a round.
-    fn round_s(&self) -> f64;
-
-    /// Whether the policy of a case counts all GPUs alike.
-    fn is_blind(&self, case: &Case) -> bool {
-        let _ = case;
+    /// Whether the policy of the case counts all GPUs alike.
+    fn is_blind(&self) -> bool {
         false
     }
 }
 
-/// What a result is compared by.
+/// The basis of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    /// Jobs and rounds, where all is determined.
+enum By {
+    /// Jobs and rounds, if all is determined.
     Rows,
-    /// Averages, where it is but for the choice among optima.
+    /// Averages, if all is determined except for the choice among optima.
     Averages,
-    /// Every recorded allocation was held against ours, and what follows from it against the rows:
-    /// averages are said. In small runs one round that another optimum moves is a large part of
-    /// them: with other solvers the original's own lie up to 30 % apart.
+    /// Averages are noted and not compared: every recorded allocation was compared with ours, and
+    /// its effects with the rows. In small runs one round that another optimum moves is a large
+    /// part of the averages: with other solvers the original's own lie up to 30 % apart.
     Allocations,
 }
 
-/// Compares what a simulation gave.
-pub(super) fn outcome(
-    tables: &impl Tables,
+/// Compares a case. Recorded allocations are replayed first, if there are any. Then the policy runs
+/// itself; rows are compared if the policy is determined and the case had the `same_solvers`.
+pub(super) fn compare(
+    released: &impl Released,
+    case: &Case,
+    mut policy: Policy,
+    same_solvers: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let recorded = case.dir().join("allocations.jsonl");
+    let mut replayed = false;
+    if recorded.is_file() {
+        let mut recorded = Recorded::read(&recorded, policy.clone())?;
+        let found = released.run(case, &mut recorded)?;
+        outcome(released, case, &found, By::Rows, out)?;
+        recorded.compare(out);
+        replayed = out.differences.is_empty();
+    }
+    let by = match policy.determined {
+        Determined::Fully if same_solvers => By::Rows,
+        _ if replayed => By::Allocations,
+        _ => By::Averages,
+    };
+    let found = released.run(case, &mut *policy.shares)?;
+    outcome(released, case, &found, by, out)
+}
+
+/// Compares the outcome of a run.
+fn outcome(
+    released: &impl Released,
     case: &Case,
     found: &Outcome,
     by: By,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let before = out.differences.len();
-    without_rows(tables, case, found, by, out)?;
+    without_rows(released, case, found, by, out)?;
     match by {
         By::Rows => {
-            tables.jobs(case, found, out)?;
-            tables.rounds(case, found, out)?;
+            released.jobs(case, found, out)?;
+            released.rounds(case, found, out)?;
             let (ended, average) = completed(found, |_| true);
             out.figures(case, &[("jobs_completed", ended), ("avg_jct", average)])?;
         }
-        By::Averages => averages(tables, case, found, true, out)?,
-        By::Allocations => averages(tables, case, found, false, out)?,
+        By::Averages => averages(released, case, found, true, out)?,
+        By::Allocations => averages(released, case, found, false, out)?,
     }
     if let Some((at, why)) = &found.failure
         && out.differences.len() > before
@@ -80,10 +107,11 @@ pub(super) fn outcome(
     Ok(())
 }
 
-/// How many jobs, of those that count, completed, and their average completion time; 0 of none.
+/// The number of completed jobs among those that count, and their average completion time; 0 of none.
 fn completed(found: &Outcome, counts: impl Fn(u32) -> bool) -> (f64, f64) {
-    let ends = found.ends.values().filter(|e| counts(e.job) && !e.dropped);
-    let times: Vec<f64> = ends.map(|e| e.at - found.submits[&e.job]).collect();
+    let ends = found.ends.iter();
+    let ends = ends.filter(|(job, e)| counts(**job) && !e.dropped);
+    let times: Vec<f64> = ends.map(|(_, e)| e.at - e.submit).collect();
     let ended = times.len() as f64;
     (ended, times.iter().sum::<f64>() / ended.max(1.0))
 }
@@ -91,7 +119,7 @@ fn completed(found: &Outcome, counts: impl Fn(u32) -> bool) -> (f64, f64) {
 /// Finds the jobs that ran and have no row. A table without any says that no job finished. Which jobs
 /// come after those of a window follows from the choice among optima.
 fn without_rows(
-    tables: &impl Tables,
+    released: &impl Released,
     case: &Case,
     found: &Outcome,
     by: By,
@@ -101,15 +129,15 @@ fn without_rows(
     let id = e.column("job_id")?;
     let mut more: BTreeMap<u32, &str> = BTreeMap::new();
     if !e.rows.is_empty() {
-        let ran = found.rows.iter().flat_map(|row| row.who.jobs());
+        let ran = found.rounds.iter().flat_map(|row| row.who.jobs());
         more.extend(ran.map(|job| (job.0, "it ran")));
     }
-    let ended = found.ends.values().filter(|e| !e.dropped);
-    more.extend(ended.map(|e| (e.job, "it finished")));
+    let ended = found.ends.iter().filter(|(_, e)| !e.dropped);
+    more.extend(ended.map(|(job, _)| (*job, "it finished")));
     for r in 0..e.rows.len() {
         more.remove(&(e.number(r, id)? as u32));
     }
-    if let Some((from, to)) = tables.window().filter(|_| by != By::Rows) {
+    if let Some((from, to)) = released.settings().window.filter(|_| by != By::Rows) {
         more.retain(|job, _| (from..to).contains(job));
     }
     // That nobody finished is what is compared then.
@@ -120,7 +148,7 @@ fn without_rows(
     Ok(())
 }
 
-/// Compares who ran where in each round, by keys of both.
+/// Compares the workers of each round, by keys of both.
 pub(super) fn rounds<K: Ord>(
     mut expected: BTreeMap<K, String>,
     ours: impl Iterator<Item = (K, String)>,
@@ -150,13 +178,13 @@ pub(super) fn listed(workers: &[u32]) -> String {
 /// is one, and the makespan. Differences of less than a round do not count, and none does unless
 /// they `count`.
 fn averages(
-    tables: &impl Tables,
+    released: &impl Released,
     case: &Case,
     found: &Outcome,
     count: bool,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let (window, round) = (tables.window(), tables.round_s());
+    let Settings { window, round, .. } = *released.settings();
     let e = &case.expected;
     let (id, jct) = (e.column("job_id")?, e.column("jct")?);
     let mut finished = BTreeSet::new();
@@ -172,7 +200,7 @@ fn averages(
     let (_, average) = completed(found, counts);
     let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
     let at_vertex = (case.text_if_there("solver")?).is_some_and(|s| AT_VERTICES.contains(&s));
-    let loose = match at_vertex && tables.is_blind(case) {
+    let loose = match at_vertex && released.is_blind() {
         true => BLIND_VERTICES,
         false => LOOSE,
     };

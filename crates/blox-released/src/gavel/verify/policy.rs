@@ -23,6 +23,7 @@ pub(super) enum Determined {
 }
 
 /// A policy of the program.
+#[derive(Clone)]
 pub(super) struct Policy {
     pub shares: Box<dyn SharePolicy>,
     /// Whether the program fills types in random order.

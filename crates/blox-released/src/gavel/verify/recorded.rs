@@ -1,19 +1,17 @@
 //! Allocations that an original program recorded.
 
-use super::policy::Determined;
+use super::policy::{Determined, Policy};
 use crate::gavel::BisectedDuration;
-use crate::verify::VerifyError;
-use blox_core::{Event, JobId, Part, RestoreError, View};
+use crate::verify::{Compared, VerifyError};
+use blox_core::{JobId, Part};
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
 use blox_solve::SolveError;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Fractions by type, by row.
-pub(super) type Matrix = BTreeMap<String, BTreeMap<String, f64>>;
+type Matrix = BTreeMap<String, BTreeMap<String, f64>>;
 
 #[derive(serde::Deserialize)]
 struct Line {
@@ -22,26 +20,7 @@ struct Line {
     alloc: Matrix,
 }
 
-/// Reads `allocations.jsonl`: a line a call of the policy.
-pub(super) fn read(path: &Path) -> Result<Vec<Matrix>, VerifyError> {
-    let read = |error| VerifyError::Read {
-        path: path.to_owned(),
-        error,
-    };
-    let file = std::io::BufReader::new(std::fs::File::open(path).map_err(read)?);
-    let mut all = Vec::new();
-    for (i, line) in file.lines().enumerate() {
-        let line: Line =
-            serde_json::from_str(&line.map_err(read)?).map_err(|e| VerifyError::Bad {
-                path: path.to_owned(),
-                what: format!("line {}: {e}", i + 1),
-            })?;
-        all.push(line.alloc);
-    }
-    Ok(all)
-}
-
-/// Says what was recorded, and asks a policy beside it.
+/// Replays recorded allocations, and asks a policy beside them.
 ///
 /// Solvers leave their optimum where they are content: a recorded allocation may give out a
 /// little more GPUs or time than there are, and its measure is then better than any can be. So ours
@@ -53,7 +32,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Matrix>, VerifyError> {
 /// [within]: Allocation::within
 #[derive(Clone)]
 pub(super) struct Recorded {
-    matrices: Arc<Vec<Matrix>>,
+    matrices: Vec<Matrix>,
     policy: Box<dyn SharePolicy>,
     determined: Determined,
     /// For each call.
@@ -61,16 +40,16 @@ pub(super) struct Recorded {
 }
 
 /// The measures of a recorded allocation and of our own.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Measured {
-    pub theirs: f64,
-    pub ours: f64,
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    theirs: f64,
+    ours: f64,
     /// Whether ours holds what it promises; see [`Recorded`].
-    pub sound: bool,
+    sound: bool,
     /// The largest part by which theirs gives out more than there is.
-    pub excess: f64,
+    excess: f64,
     /// The largest difference of a fraction.
-    pub apart: f64,
+    apart: f64,
 }
 
 /// By what part the measure of an allocation may be worse than that of the recorded one.
@@ -83,21 +62,63 @@ const BETTER: f64 = 0.01;
 const EXCESS: f64 = 1e-6;
 
 impl Recorded {
-    pub fn new(
-        matrices: Vec<Matrix>,
-        policy: Box<dyn SharePolicy>,
-        determined: Determined,
-    ) -> Self {
-        Recorded {
-            matrices: Arc::new(matrices),
-            policy,
-            determined,
+    /// Reads `allocations.jsonl`: a line a call of the policy.
+    pub fn read(path: &Path, policy: Policy) -> Result<Self, VerifyError> {
+        let read = |error| VerifyError::Read {
+            path: path.to_owned(),
+            error,
+        };
+        let file = std::io::BufReader::new(std::fs::File::open(path).map_err(read)?);
+        let mut matrices = Vec::new();
+        for (i, line) in file.lines().enumerate() {
+            let line: Line =
+                serde_json::from_str(&line.map_err(read)?).map_err(|e| VerifyError::Bad {
+                    path: path.to_owned(),
+                    what: format!("line {}: {e}", i + 1),
+                })?;
+            matrices.push(line.alloc);
+        }
+        Ok(Recorded {
+            matrices,
+            policy: policy.shares,
+            determined: policy.determined,
             measured: Vec::new(),
+        })
+    }
+
+    /// Compares the measures of all calls.
+    pub fn compare(&self, out: &mut Compared) {
+        let (calls, made) = (self.matrices.len(), self.measured.len());
+        if made != calls {
+            out.differ(
+                "allocations",
+                "calls",
+                &calls.to_string(),
+                &made.to_string(),
+            );
+        }
+        let (mut worst, mut excess, mut apart): (f64, f64, Vec<f64>) = (0.0, 0.0, Vec::new());
+        for (call, measured) in self.measured.iter().enumerate() {
+            let Some(m) = measured else { continue };
+            out.values += 1;
+            worst = worst.max((m.ours - m.theirs).abs() / m.theirs.abs().max(f64::MIN_POSITIVE));
+            excess = excess.max(m.excess);
+            apart.push(m.apart);
+            if !m.sound {
+                let what = format!("allocation {}", call + 1);
+                let (theirs, ours) = (m.theirs.to_string(), m.ours.to_string());
+                out.differ(&what, "objective", &theirs, &ours);
+            }
+        }
+        apart.sort_by(f64::total_cmp);
+        if let (Some(most), Some(median)) = (apart.last(), apart.get(apart.len() / 2)) {
+            out.notes.push(format!(
+                "{} allocations: objectives differ by at most {worst:.1e}, fractions by at most {most:.1e} (median {median:.1e}); the recorded ones give out at most {excess:.1e} more than there is",
+                apart.len()
+            ));
         }
     }
-}
 
-impl Recorded {
     fn measure(
         &self,
         instance: &Instance,
@@ -154,21 +175,7 @@ fn row(name: &str) -> Option<Combination> {
     }
 }
 
-impl Part for Recorded {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.policy.observe(view, event);
-    }
-
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value((&self.measured, self.policy.save())).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let policy: Option<Value>;
-        (self.measured, policy) = serde_json::from_value(memory)?;
-        policy.map_or(Ok(()), |p| self.policy.restore(p))
-    }
-}
+impl Part for Recorded {}
 
 impl SharePolicy for Recorded {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {

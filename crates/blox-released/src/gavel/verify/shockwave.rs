@@ -1,16 +1,16 @@
 //! Cases of Shockwave's simulator, with the policies that it shares with Gavel's.
 
-use super::compared::{self, By};
-use super::policy::{self, Determined};
-use super::recorded::{self, Recorded};
-use super::{Boxed, Outcome, failed, outcome};
-use crate::gavel::{self as compat, BatchJob, Mode, Pool, Settings};
+use super::compared;
+use super::policy::{self, Determined, Policy};
+use super::{above_zero, by_type, failed, file_name, option, pools, throughputs};
+use crate::gavel::{self as compat, AsShockwave, BatchJob, Mode, Outcome, Pool, Settings};
 use crate::verify::{Case, Compared, System, VerifyError};
-use blox_core::{JobSpec, Part};
+use blox_core::JobSpec;
+use blox_policies::scheduling::gavel::SharePolicy;
+use blox_policies::scheduling::gavel::shares::Isolated;
 use blox_policies::scheduling::shockwave::Market;
-use blox_sim::Simulation;
-use blox_sim::workload::Jobs;
 use blox_sim::workload::formats::gavel as files;
+use blox_sim::workload::{Jobs, Workload};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,123 +38,83 @@ impl System for Shockwave {
             .all(has)
     }
 
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+    /// The program visits the rounds that it makes: `every_round` changes nothing.
+    fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
         let mut out = Compared::of(case, self.name());
         let name = case.text("policy")?;
-        let seed = option(case, "--seed")
-            .and_then(|s| s.parse().ok())
-            .unwrap_or(0);
-        let policy = policy::by_name(name, seed, ALPHA);
-        if policy.is_none() && name != OWN {
-            let what = format!(
-                "the policy is `{name}`, expected {OWN} or one of {}",
-                policy::NAMES
-            );
-            return Err(case.bad("summary.json", what));
-        }
-        // Its solver of assignments has changed since the authors ran it.
+        let (run, policy) = Run::of(case, name)?;
+        // The solver of assignments has changed since the authors ran the program.
         let shipped = !(case.text_if_there("source")?.unwrap_or_default()).starts_with("rerun");
-        let exact = policy
-            .as_ref()
-            .is_some_and(|p| p.determined == Determined::Fully)
-            && !(shipped && name.starts_with("allox"));
-        let tables = Tables {
-            round_s: round_s(case)?,
-        };
-        let recorded = case.dir().join("allocations.jsonl");
-        let mut replayed = false;
-        if let Some(of_record) = policy::by_name(name, seed, ALPHA).filter(|_| recorded.is_file()) {
-            let matrices = recorded::read(&recorded)?;
-            let calls = matrices.len();
-            let shares = Recorded::new(matrices, of_record.shares, of_record.determined);
-            let of_record = policy::Policy {
-                shares: Box::new(shares),
-                ..of_record
-            };
-            let found = simulate(case, Some(of_record), seed, every_round)?;
-            compared::outcome(&tables, case, &found, By::Rows, &mut out)?;
-            super::compare_measures(&found, calls, &mut out);
-            replayed = out.differences.is_empty();
-        }
-        let found = simulate(case, policy, seed, every_round)?;
-        let by = match exact {
-            true => By::Rows,
-            false if replayed => By::Allocations,
-            false => By::Averages,
-        };
-        compared::outcome(&tables, case, &found, by, &mut out)?;
+        let same_solvers = !(shipped && name.starts_with("allox"));
+        compared::compare(&run, case, policy, same_solvers, &mut out)?;
         Ok(out)
     }
 }
 
-fn simulate(
-    case: &Case,
-    policy: Option<policy::Policy>,
-    seed: u64,
-    every_round: bool,
-) -> Result<Outcome, VerifyError> {
-    let bad = |what: String| case.bad("summary.json", what);
-    let of_types = |name: &str, default: &str| {
-        let said = option(case, name).unwrap_or(default);
-        let counts: Option<Vec<u32>> = said.split(':').map(|n| n.parse().ok()).collect();
-        counts.filter(|c| c.len() == 3).ok_or_else(|| {
-            bad(format!(
-                "{name} is `{said}`, expected V100:P100:K80, such as {default}"
-            ))
-        })
-    };
-    let gpus = of_types("--cluster_spec", "32:0:0")?;
-    let per_server = of_types("--num_gpus_per_server", "1:1:1")?;
-    let file = |name: &str, default: &str| {
-        let path = option(case, name).unwrap_or(default);
-        path.rsplit('/').next().unwrap_or_default().to_owned()
-    };
-    let throughputs = case.input(&file("--throughputs_file", "tacc_throughputs.json"))?;
-    let oracle = files::Oracle::read(&throughputs).map_err(|e| failed(case, e))?;
-    let inputs = throughputs.parent().unwrap_or(Path::new("."));
-    let trace = trace(case, inputs, &file("--trace_file", ""))?;
-    let jobs = files::read_jobs(&trace, &oracle).map_err(|e| failed(case, e))?;
-    let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
-    let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
-    let pools = ["v100", "p100", "k80"].into_iter().zip(gpus);
-    let mut pools: Vec<Pool> = pools
-        .zip(per_server)
-        .map(|((name, gpus), per_server)| Pool {
-            name: name.into(),
-            gpus,
-            per_server,
-        })
-        .collect();
-    pools.retain(|p| p.gpus / p.per_server.max(1) > 0);
-    pools.sort_by(|a, b| a.name.cmp(&b.name));
-    let batches = jobs.iter().enumerate().map(|(i, job)| {
-        let profile = profiles.get(i);
-        batches_of(job, &oracle, &pools, &patterns, profile)
-    });
-    let batches = batches.collect();
-    let settings = Settings {
-        pools,
-        round: round_s(case)?,
-        gap: 1000.0,
-        seed,
-        shuffles: policy.as_ref().is_none_or(|p| p.shuffles),
-        in_turn: policy.as_ref().is_some_and(|p| p.in_turn),
-        jobs: Some(jobs.len()),
-        logs: true,
-    };
-    let mut pipeline = match policy {
-        Some(policy) => compat::released_shockwave(&settings, batches, Boxed(policy.shares)),
-        None => compat::released_market(&settings, batches, market(case, settings.round)?),
-    };
-    let report = Simulation::new(compat::cluster(&settings))
-        .completion(compat::ByScheduler)
-        .visiting_every_round(every_round)
-        .run_by(&mut pipeline, &mut Jobs::new(jobs), None)
-        .map_err(|e| VerifyError::Simulation {
-            case: case.dir().to_owned(),
-            error: Box::new(e),
+/// The inputs of Shockwave's program.
+struct Run {
+    settings: Settings,
+    jobs: Jobs,
+    dialect: AsShockwave,
+}
+
+impl Run {
+    fn of(case: &Case, name: &str) -> Result<(Run, Policy), VerifyError> {
+        let seed = option(case, "--seed").and_then(|s| s.parse().ok());
+        let seed = seed.unwrap_or(0);
+        let own = (name == OWN).then(|| Policy {
+            // The planner asks for no shares.
+            shares: Box::new(Isolated),
+            shuffles: true,
+            in_turn: false,
+            determined: Determined::Most,
+        });
+        let policy = own.or_else(|| policy::by_name(name, seed, ALPHA));
+        let policy = policy.ok_or_else(|| {
+            let known = policy::NAMES;
+            let what = format!("the policy is `{name}`, expected {OWN} or one of {known}");
+            case.bad("summary.json", what)
         })?;
-    Ok(outcome(&pipeline.save().unwrap_or_default(), &report))
+        let numbers = |name, default| {
+            let text = option(case, name).unwrap_or(default);
+            by_type(case, name, text, default)
+        };
+        let gpus = numbers("--cluster_spec", "32:0:0")?;
+        let pools = pools(gpus, numbers("--num_gpus_per_server", "1:1:1")?);
+        let throughputs = throughputs(case, "tacc_throughputs.json")?;
+        let oracle = files::Oracle::read(&throughputs).map_err(|e| failed(case, e))?;
+        let inputs = throughputs.parent().unwrap_or(Path::new("."));
+        let name_of_trace = option(case, "--trace_file").unwrap_or_default();
+        let trace = trace(case, inputs, file_name(name_of_trace))?;
+        let jobs = files::read_jobs(&trace, &oracle).map_err(|e| failed(case, e))?;
+        let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
+        let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
+        let batches = jobs.iter().enumerate().map(|(i, job)| {
+            let profile = profiles.get(i);
+            batches_of(job, &oracle, &pools, &patterns, profile)
+        });
+        let round = above_zero(case, "round_s", 120.0)?;
+        let mut dialect = AsShockwave::new(round, batches.collect());
+        if name == OWN {
+            dialect = dialect.planned_by(market(case, round)?);
+        }
+        let settings = Settings {
+            pools,
+            round,
+            gap: 1000.0,
+            seed,
+            shuffles: policy.shuffles,
+            in_turn: policy.in_turn,
+            jobs: Some(jobs.len()),
+            window: None,
+        };
+        let run = Run {
+            settings,
+            jobs: Jobs::new(jobs),
+            dialect,
+        };
+        Ok((run, policy))
+    }
 }
 
 /// The parameters of Shockwave's own policy: those of the file that the command names.
@@ -169,7 +129,7 @@ fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
         log_approximation_bases: Vec<f64>,
     }
     let path = option(case, "--config").unwrap_or("tacc_32gpus.json");
-    let path = case.input(path.rsplit('/').next().unwrap_or_default())?;
+    let path = case.input(file_name(path))?;
     let config: Config = json(&path)?;
     Ok(Market {
         rounds: config.future_rounds,
@@ -227,14 +187,16 @@ fn batches_of(
     }
 }
 
-/// The tables of its cases.
-struct Tables {
-    round_s: f64,
-}
+impl compared::Released for Run {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
 
-impl compared::Tables for Tables {
-    fn round_s(&self) -> f64 {
-        self.round_s
+    fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError> {
+        let mut jobs = self.jobs.clone();
+        let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
+        let outcome = compat::run(&self.settings, self.dialect.clone(), shares, jobs);
+        outcome.map_err(|e| failed(case, e))
     }
 
     fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
@@ -244,12 +206,14 @@ impl compared::Tables for Tables {
         for (r, row) in e.rows.iter().enumerate() {
             let job = e.number(r, id)? as u32;
             out.jobs += 1;
-            let end = found.ends.get(&job).map(|e| e.at);
-            let time = end.zip(found.submits.get(&job)).map(|(end, at)| end - at);
-            for (column, at, found) in [("finish", finish, end), ("jct", jct, time)] {
+            let end = found.ends.get(&job);
+            for (column, at, found) in [
+                ("finish", finish, end.map(|e| e.at)),
+                ("jct", jct, end.map(|e| e.at - e.submit)),
+            ] {
                 out.values += 1;
                 out.covers(column);
-                // The program stops when nobody is left, even if jobs are still to come.
+                // The program stops when no job is left, even if more jobs will arrive.
                 let expected = match &row[at][..] {
                     "" | "None" => None,
                     _ => Some(e.number(r, at)?),
@@ -278,7 +242,7 @@ impl compared::Tables for Tables {
             let key = (table.number(r, round)? as u64, table.number(r, job)? as u32);
             expected.insert(key, row[workers].clone());
         }
-        let ours = found.rows.iter().map(|row| {
+        let ours = found.rounds.iter().map(|row| {
             let key = (row.round - 1, row.who.job.0);
             (key, compared::listed(&row.workers))
         });
@@ -286,23 +250,6 @@ impl compared::Tables for Tables {
         compared::rounds(expected, ours, what, out);
         Ok(())
     }
-}
-
-/// Seconds of a round.
-fn round_s(case: &Case) -> Result<f64, VerifyError> {
-    let round = case.number("round_s")?.unwrap_or(120.0);
-    if round <= 0.0 {
-        let what = format!("round_s is {round}, expected a number above 0");
-        return Err(case.bad("summary.json", what));
-    }
-    Ok(round)
-}
-
-/// An option of the recorded command.
-fn option<'a>(case: &'a Case, name: &str) -> Option<&'a str> {
-    let mut words = case.text("cmd").ok()?.split_whitespace();
-    words.find(|w| *w == name)?;
-    words.next()
 }
 
 /// The trace; `120_...trace` stands for the one that begins and ends so.
