@@ -31,9 +31,10 @@ impl System for Lucid {
             || energy::recognises(case)
     }
 
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+    /// The programs simulate themselves and have no rounds that could be visited.
+    fn compare(&self, case: &Case, _: bool) -> Result<Compared, VerifyError> {
         if chronus::recognises(case) {
-            return chronus::compare(case, self.name(), every_round);
+            return chronus::compare(case, self.name());
         }
         if energy::recognises(case) {
             return energy::compare(case, self.name());
@@ -46,9 +47,7 @@ impl System for Lucid {
             setting.experiment,
             compat::Quirks::default(),
             &input,
-            every_round,
-        )
-        .map_err(|e| failed(case, e))?;
+        );
         let mut out = Compared::of(case, self.name());
         compare_jobs(case, setting.policy, &input, &run, &mut out)?;
         if let Some(table) = case.table("profvc_scaling.csv")? {
@@ -58,15 +57,11 @@ impl System for Lucid {
     }
 }
 
-fn failed(case: &Case, error: SimError) -> VerifyError {
+fn unreadable(case: &Case, error: WorkloadError) -> VerifyError {
     VerifyError::Simulation {
         case: case.dir().to_owned(),
-        error: Box::new(error),
+        error: Box::new(SimError::Workload(error)),
     }
-}
-
-fn unreadable(case: &Case, error: WorkloadError) -> VerifyError {
-    failed(case, SimError::Workload(error))
 }
 
 /// An input of the case, or one that cases share, in a folder above.

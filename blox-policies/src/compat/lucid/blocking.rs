@@ -1,13 +1,11 @@
 //! FIFO, SJF and QSSF: in order, and nobody passes the first that does not fit.
 
-use super::Step;
+use super::Program;
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
-use super::sealed::Program;
-use serde::{Deserialize, Serialize};
 
 /// By what the queue is ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Submit,
     Duration,
@@ -15,7 +13,7 @@ pub(super) enum Order {
     Gpus,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 struct Running {
     job: u32,
     end: i64,
@@ -24,19 +22,19 @@ struct Running {
 }
 
 /// A program that starts jobs in order and stops at the first that does not fit.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Blocking {
-    pub(super) nodes: Nodes,
+#[derive(Debug)]
+pub(super) struct Blocking {
+    pub nodes: Nodes,
     order: Order,
     /// Who waits, with the key of those that have one.
-    pub(super) queue: Vec<(Job, Option<f64>)>,
+    pub queue: Vec<(Job, Option<f64>)>,
     running: Vec<Running>,
     again: Option<i64>,
-    records: Vec<Record>,
+    pub records: Vec<Record>,
 }
 
 impl Blocking {
-    pub(super) fn new(nodes: Nodes, order: Order) -> Self {
+    pub fn new(nodes: Nodes, order: Order) -> Self {
         Blocking {
             nodes,
             order,
@@ -66,16 +64,14 @@ impl Blocking {
         }
     }
 
-    pub(super) fn visit_again(&mut self, at: i64) {
+    pub fn visit_again(&mut self, at: i64) {
         self.again = Some(self.again.map_or(at, |a| a.min(at)));
     }
 }
 
 impl Program for Blocking {
-    type Record = Record;
-
-    fn records(&self) -> &[Record] {
-        &self.records
+    fn ended(&self) -> usize {
+        self.records.len()
     }
 
     fn due(&self) -> Option<i64> {
@@ -83,7 +79,7 @@ impl Program for Blocking {
         ends.chain(self.again).min()
     }
 
-    fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
+    fn step(&mut self, now: i64, arrivals: &[Job]) {
         self.again = None;
         let (nodes, records) = (&mut self.nodes, &mut self.records);
         self.running.retain_mut(|r| {
@@ -91,7 +87,6 @@ impl Program for Blocking {
                 return true;
             }
             nodes.release(r.job, &r.parts);
-            out.ended.push(r.job);
             records.push(std::mem::take(&mut r.record));
             false
         });
@@ -104,7 +99,6 @@ impl Program for Blocking {
                 break;
             };
             started += 1;
-            out.start(job.id, &self.nodes, &parts, None);
             let mut record = Record {
                 job: job.id,
                 start: now,

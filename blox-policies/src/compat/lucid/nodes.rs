@@ -1,14 +1,12 @@
 //! A virtual cluster's nodes as the original keeps them.
 
-use serde::{Deserialize, Serialize};
-
 /// GPUs of a node: a constant of the original.
 pub(super) const WIDTH: u32 = 8;
 /// The name of a node that comes and goes.
 pub(super) const TEMPORARY: u32 = 9999;
 
 /// How the original chooses GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placer {
     /// Up to 8 GPUs: the fullest node that has them. More: whole nodes, and what is
     /// left over on the next one in order of free GPUs.
@@ -24,21 +22,18 @@ pub enum Placer {
 /// GPUs of one node: its place in the list, a bit a GPU.
 pub(super) type Part = (usize, u8);
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub name: u32,
-    /// Which node of the simulated cluster it is.
-    pub real: u32,
     /// Who is on which GPUs, first come first.
     pub jobs: Vec<(u32, u8)>,
     free: u8,
 }
 
 impl Node {
-    fn new(name: u32, real: u32) -> Self {
+    fn new(name: u32) -> Self {
         Node {
             name,
-            real,
             jobs: Vec::new(),
             free: u8::MAX,
         }
@@ -65,22 +60,19 @@ impl Node {
 }
 
 /// The nodes of a virtual cluster in the original's order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Nodes {
     pub list: Vec<Node>,
-    /// Nodes of the simulated cluster that serve nobody here.
-    spare: Vec<u32>,
     placer: Placer,
     /// Whether a node was ever taken away.
     has_temporary: bool,
 }
 
 impl Nodes {
-    /// Nodes 0 to `count` - 1 of the simulated cluster, and `spare` more to add.
-    pub fn new(count: u32, spare: u32, placer: Placer) -> Self {
+    /// Creates idle nodes named 0 to `count` - 1.
+    pub fn new(count: u32, placer: Placer) -> Self {
         Nodes {
-            list: (0..count).map(|n| Node::new(n, n)).collect(),
-            spare: (count..count + spare).rev().collect(),
+            list: (0..count).map(Node::new).collect(),
             placer,
             has_temporary: false,
         }
@@ -182,10 +174,7 @@ impl Nodes {
         if self.of_name(TEMPORARY).is_some() {
             return false;
         }
-        let Some(real) = self.spare.pop() else {
-            return false;
-        };
-        self.list.push(Node::new(TEMPORARY, real));
+        self.list.push(Node::new(TEMPORARY));
         true
     }
 
@@ -205,8 +194,7 @@ impl Nodes {
         if let Some(busy) = renamed {
             self.list[busy].name = name;
         }
-        let node = self.list.remove(gone);
-        self.spare.push(node.real);
+        self.list.remove(gone);
         self.has_temporary = true;
         Some(Removal { gone, renamed })
     }
@@ -246,7 +234,7 @@ mod tests {
 
     #[test]
     fn consolidate_takes_the_fullest_node_and_whole_nodes_first() {
-        let mut n = Nodes::new(3, 0, Placer::Consolidate);
+        let mut n = Nodes::new(3, Placer::Consolidate);
         assert_eq!(masks(n.place(0, 5)), [(0, 0b1_1111)]);
         assert_eq!(masks(n.place(1, 4)), [(1, 0b1111)]);
         assert_eq!(masks(n.place(2, 3)), [(0, 0b1110_0000)]);
@@ -258,20 +246,20 @@ mod tests {
 
     #[test]
     fn the_next_node_in_order_must_hold_the_rest() {
-        let mut n = Nodes::new(2, 0, Placer::Consolidate);
+        let mut n = Nodes::new(2, Placer::Consolidate);
         n.place(0, 7);
         assert_eq!(n.place(1, 10), None);
-        let mut n = Nodes::new(2, 0, Placer::ConsolidateFirst);
+        let mut n = Nodes::new(2, Placer::ConsolidateFirst);
         n.place(0, 7);
         assert_eq!(masks(n.place(1, 9)), [(1, 255), (0, 0b1000_0000)]);
-        let mut n = Nodes::new(2, 0, Placer::Random);
+        let mut n = Nodes::new(2, Placer::Random);
         n.place(0, 7);
         assert_eq!(masks(n.place(1, 2)), [(0, 0b1000_0000), (1, 1)]);
     }
 
     #[test]
     fn shared_gpus_are_free_when_both_have_left() {
-        let mut n = Nodes::new(1, 0, Placer::Consolidate);
+        let mut n = Nodes::new(1, Placer::Consolidate);
         let parts = masks(n.place(0, 8));
         n.share(1, &parts);
         assert_eq!(n.first_on(&parts), Some(0));
@@ -283,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_busy_temporary_node_changes_names_with_the_one_that_goes() {
-        let mut n = Nodes::new(2, 1, Placer::Consolidate);
+        let mut n = Nodes::new(2, Placer::Consolidate);
         assert_eq!(n.remove_idle().unwrap().gone, 1);
         assert!(n.add_temporary());
         assert!(!n.add_temporary());

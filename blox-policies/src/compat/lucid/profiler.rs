@@ -1,14 +1,12 @@
 //! The profiler: its own small cluster, which grows by a node when its queue does.
 
 use super::blocking::{Blocking, Order};
-use super::job::{Job, Record};
+use super::job::Job;
 use super::nodes::{Nodes, TEMPORARY};
-use super::sealed::Program;
-use super::{Forecast, Step};
-use serde::{Deserialize, Serialize};
+use super::{Forecast, Program};
 
 /// A node that the profiler took or gave back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
     /// When, in seconds of the clock.
     pub at: i64,
@@ -20,18 +18,18 @@ pub struct Scaling {
 const QUIET: f64 = 40.0;
 
 /// The program of the profiler: least GPUs first, in order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LeastGpusFirst {
-    base: Blocking,
+#[derive(Debug)]
+pub(super) struct LeastGpusFirst {
+    pub base: Blocking,
     nodes: usize,
     forecast: Option<Forecast>,
     /// Whether a forecast was asked for after its end.
     asked_beyond: bool,
-    log: Vec<Scaling>,
+    pub log: Vec<Scaling>,
 }
 
 impl LeastGpusFirst {
-    pub(super) fn new(nodes: Nodes, forecast: Option<Forecast>) -> Self {
+    pub fn new(nodes: Nodes, forecast: Option<Forecast>) -> Self {
         LeastGpusFirst {
             nodes: nodes.list.len(),
             base: Blocking::new(nodes, Order::Gpus),
@@ -39,10 +37,6 @@ impl LeastGpusFirst {
             asked_beyond: false,
             log: Vec::new(),
         }
-    }
-
-    pub(super) fn scalings(&self) -> &[Scaling] {
-        &self.log
     }
 
     fn has_grown(&self) -> bool {
@@ -87,18 +81,16 @@ impl LeastGpusFirst {
 }
 
 impl Program for LeastGpusFirst {
-    type Record = Record;
-
-    fn records(&self) -> &[Record] {
-        self.base.records()
+    fn ended(&self) -> usize {
+        self.base.ended()
     }
 
     fn due(&self) -> Option<i64> {
         self.base.due()
     }
 
-    fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
-        self.base.step(now, arrivals, out);
+    fn step(&mut self, now: i64, arrivals: &[Job]) {
+        self.base.step(now, arrivals);
         self.scale(now);
     }
 }
