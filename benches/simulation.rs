@@ -7,7 +7,7 @@
 use blox::core::core::Core;
 use blox::core::{ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Seconds, State, Time};
 use blox::core::{Command, GpuCount};
-use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Measure, Simulation};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;

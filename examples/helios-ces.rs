@@ -6,7 +6,7 @@ use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::cluster::{PowerRule, PowerSaving};
 use blox::policies::{placement::*, scheduling::*};
 use blox::schedulers::HeliosCesParams;
-use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -7,8 +7,8 @@ use blox::core::perf::PairTable;
 use blox::core::{ClusterSpec, Composition, Extras, JobSpec, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::sim::Simulation;
-use blox::sim::compat::blox_workload::BloxWorkload;
 use blox::sim::execution::{Profiled, Shared};
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::workload::{Jobs, Limited, collect};
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@
 
 use blox::core::{ClusterSpec, Composition, GpuCount, Seconds};
 use blox::policies::{placement::*, scheduling::*};
-use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited, workload::generate::WithLoss};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

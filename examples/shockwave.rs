@@ -7,7 +7,7 @@ use blox::policies::{
     placement::*,
     scheduling::{Shockwave, shockwave::Market},
 };
-use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Simulation, workload::*};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

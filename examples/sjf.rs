@@ -4,7 +4,7 @@
 
 use blox::core::{ClusterSpec, Composition, Seconds};
 use blox::policies::{placement::*, scheduling::*};
-use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

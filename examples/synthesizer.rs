@@ -6,8 +6,8 @@ use blox::core::forecast::Horizon;
 use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
 use blox::policies::{placement::*, scheduling::*};
 use blox::schedulers::{SynthesizerParams, fifo, las, synthesizer_over};
-use blox::sim::compat::blox_workload::BloxWorkload;
 use blox::sim::forecast::{LookAhead, forecaster};
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,17 +4,17 @@
 //!
 //! - [`guide`]: a policy from nothing, in ten minutes.
 //! - [`schedulers`]: every published scheduler that ships, as a composition.
-//! - [`compat`]: compositions that do exactly what published programs do.
+//! - [`released`]: what released programs do, compared job by job, and their figures
+//!   (feature `released`, on by default).
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
 //! - [`virtual_clusters`]: parts of a cluster with their own nodes and queues, side by side.
 //! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
 //! - [`estimate`]: models of durations and load, trained from logs.
-//! - [`reproduce`]: published figures, each repeated by one command.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
 //! ```
 //! use blox::core::ClusterSpec;
-//! use blox::sim::{Measure, Simulation, compat::blox_workload::BloxWorkload};
+//! use blox::sim::{Measure, Simulation, workload::generate::blox::BloxWorkload};
 //!
 //! let mut jobs = BloxWorkload::new(7.0)?; // jobs an hour
 //! let report = Simulation::new(ClusterSpec::uniform(32, 4))
@@ -29,12 +29,23 @@
 pub use blox_core as core;
 pub use blox_plot as plot;
 pub use blox_policies as policies;
-pub use blox_schedulers::{compat, estimate, registry, schedulers};
+#[cfg(feature = "released")]
+pub use blox_released as released;
+pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
-pub use blox_verify as verify;
 
 pub mod cli;
 pub mod guide;
-pub mod reproduce;
 pub mod results;
 pub mod virtual_clusters;
+
+/// Returns all schedulers, policies and placements that ship, those of released programs
+/// included if the feature `released` is on.
+///
+/// Add your own entries and pass the registry to [`cli::run`].
+pub fn registry() -> core::registry::Registry {
+    let registry = blox_schedulers::registry();
+    #[cfg(feature = "released")]
+    let registry = blox_released::register(registry);
+    registry
+}

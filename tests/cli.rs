@@ -473,7 +473,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             "verify folder --system x",
             &format!(
                 "unknown system `x`; known: {}",
-                blox::verify::names().join(", ")
+                blox::released::verify::names().join(", ")
             ),
         ),
     ] {

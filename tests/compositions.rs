@@ -252,10 +252,10 @@ fn decisions_replay_from_the_journal() {
 
 /// Rows that the released program, or its rules, give as well.
 fn equals_the_artifact(name: &str, expected: usize) {
-    let figure = blox::reproduce::figure(name).expect("a figure");
-    let runs = blox::reproduce::simulations(&*figure, None).expect("no data needed");
+    let figure = blox::released::figure::figure(name).expect("a figure");
+    let runs = blox::released::figure::simulations(&*figure, None).expect("no data needed");
     let ended = std::sync::atomic::AtomicU64::new(0);
-    let reproduced = blox::reproduce::reproduce(&*figure, None, runs, &[], &ended);
+    let reproduced = blox::released::figure::reproduce(&*figure, None, runs, &[], &ended);
     let findings = reproduced
         .expect("they can go on")
         .findings

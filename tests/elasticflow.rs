@@ -4,11 +4,11 @@ use blox::core::{
     ClusterSpec, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, ServiceClass,
     Time, Work,
 };
+use blox::released::verify::compare;
 use blox::schedulers as shipped;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
-use blox::verify::compare;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fs;
@@ -241,8 +241,8 @@ fn released_job(iterations: f64, at: f64, due: f64) -> JobSpec {
 
 #[test]
 fn the_released_program_ends_jobs_when_it_had_planned() {
-    use blox::compat::elasticflow::{self as released, ByScheduler, Shape};
     use blox::core::Part;
+    use blox::released::elasticflow::{self as released, ByScheduler, Shape};
     let shape = Shape {
         switches: 1,
         nodes_per_switch: 1,

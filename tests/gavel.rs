@@ -4,10 +4,10 @@ use blox::core::perf::TypeSpeeds;
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox::policies::scheduling::gavel::Gavel;
 use blox::policies::scheduling::gavel::shares::Knows;
+use blox::released::verify::{Compared, compare};
 use blox::schedulers::{GavelParams, gavel_with};
 use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
-use blox::verify::{Compared, compare};
 use std::fs;
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! The cases of original programs, where `BLOX_GOLDEN` names their folder.
 
-use blox::sim::compat::elasticflow::{Recipe, read_trace};
-use blox::sim::compat::gavel::{self, Oracle};
+use blox::released::elasticflow::files::{Recipe, read_trace};
+use blox::released::verify::{compare, compare_visiting_every_round, find_cases};
 use blox::sim::workload::Workload;
+use blox::sim::workload::formats::gavel::{self, Oracle};
 use blox::sim::workload::scaling::ScalingTable;
-use blox::verify::{compare, compare_visiting_every_round, find_cases};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
@@ -206,10 +206,11 @@ fn elasticflows_figures_say_what_its_program_does() {
         ("elasticflow-fig10", "fig10"),
     ] {
         let inputs = golden.join("elasticflow").join(folder).join("inputs");
-        let figure = blox::reproduce::figure(name).unwrap();
-        let runs = blox::reproduce::simulations(&*figure, Some(&inputs)).unwrap();
+        let figure = blox::released::figure::figure(name).unwrap();
+        let runs = blox::released::figure::simulations(&*figure, Some(&inputs)).unwrap();
         let ended = AtomicU64::new(0);
-        let done = blox::reproduce::reproduce(&*figure, Some(&inputs), runs, &[], &ended).unwrap();
+        let done =
+            blox::released::figure::reproduce(&*figure, Some(&inputs), runs, &[], &ended).unwrap();
         for claim in &done.findings.unwrap().claims {
             assert!(claim.holds, "{name}: {}", claim.text);
         }

@@ -1,10 +1,10 @@
 //! Lucid's released programs keep their rules. Estimates from the command line.
 
-use blox::compat::lucid::{
-    self as compat, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
-};
 use blox::core::perf::PairTable;
 use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};
+use blox::released::lucid::{
+    self as compat, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
@@ -245,10 +245,11 @@ fn a_case_of_the_energy_service_begins_at_a_date() {
     let compared = |time: &str| {
         let header = "time,total,active,prediction,powered_on,change,lack\n";
         write("expected.csv", &format!("{header}{time},8,4,4,8,0,0\n"));
-        blox::verify::compare(dir.path(), None)
+        blox::released::verify::compare(dir.path(), None)
     };
     let first = compared("2017-12-01 00:00:00").unwrap();
-    let nodes = |d: &&blox::verify::Difference| d.column == "active" || d.column == "total";
+    let nodes =
+        |d: &&blox::released::verify::Difference| d.column == "active" || d.column == "total";
     assert_eq!(first.differences.iter().find(nodes), None);
     let error = compared("1.12.2017").unwrap_err().to_string();
     let said = "line 2: time is `1.12.2017`, expected a date such as 2017-12-01 00:00:00";

@@ -1,7 +1,6 @@
 //! Sia and Pollux: what their authors published, beside ours. Golden data lie where `BLOX_GOLDEN`
 //! says; without it these tests say so and pass.
 
-use blox::compat::{self, pollux};
 use blox::core::core::Core;
 use blox::core::decision::Action;
 use blox::core::decision::Command;
@@ -14,9 +13,10 @@ use blox::core::{
     Seconds, SpeedReport, State, Time, TrainingReport, TrainingSpec, TypeLimits,
 };
 use blox::policies::scheduling::PolluxSettings;
+use blox::released::sia::world as files;
+use blox::released::sia::{self as released, pollux};
 use blox::schedulers::{PolluxParams, pollux_with, sia};
 use blox::sim::Simulation;
-use blox::sim::compat::sia as files;
 use blox::sim::execution::Training;
 use blox::sim::execution::training::{Applications, built_in, read_dir};
 use blox::sim::overheads::CheckpointRestart;
@@ -175,7 +175,7 @@ fn goodput_and_batch_are_those_of_the_original() {
 fn osdi_applications(dir: &std::path::Path) -> Applications {
     let mut applications = read_dir(dir.join("traces-sia")).unwrap();
     let points = dir.join("osdi-shipped/throughput_calls.csv");
-    assert!(files::add_points(&mut applications, &points).unwrap() > 0);
+    assert!(released::add_points(&mut applications, &points).unwrap() > 0);
     applications
 }
 
@@ -194,7 +194,8 @@ fn equal_jobs(policy: &str) {
     for number in 1..=8 {
         let name = format!("workload-{number}");
         let path = shipped.join("workloads").join(format!("{name}.csv"));
-        let mut jobs = collect(&mut files::read_jobs(path).unwrap()).unwrap();
+        let mut jobs =
+            collect(&mut blox::sim::workload::formats::sia::read_jobs(path).unwrap()).unwrap();
         for job in &mut jobs {
             assert!(restarting.describe(job, Adapts::Nothing));
         }
@@ -294,9 +295,9 @@ fn an_adaptive_job_gets_what_there_is() {
         let job = training_jobs(adapts).swap_remove(0);
         assert_eq!(job.gpus, GpuCount(4));
         let base = || Simulation::new("1x2:aws".parse().unwrap());
-        let released = compat::sia::simulation(base(), files::training(built_in()));
+        let released = released::simulation(base(), files::training(built_in()));
         for (simulation, policy) in [
-            (released, compat::sia::sia(built_in())),
+            (released, released::sia(built_in())),
             (base(), sia()),
             (base(), brief_pollux()),
         ] {

@@ -3,9 +3,9 @@
 
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, perf::Sensitivity};
 use blox::policies::placement::Allocation;
+use blox::released::verify::{compare, compare_visiting_every_round};
 use blox::schedulers::{JobOrder, SynergyParams, synergy_with};
 use blox::sim::{Simulation, workload::Jobs};
-use blox::verify::{compare, compare_visiting_every_round};
 use std::fs;
 use std::path::Path;
 use std::process::Command;

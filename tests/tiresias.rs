@@ -1,15 +1,15 @@
 //! Tiresias: queues, Gittins index, promotion, placement by skew.
 
-use blox::compat::tiresias as compat;
 use blox::core::journal::{Entry, Journal};
 use blox::core::{
     Action, ClusterSpec, Composition, Extras, GpuCount, JobId, JobSpec, OnEvent, Pipeline, Seconds,
     Time,
 };
-use blox::policies::compat::tiresias::{ClassQueues, DlasQueues, NodeSets, dict_order};
 use blox::policies::placement::{Blocked, FirstFree, Walk};
 use blox::policies::scheduling::TwoDas;
-use blox::sim::compat::tiresias::Steps;
+use blox::released::tiresias as compat;
+use blox::released::tiresias::Steps;
+use blox::released::tiresias::quirks::{ClassQueues, DlasQueues, NodeSets, dict_order};
 use blox::sim::{Report, Simulation, workload::Jobs};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -306,7 +306,7 @@ fn who_ends_while_it_waits_goes_on_waiting_in_a_log_without_ends() {
         "cluster_events.csv",
         &format!("{header}{}", counts.concat()),
     );
-    let out = blox::verify::compare(dir.path(), None).unwrap();
+    let out = blox::released::verify::compare(dir.path(), None).unwrap();
     let found = (out.system, out.jobs, out.differences);
     assert_eq!(found, ("tiresias", 4, vec![]));
 }

@@ -13,7 +13,6 @@ use blox_core::{
 };
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::{PowerRule, PowerSaving, Quarantine};
-use blox_policies::compat::gavel::OnEveryType;
 use blox_policies::estimate::{Brought, NoisyOracle};
 use blox_policies::placement::{
     Buddy, Consolidated, EasyBackfill, KeepNodes, Leases, LocalSearch, Migrating, NodeSets,
@@ -850,10 +849,9 @@ impl SharePolicy for Counts {
 #[test]
 fn what_is_inside_a_policy_is_told_saved_and_restored_with_it() {
     let lucid = || Lucid::with(LucidSettings::default(), Counts(0), PairTable::default());
-    let policies: [&dyn Fn() -> Box<dyn Part>; 4] = [
+    let policies: [&dyn Fn() -> Box<dyn Part>; 3] = [
         &|| Box::new(lucid()),
         &|| Box::new(Gavel::new(Counts(0))),
-        &|| Box::new(Gavel::new(OnEveryType::new(Counts(0)))),
         &|| Box::new(Tetris::with(Counts(0))),
     ];
     let run = Run::new(

@@ -16,9 +16,8 @@
 
 #![warn(missing_docs)]
 
-pub mod compat;
 pub mod estimate;
-mod registry;
+pub mod registry;
 pub mod schedulers;
 
 pub use registry::registry;

@@ -8,10 +8,12 @@ mod lucid;
 mod orders;
 mod params;
 mod parts;
-mod released;
 mod synergy;
 mod tiresias;
 mod training;
+
+pub use params::param;
+pub use tiresias::{PROMOTE, promote, thresholds};
 
 use blox_core::registry::Registry;
 
@@ -25,7 +27,6 @@ pub fn registry() -> Registry {
     gavel::add(&mut r);
     synergy::add(&mut r);
     tiresias::add(&mut r);
-    released::add(&mut r);
     lucid::add(&mut r);
     training::add(&mut r);
     parts::add(&mut r);

@@ -22,10 +22,10 @@
 //! ```
 //!
 //! A file whose name ends with `.csv` is a cluster of Tiresias' simulator, see
-//! [`tiresias`](crate::compat::tiresias), or, if its second column is `num`, the virtual
-//! clusters of Lucid's, see [`lucid`](crate::compat::lucid::read_cluster).
+//! [`tiresias`](crate::workload::formats::tiresias), or, if its second column is `num`, the virtual
+//! clusters of Lucid's, see [`lucid`](crate::workload::formats::lucid::read_cluster).
 //! A file whose name ends with `.ini` is one of Synergy's, see
-//! [`parse_cluster`](crate::compat::synergy::parse_cluster).
+//! [`parse_cluster`](crate::workload::formats::synergy::parse_cluster).
 
 use crate::workload::{found_and_expected, one_line, shown};
 use blox_core::cluster::spec::{MAX_NODES, links_of};
@@ -70,17 +70,17 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         });
     }
     if ends_with(arg, "csv") {
-        if crate::compat::lucid::is_cluster(path) {
-            return Ok(crate::compat::lucid::read_cluster(path)?);
+        if crate::workload::formats::lucid::is_cluster(path) {
+            return Ok(crate::workload::formats::lucid::read_cluster(path)?);
         }
-        return Ok(crate::compat::tiresias::read_cluster(path)?);
+        return Ok(crate::workload::formats::tiresias::read_cluster(path)?);
     }
     let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
         path: path.to_owned(),
         source,
     })?;
     if ends_with(arg, "ini") {
-        return crate::compat::synergy::parse_cluster(&text, path);
+        return crate::workload::formats::synergy::parse_cluster(&text, path);
     }
     parse_cluster(&text, path)
 }

@@ -11,7 +11,6 @@
 
 mod backend;
 pub mod cluster_file;
-pub mod compat;
 pub mod completion;
 mod error;
 pub mod execution;

@@ -5,7 +5,7 @@
 
 use blox_core::{ClusterSpec, Time};
 use blox_sim::cluster_file;
-use blox_sim::compat::synergy::{self, Profiles};
+use blox_sim::workload::formats::synergy::{self, Profiles};
 use blox_sim::workload::{
     Format, ReadOptions, Trace, Workload, WorkloadError, check_bytes, collect,
 };

@@ -1,5 +1,5 @@
 use blox::core::{Deadline, Extras, GpuCount};
-use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::workload::{Jobs, Limited, collect};
 
 /// Elastic jobs with deadlines, every other one of them tight.

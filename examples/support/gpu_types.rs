@@ -1,5 +1,5 @@
 use blox::core::{Extras, perf::TypeSpeeds};
-use blox::sim::compat::blox_workload::BloxWorkload;
+use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::workload::{Jobs, Limited, collect};
 use std::sync::Arc;
 

@@ -15,8 +15,9 @@
 //! on damaged inputs without any of this.
 
 use blox_sim::cluster_file;
-use blox_sim::compat::synergy::{self, Profiles};
-use blox_sim::compat::{elasticflow, gavel, lucid, tiresias};
+use blox_sim::workload::formats::synergy::{self, Profiles};
+use blox_released::{elasticflow::files as elasticflow, lucid::files as lucid};
+use blox_sim::workload::formats::{gavel, tiresias};
 use blox_sim::execution::training;
 use blox_sim::workload::scaling::ScalingTable;
 use blox_sim::workload::{ColumnMap, ReadOptions, Trace, Workload, WorkloadError, check_bytes};

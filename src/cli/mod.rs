@@ -31,6 +31,7 @@ mod progress;
 mod reading;
 mod recording;
 mod report;
+#[cfg(feature = "released")]
 mod reproduce;
 mod resolve;
 mod run;
@@ -39,6 +40,7 @@ mod step;
 mod sweep;
 mod table;
 mod trace;
+#[cfg(feature = "released")]
 mod verify;
 
 pub use cluster::backend;
@@ -81,7 +83,12 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// The answer of commands that need released programs, in a build without them.
+#[cfg(not(feature = "released"))]
+const WITHOUT_RELEASED: &str = "`verify` and `reproduce` repeat released programs, which this build leaves out; build with `--features released`";
+
 const OK: i32 = 0;
+#[cfg(feature = "released")]
 const DIFFERS: i32 = 1;
 const BAD_INPUT: i32 = 2;
 const UNREACHABLE: i32 = 3;
@@ -164,6 +171,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         }
         Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
         Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
+        #[cfg(feature = "released")]
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
         Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
         Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
@@ -171,7 +179,10 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
+        #[cfg(feature = "released")]
         Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, &args, terminal),
+        #[cfg(not(feature = "released"))]
+        Some(Ok(Command::Verify(_) | Command::Reproduce(_))) => Err(Failure::new(WITHOUT_RELEASED)),
         Some(Ok(Command::Estimate(a))) => estimate::run(a, terminal),
         Some(Ok(Command::Cluster(command))) => cluster::run(registry, command, terminal),
     });

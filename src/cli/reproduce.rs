@@ -6,7 +6,7 @@ use super::grid::{Form, Grid, decimal};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
 use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
-use crate::reproduce::{self, Cited, Figure, Findings, Reproduced, Row};
+use crate::released::figure::{self as reproduce, Cited, Figure, Findings, Reproduced, Row};
 use blox_sim::Watch;
 use blox_sim::results::COLUMNS;
 use blox_sim::workload::fingerprint;

@@ -3,7 +3,7 @@
 use super::args::VerifyArgs;
 use super::grid::number_of;
 use super::{DIFFERS, Failure, OK, Terminal};
-use crate::verify;
+use crate::released::verify;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Differences of a case that are shown unless all are asked for.

@@ -4,7 +4,7 @@ use blox_core::{Assignment, Draft, DraftError, JobId, Reason, Requests};
 
 /// Takes everything from the jobs that are asked for, and names those that may
 /// be placed, in their order. Jobs that nobody asks for stay as they are.
-pub(crate) fn release_all(
+pub fn release_all(
     requests: &mut Requests,
     draft: &mut Draft<'_>,
 ) -> Result<Vec<JobId>, DraftError> {
@@ -20,11 +20,7 @@ pub(crate) fn release_all(
 
 /// Gives a job what it gets: one that keeps its GPUs goes on, with other CPUs
 /// and memory if they changed; any other starts anew.
-pub(crate) fn settle(
-    draft: &mut Draft<'_>,
-    job: JobId,
-    assignment: Assignment,
-) -> Result<(), DraftError> {
+pub fn settle(draft: &mut Draft<'_>, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
     let before = draft.view().job(job).and_then(|j| j.assignment());
     if let Some(before) = before.filter(|b| b.same_gpus(&assignment)) {
         let now = Assignment {

@@ -25,7 +25,7 @@ mod synergy;
 mod types;
 mod walk;
 
-pub(crate) use anew::{release_all, settle};
+pub use anew::{release_all, settle};
 pub use balanced::Balanced;
 pub use bandwidth::Bandwidth;
 pub use buddy::Buddy;
@@ -43,5 +43,6 @@ pub use random::Random;
 pub use resizing::Resizing;
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{find as find_alike, most_usable};
+pub use walk::shortage as shortage_of;
+pub use walk::suits;
 pub use walk::{Blocked, Parts, Rule, Walk};
-pub(crate) use walk::{shortage as shortage_of, suits};

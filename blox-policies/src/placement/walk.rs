@@ -224,7 +224,7 @@ fn place_by_shapes<R: Rule>(
 }
 
 /// Why a request found no place.
-pub(crate) fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
+pub fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
     shortage_of_gpus(least_gpus(request), draft)
 }
 
@@ -464,12 +464,7 @@ pub(crate) fn on_nodes(
 
 /// Whether a job may use a node in this shape: its type, and that the job runs on it.
 #[inline]
-pub(crate) fn suits(
-    node: &blox_core::Node,
-    job: &JobRef<'_>,
-    shape: &Shape,
-    view: View<'_>,
-) -> bool {
+pub fn suits(node: &blox_core::Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bool {
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
         return false;
     }

@@ -11,11 +11,8 @@ use blox_policies::placement::{
 use blox_policies::scheduling::Service;
 use std::path::Path;
 
-pub(super) const fn param(
-    name: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> ParamDoc {
+/// Describes a parameter: name, default, meaning.
+pub const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
     ParamDoc {
         name,
         default,

@@ -9,7 +9,6 @@ use blox_core::registry::{Params, Registry, RegistryError};
 use blox_core::{NodeId, SchedulingPolicy, Seconds, Time};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, StaticCluster, Window};
-use blox_policies::compat::blox::Scattered;
 use blox_policies::placement::{Bandwidth, Buddy, Consolidated, FirstFree, Synergy};
 use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
@@ -210,11 +209,5 @@ fn placement(r: &mut Registry) {
         "powers of two on a node or whole nodes, with migration",
         &[],
         |_, _| Ok(Box::new(Buddy)),
-    );
-    s.add(
-        "blox-scattered",
-        "as Blox's released program places, with its exact-count rule",
-        &[],
-        |_, _| Ok(Box::new(Scattered)),
     );
 }

@@ -1,23 +1,23 @@
-//! Tiresias, its parts and what its released simulator does.
+//! Tiresias and its parts.
 
 use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, belief, only_with, param, share, walk};
 use crate::estimate::Belief;
-use crate::{compat, schedulers};
+use crate::schedulers;
 use blox_core::Seconds;
 use blox_core::estimate::Oracle;
 use blox_core::perf::SkewTable;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_policies::compat::tiresias::DlasQueues;
 use blox_policies::placement::{Balanced, Profiled, Random, TensorSkew};
 use blox_policies::scheduling::{ServiceHistory, TwoDas};
-use blox_sim::compat::tiresias::read_samples;
+use blox_sim::workload::formats::tiresias::read_samples;
 
 const THRESHOLDS: ParamDoc = param(
     "thresholds",
     "3250",
     "GPU-seconds between the queues, such as 3250/7200",
 );
-const PROMOTE: ParamDoc = param(
+/// The parameter of [`promote`].
+pub const PROMOTE: ParamDoc = param(
     "promote",
     "none",
     "a job that waited so many times as long as it ran returns to the first queue",
@@ -53,31 +53,6 @@ pub(super) fn add(r: &mut Registry) {
                 belief: believed(p, seed)?,
                 skew: skew(p)?,
             })
-        },
-    );
-    r.schedulers.add(
-        "tiresias-dlas-gpu",
-        "dlas-gpu as Tiresias' released simulator has it, decided at events",
-        &[
-            param("thresholds", "3250/7200", "GPU-seconds between the queues"),
-            PROMOTE,
-        ],
-        |p, _| {
-            let limits = match p.names().any(|n| n == "thresholds") {
-                true => {
-                    let thresholds = thresholds(p)?;
-                    // They have to ascend here too.
-                    TwoDas::las(&thresholds)?;
-                    thresholds.iter().map(|t| t.secs()).collect()
-                }
-                false => DlasQueues::LIMITS.to_vec(),
-            };
-            let mut policy = DlasQueues::new(limits, true);
-            if let Some(knob) = promote(p)? {
-                policy = policy.promoting(knob);
-            }
-            // There, a job that can never run waits for ever; who names it here is told.
-            Ok(compat::tiresias::counted("dlas-gpu", policy).awaiting_growth(false))
         },
     );
     r.scheduling.add(
@@ -124,7 +99,11 @@ fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
     }
 }
 
-fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
+/// Reads the parameter `thresholds`: service between the queues, in GPU-seconds.
+///
+/// # Errors
+/// The value holds something else than finite numbers with `/` between them.
+pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
     // One is a number, several are a text.
     if let Ok(one) = p.f64("thresholds", 3250.0) {
         return Ok(vec![Seconds::new(one)]);
@@ -140,7 +119,11 @@ fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
     Ok(numbers.into_iter().map(Seconds::new).collect())
 }
 
-fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
+/// Reads the parameter `promote`: a wait in multiples of the time that the job ran.
+///
+/// # Errors
+/// The value is neither a number above 0 nor `none`.
+pub fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
     if p.text("promote", "none") == "none" {
         return Ok(None);
     }

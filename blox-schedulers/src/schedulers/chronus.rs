@@ -18,7 +18,7 @@ use blox_policies::{
 /// or `optimal` (a mixed-integer program, at most `nodes` = 10000 nodes).
 ///
 /// **Verified.** The program that ElasticFlow released, on the path that it takes
-/// without its commercial solver, is [`crate::compat::elasticflow::chronus`]; it equals
+/// without its commercial solver, is `blox_released::elasticflow::chronus`; it equals
 /// the original row by row on all golden runs.
 pub fn chronus() -> Pipeline {
     chronus_with(Seconds::new(240.0), LeaseChoice::Greedy)

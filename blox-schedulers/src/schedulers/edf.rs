@@ -13,7 +13,7 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// (default 60).
 ///
 /// **Verified.** The released program, which scales jobs beyond the count at
-/// which they are fastest, is [`crate::compat::elasticflow::edf`]; it equals the original
+/// which they are fastest, is `blox_released::elasticflow::edf`; it equals the original
 /// per job on all golden runs.
 pub fn edf() -> Pipeline {
     edf_with(Seconds::new(60.0))

@@ -13,7 +13,7 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// (default 60).
 ///
 /// **Verified.** The guarantee, on random workloads. The released program is
-/// [`crate::compat::elasticflow::edf_admission`]; it equals the original per job
+/// `blox_released::elasticflow::edf_admission`; it equals the original per job
 /// on all golden runs.
 pub fn edf_admission() -> Pipeline {
     edf_admission_with(Seconds::new(60.0))

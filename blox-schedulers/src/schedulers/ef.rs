@@ -13,7 +13,7 @@ use blox_policies::scheduling::ElasticFlow;
 /// (default 60).
 ///
 /// **Verified.** The released program, with its differences, is
-/// [`crate::compat::elasticflow::ef`]; it equals the original per job on all golden runs.
+/// `blox_released::elasticflow::ef`; it equals the original per job on all golden runs.
 pub fn ef() -> Pipeline {
     ef_with(Seconds::new(60.0))
 }

@@ -23,7 +23,7 @@ use blox_policies::{placement::Buddy, scheduling::ElasticFlow};
 /// **Verified.** The guarantee, on random workloads. The released program, which
 /// differs (it fills backwards, gives left-over GPUs first to those whose GPU
 /// time rises most, judges arrivals of a slot together, and lets one late job
-/// block admission), is [`crate::compat::elasticflow::elasticflow`]; it equals the
+/// block admission), is `blox_released::elasticflow::elasticflow`; it equals the
 /// original per job on all golden runs, 142 of 195 deadlines of Figure 8(a)
 /// among them.
 pub fn elasticflow() -> Pipeline {

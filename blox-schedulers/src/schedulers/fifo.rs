@@ -13,7 +13,7 @@ use blox_policies::{
 ///
 /// **Parameters** (command line): `backfill` = `none` (default), `skip` or `easy`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to [`crate::compat::blox::fifo`],
+/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::fifo`,
 /// which equals the released program on all its golden runs.
 pub fn fifo() -> Pipeline {
     Composition::new("fifo")

@@ -19,7 +19,7 @@ use blox_policies::{
 ///
 /// **Verified.** By tests of each mechanism. ElasticFlow's released baseline, which keeps a set of nodes a
 /// job size, moves nodes between them by demand and does not pack by use, is
-/// [`crate::compat::elasticflow::gandiva`]; it equals the original per job on all
+/// `blox_released::elasticflow::gandiva`; it equals the original per job on all
 /// golden runs.
 pub fn gandiva() -> Pipeline {
     gandiva_with(GandivaParams::default())

@@ -104,7 +104,7 @@ impl Default for GavelParams {
 /// **Verified.** The rounds, against recorded allocations of the released program: equal
 /// per job and round. The policies: per job where nothing is to be chosen, else the
 /// measure of every allocation to one part in a million. See
-/// [`crate::compat::gavel`] for what the released program does otherwise.
+/// `blox_released::gavel` for what the released program does otherwise.
 pub fn gavel() -> Pipeline {
     gavel_with(GavelParams::default())
 }
@@ -145,7 +145,7 @@ pub fn gavel_with(params: GavelParams) -> Pipeline {
 /// that is matched (default 1).
 ///
 /// **Verified.** Per job, by way of the same policy in the released programs of Gavel
-/// and Shockwave: [`crate::compat::gavel`].
+/// and Shockwave: `blox_released::gavel`.
 pub fn allox() -> Pipeline {
     allox_with(1.0)
 }

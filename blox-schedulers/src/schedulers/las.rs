@@ -33,7 +33,7 @@ impl Default for LasParams {
 /// seconds (default `false`); `guard_h`, the hours after which a waiting job is
 /// promoted (default 1000); `backfill` = `none` (default) or `skip`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to [`crate::compat::blox::las`],
+/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::las`,
 /// which equals the released program on all its golden runs. At 8 jobs an hour
 /// on 128 GPUs, jobs 3000 to 4000 of Blox's workload have an average JCT of
 /// 188,995.2 s, the value behind the authors' published CDF.

@@ -51,7 +51,7 @@ impl Default for OptimusParams {
 /// **Verified.** By tests of its own alone: no released program has the paper's rule.
 ///
 /// The released program of Blox has another rule under this name:
-/// [`crate::compat::blox::optimus`].
+/// `blox_released::blox::optimus`.
 pub fn optimus() -> Pipeline {
     optimus_with(OptimusParams::default())
 }

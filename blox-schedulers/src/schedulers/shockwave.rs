@@ -30,7 +30,7 @@ use blox_policies::scheduling::shockwave::Market;
 /// themselves; here their regimes are what they bring.
 ///
 /// **Verified.** The released program, whose solver stops at a time limit, is not deterministic; its
-/// averages are compared in [`crate::compat::gavel`], where its rounds, overheads and changes of
+/// averages are compared in `blox_released::gavel`, where its rounds, overheads and changes of
 /// batch are done as it does them.
 pub fn shockwave() -> Pipeline {
     shockwave_with(Market::default())

@@ -39,7 +39,7 @@ impl Default for SiaParams {
 /// **Jobs** that train say so ([`TrainingSpec`](blox_core::TrainingSpec)): those of a workload in
 /// the format `sia` do. Others run on as many GPUs as they ask for, of any one type.
 ///
-/// **Verified.** The program that its authors released is [`crate::compat::sia`]; it is equal to the original
+/// **Verified.** The program that its authors released is `blox_released::sia`; it is equal to the original
 /// per job where the original's choice among equally good assignments is known.
 pub fn sia() -> Pipeline {
     sia_with(SiaParams::default())

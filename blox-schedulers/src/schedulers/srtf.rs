@@ -17,7 +17,7 @@ use blox_policies::{
 /// [`crate::schedulers::qssf`]); `guard_h`, the hours after which a waiting job is promoted (default 1000);
 /// `backfill` = `none` (default) or `skip`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to [`crate::compat::blox::srtf`],
+/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::srtf`,
 /// which equals the released program on its golden run. At 8 jobs an hour on 128
 /// GPUs, jobs 3000 to 4000 of Blox's workload have an average JCT of 74,870.5 s.
 pub fn srtf() -> Pipeline {

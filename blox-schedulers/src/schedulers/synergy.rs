@@ -88,11 +88,11 @@ impl Default for SynergyParams {
 /// **Not here.** `opt`, the paper's mixed-integer program, which it uses as a
 /// bound; no result of the released program with it is known, since that ends
 /// with an error. Storage and network bandwidth are counted by
-/// [`crate::compat::synergy`] only. A job that keeps its GPUs goes on; any
+/// `blox_released::synergy` only. A job that keeps its GPUs goes on; any
 /// other is started anew, and nothing tries to avoid that.
 ///
 /// **Verified.** The parts that differ from the released program are in
-/// [`crate::compat::synergy`]: with them, every job's first start, end and grants
+/// `blox_released::synergy`: with them, every job's first start, end and grants
 /// of every round are those of the released program in all its golden runs
 /// (`blox verify`: FIFO, LAS, SRTF, FTF, DRF, TETRIS under all three
 /// allocations, with and without its placement option).

@@ -18,7 +18,7 @@ use blox_policies::{
 ///
 /// **Verified.** By tests of the auction's literal outcomes. ElasticFlow's released baseline, which ranks jobs by
 /// the shares of a max-min program instead of an auction, and measures isolated time
-/// otherwise, is [`crate::compat::elasticflow::themis`]. Its shares are not unique;
+/// otherwise, is `blox_released::elasticflow::themis`. Its shares are not unique;
 /// with those in the middle of all best ones, which is where the original's
 /// solver stops, it equals the original per job on the golden run of Figure 10.
 pub fn themis() -> Pipeline {

@@ -65,10 +65,10 @@ impl Default for TiresiasParams {
 /// what its jobs train by `model`; jobs that do not say are consolidated.
 ///
 /// **Verified.** With GPUs counted and decisions at events, the queues of 2D-LAS
-/// decide on jobs of one GPU as [`crate::compat::tiresias`] does, per job; that
+/// decide on jobs of one GPU as `blox_released::tiresias` does, per job; that
 /// equals the released simulator on all its golden runs. On larger jobs, and in
 /// 2D-Gittins, the simulator differs from the paper, as
-/// [`blox_policies::compat::tiresias`] says. It has no placement by skew, nor
+/// `blox_released::tiresias` says. It has no placement by skew, nor
 /// speeds for one to act on: that part has tests of its own alone, and the
 /// default limits above are this toolkit's choice.
 pub fn tiresias() -> Pipeline {

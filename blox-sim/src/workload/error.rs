@@ -186,7 +186,7 @@ pub enum WorkloadError {
 
 impl WorkloadError {
     /// From an error of the operating system about the file at `path`.
-    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+    pub fn file(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound => WorkloadError::Missing { path },
@@ -216,7 +216,8 @@ impl WorkloadError {
         )
     }
 
-    pub(crate) fn line(path: &Path, line: u64, what: impl Into<String>) -> Self {
+    /// Builds an error of a line, counted from 1.
+    pub fn line(path: &Path, line: u64, what: impl Into<String>) -> Self {
         WorkloadError::Line {
             path: path.to_owned(),
             line,

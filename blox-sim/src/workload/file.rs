@@ -72,7 +72,7 @@ impl Workload for FileWorkload {
 
 /// How a format counts moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Clock {
+pub enum Clock {
     /// From the trace's own start: moments are kept as they are.
     Kept,
     /// From some moment that nobody knows: the earliest submission becomes 0.
@@ -85,7 +85,7 @@ pub(crate) enum Clock {
 /// The rows of one format.
 ///
 /// After an error about a row, the next call goes on with the row below.
-pub(crate) trait Rows: Send {
+pub trait Rows: Send {
     /// The next row as a job that makes sense; `None` at the end.
     fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError>;
     /// The line of the last row, from 1.

@@ -75,10 +75,11 @@ const KNOWN: [&str; 21] = [
     "gmem",
 ];
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+/// Opens a log of Helios row by row.
+///
+/// # Errors
+/// The source cannot be read or lacks a column.
+pub fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
     let columns = table.require(["job_id", "gpu_num", "submit_time", "duration"])?;
     table.note_unknown(&KNOWN, notices);

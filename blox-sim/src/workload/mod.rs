@@ -2,7 +2,7 @@
 //!
 //! A workload hands out jobs in the order in which they are submitted; ties
 //! keep the order of the file. Files are read with [`Trace`] or [`open()`], jobs
-//! are made up by [`generate`] and by [`compat`](crate::compat).
+//! are made up by [`generate`].
 //!
 //! | format | what it is |
 //! |---|---|
@@ -13,13 +13,14 @@
 //! | [`helios`] | SenseTime's Helios traces |
 //! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
 //! | [`slurm`] | Slurm's accounting |
-//! | [`blox_jobs`](crate::compat::blox_jobs) | jobs of the Blox simulator |
+//! | [`blox_jobs`](crate::workload::formats::blox_jobs) | jobs of the Blox simulator |
 //! | [`map`] | any other table, by its columns |
 
 mod cells;
 pub mod csv;
 mod error;
 pub(crate) mod file;
+pub mod formats;
 pub mod generate;
 pub mod helios;
 pub mod itp;
@@ -37,15 +38,15 @@ pub mod philly_log;
 pub mod sample;
 pub mod scaling;
 pub mod slurm;
-pub(crate) mod source;
+pub mod source;
 pub mod stats;
-pub(crate) mod table;
+pub mod table;
 mod trace;
 
 pub use cells::Cells;
 pub use error::WorkloadError;
 pub(crate) use error::{found_and_expected, one_line, shown};
-pub use file::FileWorkload;
+pub use file::{FileWorkload, Rows};
 pub use map::{ColumnMap, MapError};
 pub use moment::parse_date;
 pub use notices::{Dropped, Notice, NoticeKind, Notices};

@@ -2,10 +2,10 @@
 
 use super::error::shown;
 use super::file::{Clock, Rows};
+use super::formats::{blox_jobs, gavel, sia, synergy, tiresias};
 use super::source::Source;
 use super::{ColumnMap, FileWorkload, Notices, ReadOptions, Trace, Workload, WorkloadError};
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
-use crate::compat::{blox_jobs, gavel, sia, synergy, tiresias};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};

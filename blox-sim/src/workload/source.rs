@@ -44,11 +44,11 @@ fn hash(mut from: impl Read) -> io::Result<String> {
 }
 
 /// Text of an input, decompressed, without byte order mark.
-pub(crate) type Text = Box<dyn BufRead + Send>;
+pub type Text = Box<dyn BufRead + Send>;
 
 /// An input that can be read from its start more than once.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub struct Source {
     path: PathBuf,
     place: Place,
 }
@@ -64,7 +64,7 @@ enum Place {
 
 impl Source {
     /// The file at `path`, which is there and not empty.
-    pub(crate) fn at(path: &Path) -> Result<Self, WorkloadError> {
+    pub fn at(path: &Path) -> Result<Self, WorkloadError> {
         let meta = std::fs::metadata(path).map_err(|e| WorkloadError::file(path, e))?;
         if meta.is_dir() {
             return Err(WorkloadError::Directory { path: path.into() });
@@ -84,7 +84,7 @@ impl Source {
     }
 
     /// Bytes in memory, not empty, under a name for messages.
-    pub(crate) fn of(name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
+    pub fn of(name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
         Source {
             path: name.into(),
             place: Place::Memory(Arc::from(bytes)),
@@ -102,7 +102,7 @@ impl Source {
     }
 
     /// The SHA-256 of the bytes as they came, in hexadecimal.
-    pub(crate) fn fingerprint(&self) -> Result<String, WorkloadError> {
+    pub fn fingerprint(&self) -> Result<String, WorkloadError> {
         let reading = |e| WorkloadError::file(&self.path, e);
         match &self.place {
             Place::File => fingerprint(&self.path),
@@ -111,12 +111,13 @@ impl Source {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the path as it was given.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The nearest file of one of these names: in the folder of this one, or above it.
-    pub(crate) fn nearest(&self, names: &[&str]) -> Option<PathBuf> {
+    pub fn nearest(&self, names: &[&str]) -> Option<PathBuf> {
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         let folders = path.ancestors().skip(1);
         let mut places = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
@@ -130,7 +131,7 @@ impl Source {
     }
 
     /// The text from its start.
-    pub(crate) fn text(&self) -> Result<Text, WorkloadError> {
+    pub fn text(&self) -> Result<Text, WorkloadError> {
         let reading = |e| WorkloadError::reading(&self.path, e);
         let mut raw: Text = match &self.place {
             Place::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
@@ -249,7 +250,7 @@ fn is_device(_: &Metadata) -> bool {
 ///
 /// A row is one line: a parser that wants more is in a cell whose quote is not
 /// closed, and sees the end of the text.
-pub(crate) struct Lines {
+pub struct Lines {
     text: Text,
     taken: u64,
     at_line_start: bool,
@@ -262,10 +263,11 @@ pub(crate) struct Lines {
 
 /// No row of any trace comes near this; without a limit, a file without line
 /// ends would be taken into memory.
-pub(crate) const LONGEST_ROW: usize = 1 << 24;
+pub const LONGEST_ROW: usize = 1 << 24;
 
 impl Lines {
-    pub(crate) fn new(text: Text) -> Self {
+    /// Reads lines of `text`.
+    pub fn new(text: Text) -> Self {
         Lines {
             text,
             taken: 0,
@@ -277,19 +279,19 @@ impl Lines {
     }
 
     /// A row begins.
-    pub(crate) fn begin_row(&mut self) {
+    pub fn begin_row(&mut self) {
         self.left = LONGEST_ROW;
         self.in_row = false;
         self.unclosed = false;
     }
 
     /// Whether the row was to go on after its line.
-    pub(crate) fn unclosed(&self) -> bool {
+    pub fn unclosed(&self) -> bool {
         self.unclosed
     }
 
     /// The number of lines of which something was taken.
-    pub(crate) fn taken(&self) -> u64 {
+    pub fn taken(&self) -> u64 {
         self.taken
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A table, read row by row.
-pub(crate) struct Table {
+pub struct Table {
     path: PathBuf,
     layout: Layout,
     header: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Table {
 
 /// How rows are split into cells.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// What stands between two cells.
     pub delimiter: u8,
     /// Whether a quote at the start of a cell means anything.
@@ -34,7 +34,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Comma-separated values with a header.
-    pub(crate) const CSV: Layout = Layout {
+    pub const CSV: Layout = Layout {
         delimiter: b',',
         quotes: true,
         columns: &[],
@@ -53,12 +53,12 @@ impl Layout {
 
 impl Table {
     /// Comma-separated values: reads the header.
-    pub(crate) fn open(source: &Source) -> Result<Self, WorkloadError> {
+    pub fn open(source: &Source) -> Result<Self, WorkloadError> {
         Self::open_as(source, Layout::CSV)
     }
 
     /// Reads the header, or finds that there is none and takes the layout's.
-    pub(crate) fn open_as(source: &Source, layout: Layout) -> Result<Self, WorkloadError> {
+    pub fn open_as(source: &Source, layout: Layout) -> Result<Self, WorkloadError> {
         let mut table = Table {
             path: source.path().to_owned(),
             layout,
@@ -99,21 +99,18 @@ impl Table {
     }
 
     /// Where the column stands, if the table has it.
-    pub(crate) fn find(&self, name: &str) -> Option<Column> {
+    pub fn find(&self, name: &str) -> Option<Column> {
         self.header.iter().position(|n| n == name).map(Column)
     }
 
     /// Where the columns stand.
-    pub(crate) fn require<const N: usize>(
-        &self,
-        names: [&str; N],
-    ) -> Result<[Column; N], WorkloadError> {
+    pub fn require<const N: usize>(&self, names: [&str; N]) -> Result<[Column; N], WorkloadError> {
         let found = self.require_all(&names)?;
         Ok(std::array::from_fn(|i| found[i]))
     }
 
     /// Where the columns stand.
-    pub(crate) fn require_all(&self, names: &[&str]) -> Result<Vec<Column>, WorkloadError> {
+    pub fn require_all(&self, names: &[&str]) -> Result<Vec<Column>, WorkloadError> {
         let is_missing = |name: &&&str| self.find(name).is_none();
         let missing: Vec<_> = names.iter().filter(is_missing).copied().collect();
         if missing.is_empty() {
@@ -127,7 +124,7 @@ impl Table {
     }
 
     /// Tells of each column that is not among `known`.
-    pub(crate) fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
+    pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
         for name in &self.header {
             if !name.is_empty() && !known.contains(&name.as_str()) {
                 notices.add(NoticeKind::IgnoredColumn(name.as_str().into()), 1);
@@ -136,7 +133,7 @@ impl Table {
     }
 
     /// Goes to the next row; `false` at the end.
-    pub(crate) fn advance(&mut self) -> Result<bool, WorkloadError> {
+    pub fn advance(&mut self) -> Result<bool, WorkloadError> {
         if std::mem::take(&mut self.again) {
             return Ok(true);
         }
@@ -182,43 +179,44 @@ impl Table {
     }
 
     /// The line on which the row begins, from 1.
-    pub(crate) fn line(&self) -> u64 {
+    pub fn line(&self) -> u64 {
         // The parser's own count is one too low after CRLF and after blank lines.
         self.reader.get_ref().taken().max(1)
     }
 
     /// The names of the columns.
-    pub(crate) fn header(&self) -> &[String] {
+    pub fn header(&self) -> &[String] {
         &self.header
     }
 
     /// What the row holds in the column at `index`.
-    pub(crate) fn field(&self, index: usize) -> &str {
+    pub fn field(&self, index: usize) -> &str {
         self.row.get(index).unwrap_or_default().trim()
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the path of the table.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The name of a column.
-    pub(crate) fn name(&self, column: Column) -> &str {
+    pub fn name(&self, column: Column) -> &str {
         self.header.get(column.0).map_or("", String::as_str)
     }
 
     /// What the row holds in a column.
-    pub(crate) fn text(&self, column: Column) -> &str {
+    pub fn text(&self, column: Column) -> &str {
         self.row.get(column.0).unwrap_or_default()
     }
 
     /// What the row holds in a column that may be missing or empty.
-    pub(crate) fn optional(&self, column: Option<Column>) -> Option<(Column, &str)> {
+    pub fn optional(&self, column: Option<Column>) -> Option<(Column, &str)> {
         let column = column?;
         Some((column, self.text(column))).filter(|(_, text)| !text.is_empty())
     }
 
     /// A finite number.
-    pub(crate) fn number(
+    pub fn number(
         &self,
         column: Column,
         allowed: fn(f64) -> bool,
@@ -231,18 +229,18 @@ impl Table {
     }
 
     /// A date, in seconds since 1970.
-    pub(crate) fn date(&self, column: Column) -> Result<f64, WorkloadError> {
+    pub fn date(&self, column: Column) -> Result<f64, WorkloadError> {
         parse_date(self.text(column))
             .ok_or_else(|| self.wrong(column, "a date such as 2017-10-09 07:01:55"))
     }
 
     /// Whether the cell says that there is no value, as logs do.
-    pub(crate) fn is_null(&self, column: Column) -> bool {
+    pub fn is_null(&self, column: Column) -> bool {
         is_null(self.text(column))
     }
 
     /// A whole number of at least 0, also when it is written as `4.0`; 0 for no value.
-    pub(crate) fn count_or_none(&self, column: Column) -> Result<u32, WorkloadError> {
+    pub fn count_or_none(&self, column: Column) -> Result<u32, WorkloadError> {
         if self.is_null(column) {
             return Ok(0);
         }
@@ -250,7 +248,7 @@ impl Table {
     }
 
     /// A whole number of at least 1, also when it is written as `4.0`.
-    pub(crate) fn count(&self, column: Column) -> Result<u32, WorkloadError> {
+    pub fn count(&self, column: Column) -> Result<u32, WorkloadError> {
         self.whole(column, 1)
     }
 
@@ -266,7 +264,7 @@ impl Table {
     }
 
     /// The error that a column of this row does not hold what was expected.
-    pub(crate) fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
+    pub fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
         WorkloadError::Field {
             path: self.path.clone(),
             line: self.line(),
@@ -295,7 +293,7 @@ impl Table {
 }
 
 /// What logs write where there is no value.
-pub(crate) fn is_null(text: &str) -> bool {
+pub fn is_null(text: &str) -> bool {
     const NULLS: [&str; 9] = [
         "", "nan", "none", "null", "nil", "na", "n/a", "unknown", "\\n",
     ];
@@ -304,14 +302,15 @@ pub(crate) fn is_null(text: &str) -> bool {
         .any(|null| text.trim().eq_ignore_ascii_case(null))
 }
 
-pub(crate) fn shown_header(header: &[String]) -> String {
+/// Formats a header as messages show it.
+pub fn shown_header(header: &[String]) -> String {
     let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
     names.join(", ")
 }
 
 /// Where a column stands in a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column(usize);
+pub struct Column(usize);
 
 #[cfg(test)]
 mod tests {

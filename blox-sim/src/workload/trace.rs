@@ -2,10 +2,10 @@
 
 use super::error::shown;
 use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
+use super::formats::gavel::Oracle;
 use super::open::{Format, Reader};
 use super::source::Source;
 use super::{ColumnMap, NoticeKind, Notices, WorkloadError};
-use crate::compat::gavel::Oracle;
 use blox_core::{JobSpec, Seconds, Time};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

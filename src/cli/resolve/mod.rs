@@ -16,15 +16,14 @@ use super::args::Options;
 use super::config::Given;
 use super::generated;
 use super::output::OutputFormat;
-use crate::compat::blox::OptimusSpeed;
 use crate::virtual_clusters;
 use blox_core::registry::Registry;
 use blox_core::{ClusterSpec, Pipeline};
-use blox_sim::compat::blox_workload::BloxWorkload;
-use blox_sim::compat::gavel::{Oracle, WithOracle};
 use blox_sim::completion::Exact;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{self, Applications, WithApplications};
+use blox_sim::workload::formats::gavel::{Oracle, WithOracle};
+use blox_sim::workload::generate::blox::BloxWorkload;
 use blox_sim::workload::generate::{Generator, WithLoss};
 use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
 use blox_sim::workload::{Format, Limited, ReadOptions, Trace, Workload, WorkloadError, whole_ids};
@@ -70,7 +69,8 @@ pub(in crate::cli) struct Experiment<'r> {
     applications: Option<Applications>,
     world: World,
     cadence: Option<Tempo>,
-    optimus: Option<OptimusSpeed>,
+    /// The load from which `blox-optimus` takes its speed.
+    optimus: Option<f64>,
     overrides: Overrides,
 }
 
@@ -354,8 +354,8 @@ impl<'r> Experiment<'r> {
             simulation = simulation.execution(Training::of(applications.clone()));
         }
         match self.optimus {
-            Some(speed) if self.contestants[i].named.name == "blox-optimus" => {
-                simulation.execution(speed)
+            Some(load) if self.contestants[i].named.name == "blox-optimus" => {
+                world::at_optimus_speed(simulation, load)
             }
             _ => simulation,
         }

@@ -2,7 +2,6 @@
 
 use super::super::Failure;
 use super::super::config::Given;
-use crate::compat::blox::OptimusSpeed;
 use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
@@ -37,14 +36,36 @@ impl World {
     }
 }
 
-pub(super) fn optimus(given: &Given, load: Option<f64>) -> Result<OptimusSpeed, Failure> {
+/// The load from which `blox-optimus` takes its speed, which only the feature `released` registers.
+pub(super) fn optimus(given: &Given, load: Option<f64>) -> Result<f64, Failure> {
     let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its speed from a table of loads";
     let Some(load) = load else {
         return Err(Failure::new(format!(
             "--load is missing, expected {expected}"
         )));
     };
-    OptimusSpeed::at_load(load).ok_or_else(|| given.wrong("load", load, expected))
+    match optimus_speed(load) {
+        Some(_) => Ok(load),
+        None => Err(given.wrong("load", load, expected)),
+    }
+}
+
+/// The simulation with the speed that `blox-optimus` has at this load.
+pub(super) fn at_optimus_speed(simulation: Simulation, load: f64) -> Simulation {
+    match optimus_speed(load) {
+        Some(speed) => simulation.execution(speed),
+        None => simulation,
+    }
+}
+
+#[cfg(feature = "released")]
+fn optimus_speed(load: f64) -> Option<crate::released::blox::OptimusSpeed> {
+    crate::released::blox::OptimusSpeed::at_load(load)
+}
+
+#[cfg(not(feature = "released"))]
+fn optimus_speed(_: f64) -> Option<blox_sim::execution::FixedRate> {
+    None
 }
 
 pub(super) fn cadence(given: &Given) -> Result<Option<Tempo>, Failure> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// equal shares in the middle of all optima, and the program is as large as there are
 /// kinds of jobs, however many jobs there are. Pairs of jobs are merged with them: one stands
 /// for all pairs of two kinds, or within a kind.
-pub(crate) struct Merged {
+pub struct Merged {
     /// A job for each kind, the first of it. Both jobs of a pair may be of one kind.
     pub instance: Instance,
     /// How many jobs are of each kind.

@@ -9,9 +9,9 @@
 mod beside;
 mod colocation;
 mod instance;
-pub(crate) mod merged;
+pub mod merged;
 mod policy;
-pub(crate) mod program;
+pub mod program;
 mod rounds;
 pub mod shares;
 

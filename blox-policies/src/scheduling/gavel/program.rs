@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Fractions of time as variables: none negative, no job more than all of its time,
 /// no type more than its GPUs. A variable exists where the job (both of a pair) runs.
-pub(crate) struct ShareProgram<'a> {
+pub struct ShareProgram<'a> {
     instance: &'a Instance,
     /// Rows and the objective are the policy's to add.
     pub program: Program,

@@ -8,7 +8,7 @@ mod turns;
 pub use configs::{Config, Kinds, configs_of};
 pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
-pub(crate) use turns::{Turns, turns};
+pub use turns::{Turns, turns};
 
 use blox_core::perf::goodput::KnownBatches;
 use blox_core::{

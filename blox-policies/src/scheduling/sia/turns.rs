@@ -3,10 +3,10 @@
 use blox_core::{Assignment, NodeId, View};
 
 /// How many GPUs each node gives, one after the other.
-pub(crate) type Turns = Vec<(NodeId, u32)>;
+pub type Turns = Vec<(NodeId, u32)>;
 
 /// How many GPUs each node gives, in the order of the GPUs.
-pub(crate) fn turns(view: View<'_>, assignment: &Assignment) -> Turns {
+pub fn turns(view: View<'_>, assignment: &Assignment) -> Turns {
     let mut turns = Turns::new();
     let nodes = assignment.gpus.iter().map(|g| view.cluster().node_of(*g));
     for node in nodes.flatten() {

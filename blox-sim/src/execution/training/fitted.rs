@@ -1,8 +1,8 @@
 //! Applications that need no files.
 
 use super::application::{Application, Applications, OnType, StepTimes};
+use super::constants::constants;
 use super::curves::{Curves, Epoch};
-use crate::compat::sia::constants;
 use blox_core::perf::goodput::{GradientNoise, ThroughputParams};
 use blox_core::{Seconds, TypeLimits};
 

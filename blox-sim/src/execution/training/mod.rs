@@ -3,15 +3,18 @@
 
 mod agent;
 mod application;
+mod constants;
 mod curves;
 mod fits;
 mod fitted;
+mod pandas;
 mod read;
 mod table;
 mod triangulated;
 
 pub use agent::{Agent, EpochEnds, PassLimit, Profiles};
 pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
+pub use constants::{Constants, constants};
 pub use curves::{Curves, Epoch};
 pub use fits::{Fitter, LeastSquares};
 pub use fitted::built_in;
@@ -141,7 +144,7 @@ pub fn gathered(placement: Vec<u32>, most: Option<u32>) -> Vec<u32> {
 }
 
 /// The type of the GPUs of an assignment, and how many each node gives, in the order of the GPUs.
-pub(crate) fn lie_of<'a>(view: View<'a>, assignment: &Assignment) -> (Option<&'a Name>, Vec<u32>) {
+pub fn lie_of<'a>(view: View<'a>, assignment: &Assignment) -> (Option<&'a Name>, Vec<u32>) {
     let cluster = view.cluster();
     let mut last = None;
     let mut placement = Vec::new();

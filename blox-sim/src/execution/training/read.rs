@@ -8,13 +8,13 @@
 //! - `validation-BATCH.csv`: `progress,iteration,grad_sqr,grad_var`, a row an epoch.
 //!
 //! Epochs, restart delays and slowdowns are not in the files: they are those of the published
-//! simulator ([`crate::compat::sia::constants`]).
+//! simulator ([`crate::workload::formats::sia::constants`]).
 
 use super::application::{Application, Applications, OnType, StepTimes};
+use super::constants::constants;
 use super::curves::{Curves, Epoch};
+use super::pandas;
 use super::table::{Measured, StepTable};
-use crate::compat::pandas;
-use crate::compat::sia::constants;
 use crate::workload::WorkloadError;
 use crate::workload::source::Source;
 use crate::workload::table::{Column, Table};

@@ -1,8 +1,8 @@
 //! How long made-up jobs run.
 
 use super::check;
+use super::pow10::pow10;
 use super::random::{exponential, normal, unit};
-use crate::compat::pow10;
 use crate::workload::source::Source;
 use crate::workload::{Workload, WorkloadError};
 use blox_core::Seconds;

@@ -7,15 +7,18 @@
 //! models and users as they are.
 
 mod arrivals;
+pub mod blox;
 mod durations;
 mod loss;
 mod mix;
+mod pow10;
 mod random;
 
 pub use arrivals::{Arrivals, DayShape};
 pub use durations::DurationLaw;
 pub use loss::WithLoss;
 pub use mix::{GpuShare, NameShare};
+pub use pow10::pow10;
 
 use super::{Notices, Workload, WorkloadError};
 use arrivals::Clock;

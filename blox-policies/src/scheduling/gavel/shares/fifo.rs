@@ -162,7 +162,7 @@ pub(crate) fn pack(
 
 /// What two jobs together do of what each does alone, on a type; `None` if they may
 /// not share.
-pub(crate) fn gain(instance: &Instance, who: Combination, kind: usize) -> Option<f64> {
+pub fn gain(instance: &Instance, who: Combination, kind: usize) -> Option<f64> {
     let a = instance.position(who.job)?;
     let b = instance.position(who.partner?)?;
     let at = instance

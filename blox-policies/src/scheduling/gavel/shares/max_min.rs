@@ -87,7 +87,7 @@ impl SharePolicy for MaxMinFairness {
 }
 
 /// The jobs by what a policy can tell apart; each for itself where they may differ.
-pub(crate) fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
+pub fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
     match alike {
         true => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
         false => Merged::apart(instance),
@@ -104,7 +104,7 @@ pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
 }
 
 /// What a job's throughput is multiplied with.
-pub(crate) fn scales(instance: &Instance, knows: Knows) -> Vec<f64> {
+pub fn scales(instance: &Instance, knows: Knows) -> Vec<f64> {
     let x = proportional(instance);
     let of = |(i, job): (usize, &super::super::instance::Entrant)| {
         let rates: PerType = (0..x.len()).map(|k| knows.rate(instance, i, k)).collect();

@@ -25,9 +25,9 @@ pub use sum_throughput::MaxSumThroughput;
 pub use total_duration::MinTotalDuration;
 pub use water_filling::WaterFilling;
 
-pub(crate) use fifo::gain;
+pub use fifo::gain;
 pub(crate) use isolated::equal_part;
-pub(crate) use max_min::{kinds, scales};
+pub use max_min::{kinds, scales};
 
 use super::instance::{Allocation, Combination, Instance};
 use super::program::Ties;
@@ -49,7 +49,7 @@ pub enum Knows {
 
 impl Knows {
     /// A job's rate alone on a type as the policy believes it.
-    pub(crate) fn rate(self, instance: &Instance, job: usize, kind: usize) -> f64 {
+    pub fn rate(self, instance: &Instance, job: usize, kind: usize) -> f64 {
         match self {
             Knows::Nothing => 1.0,
             _ => instance.jobs[job].rates[kind],
@@ -58,7 +58,7 @@ impl Knows {
 
     /// As [`Knows::rate`], where rates matter in themselves: without knowledge all
     /// types count as the one on which most jobs run, the last of equals.
-    pub(crate) fn rate_as_reference(self, instance: &Instance, job: usize, kind: usize) -> f64 {
+    pub fn rate_as_reference(self, instance: &Instance, job: usize, kind: usize) -> f64 {
         match self {
             Knows::Nothing => instance.jobs[job].rates[reference(instance)],
             _ => instance.jobs[job].rates[kind],

@@ -31,7 +31,7 @@ impl MinTotalDuration {
 
     /// The program, with the inverse of the duration as what is maximised, in
     /// units of `unit` seconds.
-    pub(crate) fn program<'a>(&self, instance: &'a Instance, unit: f64) -> (ShareProgram<'a>, Var) {
+    pub fn program<'a>(&self, instance: &'a Instance, unit: f64) -> (ShareProgram<'a>, Var) {
         let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)
         });
@@ -47,7 +47,7 @@ impl MinTotalDuration {
     }
 
     /// Seconds that the longest job takes alone: about what the answer is.
-    pub(crate) fn unit(&self, instance: &Instance) -> f64 {
+    pub fn unit(&self, instance: &Instance) -> f64 {
         let alone = |(i, job): (usize, &super::super::instance::Entrant)| {
             let rates =
                 (0..instance.types.len()).map(|k| self.knows.rate_as_reference(instance, i, k));

@@ -1,0 +1,14 @@
+//! What Gavel's and Shockwave's simulators read: traces, the throughput oracle, and
+//! the jobs that Gavel's makes up.
+
+mod adapting;
+mod batches;
+mod oracle;
+mod speeds;
+mod trace;
+
+pub use batches::{model_and_batch, samples};
+pub use oracle::Oracle;
+pub use speeds::WithOracle;
+pub(crate) use trace::{open_rows, open_rows_with, oracle_of};
+pub use trace::{read_jobs, read_trace};

@@ -1,0 +1,111 @@
+use crate::bursty::{NOTE, bursty};
+use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
+use blox_core::{ClusterSpec, Decide, Pipeline};
+use blox_plot::{Axis, BarChart};
+use blox_schedulers::schedulers::{SynthesizerParams, synthesizer_candidates, synthesizer_with};
+use blox_sim::{Measure, Report, Simulation};
+use std::path::Path;
+
+/// Figures 14 and 15 of Blox: the automatic synthesizer beside the static
+/// compositions that it chooses from.
+pub(crate) struct BloxFig14;
+
+/// The synthesizer with its own candidates.
+const ALL: &str = "all";
+
+/// Synthesizers over these candidates, each beside all of them.
+fn groups() -> [(&'static str, SynthesizerParams); 2] {
+    let all = SynthesizerParams::default();
+    let blind = SynthesizerParams { srtf: false, ..all };
+    [(ALL, all), ("without Srtf", blind)]
+}
+
+fn schedulers(params: &SynthesizerParams) -> Vec<Pipeline> {
+    let mut list = synthesizer_candidates(params);
+    list.push(synthesizer_with(*params));
+    list
+}
+
+impl Figure for BloxFig14 {
+    fn name(&self) -> &'static str {
+        "blox-fig14"
+    }
+
+    fn title(&self) -> &'static str {
+        "Blox (EuroSys 2024), figures 14 and 15: the automatic synthesizer beside static compositions"
+    }
+
+    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+        let mut runs = Vec::new();
+        for (group, params) in groups() {
+            for scheduler in schedulers(&params) {
+                runs.push(Run {
+                    label: format!("{} ({group})", scheduler.name()),
+                    simulation: Simulation::new(ClusterSpec::uniform(32, 4))
+                        .measure(Measure::Ids(3000, 4000)),
+                    scheduler,
+                    workload: Box::new(bursty()?),
+                });
+            }
+        }
+        Ok(runs)
+    }
+
+    fn findings(&self, reports: &[Report]) -> Findings {
+        let mut findings = Findings {
+            notes: vec![
+                NOTE.to_owned(),
+                "the synthesizer looks ahead with true durations".to_owned(),
+            ],
+            ..Findings::default()
+        };
+        let mut bars = BarChart::new("Blox, figure 14", Axis::seconds("average JCT"));
+        let mut rest = reports;
+        for (group, params) in groups() {
+            let count = schedulers(&params).len().min(rest.len());
+            let (mine, others) = rest.split_at(count);
+            rest = others;
+            let Some((synthesizer, statics)) = mine.split_last() else {
+                continue;
+            };
+            let jct = |r: &Report| r.summary.avg_jct_s;
+            for report in mine {
+                let what = format!(
+                    "avg JCT s, {}, candidates: {group}",
+                    report.summary.scheduler
+                );
+                findings.rows.push(Row::new(what, jct(report), 0));
+                bars = bars.with(report.summary.scheduler.as_str(), [(group, jct(report))]);
+            }
+            let best = statics.iter().map(jct).fold(f64::INFINITY, f64::min);
+            findings.rows.push(
+                Row::new(
+                    format!("synthesizer relative to the best static, candidates: {group}"),
+                    jct(synthesizer) / best,
+                    3,
+                )
+                .published(1.0, "Blox (EuroSys 2024), figures 14 and 15, as read by others: equal to the best static composition"),
+            );
+            // With its own candidates it has to hold as published.
+            let (text, bound) = match group == ALL {
+                true => (
+                    "the synthesizer is as good as the best static composition",
+                    1.0,
+                ),
+                false => (
+                    "the synthesizer is within 2 % of the best static composition",
+                    1.02,
+                ),
+            };
+            let near = jct(synthesizer) <= bound * best;
+            findings
+                .claims
+                .push(Claim::new(format!("{text} (candidates: {group})"), near));
+        }
+        findings.pictures.push(Picture {
+            name: "blox-fig14".to_owned(),
+            svg: bars.svg(),
+        });
+        findings
+    }
+}

@@ -1,0 +1,302 @@
+//! Cases of Blox's released simulator.
+
+use crate::blox as compat;
+use crate::verify::{Case, Compared, System, VerifyError};
+use blox_core::{ClusterSpec, Pipeline};
+use blox_policies::admission::LoadThreshold;
+use blox_sim::results::JobResult;
+use blox_sim::workload::whole_ids;
+use blox_sim::{Measure, Report, Simulation};
+use std::collections::BTreeMap;
+
+pub(crate) struct Blox;
+
+impl System for Blox {
+    fn name(&self) -> &'static str {
+        "blox"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let e = &case.expected;
+        let columns = ["first_launch_s", "first_metric_s", "responsiveness_s"];
+        let settings = ["load_jobs_per_hour", "tracked_ids"];
+        columns.iter().all(|c| e.has(c)) || settings.iter().all(|s| case.summary.get(s).is_some())
+    }
+
+    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+        let settings = Settings::of(case)?;
+        let path = case.input("jobs.csv")?;
+        let simulation = |error| VerifyError::Simulation {
+            case: case.dir().to_owned(),
+            error: Box::new(error),
+        };
+        let jobs = || {
+            blox_sim::workload::formats::blox_jobs::read(&path).map_err(|e| simulation(e.into()))
+        };
+        let ids = whole_ids(&mut jobs()?).map_err(|e| simulation(e.into()))?;
+        let (first, last) = settings.tracked;
+        let measure = match &ids {
+            Some(ids) => Measure::of_ids(ids, first..=last),
+            None => Measure::Ids(
+                first.try_into().unwrap_or(u32::MAX),
+                last.try_into().unwrap_or(u32::MAX),
+            ),
+        };
+        let mut jobs = jobs()?;
+        let mut sim = Simulation::new(settings.cluster.clone())
+            .measure(measure)
+            .keep_rounds(true)
+            .visiting_every_round(every_round);
+        if let Some(speed) = settings.speed {
+            sim = sim.execution(speed);
+        }
+        let report = sim.run(settings.scheduler, &mut jobs).map_err(simulation)?;
+        let mut compared = Compared::of(case, self.name());
+        compare_jobs(case, &report, ids.as_deref(), settings.round, &mut compared)?;
+        compare_rounds(case, &report, &mut compared)?;
+        compare_figures(case, &report, settings.round, &mut compared)?;
+        Ok(compared)
+    }
+}
+
+struct Settings {
+    scheduler: Pipeline,
+    speed: Option<compat::OptimusSpeed>,
+    cluster: ClusterSpec,
+    round: f64,
+    tracked: (u64, u64),
+}
+
+impl Settings {
+    fn of(case: &Case) -> Result<Self, VerifyError> {
+        let bad = |what: String| case.bad("summary.json", what);
+        let name = case.text("scheduler")?;
+        let load = case.number("load_jobs_per_hour")?;
+        let mut speed = None;
+        let mut scheduler = match name.to_ascii_lowercase().as_str() {
+            "fifo" => compat::fifo(),
+            "las" => compat::las(),
+            "srtf" => compat::srtf(),
+            "tiresias" => compat::tiresias(),
+            "optimus" => {
+                speed = load.and_then(compat::OptimusSpeed::at_load);
+                if speed.is_none() {
+                    return Err(bad(format!(
+                        "load_jobs_per_hour is {}, expected a whole number from 1 to 9 with Optimus",
+                        load.map_or("missing".to_owned(), |l| l.to_string())
+                    )));
+                }
+                compat::optimus()
+            }
+            _ => {
+                return Err(bad(format!(
+                    "scheduler is `{name}`, expected Fifo, Las, Srtf, Tiresias or Optimus"
+                )));
+            }
+        };
+        let round = case.number("round_duration_s")?.unwrap_or(300.0);
+        let Some(rounds) = blox_core::Rounds::every(blox_core::Seconds::new(round)) else {
+            return Err(bad(format!(
+                "round_duration_s is {round}, expected above 0"
+            )));
+        };
+        scheduler = scheduler.with_cadence(rounds);
+        let admission = case.text("admission").unwrap_or("AcceptAll");
+        if let Some(threshold) = threshold(admission) {
+            let policy = LoadThreshold::new(threshold).map_err(|e| bad(e.to_string()))?;
+            scheduler = scheduler.with_admission(Box::new(policy));
+        } else if !admission.to_ascii_lowercase().starts_with("accept") {
+            return Err(bad(format!(
+                "admission is `{admission}`, expected AcceptAll or LoadBased 1.2x"
+            )));
+        }
+        let text = case.text("cluster")?;
+        let mut numbers = text
+            .split(|c: char| !c.is_ascii_digit())
+            .filter_map(|n| n.parse::<u32>().ok());
+        let cluster = match (numbers.next(), numbers.next()) {
+            (Some(nodes), Some(gpus)) if nodes > 0 && gpus > 0 => {
+                ClusterSpec::uniform(nodes as usize, gpus)
+            }
+            _ => {
+                return Err(bad(format!(
+                    "cluster is `{text}`, expected for instance `32 machines x 4 GPUs`"
+                )));
+            }
+        };
+        let tracked = match case.summary.get("tracked_ids").filter(|v| !v.is_null()) {
+            None => tracked_rows(case)?,
+            Some(ids) => {
+                let id = |i: usize| ids.get(i)?.as_u64();
+                id(0).zip(id(1)).ok_or_else(|| {
+                    bad(format!(
+                        "tracked_ids is {ids}, expected a list of two numbers"
+                    ))
+                })?
+            }
+        };
+        Ok(Settings {
+            scheduler,
+            speed,
+            cluster,
+            round,
+            tracked,
+        })
+    }
+}
+
+/// The number in `LoadBased 1.2x` or `Accept-1.2x`; `None` where everything is accepted.
+fn threshold(admission: &str) -> Option<f64> {
+    admission
+        .split(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .find_map(|n| n.parse().ok())
+}
+
+fn tracked_rows(case: &Case) -> Result<(u64, u64), VerifyError> {
+    let column = case.expected.column("job_id")?;
+    let mut range: Option<(u64, u64)> = None;
+    for row in 0..case.expected.rows.len() {
+        let id = case.expected.number(row, column)? as u64;
+        range = Some(range.map_or((id, id), |(a, b)| (a.min(id), b.max(id))));
+    }
+    range.ok_or_else(|| case.bad("summary.json", "`tracked_ids` is missing"))
+}
+
+/// Jobs are known by `ids`, or by their numbers where there are none.
+fn compare_jobs(
+    case: &Case,
+    report: &Report,
+    ids: Option<&[u64]>,
+    round: f64,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let id_of = |j: &JobResult| ids.and_then(|ids| ids.get(j.job.index()).copied());
+    let mut ours: BTreeMap<u64, &JobResult> = report
+        .jobs
+        .iter()
+        .filter(|j| j.measured)
+        .map(|j| (id_of(j).unwrap_or(j.job.0.into()), j))
+        .collect();
+    let e = &case.expected;
+    // Without these nothing of what a case is about would be compared.
+    let [id, _, _, _] = e.columns(["job_id", "submit_s", "first_launch_s", "finish_s"])?;
+    for (r, row) in e.rows.iter().enumerate() {
+        let job = e.number(r, id)? as u64;
+        let what = format!("job {job}");
+        let Some(j) = ours.remove(&job) else {
+            out.differ(&what, "job_id", &row[id], "no such job");
+            continue;
+        };
+        out.jobs += 1;
+        let launch = j.first_start.map(|t| t.secs());
+        let columns = [
+            ("submit_s", Some(j.submit.secs())),
+            ("first_launch_s", launch),
+            // The original notes a launch at the next collection of metrics.
+            ("first_metric_s", launch.map(|t| t + round)),
+            ("finish_s", j.finish.map(|t| t.secs())),
+            ("jct_s", j.jct().map(|t| t.secs())),
+            (
+                "responsiveness_s",
+                launch.map(|t| t + round - j.submit.secs()),
+            ),
+            ("gpus", Some(f64::from(j.gpus))),
+            ("duration_s", Some(j.duration.secs())),
+        ];
+        for (column, found) in columns {
+            if let Ok(c) = e.column(column) {
+                out.number(&what, column, &row[c], found);
+            }
+        }
+        if let Ok(c) = e.column("status") {
+            let found = if j.finish.is_some() {
+                "finished"
+            } else {
+                "unfinished"
+            };
+            out.values += 1;
+            out.covers("status");
+            if (row[c] == "finished") != (found == "finished") {
+                out.differ(&what, "status", &row[c], found);
+            }
+        }
+    }
+    for job in ours.keys() {
+        out.differ(&format!("job {job}"), "job_id", "no row", "a job");
+    }
+    Ok(())
+}
+
+/// The original writes its files before the placement of the last round.
+fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<(), VerifyError> {
+    let end = report.end.secs() as i64;
+    let found: BTreeMap<i64, f64> = report
+        .rounds
+        .iter()
+        .filter(|r| r.preemptions > 0)
+        .map(|r| (r.at.secs() as i64, f64::from(r.preemptions)))
+        .filter(|(t, _)| *t < end)
+        .collect();
+    out.figures(case, &[("total_preemptions", found.values().sum())])?;
+    let Some(table) = case.table("preemptions_per_round.csv")? else {
+        let note = "preemptions were not compared by round: there is no preemptions_per_round.csv";
+        out.notes.push(note.to_owned());
+        return Ok(());
+    };
+    let (time, count) = (table.column("time_s")?, table.column("num_preemptions")?);
+    let mut expected = BTreeMap::new();
+    for r in 0..table.rows.len() {
+        let n = table.number(r, count)?;
+        if n != 0.0 {
+            let at = table.number(r, time)? as i64;
+            if expected.insert(at, n).is_some() {
+                let what = format!("line {}: time_s is {at}, as on a line above", r + 2);
+                return Err(case.bad("preemptions_per_round.csv", what));
+            }
+        }
+    }
+    let rounds: std::collections::BTreeSet<i64> =
+        expected.keys().chain(found.keys()).copied().collect();
+    for t in rounds {
+        let (e, f) = (expected.get(&t), found.get(&t));
+        out.values += 1;
+        if e != f {
+            let text = |v: Option<&f64>| v.copied().unwrap_or(0.0).to_string();
+            out.differ(
+                &format!("round at {t} s"),
+                "num_preemptions",
+                &text(e),
+                &text(f),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn compare_figures(
+    case: &Case,
+    report: &Report,
+    round: f64,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let responsiveness = report.summary.avg_responsiveness_s + round;
+    let figures = [
+        ("rounds", report.summary.rounds as f64),
+        ("avg_jct_s", report.summary.avg_jct_s),
+        ("avg_responsiveness_s", responsiveness),
+        ("makespan_s", report.end.secs()),
+    ];
+    out.figures(case, &figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::threshold;
+
+    #[test]
+    fn admission_is_read_from_its_name() {
+        assert_eq!(threshold("AcceptAll"), None);
+        assert_eq!(threshold("LoadBased 1.2x"), Some(1.2));
+        assert_eq!(threshold("Accept-1.5x"), Some(1.5));
+    }
+}

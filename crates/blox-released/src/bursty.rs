@@ -1,0 +1,29 @@
+//! Blox's two-load arrivals.
+
+use crate::figure::ReproduceError;
+use blox_core::Seconds;
+use blox_sim::workload::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load};
+
+/// 10,000 jobs: 7 long ones an hour (10 to 24 h), and for two hours of every six
+/// 28 short ones an hour beside them (10 to 60 min). On 128 GPUs this is a
+/// demand of 97 %.
+pub(super) fn bursty() -> Result<Generator, ReproduceError> {
+    let between = |least: f64, most: f64| DurationLaw::Uniform {
+        least: Seconds::new(least),
+        most: Seconds::new(most),
+    };
+    Ok(Generator::new(GeneratorSpec {
+        arrivals: Arrivals::Bursty {
+            quiet: Seconds::from_hours(4.0),
+            burst: Seconds::from_hours(2.0),
+            factor: 5.0,
+            durations: Some(between(600.0, 3600.0)),
+        },
+        seed: 1,
+        count: Some(10_000),
+        ..GeneratorSpec::new(Load::PerHour(7.0), between(36_000.0, 86_400.0))
+    })?)
+}
+
+/// What figures on it say about it.
+pub(super) const NOTE: &str = "128 GPUs (32x4), rounds of 300 s; one-GPU jobs: 7 long ones an hour (10 to 24 h), and for 2 of every 6 hours 28 short ones an hour (10 to 60 min); jobs 3000 to 4000 of 10,000. The paper's own trace is not released: its durations and its factor of 4 are those of the driver simulator_dual_load.py, the load is ours";

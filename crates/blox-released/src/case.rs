@@ -1,0 +1,223 @@
+//! A case's folder and files.
+
+use crate::verify::VerifyError;
+use blox_sim::workload::Cells;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A folder with what an original program was given and what it gave.
+#[derive(Debug)]
+pub struct Case {
+    dir: PathBuf,
+    /// `expected.csv`.
+    pub expected: Cells,
+    /// `summary.json`; null if there is none.
+    pub summary: Value,
+}
+
+impl Case {
+    /// Reads a case's own files.
+    ///
+    /// # Errors
+    /// A file cannot be read, or nothing is expected and no summary says why.
+    pub fn open(dir: &Path) -> Result<Self, VerifyError> {
+        let expected = Cells::read(dir.join("expected.csv"))?;
+        let nothing = |what: &str| VerifyError::Bad {
+            path: expected.path().to_owned(),
+            what: what.to_owned(),
+        };
+        if expected.header().is_empty() {
+            return Err(nothing("is empty, expected a header and a row a job"));
+        }
+        check_ids(&expected)?;
+        let path = dir.join("summary.json");
+        let summary = if path.is_file() {
+            let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
+                path: path.clone(),
+                error,
+            })?;
+            let bad = |what: String| VerifyError::Bad {
+                path: path.clone(),
+                what,
+            };
+            let summary: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+            if !summary.is_object() {
+                return Err(bad("is no object, expected names and values".to_owned()));
+            }
+            summary
+        } else if expected.rows.is_empty() {
+            return Err(nothing(
+                "has a header alone, and there is no summary.json, expected a row a job",
+            ));
+        } else {
+            Value::Null
+        };
+        Ok(Case {
+            dir: dir.to_owned(),
+            expected,
+            summary,
+        })
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// An input: in the folder, in an `input/` or `inputs/` of it or of a folder above.
+    ///
+    /// # Errors
+    /// It is in none of them.
+    pub fn input(&self, name: &str) -> Result<PathBuf, VerifyError> {
+        self.find(name, |p| p.is_file())
+    }
+
+    /// As [`Case::input`], a folder.
+    ///
+    /// # Errors
+    /// It is in none of them.
+    pub fn input_folder(&self, name: &str) -> Result<PathBuf, VerifyError> {
+        self.find(name, |p| p.is_dir())
+    }
+
+    fn find(&self, name: &str, is_one: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, VerifyError> {
+        let own = [self.dir.join(name), self.dir.join("input").join(name)];
+        let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        // Where a link leads to a case, what lies above the case itself counts as well.
+        let real = self.dir.canonicalize().unwrap_or_else(|_| full.clone());
+        let above = full
+            .ancestors()
+            .chain(real.ancestors())
+            .flat_map(|a| [a.join("input").join(name), a.join("inputs").join(name)])
+            .collect::<Vec<_>>();
+        own.into_iter()
+            .chain(above)
+            .find(is_one)
+            .ok_or_else(|| VerifyError::MissingInput {
+                case: self.dir.clone(),
+                name: name.to_owned(),
+            })
+    }
+
+    /// A file of the case that need not be there.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn table(&self, name: &str) -> Result<Option<Cells>, VerifyError> {
+        let path = self.dir.join(name);
+        Ok(path.is_file().then(|| Cells::read(&path)).transpose()?)
+    }
+
+    /// Something wrong with a file of the case.
+    pub fn bad(&self, file: &str, what: impl Into<String>) -> VerifyError {
+        VerifyError::Bad {
+            path: self.dir.join(file),
+            what: what.into(),
+        }
+    }
+
+    /// The original's command-line options: words `--name=value` of `options.txt`,
+    /// or of `cmd.txt`. A line `# NAME=value` says that a constant was changed.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn options(&self) -> Result<std::collections::BTreeMap<String, String>, VerifyError> {
+        let files = ["options.txt", "OPTIONS.txt", "cmd.txt"].map(|f| self.dir.join(f));
+        let Some(path) = files.into_iter().find(|p| p.is_file()) else {
+            return Ok(Default::default());
+        };
+        let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
+            path: path.clone(),
+            error,
+        })?;
+        let mut options = std::collections::BTreeMap::new();
+        for line in text.lines() {
+            let (line, mark) = match line.trim_start().strip_prefix('#') {
+                // Constants of the program that were changed for the case.
+                Some(constant) => (constant.split('(').next().unwrap_or_default(), ""),
+                None => (line, "--"),
+            };
+            let words = line.split_whitespace().map(|w| w.strip_prefix(mark));
+            for (name, value) in words.flatten().filter_map(|w| w.split_once('=')) {
+                options.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        Ok(options)
+    }
+
+    /// A setting of `summary.json` as text.
+    ///
+    /// # Errors
+    /// It is not there, or is no text.
+    pub fn text(&self, name: &str) -> Result<&str, VerifyError> {
+        self.text_if_there(name)?.ok_or_else(|| {
+            let what = format!("`{name}` is missing, expected a text");
+            self.bad("summary.json", what)
+        })
+    }
+
+    /// A setting of `summary.json` as a number, if it is there and not null.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn number(&self, name: &str) -> Result<Option<f64>, VerifyError> {
+        self.of_type(name, "a number", Value::as_f64)
+    }
+
+    /// A setting of `summary.json` as text, if it is there and not null.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn text_if_there(&self, name: &str) -> Result<Option<&str>, VerifyError> {
+        self.of_type(name, "a text", Value::as_str)
+    }
+
+    /// A setting of `summary.json` that holds or does not, if it is there and not null.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, VerifyError> {
+        self.of_type(name, "true or false", Value::as_bool)
+    }
+
+    fn of_type<'a, T>(
+        &'a self,
+        name: &str,
+        expected: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, VerifyError> {
+        let said = self.summary.get(name).filter(|said| !said.is_null());
+        let value = said.map(|said| {
+            read(said).ok_or_else(|| {
+                let what = format!("{name} is {said}, expected {expected}");
+                self.bad("summary.json", what)
+            })
+        });
+        value.transpose()
+    }
+
+    /// The names of the folders above, nearest first.
+    pub fn folders_above(&self) -> Vec<String> {
+        let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        full.ancestors()
+            .skip(1)
+            .filter_map(|a| a.file_name())
+            .map(|n| n.to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// A job that has two rows may stand in for one that has none.
+fn check_ids(expected: &Cells) -> Result<(), VerifyError> {
+    let Ok(id) = expected.column("job_id") else {
+        return Ok(());
+    };
+    let mut lines = std::collections::BTreeMap::new();
+    for (r, row) in expected.rows.iter().enumerate() {
+        if let Some(line) = lines.insert(&row[id], expected.line(r)) {
+            let as_before = format!("another than on line {line}, a row a job");
+            return Err(expected.wrong(r, id, &as_before).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! Cases of ElasticFlow's released scheduler and its baselines.
+
+mod chronus;
+
+use crate::elasticflow::files;
+use crate::elasticflow::{self as compat, Algorithm, PlannedEnd};
+use crate::verify::{Case, Compared, System, VerifyError, number_of};
+use blox_core::{ClusterSpec, JobSpec, Part, Pipeline};
+use blox_sim::workload::{Jobs, scaling::ScalingTable};
+use blox_sim::{Report, SimError, Simulation};
+use std::collections::BTreeMap;
+
+pub(crate) struct ElasticFlow;
+
+impl System for ElasticFlow {
+    fn name(&self) -> &'static str {
+        "elasticflow"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let e = &case.expected;
+        let has = |columns: [&str; 4]| columns.iter().all(|c| e.has(c));
+        has(["job_idx", "real_finish", "deadline_met", "last_num_gpu"]) || chronus::recognises(case)
+    }
+
+    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+        if chronus::recognises(case) {
+            return chronus::compare(case, self.name(), every_round);
+        }
+        let run = Run::of(case)?;
+        let mut compared = Compared::of(case, self.name());
+        let (report, ends) = run.simulate(case, every_round)?;
+        compare_jobs(case, &run, &report, &ends, &mut compared)?;
+        if run.algorithm == Algorithm::Themis {
+            excuse_ties(case, &run, &ends, &mut compared)?;
+        }
+        Ok(compared)
+    }
+}
+
+/// How far the aggregates of a run may lie apart whose shares are not unique.
+const LOOSE: f64 = 0.02;
+
+/// The original's solver chooses among equally good shares. Where another choice
+/// moved ends, what the case says about all jobs must still agree.
+fn excuse_ties(
+    case: &Case,
+    run: &Run,
+    ends: &BTreeMap<u32, PlannedEnd>,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let is_end = |d: &crate::verify::Difference| {
+        [
+            "outcome",
+            "deadline_met",
+            "finish",
+            "jct",
+            "accepted",
+            "declined",
+            "avg_jct",
+            "last_finish",
+        ]
+        .contains(&d.column.as_str())
+    };
+    let moved = out.differences.iter().filter(|d| d.column == "finish");
+    let moved = moved.count();
+    if moved == 0 {
+        out.notes
+            .push("compared job by job: every end and outcome, with the shares in the middle of all best ones".to_owned());
+        return Ok(());
+    }
+    let jct = ends
+        .values()
+        .map(|e| e.at - run.jobs[e.job as usize].submit.secs());
+    let average = jct.sum::<f64>() / ends.len().max(1) as f64;
+    let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
+    let in_time = |e: &&PlannedEnd| {
+        let class = run.jobs[e.job as usize].extras().class;
+        !e.late && class != blox_core::ServiceClass::BestEffort
+    };
+    let met = ends.values().filter(in_time).count() as f64;
+    // Deadlines may differ by a part of all jobs, not of those that are met; of few jobs, by one.
+    let jobs = run.jobs.len() as f64;
+    let some = (LOOSE * jobs).max(1.0);
+    let aggregates = [
+        ("average JCT", "avg_jct", average, None),
+        ("last end", "last_finish", last, None),
+        ("deadlines met", "accepted", met, Some(some)),
+        ("ended", "finished", ends.len() as f64, Some(0.0)),
+    ];
+    let mut said = Vec::new();
+    for (what, name, found, tolerance) in aggregates {
+        let Some(expected) = case.number(name)? else {
+            return Ok(());
+        };
+        out.values += 1;
+        if (found - expected).abs() > tolerance.unwrap_or(LOOSE * expected.abs()) {
+            return Ok(());
+        }
+        said.push(format!("{what} {found} (expected {expected})"));
+    }
+    out.differences.retain(|d| !is_end(d));
+    out.notes.push(format!(
+        "{moved} of {jobs} ends differ where shares are not unique, so ends and outcomes are compared by aggregates, within {} % (of few jobs, one deadline): {}; submissions one by one",
+        LOOSE * 100.0,
+        said.join(", ")
+    ));
+    Ok(())
+}
+
+/// What a case says that was run.
+struct Run {
+    algorithm: Algorithm,
+    slot: f64,
+    shape: compat::Shape,
+    /// In order of submission.
+    jobs: Vec<JobSpec>,
+    /// The place in the file of each.
+    rows: Vec<usize>,
+}
+
+impl Run {
+    fn of(case: &Case) -> Result<Self, VerifyError> {
+        let options = case.options()?;
+        let bad = |what: String| case.bad("options.txt", what);
+        let folder = case.dir().file_name().unwrap_or_default().to_string_lossy();
+        let name = options.get("schedule").map_or(&*folder, String::as_str);
+        let known = Algorithm::ALL.into_iter().find(|a| a.name() == name);
+        let Some(algorithm) = known else {
+            let names = Algorithm::ALL.map(Algorithm::name).join(", ");
+            return Err(bad(format!(
+                "schedule is `{name}`, expected one of {names}"
+            )));
+        };
+        let slot = match options.get("scheduling_slot").map(|s| s.parse::<f64>()) {
+            Some(Ok(slot)) if slot > 0.0 && slot.fract() == 0.0 => slot,
+            Some(_) => {
+                return Err(bad(format!(
+                    "scheduling_slot is `{}`, expected a whole number of seconds above 0",
+                    options["scheduling_slot"]
+                )));
+            }
+            None => 60.0,
+        };
+        let gpu_type = options.get("gpu_type").map_or("A100", String::as_str);
+        let trace = options
+            .get("trace_file")
+            .ok_or_else(|| bad("trace_file is missing, expected the name of a trace".to_owned()))?;
+        let trace = trace.rsplit('/').next().unwrap_or_default();
+        let failed = |e: blox_sim::workload::WorkloadError| VerifyError::Simulation {
+            case: case.dir().to_owned(),
+            error: Box::new(SimError::Workload(e)),
+        };
+        let (switches, nodes_per_switch, gpus_per_node) =
+            files::read_cluster(case.input("cluster_spec.csv")?).map_err(failed)?;
+        let shape = compat::Shape {
+            switches,
+            nodes_per_switch,
+            gpus_per_node,
+        };
+        let path = case.input(trace)?;
+        let jobs = files::read_trace(&path).map_err(failed)?;
+        let folder = case.input_folder(&format!("throughputs_{gpu_type}"))?;
+        let table = ScalingTable::read_dir(folder).map_err(failed)?;
+        let mut numbered: Vec<(usize, JobSpec)> = jobs.into_iter().enumerate().collect();
+        for (row, job) in &mut numbered {
+            if !algorithm.profile(job, &table, gpu_type) {
+                let extras = job.extras();
+                return Err(VerifyError::Bad {
+                    path,
+                    what: format!(
+                        "line {}: no throughputs of {} with batch size {}",
+                        *row + 2,
+                        extras.model.as_deref().unwrap_or("a model without name"),
+                        extras.batch_size.unwrap_or_default()
+                    ),
+                });
+            }
+        }
+        numbered.sort_by_key(|(_, job)| job.submit);
+        let (rows, jobs) = numbered.into_iter().unzip();
+        Ok(Run {
+            algorithm,
+            slot,
+            shape,
+            jobs,
+            rows,
+        })
+    }
+
+    fn pipeline(&self) -> Pipeline {
+        let submits: Vec<f64> = self.jobs.iter().map(|j| j.submit.secs()).collect();
+        self.algorithm.scheduler(self.shape, self.slot, &submits)
+    }
+
+    fn simulate(
+        &self,
+        case: &Case,
+        every_round: bool,
+    ) -> Result<(Report, BTreeMap<u32, PlannedEnd>), VerifyError> {
+        let cluster = ClusterSpec::uniform(self.shape.nodes() as usize, self.shape.gpus_per_node);
+        let mut scheduler = self.pipeline();
+        let report = Simulation::new(cluster)
+            .completion(compat::ByScheduler)
+            .visiting_every_round(every_round)
+            .run_by(&mut scheduler, &mut Jobs::new(self.jobs.clone()), None)
+            .map_err(|e| VerifyError::Simulation {
+                case: case.dir().to_owned(),
+                error: Box::new(e),
+            })?;
+        let saved = scheduler.save().unwrap_or_default();
+        let ends = compat::planned_ends(&saved["scheduling"]).unwrap_or_default();
+        let ends = ends.into_iter().map(|e| (e.job, e));
+        Ok((report, ends.collect()))
+    }
+}
+
+fn compare_jobs(
+    case: &Case,
+    run: &Run,
+    report: &Report,
+    ends: &BTreeMap<u32, PlannedEnd>,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let mut by_row: Vec<Option<usize>> = vec![None; run.rows.len()];
+    for (id, row) in run.rows.iter().enumerate() {
+        by_row[*row] = Some(id);
+    }
+    let e = &case.expected;
+    let index = e.column("job_idx")?;
+    let (mut met, mut missed) = (0u32, 0u32);
+    for (r, row) in e.rows.iter().enumerate() {
+        let number = e.number(r, index)? as usize;
+        let what = format!("job {number}");
+        let Some(id) = by_row.get_mut(number).and_then(Option::take) else {
+            out.differ(&what, "job_idx", &row[index], "no such job");
+            continue;
+        };
+        out.jobs += 1;
+        let (spec, result) = (&run.jobs[id], report.jobs.get(id));
+        let end = ends.get(&(id as u32)).copied();
+        let rejected = result.is_some_and(|j| j.outcome == Some(blox_core::Outcome::Rejected));
+        let extras = spec.extras();
+        let best_effort = extras.class == blox_core::ServiceClass::BestEffort;
+        let outcome = match end {
+            _ if rejected => "rejected",
+            None => "unfinished",
+            Some(end) if end.late => "finished_late",
+            Some(_) => "finished",
+        };
+        match outcome {
+            "finished" => met += u32::from(!best_effort),
+            "unfinished" => {}
+            // A best-effort job behind one that is late already is turned away as well.
+            _ => missed += 1,
+        }
+        let model = extras.model.as_deref().unwrap_or_default();
+        for (column, found) in [("outcome", outcome), ("model", model)] {
+            if let Ok(c) = e.column(column) {
+                out.text(&what, column, &row[c], found);
+            }
+        }
+        let submit = spec.submit.secs();
+        let in_time = f64::from(u8::from(outcome == "finished"));
+        let mut columns = vec![
+            ("batch_size", extras.batch_size.map(f64::from)),
+            ("requested_gpu", Some(f64::from(spec.gpus.get()))),
+            ("best_effort", Some(f64::from(u8::from(best_effort)))),
+            ("deadline_met", Some(in_time)),
+            ("submit", Some(submit)),
+            ("finish", end.map(|e| e.at)),
+            ("jct", end.map(|e| e.at - submit)),
+        ];
+        // There a job counts as started even if the next one of the same step
+        // takes its GPUs away again.
+        // Gandiva's start when they come into a set, even if they wait there.
+        if !matches!(
+            run.algorithm,
+            Algorithm::EdfAdmission | Algorithm::Gandiva | Algorithm::Themis
+        ) {
+            let start = result.and_then(|j| j.first_start).map(|t| t.secs());
+            columns.push(("start", start));
+        }
+        if run.algorithm.is_elastic() && !rejected {
+            columns.push(("real_finish", end.map(|e| e.exact)));
+        }
+        for (column, found) in columns {
+            if let Ok(c) = e.column(column) {
+                out.number(&what, column, &row[c], found);
+            }
+        }
+    }
+    let more = by_row.iter().flatten().count();
+    if more > 0 {
+        let expected = number_of(e.rows.len(), "row");
+        let found = number_of(run.rows.len(), "job");
+        out.differ("all jobs", "job_idx", &expected, &found);
+    }
+    let times = ends
+        .values()
+        .map(|e| e.at - run.jobs[e.job as usize].submit.secs());
+    let ended = ends.len() as f64;
+    let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
+    let figures = [
+        ("accepted", f64::from(met)),
+        ("declined", f64::from(missed)),
+        ("jobs", run.jobs.len() as f64),
+        ("finished", ended),
+        ("avg_jct", times.sum::<f64>() / ended.max(1.0)),
+        ("last_finish", last),
+    ];
+    out.figures(case, &figures)
+}

@@ -1,0 +1,107 @@
+//! Cases of Chronus on its greedy path: no commercial solver was at hand.
+
+use crate::elasticflow as compat;
+use crate::elasticflow::files;
+use crate::verify::{Case, Compared, VerifyError, number_of};
+use blox_core::{ClusterSpec, Part};
+use blox_sim::workload::Jobs;
+use blox_sim::{SimError, Simulation};
+use std::collections::BTreeMap;
+
+pub(super) fn recognises(case: &Case) -> bool {
+    let columns = ["total_executed_time", "gt_miss_ddl", "queue_priority"];
+    columns.iter().all(|c| case.expected.has(c))
+}
+
+pub(super) fn compare(
+    case: &Case,
+    system: &'static str,
+    every_round: bool,
+) -> Result<Compared, VerifyError> {
+    let options = case.options()?;
+    let number = |name: &str, otherwise: Option<f64>| {
+        let found = options.get(name).map(|v| v.parse::<f64>().ok());
+        match (found, otherwise) {
+            (Some(Some(v)), _) if v > 0.0 && v.fract() == 0.0 => Ok(v),
+            (None, Some(v)) => Ok(v),
+            _ => {
+                let found = options.get(name).map_or("missing", String::as_str);
+                let what = format!("{name} is {found}, expected a whole number above 0");
+                Err(case.bad("options.txt", what))
+            }
+        }
+    };
+    let shape = compat::Shape {
+        switches: number("num_switch", Some(1.0))? as u32,
+        nodes_per_switch: number("num_node_p_switch", None)? as u32,
+        gpus_per_node: number("num_gpu_p_node", None)? as u32,
+    };
+    let times = compat::Times {
+        check: number("check_time_interval", None)?,
+        lease: number("lease_term_interval", None)?,
+        pass: number("BEST_SLOT", Some(240.0))?,
+    };
+    let failed = |error: SimError| VerifyError::Simulation {
+        case: case.dir().to_owned(),
+        error: Box::new(error),
+    };
+    let trace = options
+        .get("trace")
+        .map_or("chronus_trace.csv", String::as_str);
+    let trace = trace.rsplit('/').next().unwrap_or_default();
+    let jobs = files::read_chronus_trace(case.input(trace)?).map_err(|e| failed(e.into()))?;
+    let mut numbered: Vec<_> = jobs.into_iter().enumerate().collect();
+    numbered.sort_by_key(|(_, job)| job.submit);
+    let (rows_of, jobs): (Vec<usize>, Vec<_>) = numbered.into_iter().unzip();
+    let submits: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
+    let cluster = ClusterSpec::uniform(shape.nodes() as usize, shape.gpus_per_node);
+    let mut scheduler = compat::chronus(shape, times, &submits);
+    Simulation::new(cluster)
+        .completion(compat::ByScheduler)
+        .visiting_every_round(every_round)
+        .run_by(&mut scheduler, &mut Jobs::new(jobs.clone()), None)
+        .map_err(failed)?;
+    let saved = scheduler.save().unwrap_or_default();
+    let rows = compat::chronus_rows(&saved["scheduling"]).unwrap_or_default();
+    let by_row: BTreeMap<usize, &compat::ChronusRow> =
+        rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
+    let mut out = Compared::of(case, system);
+    out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());
+    let e = &case.expected;
+    let id = e.column("job_id")?;
+    for (r, expected) in e.rows.iter().enumerate() {
+        let what = format!("job {}", expected[id]);
+        let Some(row) = by_row.get(&(e.number(r, id)? as usize)) else {
+            out.differ(&what, "job_id", &expected[id], "no such job has ended");
+            continue;
+        };
+        out.jobs += 1;
+        for (column, found) in [
+            ("pending_time", row.waited),
+            ("total_executed_time", row.executed),
+            ("progress", row.executed),
+            ("end_time", row.end),
+            ("preempt", f64::from(row.preempted)),
+            ("resume", f64::from(row.resumed)),
+            ("expect_time", row.expect),
+            ("queue_priority", f64::from(row.priority)),
+        ] {
+            if let Ok(c) = e.column(column) {
+                out.number(&what, column, &expected[c], Some(found));
+            }
+        }
+    }
+    if (out.jobs as usize) < rows.len() {
+        let (expected, found) = (number_of(e.rows.len(), "row"), number_of(rows.len(), "job"));
+        out.differ("all jobs", "job_id", &expected, &found);
+    }
+    let met = rows
+        .iter()
+        .filter(|r| r.end - submits[r.job as usize] <= r.expect);
+    let ratio = met.count() as f64 / jobs.len().max(1) as f64;
+    let said = case.text("final").ok().and_then(|t| t.split(',').nth(1));
+    if let Some(expected) = said {
+        out.number("summary", "ddl_satis_ratio", expected, Some(ratio));
+    }
+    Ok(out)
+}

@@ -1,0 +1,586 @@
+//! Published figures, each repeated by one command.
+//!
+//! A figure says which simulations it needs and what follows from their
+//! reports: numbers beside those that were published, each with its source,
+//! what the publication claims and whether it holds here, and pictures. A new one
+//! is a file that implements [`Figure`], and a line in [`figures`].
+//!
+//! ```
+//! let fig6 = blox_released::figure::figures().into_iter().find(|f| f.name() == "blox-fig6");
+//! assert_eq!(fig6.map(|f| f.data().len()), Some(0)); // it needs no data
+//! ```
+
+use blox_core::Pipeline;
+use blox_sim::workload::{Workload, WorkloadError};
+use blox_sim::{Ended, Report, SimError, Simulation, Watch};
+use rayon::iter::{ParallelBridge, ParallelIterator};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A figure or table of a publication.
+pub trait Figure: Send + Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, and where it was published.
+    fn title(&self) -> &'static str;
+
+    /// What it needs and does not ship with the toolkit.
+    fn data(&self) -> &'static [DataFile] {
+        &[]
+    }
+
+    /// The simulations. `data` is the folder with all of [`Figure::data`].
+    ///
+    /// # Errors
+    /// The data cannot be read.
+    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
+
+    /// Told at the end of each run, in any order, what its scheduler is then: for
+    /// schedulers that count otherwise than the simulation does.
+    fn recount(&self, _scheduler: &Pipeline, _report: &mut Report) {}
+
+    /// What came of them, from their reports in the order of [`Figure::runs`].
+    fn findings(&self, reports: &[Report]) -> Findings;
+
+    /// All of it at once, for a figure whose simulations follow from each other or that has
+    /// none; `None` where [`Figure::runs`] names them. There are no findings where `watch`
+    /// said stop.
+    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
+        let _ = (data, watch);
+        None
+    }
+
+    /// The files that it reads: those of [`Figure::data`], and what is in its folders.
+    ///
+    /// # Errors
+    /// One is missing or a folder cannot be read.
+    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+        let mut all = Vec::new();
+        for needed in self.data() {
+            files_in(needed.found(self.name(), data)?, &mut all)?;
+        }
+        Ok(all)
+    }
+}
+
+/// What comes of [`Figure::whole`].
+pub type Whole = Result<Option<Findings>, ReproduceError>;
+
+/// A file that a figure needs and that does not ship with the toolkit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    /// Its path in the data folder.
+    pub path: &'static str,
+    /// Where to get it, and under which licence.
+    pub from: &'static str,
+}
+
+impl DataFile {
+    /// Where it lies: under its name, or compressed by gzip.
+    fn found(&self, figure: &'static str, data: Option<&Path>) -> Result<PathBuf, ReproduceError> {
+        let names = [self.path.to_owned(), format!("{}.gz", self.path)];
+        let mut places = names.iter().filter_map(|name| Some(data?.join(name)));
+        let found = places.find(|path| path.exists());
+        found.ok_or_else(|| ReproduceError::Missing {
+            figure,
+            path: self.path,
+            folder: data.map(Path::to_owned),
+            from: self.from,
+        })
+    }
+}
+
+/// One simulation of a figure.
+pub struct Run {
+    /// Its name in messages.
+    pub label: String,
+    /// The world.
+    pub simulation: Simulation,
+    /// The scheduler.
+    pub scheduler: Pipeline,
+    /// The jobs.
+    pub workload: Box<dyn Workload>,
+}
+
+/// What came of a figure's simulations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// The numbers.
+    pub rows: Vec<Row>,
+    /// What the publication says about them.
+    pub claims: Vec<Claim>,
+    /// What the reader has to know.
+    pub notes: Vec<String>,
+    /// The pictures.
+    pub pictures: Vec<Picture>,
+}
+
+/// One number, as published and as found here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it is, with its unit.
+    pub what: String,
+    /// What the paper prints.
+    pub published: Option<Cited>,
+    /// What the released program gives.
+    pub artifact: Option<Cited>,
+    /// What this toolkit gives.
+    pub ours: f64,
+    /// Digits after the point.
+    pub decimals: usize,
+}
+
+impl Row {
+    /// A number that is known from here only, so far.
+    pub fn new(what: impl Into<String>, ours: f64, decimals: usize) -> Self {
+        Row {
+            what: what.into(),
+            published: None,
+            artifact: None,
+            ours,
+            decimals,
+        }
+    }
+
+    /// With what the paper prints.
+    #[must_use]
+    pub fn published(mut self, value: f64, source: &'static str) -> Self {
+        self.published = Some(Cited { value, source });
+        self
+    }
+
+    /// With what the released program gives.
+    #[must_use]
+    pub fn artifact(mut self, value: f64, source: &'static str) -> Self {
+        self.artifact = Some(Cited { value, source });
+        self
+    }
+}
+
+/// A number and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cited {
+    /// The number.
+    pub value: f64,
+    /// Publication and place, or program and how it was run.
+    pub source: &'static str,
+}
+
+/// Something that the publication says in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What it says.
+    pub text: String,
+    /// Whether it holds here.
+    pub holds: bool,
+}
+
+impl Claim {
+    /// Says so, and whether it holds.
+    pub fn new(text: impl Into<String>, holds: bool) -> Self {
+        Claim {
+            text: text.into(),
+            holds,
+        }
+    }
+}
+
+/// A picture of a figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Its file name without an extension.
+    pub name: String,
+    /// The picture.
+    pub svg: String,
+}
+
+/// Why a figure could not be repeated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReproduceError {
+    /// No such figure.
+    #[error("unknown figure `{name}`; known: {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// All known names.
+        known: String,
+    },
+    /// Data that is not there.
+    #[error("`{figure}` needs {path}, which is not in {}; get it from {from}", folder.as_deref().map_or("any --data folder".to_owned(), |f| f.display().to_string()))]
+    Missing {
+        /// The figure.
+        figure: &'static str,
+        /// The file.
+        path: &'static str,
+        /// Where it was looked for; `None` if no folder was named.
+        folder: Option<PathBuf>,
+        /// Where to get it.
+        from: &'static str,
+    },
+    /// Jobs that cannot be read or made.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A parameter that makes no sense.
+    #[error(transparent)]
+    Parameter(#[from] blox_core::registry::RegistryError),
+    /// A cluster that makes no sense.
+    #[error(transparent)]
+    Cluster(#[from] blox_core::ClusterSpecError),
+    /// A cluster's file that cannot be read.
+    #[error(transparent)]
+    ClusterFile(#[from] blox_sim::cluster_file::ClusterFileError),
+    /// Synergy's profiles that cannot be read.
+    #[error(transparent)]
+    Profiles(#[from] blox_sim::workload::formats::synergy::ProfilesError),
+    /// A file of samples without any, or with one that is not above 0.
+    #[error("{}: found no samples that are all above 0", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A forecast that cannot be learnt.
+    #[error(transparent)]
+    Forecast(#[from] blox_learn::LearnError),
+    /// A simulation that could not go on.
+    #[error("{label}: {error}")]
+    Simulation {
+        /// Which.
+        label: String,
+        /// Why.
+        error: Box<SimError>,
+    },
+}
+
+/// All figures, in order of their names.
+pub fn figures() -> Vec<Box<dyn Figure>> {
+    vec![
+        Box::new(crate::blox::figures::fig12::BloxFig12),
+        Box::new(crate::blox::figures::fig13::BloxFig13),
+        Box::new(crate::blox::figures::fig14::BloxFig14),
+        Box::new(crate::blox::figures::fig16::BloxFig16),
+        Box::new(crate::blox::figures::fig6::BloxFig6),
+        Box::new(crate::blox::figures::table4::BloxTable4),
+        Box::new(crate::elasticflow::figures::Fig10::default()),
+        Box::new(crate::elasticflow::figures::Fig11),
+        Box::new(crate::elasticflow::figures::Fig8a),
+        Box::new(crate::elasticflow::figures::Fig8b),
+        Box::new(crate::elasticflow::figures::Fig9),
+        Box::new(crate::lucid::figures::EstimateErrors),
+        Box::new(crate::gavel::figures::fig8::GavelFig8),
+        Box::new(crate::gavel::figures::physical::LAS),
+        Box::new(crate::gavel::figures::physical::MAKESPAN),
+        Box::new(crate::gavel::figures::scale::GavelScale),
+        Box::new(crate::lucid::figures::HeliosCes),
+        Box::new(crate::lucid::figures::Lucid::Fig8),
+        Box::new(crate::lucid::figures::Lucid::Fig9),
+        Box::new(crate::lucid::figures::Lucid::Quirks),
+        Box::new(crate::lucid::figures::Lucid::Table4),
+        Box::new(crate::lucid::figures::Lucid::Table5),
+        Box::new(crate::sia::figures::pollux_osdi21::PolluxOsdi21),
+        Box::new(crate::sia::figures::SiaFig7),
+        Box::new(crate::sia::figures::SiaScale),
+        Box::new(crate::sia::figures::SiaTable3::default()),
+        Box::new(crate::sia::figures::SiaTable4::default()),
+        Box::new(crate::synergy::figures::Synergy100Job),
+        Box::new(crate::tiresias::figures::Tiresias60Job),
+    ]
+}
+
+/// The figure of this name.
+///
+/// # Errors
+/// There is none; the error lists the known names.
+pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
+    let all = figures();
+    let known: Vec<&str> = all.iter().map(|f| f.name()).collect();
+    let known = known.join(", ");
+    all.into_iter()
+        .find(|f| f.name() == name)
+        .ok_or_else(|| ReproduceError::Unknown {
+            name: name.to_owned(),
+            known,
+        })
+}
+
+/// What came of repeating a figure.
+pub struct Reproduced {
+    /// The names of its simulations.
+    pub labels: Vec<String>,
+    /// Their reports in the same order; `None` for those that were stopped or never began.
+    pub reports: Vec<Option<Report>>,
+    /// What follows from them, if none is missing.
+    pub findings: Option<Findings>,
+}
+
+/// The simulations of a figure, for [`reproduce`].
+///
+/// # Errors
+/// Data that is missing or cannot be read.
+pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+    for needed in figure.data() {
+        file(figure, data, needed.path)?;
+    }
+    figure.runs(data)
+}
+
+/// Repeats a figure on all cores. `ended` counts the simulations that have come
+/// to their end; `watches`, one for each of them, may stop them, and the first of them a figure
+/// that is made at once. What has none cannot be stopped.
+///
+/// # Errors
+/// The first simulation that could not go on.
+pub fn reproduce(
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    runs: Vec<Run>,
+    watches: &[Arc<Watch>],
+    ended: &AtomicU64,
+) -> Result<Reproduced, ReproduceError> {
+    let first = watches.first().cloned().unwrap_or_default();
+    if let Some(findings) = figure.whole(data, &first) {
+        return Ok(Reproduced {
+            labels: Vec::new(),
+            reports: Vec::new(),
+            findings: findings?,
+        });
+    }
+    let labels = runs.iter().map(|run| run.label.clone()).collect();
+    let mut reports = run_all(figure, runs, watches, ended)?;
+    let findings = match reports.iter().all(Option::is_some) {
+        true => {
+            let whole: Vec<Report> = reports.into_iter().flatten().collect();
+            let findings = figure.findings(&whole);
+            reports = whole.into_iter().map(Some).collect();
+            Some(findings)
+        }
+        false => None,
+    };
+    Ok(Reproduced {
+        labels,
+        reports,
+        findings,
+    })
+}
+
+/// The path of a file that a figure needs.
+pub(crate) fn file(
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    name: &str,
+) -> Result<PathBuf, ReproduceError> {
+    let needed = figure.data().iter().find(|needed| needed.path == name);
+    needed
+        .unwrap_or(&DataFile {
+            path: "a file",
+            from: "its publication",
+        })
+        .found(figure.name(), data)
+}
+
+/// A file, or all files in a folder and below, in order.
+pub(crate) fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), ReproduceError> {
+    if !path.is_dir() {
+        all.push(path);
+        return Ok(());
+    }
+    let failed = |source| WorkloadError::Io {
+        path: path.clone(),
+        source,
+    };
+    let mut inside = Vec::new();
+    for entry in std::fs::read_dir(&path).map_err(failed)? {
+        inside.push(entry.map_err(failed)?.path());
+    }
+    inside.sort();
+    inside.into_iter().try_for_each(|path| files_in(path, all))
+}
+
+/// The reports in order, whichever ends first; `None` for what was stopped.
+fn run_all(
+    figure: &dyn Figure,
+    runs: Vec<Run>,
+    watches: &[Arc<Watch>],
+    ended: &AtomicU64,
+) -> Result<Vec<Option<Report>>, ReproduceError> {
+    let failed = AtomicBool::new(false);
+    let one = |(i, run): (usize, Run)| {
+        let watch = watches.get(i).cloned().unwrap_or_default();
+        if failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        if watch.stop.load(Ordering::Relaxed) {
+            return Some((i, Ok(None)));
+        }
+        let report = simulate(figure, run, &watch);
+        failed.fetch_or(report.is_err(), Ordering::Relaxed);
+        ended.fetch_add(1, Ordering::Relaxed);
+        Some((i, report))
+    };
+    // A bridge begins them in order: an error lies before all that never began.
+    let runs = runs.into_iter().enumerate().par_bridge();
+    let mut reports: Vec<_> = runs.filter_map(one).collect();
+    reports.sort_by_key(|(i, _)| *i);
+    reports.into_iter().map(|(_, report)| report).collect()
+}
+
+fn simulate(
+    figure: &dyn Figure,
+    mut run: Run,
+    watch: &Arc<Watch>,
+) -> Result<Option<Report>, ReproduceError> {
+    let watched = run.simulation.watched_by(Arc::clone(watch));
+    match watched.run_by(&mut run.scheduler, &mut *run.workload, None) {
+        Ok(report) if report.ended == Ended::Interrupted => Ok(None),
+        Ok(mut report) => {
+            figure.recount(&run.scheduler, &mut report);
+            Ok(Some(report))
+        }
+        Err(error) => Err(ReproduceError::Simulation {
+            label: run.label,
+            error: Box::new(error),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_figure_lists_the_known_ones() {
+        let all = figures();
+        let names: Vec<&str> = all.iter().map(|f| f.name()).collect();
+        assert!(names.contains(&"blox-fig12"));
+        let error = figure("fig99").err().map(|e| e.to_string());
+        let known = names.join(", ");
+        let expected = format!("unknown figure `fig99`; known: {known}");
+        assert_eq!(error, Some(expected));
+    }
+
+    /// Needs a file that nobody has.
+    struct Hungry;
+
+    impl Figure for Hungry {
+        fn name(&self) -> &'static str {
+            "hungry"
+        }
+        fn title(&self) -> &'static str {
+            "Nothing"
+        }
+        fn data(&self) -> &'static [DataFile] {
+            &[DataFile {
+                path: "trace.csv",
+                from: "https://example.org (CC-BY-4.0)",
+            }]
+        }
+        fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+            Ok(Vec::new())
+        }
+        fn findings(&self, reports: &[Report]) -> Findings {
+            Findings {
+                notes: vec![format!("{} reports", reports.len())],
+                ..Findings::default()
+            }
+        }
+    }
+
+    #[test]
+    fn missing_data_is_named_with_where_to_get_it() {
+        let text = |data| {
+            let runs = simulations(&Hungry, data).map_err(|e| e.to_string())?;
+            reproduce(&Hungry, None, runs, &[], &AtomicU64::new(0)).map_err(|e| e.to_string())
+        };
+        assert_eq!(
+            text(None).err().unwrap(),
+            "`hungry` needs trace.csv, which is not in any --data folder; get it from https://example.org (CC-BY-4.0)"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        assert!(text(Some(dir.path())).is_err());
+        std::fs::write(dir.path().join("trace.csv"), "").unwrap();
+        let reproduced = text(Some(dir.path())).ok().unwrap();
+        assert_eq!(reproduced.findings.unwrap().notes, ["0 reports"]);
+    }
+
+    #[test]
+    fn the_files_of_a_figure_are_known_however_they_lie() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let inputs = |figure: &dyn Figure| figure.inputs(Some(dir.path())).unwrap();
+        std::fs::write(at("trace.csv.gz"), "").unwrap();
+        assert_eq!(inputs(&Hungry), [at("trace.csv.gz")]);
+        std::fs::create_dir_all(at("trace.csv/b")).unwrap();
+        std::fs::write(at("trace.csv/b/2.csv"), "").unwrap();
+        std::fs::write(at("trace.csv/a.csv"), "").unwrap();
+        assert_eq!(
+            inputs(&Hungry),
+            [at("trace.csv/a.csv"), at("trace.csv/b/2.csv")]
+        );
+        // What is read if there is a folder, and not needed.
+        std::fs::write(at("philly_node_sequence.csv"), "").unwrap();
+        assert_eq!(
+            inputs(&crate::lucid::figures::HeliosCes),
+            [at("philly_node_sequence.csv")]
+        );
+        assert_eq!(
+            crate::lucid::figures::HeliosCes.inputs(None).unwrap(),
+            [""; 0].map(PathBuf::from)
+        );
+        assert!(
+            crate::lucid::figures::Lucid::Fig8
+                .inputs(Some(dir.path()))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn reports_come_in_order_however_long_each_takes() {
+        use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+        use blox_sim::workload::Jobs;
+        let run = |hours: f64| Run {
+            label: hours.to_string(),
+            simulation: Simulation::new(ClusterSpec::uniform(1, 1)),
+            scheduler: blox_schedulers::schedulers::fifo(),
+            workload: Box::new(Jobs::new(vec![JobSpec::new(
+                Time::ZERO,
+                GpuCount(1),
+                Seconds::from_hours(hours),
+            )])),
+        };
+        let watches: [Arc<Watch>; 2] = Default::default();
+        let ended = AtomicU64::new(0);
+        let reports = run_all(&Hungry, [3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
+        let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
+        assert_eq!(ends, [3.0, 1.0, 2.0]);
+        // What is stopped is missing, and no error.
+        watches[1].stop.store(true, Ordering::Relaxed);
+        let reports = run_all(&Hungry, [3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
+        assert_eq!(
+            reports.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(ended.into_inner(), 4);
+    }
+
+    #[test]
+    fn a_stop_ends_figures_that_are_made_at_once() {
+        let watch: Arc<Watch> = Arc::default();
+        watch.stop.store(true, Ordering::Relaxed);
+        let mut stopped = Vec::new();
+        for figure in figures() {
+            if let Some(findings) = figure.whole(None, &watch) {
+                assert_eq!(findings.unwrap(), None, "{}", figure.name());
+                stopped.push(figure.name());
+            }
+        }
+        assert_eq!(stopped.len(), 8, "{stopped:?}");
+    }
+
+    #[test]
+    fn figures_are_in_order_of_their_names() {
+        let all = figures();
+        assert!(all.is_sorted_by_key(|f| f.name()));
+    }
+}

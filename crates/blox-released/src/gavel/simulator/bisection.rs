@@ -1,0 +1,88 @@
+//! Gavel's makespan policy as its program searches for it.
+
+use blox_core::Part;
+use blox_policies::scheduling::gavel::program::ShareProgram;
+use blox_policies::scheduling::gavel::shares::{Knows, MinTotalDuration};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
+use blox_solve::{Program, SolveError};
+
+/// [`MinTotalDuration`] by bisection: the duration is one of those at which the
+/// released program tries, at most 5 % above the shortest one, and the allocation is
+/// any in which all jobs end by then: the one in the middle.
+#[derive(Clone, Debug, Default)]
+pub struct BisectedDuration {
+    knows: Knows,
+    exact: MinTotalDuration,
+}
+
+impl BisectedDuration {
+    /// By what it knows of speeds.
+    pub fn new(knows: Knows) -> Self {
+        BisectedDuration {
+            knows,
+            exact: MinTotalDuration::new(knows),
+        }
+    }
+
+    /// The shortest duration, and that at which the bisection ends.
+    ///
+    /// # Errors
+    /// The solver found no solution.
+    pub fn durations(&self, instance: &Instance) -> Result<(f64, f64), SolveError> {
+        let unit = self.exact.unit(instance);
+        let (lp, speed) = self.exact.program(instance, unit);
+        let speed = lp.solve(&Ties::Central)?[speed];
+        let shortest = unit / speed;
+        if !shortest.is_finite() {
+            return Err(SolveError::Infeasible);
+        }
+        let (mut low, mut high, mut last) = (100.0, 1e6, 1e6);
+        let mut found = None;
+        while found.is_none() {
+            while 1.05 * low < high {
+                let middle = (low + high) / 2.0;
+                if middle >= shortest {
+                    found = Some(middle);
+                    high = middle;
+                } else {
+                    low = middle;
+                }
+            }
+            (low, high, last) = (last, last * 10.0, last * 10.0);
+        }
+        Ok((shortest, found.unwrap_or(shortest)))
+    }
+}
+
+impl Part for BisectedDuration {}
+
+impl SharePolicy for BisectedDuration {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        if instance.jobs.iter().all(|j| j.left <= 0.0) {
+            return Ok(Allocation::default());
+        }
+        let (_, duration) = self.durations(instance)?;
+        let mut lp = ShareProgram::new(Program::minimise(), instance, |i, k| {
+            self.knows.rate_as_reference(instance, i, k)
+        });
+        for (i, job) in instance
+            .jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, j)| j.left > 0.0)
+        {
+            let row = lp.throughput(i, 1.0);
+            lp.program.at_least(&row, job.left / duration);
+        }
+        let solution = lp.solve(&Ties::Central)?;
+        Ok(lp.read(&solution))
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.knows == Knows::Pairs
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        self.exact.objective(instance, allocation)
+    }
+}

@@ -1,0 +1,146 @@
+//! Shares on types where a job does not run.
+
+use blox_core::{Event, Part, RestoreError, View};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
+use blox_solve::SolveError;
+use serde_json::Value;
+
+/// A policy whose program also has shares on types where a job, or a pair of jobs, does not run, as
+/// the released program's has: they take time and GPUs and give nothing, so that no measure gains by
+/// them, but they move the middle of all solutions. The rounds pass them over.
+#[derive(Clone)]
+pub struct OnEveryType {
+    policy: Box<dyn SharePolicy>,
+}
+
+impl OnEveryType {
+    /// Asks a policy so.
+    pub fn new(policy: impl SharePolicy + 'static) -> Self {
+        OnEveryType {
+            policy: Box::new(policy),
+        }
+    }
+}
+
+impl Part for OnEveryType {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.policy.observe(view, event);
+    }
+
+    fn observes_launches(&self) -> bool {
+        self.policy.observes_launches()
+    }
+
+    fn save(&self) -> Option<Value> {
+        self.policy.save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.policy.restore(memory)
+    }
+}
+
+impl SharePolicy for OnEveryType {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let runs = |rate: &f64| *rate > 0.0;
+        let both = |rates: &[f64; 2]| rates.iter().all(runs);
+        if instance.jobs.iter().all(|j| j.rates.iter().all(runs))
+            && instance.pairs.iter().all(|p| p.rates.iter().all(both))
+        {
+            return self.policy.allocate(instance);
+        }
+        let mut everywhere = instance.clone();
+        for rate in everywhere.jobs.iter_mut().flat_map(|j| &mut j.rates) {
+            *rate = rate.max(f64::MIN_POSITIVE);
+        }
+        let pairs = everywhere.pairs.iter_mut().flat_map(|p| &mut p.rates);
+        for rates in pairs.filter(|rates| !both(rates)) {
+            *rates = [f64::MIN_POSITIVE; 2];
+        }
+        self.policy.allocate(&everywhere)
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.policy.wants_pairs()
+    }
+
+    fn conserves_work(&self) -> bool {
+        self.policy.conserves_work()
+    }
+
+    fn is_blind(&self) -> bool {
+        self.policy.is_blind()
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        self.policy.objective(instance, allocation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::JobId;
+    use blox_policies::scheduling::gavel::shares::{Knows, MaxMinFairness};
+    use blox_policies::scheduling::gavel::{Combination, Entrant, Pair, PerType, TypePool};
+
+    fn job(id: u32, rates: &[f64]) -> Entrant {
+        Entrant {
+            id: JobId(id),
+            gpus: 1,
+            weight: 1.0,
+            age: 0.0,
+            left: 1.0,
+            due: None,
+            rates: PerType::from_slice(rates),
+        }
+    }
+
+    fn pool(name: &str, gpus: u32) -> TypePool {
+        TypePool {
+            name: name.into(),
+            gpus,
+            price: 1.0,
+        }
+    }
+
+    #[test]
+    fn the_measure_is_the_same_and_useless_shares_are_there() {
+        let instance = Instance {
+            types: vec![pool("k80", 2), pool("v100", 2)],
+            jobs: vec![job(0, &[0.0, 1.0]), job(1, &[1.0, 1.0])],
+            pairs: Vec::new(),
+        };
+        let mut plain = MaxMinFairness::default();
+        let mut everywhere = OnEveryType::new(MaxMinFairness::default());
+        let [a, b] = [&mut plain as &mut dyn SharePolicy, &mut everywhere].map(|policy| {
+            let allocation = policy.allocate(&instance).unwrap();
+            let measure = policy.objective(&instance, &allocation).unwrap();
+            let x = allocation.get(Combination::single(JobId(0))).unwrap();
+            (measure, x[0])
+        });
+        assert!((a.0 - b.0).abs() < 1e-7, "{a:?} {b:?}");
+        assert_eq!(a.1, 0.0);
+        assert!(b.1 >= 0.0);
+    }
+
+    #[test]
+    fn a_pair_that_cannot_run_has_a_share_as_well() {
+        let instance = Instance {
+            types: vec![pool("v100", 1)],
+            jobs: vec![job(0, &[1.0]), job(1, &[1.0])],
+            pairs: vec![Pair {
+                jobs: [0, 1],
+                rates: vec![[0.0, 0.5]].into(),
+            }],
+        };
+        let policy = || MaxMinFairness::new(Knows::Pairs);
+        let pair = Combination::pair(JobId(0), JobId(1));
+        let plain = policy().allocate(&instance).unwrap();
+        let share = |a: &Allocation| a.get(pair).map_or(0.0, |x| x[0]);
+        assert_eq!(share(&plain), 0.0);
+        let everywhere = OnEveryType::new(policy()).allocate(&instance).unwrap();
+        // It takes from what the jobs have alone, but for what the optimum leaves.
+        assert!(share(&everywhere) > 0.0, "{everywhere:?}");
+    }
+}

@@ -1,0 +1,174 @@
+//! First in, first out as Gavel's program has it.
+
+use blox_core::compat::cpython::Random;
+use blox_core::{JobId, Part, RestoreError};
+use blox_policies::scheduling::gavel::shares::gain;
+use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_solve::SolveError;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Which of the program's three.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FifoMode {
+    /// `fifo`: a type is drawn, and another one is taken: the last by name that has any
+    /// free GPU, even too few.
+    Base,
+    /// `fifo_perf`: the fastest type with enough free GPUs.
+    Perf,
+    /// `fifo_packed`: as `fifo_perf`, then the rest of the queue is packed; a job at its
+    /// head that fitted nowhere is left out.
+    Packed,
+}
+
+/// The released `fifo`, `fifo_perf` and `fifo_packed`.
+#[derive(Clone, Debug)]
+pub struct ReleasedFifo {
+    mode: FifoMode,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Memory {
+    random: Random,
+    /// Who has which type, in the order in which it was given.
+    has: Vec<(Combination, usize)>,
+}
+
+/// What two jobs on the same GPUs together must be faster by.
+const THRESHOLD: f64 = 1.5;
+
+impl ReleasedFifo {
+    /// In a mode, with the program's seed.
+    pub fn new(mode: FifoMode, seed: u64) -> Self {
+        ReleasedFifo {
+            mode,
+            memory: Memory {
+                random: Random::new(seed),
+                has: Vec::new(),
+            },
+        }
+    }
+
+    /// Running jobs keep their GPUs; the head of the queue inherits those of ended ones.
+    fn inherit(&mut self, instance: &Instance, queue: &mut Vec<usize>, free: &mut [i64]) {
+        let mut before = self.memory.has.clone();
+        before.sort_by_key(|(who, _)| *who);
+        for (who, kind) in before {
+            if let Some(i) = instance.position(who.job) {
+                free[kind] -= i64::from(instance.jobs[i].gpus);
+                continue;
+            }
+            if let Some(head) = queue.first().map(|i| &instance.jobs[*i]) {
+                let gpus = i64::from(head.gpus);
+                if gpus <= free[kind] && head.rates[kind] > 0.0 {
+                    self.memory.has.push((Combination::single(head.id), kind));
+                    free[kind] -= gpus;
+                    queue.remove(0);
+                }
+            }
+            self.memory.has.retain(|(w, _)| *w != who);
+        }
+    }
+
+    fn fill(&mut self, instance: &Instance, queue: &mut Vec<usize>, free: &mut [i64]) {
+        let mut available: Vec<usize> = (0..free.len()).filter(|k| free[*k] > 0).collect();
+        while !queue.is_empty() && !available.is_empty() {
+            let job = &instance.jobs[queue.remove(0)];
+            let gpus = i64::from(job.gpus);
+            let fits: Vec<usize> = (0..available.len())
+                .filter(|at| free[available[*at]] >= gpus)
+                .collect();
+            let Some(&first) = fits.first() else { return };
+            let (kind, popped) = match self.mode {
+                FifoMode::Base => {
+                    let drawn = self.memory.random.randbelow(fits.len() as u64) as usize;
+                    (available[available.len() - 1], fits[drawn])
+                }
+                _ => {
+                    let rate = |at: usize| job.rates[available[at]];
+                    let better = |a: usize, b: usize| if rate(b) > rate(a) { b } else { a };
+                    let best = fits.iter().copied().fold(first, better);
+                    (available[best], best)
+                }
+            };
+            if job.rates[kind] > 0.0 {
+                self.memory.has.push((Combination::single(job.id), kind));
+                free[kind] -= gpus;
+                if free[kind] == 0 {
+                    available.remove(popped);
+                }
+            }
+        }
+    }
+
+    fn pack(&mut self, instance: &Instance, queue: &[usize]) {
+        for &i in queue {
+            let job = &instance.jobs[i];
+            let mut best = THRESHOLD;
+            let mut beside: Option<usize> = None;
+            for (at, (who, kind)) in self.memory.has.iter().enumerate() {
+                if who.partner.is_some() {
+                    continue;
+                }
+                let gain = gain(instance, Combination::pair(who.job, job.id), *kind);
+                if let Some(gain) = gain.filter(|g| *g > best) {
+                    best = gain;
+                    beside = Some(at);
+                }
+            }
+            let Some(at) = beside else { return };
+            let (who, kind) = self.memory.has.remove(at);
+            let pair = Combination::pair(who.job, job.id);
+            self.memory.has.push((pair, kind));
+        }
+    }
+}
+
+impl Part for ReleasedFifo {
+    fn save(&self) -> Option<Value> {
+        serde_json::to_value(&self.memory).ok()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.memory = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SharePolicy for ReleasedFifo {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        if self.mode != FifoMode::Base {
+            self.memory.has.clear();
+        }
+        let has = |id: JobId| self.memory.has.iter().any(|(who, _)| who.has(id));
+        let mut queue: Vec<usize> = (0..instance.jobs.len())
+            .filter(|i| !has(instance.jobs[*i].id))
+            .collect();
+        let mut free: Vec<i64> = instance.types.iter().map(|t| i64::from(t.gpus)).collect();
+        self.inherit(instance, &mut queue, &mut free);
+        self.fill(instance, &mut queue, &mut free);
+        if self.mode == FifoMode::Packed {
+            self.pack(instance, &queue);
+        }
+        let none = || PerType::from_elem(0.0, instance.types.len());
+        let singles = instance.jobs.iter().map(|j| Combination::single(j.id));
+        let pairs = instance.pairs.iter().map(|p| instance.combination(p));
+        let row = |who: Combination| {
+            let mut x = none();
+            for (_, kind) in self.memory.has.iter().filter(|(w, _)| *w == who) {
+                x[*kind] = 1.0;
+            }
+            (who, x)
+        };
+        Ok(Allocation::of(singles.chain(pairs).map(row).collect()))
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.mode == FifoMode::Packed
+    }
+
+    fn conserves_work(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,101 @@
+//! Gavel's water filling as its program solves it.
+
+use blox_core::Part;
+use blox_policies::scheduling::gavel::program::ShareProgram;
+use blox_policies::scheduling::gavel::shares::{Knows, WaterFilling, kinds, scales};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
+use blox_solve::{Program, SolveError};
+
+/// [`WaterFilling`] with the released program's rows: each step maximises what levels rise by, has
+/// a row for each job that its level does not fall, and one for each job that has come to its end
+/// of which the rise is no more than any job can have. None of them changes which levels
+/// there are; they move the middle of all solutions.
+#[derive(Clone, Debug, Default)]
+pub struct ReleasedFilling {
+    knows: Knows,
+    exact: WaterFilling,
+}
+
+/// Above its level by more than this part a job can rise further.
+const RISES: f64 = 1e-4;
+
+impl ReleasedFilling {
+    /// By what it knows of speeds.
+    pub fn new(knows: Knows) -> Self {
+        ReleasedFilling {
+            knows,
+            exact: WaterFilling::new(knows),
+        }
+    }
+}
+
+impl Part for ReleasedFilling {}
+
+impl SharePolicy for ReleasedFilling {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        let kinds = kinds(instance, self.knows, true);
+        let scale = scales(&kinds.instance, self.knows);
+        let jobs = &kinds.instance.jobs;
+        // What a rise of a job's throughput, in parts of its proportional one, counts.
+        let counts: Vec<f64> = jobs.iter().map(|j| f64::from(j.gpus) / j.weight).collect();
+        let most = jobs.iter().enumerate().map(|(i, job)| {
+            let rates = 0..kinds.instance.types.len();
+            let best = rates.map(|k| self.knows.rate(&kinds.instance, i, k));
+            best.fold(0.0, f64::max) * scale[i] * job.weight
+        });
+        let most = most.fold(0.0, f64::max);
+        let mut level = vec![0.0; jobs.len()];
+        let mut ended = vec![false; jobs.len()];
+        let mut answer = Allocation::default();
+        while ended.contains(&false) {
+            let mut lp = ShareProgram::of_kinds(Program::maximise(), &kinds, |i, k| {
+                self.knows.rate(&kinds.instance, i, k)
+            });
+            let rise = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
+            for i in 0..jobs.len() {
+                let part = lp.throughput(i, scale[i] / counts[i]);
+                lp.program.at_least(&part, level[i]);
+                lp.own_row(i);
+                if ended[i] {
+                    lp.program.at_most(&[(rise, 1.0)], most);
+                } else {
+                    let mut row = lp.throughput(i, scale[i]);
+                    row.push((rise, -1.0));
+                    lp.program.at_least(&row, level[i] * counts[i]);
+                }
+                lp.own_row(i);
+            }
+            let solution = match lp.solve(&Ties::Central) {
+                Ok(solution) => solution,
+                // The program keeps what it has.
+                Err(_) if !answer.rows().is_empty() => break,
+                Err(e) => return Err(e),
+            };
+            answer = lp.read(&solution);
+            let mut any = false;
+            for i in (0..jobs.len()).filter(|i| !ended[*i]).collect::<Vec<_>>() {
+                level[i] += solution[rise] / counts[i];
+                let has = lp.throughput(i, scale[i] / counts[i]);
+                let has: f64 = has.iter().map(|(v, f)| solution[*v] * f).sum();
+                ended[i] = has <= level[i] * (1.0 + RISES);
+                any |= ended[i];
+            }
+            if !any {
+                break;
+            }
+        }
+        Ok(kinds.spread(instance, answer))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.exact.is_blind()
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.exact.wants_pairs()
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        self.exact.objective(instance, allocation)
+    }
+}

@@ -1,0 +1,243 @@
+//! Shockwave's own policy in its simulator.
+
+use super::dialect::{Dialect, Quantum};
+use super::job::Job;
+use super::shockwave::{AsShockwave, BatchJob};
+use blox_core::JobId;
+use blox_policies::scheduling::gavel::{Chosen, Combination, TypePool};
+use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Shockwave's dialect with its own policy: a [`Market`] over the next rounds, planned anew
+/// whenever a job came or left, and every eighth round.
+///
+/// What the program does otherwise than
+/// [`Shockwave`](blox_policies::scheduling::shockwave::Shockwave): its clock counts rounds of full length,
+/// though rounds may end early; epochs last whole seconds; fairness compares moments on that clock,
+/// not the times since submissions, so that the later a job comes the less its lateness counts; and
+/// a job's epochs count as slower or faster once what it did since the first round, as if it had
+/// run ever since, is off by two fifths of what its profile does in that time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AsMarket {
+    base: AsShockwave,
+    market: Market,
+    /// Rounds so far.
+    round: u64,
+    /// Rounds since the last one that was an eighth.
+    waited: u32,
+    /// Whether a plan is due.
+    due: bool,
+    known: BTreeMap<JobId, Known>,
+    /// The round of the plan, and the jobs of each of its rounds.
+    plan: (u64, Vec<Vec<JobId>>),
+}
+
+/// Rounds after which it plans anew in any case.
+const PERIOD: u32 = 8;
+/// By what part measured samples may differ from the profile's.
+const ACCURATE: f64 = 0.4;
+
+/// What the policy keeps of a job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Known {
+    submit: f64,
+    regimes: Regimes,
+    /// What epochs last in units of the profile's.
+    scale: f64,
+    fair: FairEnd,
+    /// Samples by what was measured, up to this round.
+    measured: (u64, f64),
+}
+
+impl AsMarket {
+    /// For rounds of so many seconds and these jobs, by their numbers. A job without a
+    /// profile counts as one epoch of a round.
+    pub fn new(round: f64, jobs: Vec<BatchJob>, market: Market) -> Self {
+        AsMarket {
+            base: AsShockwave::new(round, jobs),
+            market,
+            round: 0,
+            waited: 0,
+            due: true,
+            known: BTreeMap::new(),
+            plan: (0, Vec::new()),
+        }
+    }
+
+    fn replan(&mut self, jobs: &[Job], gpus: u32) -> Result<(), String> {
+        let clock = self.market.round_s * self.round as f64;
+        let share = (f64::from(gpus) / jobs.len() as f64).min(1.0);
+        let changed = self.known.len() != jobs.len()
+            || self.known.values().any(|k| k.fair.value(0.0).is_none());
+        self.known
+            .retain(|id, _| jobs.binary_search_by_key(id, |j| j.id).is_ok());
+        let mut bidders = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let (Some(known), Some(adapting)) = (
+                self.known.get_mut(&job.id),
+                self.base.jobs.get(job.id.index()),
+            ) else {
+                return Err(format!("nothing is known of job {}", job.id));
+            };
+            known.calibrate(adapting.job.samples, self.market.round_s);
+            let regimes = &known.regimes;
+            let epoch = (job.done / adapting.steps_per_epoch(adapting.batch)).floor() as usize;
+            let epoch = epoch.min(regimes.epochs());
+            let remaining_s = regimes.remaining_s(epoch);
+            let remaining_s = match epoch == regimes.epochs() {
+                true => remaining_s,
+                false => remaining_s * known.scale,
+            };
+            if changed {
+                let end = (regimes.past_s(epoch) * known.scale + remaining_s) / share;
+                known.fair.estimate(self.round as f64, known.submit + end);
+            }
+            bidders.push(Bidder {
+                gpus: job.gpus,
+                length: regimes.epochs() as f64,
+                done: epoch as f64,
+                pace_s: regimes.pace_s(epoch) * known.scale,
+                remaining_s,
+                age_s: clock,
+                fair_s: known.fair.value(self.round as f64).unwrap_or(clock),
+            });
+        }
+        let window = self
+            .market
+            .plan(gpus, &bidders)
+            .map_err(|e| e.to_string())?;
+        let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].id).collect();
+        self.plan = (self.round, window.rounds.into_iter().map(ids).collect());
+        self.due = false;
+        Ok(())
+    }
+}
+
+impl Known {
+    /// Compares what was measured with the profile, over the time from the first round
+    /// to the last measurement.
+    fn calibrate(&mut self, samples: u32, round_s: f64) {
+        let (rounds, measured) = self.measured;
+        let time = round_s * rounds as f64;
+        if rounds == 0 || measured <= 0.0 {
+            return;
+        }
+        let samples = f64::from(samples);
+        let done = self.regimes.done_after(time);
+        let rest = time - self.regimes.past_s(done);
+        let mut expected = samples * done as f64;
+        if rest > 0.0 {
+            let last = done.min(self.regimes.epochs() - 1);
+            let epoch = self.regimes.past_s(last + 1) - self.regimes.past_s(last);
+            expected += samples * rest / (epoch * self.scale);
+        }
+        if expected > 0.0 && (measured - expected).abs() / expected > ACCURATE {
+            self.scale = expected / measured;
+        }
+    }
+}
+
+impl Dialect for AsMarket {
+    fn asks_when_idle(&self) -> bool {
+        self.base.asks_when_idle()
+    }
+
+    fn ends_when_empty(&self) -> bool {
+        self.base.ends_when_empty()
+    }
+
+    fn charge(&self, quantum: Quantum) -> Quantum {
+        self.base.charge(quantum)
+    }
+
+    fn fails(&self, steps: f64, seconds: f64) -> bool {
+        self.base.fails(steps, seconds)
+    }
+
+    fn counts_dropped(&self) -> bool {
+        self.base.counts_dropped()
+    }
+
+    fn is_overdue(&self, job: &Job) -> bool {
+        self.base.is_overdue(job)
+    }
+
+    fn admit(&mut self, job: &Job, clock: f64) {
+        let profile = self.base.jobs.get(job.id.index());
+        let epochs = profile.map_or(&[][..], |a| &a.job.epochs);
+        // Half a second goes to the even one.
+        let whole = |(batch, s): &(u32, f64)| (*batch, s.round_ties_even().max(1.0));
+        let epochs: Vec<(u32, f64)> = epochs.iter().map(whole).collect();
+        let regimes = Regimes::new(&epochs)
+            .or_else(|| Regimes::new(&[(0, self.market.round_s)]))
+            .unwrap_or_default();
+        self.known.insert(
+            job.id,
+            Known {
+                submit: clock,
+                regimes,
+                scale: 1.0,
+                fair: FairEnd::default(),
+                measured: (0, 0.0),
+            },
+        );
+        self.due = true;
+    }
+
+    fn measured(&mut self, job: &Job, rounds: u64, steps: f64, seconds: f64) {
+        let batch = self.base.jobs.get(job.id.index()).map_or(0, |a| a.batch);
+        if let Some(known) = self.known.get_mut(&job.id) {
+            let rate = if seconds > 0.0 { steps / seconds } else { 0.0 };
+            let (before, samples) = known.measured;
+            let time = self.market.round_s * rounds.saturating_sub(before) as f64;
+            known.measured = (rounds, samples + f64::from(batch) * rate * time);
+        }
+    }
+
+    fn counted(&mut self, job: &mut Job, types: &[TypePool]) {
+        self.base.counted(job, types);
+    }
+
+    fn round_ended(&mut self, jobs: &[Job], clock: f64) {
+        self.base.round_ended(jobs, clock);
+        if clock != 0.0 {
+            self.round += 1;
+            self.waited += 1;
+            if self.waited >= PERIOD {
+                self.waited = 0;
+                self.due = true;
+            }
+        }
+    }
+
+    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, String>> {
+        if jobs.is_empty() {
+            return Some(Ok(Vec::new()));
+        }
+        let planned = |m: &AsMarket| {
+            let at = usize::try_from(m.round - m.plan.0).ok()?;
+            m.plan.1.get(at).cloned()
+        };
+        // Somebody left: nobody else is told.
+        self.due |= self.known.len() != jobs.len();
+        if self.due || planned(self).is_none() {
+            // All GPUs are of one type.
+            let gpus = free.first().copied().unwrap_or(0);
+            if let Err(why) = self.replan(jobs, gpus) {
+                return Some(Err(why));
+            }
+        }
+        let chosen = planned(self).unwrap_or_default().into_iter();
+        let chosen = chosen.filter_map(|id| {
+            let at = jobs.binary_search_by_key(&id, |j| j.id).ok()?;
+            Some(Chosen {
+                who: Combination::single(id),
+                kind: 0,
+                gpus: jobs[at].gpus,
+                known: true,
+            })
+        });
+        Some(Ok(chosen.collect()))
+    }
+}

@@ -1,0 +1,207 @@
+//! Helios' energy service on Philly's nodes.
+
+use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run, Whole};
+use crate::lucid::files;
+use blox_learn::{Boosted, BoostedParams, Column, Frame, metrics, series};
+use blox_plot::{Axis, Chart, Series};
+use blox_policies::cluster::{PowerPlan, PowerRule};
+use blox_sim::{Report, Watch};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Two weeks of December 2017 in Philly, a look every 10 minutes.
+pub(crate) struct HeliosCes;
+
+const NODES: &str = "philly_node_sequence.csv";
+const FROM: &str = "https://github.com/S-Lab-System-Group/HeliosArtifact (MIT)";
+const RELEASED: &str = "HeliosArtifact's service, with LightGBM 4.7's forecast";
+/// The first look that is learnt from (2017-10-03), and the first (2017-12-01) and number that are
+/// judged; moments in seconds since 1970.
+const LEARN: f64 = 1_506_988_800.0;
+const JUDGE: f64 = 1_512_086_400.0;
+const LOOKS: usize = 2016;
+
+/// Where the nodes' file lies.
+fn find(folder: &Path) -> Result<PathBuf, ReproduceError> {
+    let places = [folder.join(NODES), folder.join("input").join(NODES)];
+    let found = places.into_iter().find(|place| place.is_file());
+    found.ok_or(ReproduceError::Missing {
+        figure: "helios-ces",
+        path: NODES,
+        folder: Some(folder.to_owned()),
+        from: FROM,
+    })
+}
+
+impl HeliosCes {
+    fn findings_of(data: Option<&Path>, watch: &Watch) -> Whole {
+        let stopped = || watch.stop.load(Ordering::Relaxed);
+        let learnt = ((JUDGE - LEARN) / 600.0) as usize;
+        let all = learnt + LOOKS;
+        let (nodes, real): (Vec<(i64, i64)>, bool) = match data {
+            Some(folder) => (files::read_node_sequence(find(folder)?, LEARN, all)?, true),
+            None => ((0..all).map(stand_in).collect(), false),
+        };
+        let times: Vec<f64> = (0..all).map(|i| LEARN + 600.0 * i as f64).collect();
+        let active: Vec<f64> = nodes.iter().map(|n| n.0 as f64).collect();
+        // It takes most of the time.
+        if stopped() {
+            return Ok(None);
+        }
+        let said = forecast(&times, &active, learnt)?;
+        if stopped() {
+            return Ok(None);
+        }
+        let did = Did::over(&nodes[learnt..], &said);
+        let wrong = metrics::smape(&said, &active[learnt..]);
+        let source = if real {
+            "Philly's nodes; the forecast is ours, of gradient-boosted trees on hours and days before"
+        } else {
+            "a stand-in: made-up nodes in use that go up and down by day and week, not Philly's; \
+             --data DIR takes the published file"
+        };
+        let better = "the nodes that are on are used better";
+        Ok(Some(Findings {
+            rows: did.rows(wrong, real),
+            claims: vec![Claim::new(better, did.after > did.before)],
+            notes: vec![source.to_owned()],
+            pictures: vec![did.picture()],
+        }))
+    }
+}
+
+/// What the service did over the looks that are judged, in sums.
+#[derive(Default)]
+struct Did {
+    off: f64,
+    /// Nodes in use, as a part of all and of those that are on.
+    before: f64,
+    after: f64,
+    changes: u32,
+    lacking: u32,
+    /// By day.
+    on: Vec<(f64, f64)>,
+    used: Vec<(f64, f64)>,
+}
+
+impl Did {
+    /// From nodes in use and all nodes at each look, and what was forecast.
+    fn over(nodes: &[(i64, i64)], said: &[f64]) -> Self {
+        let mut plan = PowerPlan::new(PowerRule::default());
+        let mut did = Did::default();
+        for (i, (now, total)) in nodes.iter().enumerate() {
+            let look = plan.look(*now, *total, &said[i..]);
+            did.off += (total - look.on) as f64;
+            did.before += *now as f64 / (*total).max(1) as f64;
+            did.after += *now as f64 / look.on.max(1) as f64;
+            did.changes += u32::from(look.change != 0);
+            did.lacking += u32::from(look.lack > 0);
+            did.on.push((i as f64 / 144.0, look.on as f64));
+            did.used.push((i as f64 / 144.0, *now as f64));
+        }
+        did
+    }
+
+    /// With the error of the forecast; of Philly's nodes with what the released program gives.
+    fn rows(&self, wrong: f64, real: bool) -> Vec<Row> {
+        let looks = LOOKS as f64;
+        let days = looks / 144.0;
+        let rows = [
+            ("nodes off in the mean", self.off / looks, 94.19),
+            ("nodes in use of all, %", 100.0 * self.before / looks, 68.98),
+            (
+                "nodes in use of those on, %",
+                100.0 * self.after / looks,
+                88.72,
+            ),
+            ("changes a day", f64::from(self.changes) / days, 2.43),
+            (
+                "times a day that nodes were lacking",
+                f64::from(self.lacking) / days,
+                0.43,
+            ),
+            ("SMAPE of the forecast, %", wrong, 5.31),
+        ];
+        let row = |(what, ours, theirs)| match Row::new(what, ours, 2) {
+            row if real => row.artifact(theirs, RELEASED),
+            row => row,
+        };
+        rows.map(row).into()
+    }
+
+    fn picture(self) -> Picture {
+        let chart = Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
+            .with(Series::steps("on", self.on))
+            .with(Series::steps("in use", self.used));
+        Picture {
+            name: "helios-ces".to_owned(),
+            svg: chart.svg(),
+        }
+    }
+}
+
+/// What is in use at a look, of 420 nodes.
+fn stand_in(look: usize) -> (i64, i64) {
+    let day = look as f64 / 144.0;
+    let wave = |period: f64, height: f64| height * (std::f64::consts::TAU * day / period).sin();
+    let jitter = (look * 7919 % 13) as f64 - 6.0;
+    (
+        (290.0 + wave(1.0, 35.0) + wave(7.0, 40.0) + jitter).round() as i64,
+        420,
+    )
+}
+
+/// Nodes in use at the looks that are judged, learnt from those before; each is told from
+/// what was known an hour before.
+fn forecast(times: &[f64], active: &[f64], learnt: usize) -> Result<Vec<f64>, ReproduceError> {
+    let wrong = |e: blox_learn::LearnError| ReproduceError::Forecast(e);
+    let frame = series::features(times, &[("nodes", active)]).map_err(wrong)?;
+    // What grows with the date cannot be learnt from the dates before.
+    let keep = |name: &&String| !["month", "dayofyear", "week", "day"].contains(&name.as_str());
+    let columns: Vec<(String, Column)> = frame
+        .names()
+        .iter()
+        .zip(frame.columns())
+        .filter(|(name, _)| keep(name))
+        .map(|(name, column)| (name.clone(), column.clone()))
+        .collect();
+    let frame = Frame::new(columns).map_err(wrong)?;
+    let frame = frame.with_target(active.to_vec()).map_err(wrong)?;
+    // A day's past is needed.
+    let rows = |from, to| (from..to).collect::<Vec<usize>>();
+    let model = Boosted::fit(
+        &frame.take(&rows(learnt.min(145), learnt)),
+        &BoostedParams::default(),
+    );
+    let said = model
+        .map_err(wrong)?
+        .predict(&frame.take(&rows(learnt, times.len())));
+    said.map_err(wrong)
+}
+
+impl Figure for HeliosCes {
+    fn name(&self) -> &'static str {
+        "helios-ces"
+    }
+
+    fn title(&self) -> &'static str {
+        "Helios (SC 2021), section 4.3: nodes switched off by forecast"
+    }
+
+    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+        Ok(Vec::new())
+    }
+
+    fn findings(&self, _: &[Report]) -> Findings {
+        Findings::default()
+    }
+
+    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
+        Some(Self::findings_of(data, watch))
+    }
+
+    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+        data.into_iter().map(find).collect()
+    }
+}

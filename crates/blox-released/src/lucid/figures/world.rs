@@ -1,0 +1,244 @@
+//! What Lucid's simulations read: published files, or a stand-in made here.
+
+use super::ReproduceError;
+use crate::lucid::files;
+use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
+use crate::lucid::{Experiment, Forecast, Input, Policy};
+use blox_core::perf::PairTable;
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A workload with everything that is believed about it.
+pub(crate) struct World {
+    input: Input,
+    /// Estimates for QSSF and for Lucid, by place of the job.
+    qssf: Vec<f64>,
+    lucid: Vec<f64>,
+    pub experiment: Experiment,
+    pub notes: Vec<String>,
+}
+
+/// Where the files lie in Lucid's repository, and below each other.
+const FOLDERS: [&str; 12] = [
+    "",
+    "input",
+    "data/Venus",
+    "data",
+    "analyzer",
+    "predictor",
+    "estimator/lgb",
+    "estimator/ebm",
+    "models/packing",
+    "models/throughput",
+    "estimates",
+    "simulation",
+];
+const FROM: &str = "https://github.com/S-Lab-System-Group/Lucid, folder simulation (non-commercial use), \
+                    and the Helios log that it names";
+
+/// The published files.
+pub(crate) const FILES: [&str; 7] = [
+    "vc_config.csv",
+    "cluster_full_log.csv",
+    "single_data.csv",
+    "colocate_info.csv",
+    "Venus_throughput_pred.csv",
+    "Venus_Sept_ebm_weekly_updated.csv",
+    "Venus_Sept_lgb.csv",
+];
+
+/// Where one of them lies, in this folder or in the one above.
+pub(crate) fn find(
+    figure: &'static str,
+    folder: &Path,
+    name: &'static str,
+) -> Result<PathBuf, ReproduceError> {
+    let bases = [Some(folder), folder.parent()].into_iter().flatten();
+    let mut places = bases.flat_map(|base| FOLDERS.map(|below| base.join(below).join(name)));
+    places
+        .find(|place| place.is_file())
+        .ok_or(ReproduceError::Missing {
+            figure,
+            path: name,
+            folder: Some(folder.to_owned()),
+            from: FROM,
+        })
+}
+
+impl World {
+    /// The published files if there is a folder, else the stand-in.
+    pub fn open(figure: &'static str, data: Option<&Path>) -> Result<Self, ReproduceError> {
+        match data {
+            Some(folder) => Self::read(figure, folder),
+            None => Ok(Self::stand_in()),
+        }
+    }
+
+    fn read(figure: &'static str, folder: &Path) -> Result<Self, ReproduceError> {
+        let [clusters, log, scores, pairs, forecast, lucid, qssf] = FILES;
+        let find = |name| find(figure, folder, name);
+        let experiment = Experiment::VENUS;
+        let clusters = blox_sim::workload::formats::lucid::read_virtual_clusters(find(clusters)?)?;
+        let log = find(log)?;
+        let mut jobs = files::read_log(&log, &clusters, experiment.window)?;
+        let scores = files::read_scores(find(scores)?)?;
+        let pairs = files::read_pairs(find(pairs)?)?;
+        for job in &mut jobs {
+            let key = PairTable::key_of(job).unwrap_or_default();
+            if let (Some(score), Some(extras)) = (scores.get(&key), &mut job.extras) {
+                extras
+                    .attributes
+                    .insert(SHARING_SCORE.into(), (*score).into());
+            }
+        }
+        let forecast = find(forecast)?;
+        let begin = experiment.window.begin;
+        let read = |column| {
+            files::read_forecast(&forecast, column, begin).map(|rows| Some(Forecast { rows }))
+        };
+        let estimates = |name| -> Result<Vec<f64>, ReproduceError> {
+            let all = files::read_estimates(find(name)?)?;
+            let of = |j: &JobSpec| all.get(j.name.as_deref().unwrap_or_default()).copied();
+            Ok(jobs
+                .iter()
+                .map(|j| of(j).unwrap_or(f64::from(u32::MAX)))
+                .collect())
+        };
+        let lucid = estimates(lucid)?;
+        Ok(World {
+            qssf: estimates(qssf)?,
+            lucid: lucid
+                .into_iter()
+                .map(|e| if e < 0.0 { 1000.0 } else { e })
+                .collect(),
+            notes: vec![format!("jobs of {}", log.display())],
+            input: Input {
+                clusters,
+                jobs,
+                pairs: Arc::new(pairs),
+                gpus: read("pred_gpu_num")?,
+                coming: read("pred_gpu_job")?,
+            },
+            experiment,
+        })
+    }
+
+    /// Jobs like those of a Helios cluster, by chance from a fixed seed.
+    fn stand_in() -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(2023);
+        let experiment = Experiment::VENUS;
+        let clusters: Vec<(Name, u32)> = [("vc8Gr", 5), ("vcefl", 6), ("vcYVn", 5), ("vcEwI", 6)]
+            .map(|(name, nodes)| (name.into(), nodes))
+            .into();
+        // Model, score, MiB; and how much it slows another down and is slowed down.
+        let profiles: [(&str, f64, f64, f64); 6] = [
+            ("PointNet", 0.0, 2400.0, 0.97),
+            ("LSTM", 0.0, 5600.0, 0.95),
+            ("DCGAN", 1.0, 2458.0, 0.9),
+            ("MobileNetV3", 1.0, 5100.0, 0.88),
+            ("ResNet18", 2.0, 6200.0, 0.8),
+            ("EfficientNet", 2.0, 9800.0, 0.75),
+        ];
+        let mut pairs = PairTable::default();
+        let key = |model: &str| PairTable::key(model, "stand-in", 64, false);
+        for (i, a) in profiles.iter().enumerate() {
+            for b in &profiles[i..] {
+                // Both are sound numbers above 0.
+                let _ = pairs.add(&key(a.0), &key(b.0), (b.3, a.3));
+            }
+        }
+        let mut at = experiment.window.begin as f64;
+        let mut jobs = Vec::new();
+        for number in 0..3000 {
+            // Most jobs come by day.
+            let hour = ((at / 3600.0) as u64) % 24;
+            let rate = if (8..22).contains(&hour) { 75.0 } else { 190.0 };
+            at += (-libm::log(1.0 - rng.random::<f64>()) * rate).ceil();
+            let gpus = [1, 1, 1, 1, 1, 1, 2, 2, 4, 8, 8, 16][rng.random_range(0..12)];
+            let (model, score, memory, _) = profiles[rng.random_range(0..profiles.len())];
+            let spread: f64 = (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+            let lasts = (900.0 * libm::exp(1.9 * spread))
+                .clamp(5.0, 400_000.0)
+                .round();
+            let (vc, _) = &clusters[rng.random_range(0..clusters.len())];
+            let attributes: BTreeMap<Name, serde_json::Value> = [
+                ("dataset".into(), "stand-in".into()),
+                ("amp".into(), 0.into()),
+                (SHARING_SCORE.into(), score.into()),
+                ("gmem".into(), memory.into()),
+            ]
+            .into();
+            let job = JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(lasts))
+                .named(number.to_string())
+                .in_virtual_cluster(vc.clone())
+                .with_extras(Extras {
+                    model: Some(model.into()),
+                    batch_size: Some(64),
+                    attributes,
+                    ..Extras::default()
+                });
+            jobs.push(job);
+        }
+        let mut believe = |sigma: f64| -> Vec<f64> {
+            let err = |j: &JobSpec| {
+                let spread: f64 = (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+                (j.duration().secs() * libm::exp(sigma * spread)).round()
+            };
+            jobs.iter().map(err).collect()
+        };
+        let (qssf, lucid) = (believe(1.2), believe(1.0));
+        let rows = |value: f64| {
+            let rows = (0..4032).map(|k| (experiment.window.begin + 600 * k, value));
+            Some(Forecast {
+                rows: rows.collect(),
+            })
+        };
+        World {
+            input: Input {
+                clusters,
+                jobs,
+                pairs: Arc::new(pairs),
+                gpus: rows(20.0),
+                coming: rows(5.0),
+            },
+            qssf,
+            lucid,
+            experiment,
+            notes: vec![
+                "a stand-in: 3000 made-up jobs in 4 virtual clusters with made-up profiles and \
+                 estimates, not the published log; its numbers say nothing about the paper's. \
+                 --data DIR takes the published files"
+                    .to_owned(),
+            ],
+        }
+    }
+
+    pub fn jobs(&self) -> &[JobSpec] {
+        &self.input.jobs
+    }
+
+    pub fn clusters(&self) -> &[(Name, u32)] {
+        &self.input.clusters
+    }
+
+    /// With the estimates that a policy is given.
+    pub fn input(&self, policy: Policy) -> Input {
+        let mut input = self.input.clone();
+        let estimates = match policy {
+            Policy::Qssf => &self.qssf,
+            Policy::Lucid => &self.lucid,
+            _ => return input,
+        };
+        for (job, estimate) in input.jobs.iter_mut().zip(estimates) {
+            let extras = job.extras.get_or_insert_default();
+            extras
+                .attributes
+                .insert(ESTIMATE.into(), (*estimate).into());
+        }
+        input
+    }
+}

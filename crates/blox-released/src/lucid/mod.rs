@@ -1,0 +1,255 @@
+//! The released simulator of Lucid (S-Lab-System-Group/Lucid, commit 653c85b), its baselines, and
+//! Chronus. [`simulator`] lists their differences from the papers.
+//!
+//! [`run`] simulates all virtual clusters, each on its own, and the profiler before Lucid.
+
+pub(crate) mod figures;
+pub mod files;
+pub mod simulator;
+pub(crate) mod verify;
+
+pub use crate::lucid::simulator::{
+    ChronusRecord, Forecast, Lookup, Objective, PackedSettings, Placer, Planner, Record, Scaling,
+    chronus, fifo, lucid, profiler, qssf, sjf, srtf, tiresias,
+};
+
+use crate::lucid::files::Window;
+use blox_core::perf::PairTable;
+use blox_core::{JobSpec, Name, Seconds, Time, Work};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// The original's policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// First in, first out.
+    Fifo,
+    /// Shortest job first.
+    Sjf,
+    /// Shortest remaining time first.
+    Srtf,
+    /// Quasi-shortest service first.
+    Qssf,
+    /// Two queues by attained service.
+    Tiresias,
+    /// Lucid.
+    Lucid,
+}
+
+impl Policy {
+    /// All, by the original's names.
+    pub const NAMES: [(&'static str, Policy); 6] = [
+        ("fifo", Policy::Fifo),
+        ("sjf", Policy::Sjf),
+        ("srtf", Policy::Srtf),
+        ("qssf", Policy::Qssf),
+        ("tiresias", Policy::Tiresias),
+        ("lucid", Policy::Lucid),
+    ];
+}
+
+/// What the original's option `-e` chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experiment {
+    /// Which part of the log.
+    pub window: Window,
+    /// The virtual clusters that give a node each to the profiler, as often as they stand here.
+    pub lenders: &'static [&'static str],
+    /// The longest time on the profiler.
+    pub limit_s: i64,
+    /// The largest job that is profiled, in GPUs.
+    pub profiled_gpus: u32,
+    /// Whether the profiler grows, packing pauses, and negative estimates count as 1000 s.
+    pub adapts: bool,
+}
+
+impl Experiment {
+    /// `Venus_Sept`.
+    pub const VENUS: Experiment = Experiment {
+        window: Window::VENUS,
+        lenders: &["vc8Gr", "vcefl"],
+        limit_s: 200,
+        profiled_gpus: 8,
+        adapts: true,
+    };
+    /// `Philly`.
+    pub const PHILLY: Experiment = Experiment {
+        window: Window::PHILLY,
+        lenders: &["philly", "philly"],
+        limit_s: 80,
+        profiled_gpus: 4,
+        adapts: false,
+    };
+}
+
+/// The virtual cluster that gives and takes what the profiler takes and gives.
+const ECHO: &str = "vcYVn";
+
+/// Everything that a run of the original reads. Jobs carry their estimates, sharing scores and
+/// memory as attributes (`crate::lucid::simulator`'s `ESTIMATE`, `SHARING_SCORE`, `GPU_MEMORY`).
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Virtual clusters with their nodes.
+    pub clusters: Vec<(Name, u32)>,
+    /// Jobs in order of submission.
+    pub jobs: Vec<JobSpec>,
+    /// Speeds of pairs.
+    pub pairs: Arc<PairTable>,
+    /// Forecast of the GPUs that jobs will ask for.
+    pub gpus: Option<Forecast>,
+    /// Forecast of the jobs that will come.
+    pub coming: Option<Forecast>,
+}
+
+/// What can be switched off of the original's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quirks {
+    /// How the partner of a job that ends is found.
+    pub lookup: Lookup,
+    /// Whether a job that was profiled starts in its virtual cluster while it still is
+    /// (from its submission on), and not when the profiler lets it go.
+    pub free_profiling: bool,
+    /// Whether jobs of Lucid are found ended in the second after their last.
+    pub found_late: bool,
+}
+
+impl Default for Quirks {
+    /// As released.
+    fn default() -> Self {
+        Quirks {
+            lookup: Lookup::First,
+            free_profiling: true,
+            found_late: true,
+        }
+    }
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// In its virtual cluster, or on the profiler if it ended there.
+    pub record: Record,
+    /// Its wait for the profiler, if it was there.
+    pub profiled: Option<i64>,
+    /// Whether it ended on the profiler.
+    pub skipped: bool,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// By number of job, in order of submission; `None` for a job that never ended.
+    pub outcomes: Vec<Option<Outcome>>,
+    /// Nodes that the profiler took and gave back.
+    pub scalings: Vec<Scaling>,
+}
+
+/// Runs a policy on all virtual clusters, side by side on the cores.
+pub fn run(
+    policy: Policy,
+    placer: Placer,
+    experiment: Experiment,
+    quirks: Quirks,
+    input: &Input,
+) -> Run {
+    let mut run = Run {
+        outcomes: vec![None; input.jobs.len()],
+        scalings: Vec::new(),
+    };
+    let mut clusters = input.clusters.clone();
+    let mut submits: Vec<_> = input.jobs.iter().map(|job| job.submit).collect();
+    if policy == Policy::Lucid {
+        for lender in experiment.lenders {
+            for (name, nodes) in &mut clusters {
+                if &**name == *lender {
+                    *nodes = nodes.saturating_sub(1);
+                }
+            }
+        }
+        profile(placer, experiment, input, &mut run);
+        if !quirks.free_profiling {
+            for (submit, outcome) in submits.iter_mut().zip(&run.outcomes) {
+                if let Some(Outcome { record, .. }) = outcome {
+                    *submit = Time::new(record.end as f64);
+                }
+            }
+        }
+    }
+    let stage = |(name, nodes): &(Name, u32)| -> Vec<(usize, Record)> {
+        let mut ours: Vec<usize> = (0..input.jobs.len())
+            .filter(|i| input.jobs[*i].virtual_cluster.as_ref() == Some(name))
+            .filter(|i| !run.outcomes[*i].as_ref().is_some_and(|o| o.skipped))
+            .collect();
+        ours.sort_by_key(|i| submits[*i]);
+        let submitted = |&i: &usize| JobSpec {
+            submit: submits[i],
+            ..input.jobs[i].clone()
+        };
+        let jobs: Vec<JobSpec> = ours.iter().map(submitted).collect();
+        let records = match policy {
+            Policy::Fifo => fifo(*nodes, placer, &jobs),
+            Policy::Sjf => sjf(*nodes, placer, &jobs),
+            Policy::Srtf => srtf(*nodes, placer, &jobs),
+            Policy::Qssf => qssf(*nodes, placer, &jobs),
+            Policy::Tiresias => tiresias(*nodes, placer, &jobs),
+            Policy::Lucid => {
+                let settings = PackedSettings {
+                    nodes: *nodes,
+                    placer,
+                    pairs: Arc::clone(&input.pairs),
+                    forecast: input.coming.clone().filter(|_| experiment.adapts),
+                    scaling: match experiment.adapts && &**name == ECHO {
+                        true => run.scalings.clone(),
+                        false => Vec::new(),
+                    },
+                    lookup: quirks.lookup,
+                    found_late: quirks.found_late,
+                };
+                lucid(settings, &jobs)
+            }
+        };
+        let records = records.into_iter();
+        records.map(|r| (ours[r.job as usize], r)).collect()
+    };
+    let stages: Vec<_> = clusters.par_iter().map(stage).collect();
+    for (at, mut record) in stages.into_iter().flatten() {
+        let profiled = run.outcomes[at].take().and_then(|o| o.profiled);
+        record.queue += profiled.unwrap_or(0);
+        run.outcomes[at] = Some(Outcome {
+            record,
+            profiled,
+            skipped: false,
+        });
+    }
+    run
+}
+
+/// Runs the first stage: each job for as long as the profiler keeps it.
+fn profile(placer: Placer, experiment: Experiment, input: &Input, run: &mut Run) {
+    let ours: Vec<usize> = (0..input.jobs.len())
+        .filter(|i| input.jobs[*i].gpus.get() <= experiment.profiled_gpus)
+        .collect();
+    let limit = Seconds::new(experiment.limit_s as f64);
+    let shortened = |i: &usize| {
+        let job = &input.jobs[*i];
+        JobSpec {
+            work: Work::lasting(job.duration().min(limit)),
+            ..job.clone()
+        }
+    };
+    let jobs: Vec<JobSpec> = ours.iter().map(shortened).collect();
+    let nodes = experiment.lenders.len() as u32;
+    let forecast = input.gpus.clone().filter(|_| experiment.adapts);
+    let (records, scalings) = profiler(nodes, placer, forecast, &jobs);
+    run.scalings = scalings;
+    for mut record in records {
+        let at = ours[record.job as usize];
+        let skipped = input.jobs[at].duration() <= limit;
+        record.priority = -1.0;
+        run.outcomes[at] = Some(Outcome {
+            profiled: Some(record.queue),
+            record,
+            skipped,
+        });
+    }
+}

@@ -1,0 +1,425 @@
+//! Cases of Lucid's released simulator, of Helios' energy service and of Chronus.
+
+mod chronus;
+mod energy;
+
+use crate::lucid::files;
+use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
+use crate::lucid::{self as compat, Experiment, Forecast, Input, Outcome, Placer, Policy};
+use crate::verify::{Case, Compared, System, VerifyError, number_of};
+use blox_core::JobSpec;
+use blox_core::perf::PairTable;
+use blox_sim::SimError;
+use blox_sim::workload::WorkloadError;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) struct Lucid;
+
+impl System for Lucid {
+    fn name(&self) -> &'static str {
+        "lucid"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let columns = ["job_id", "vc", "ckpt_times", "nodes", "queue"];
+        columns.iter().all(|c| case.expected.has(c))
+            || chronus::recognises(case)
+            || energy::recognises(case)
+    }
+
+    /// The programs simulate themselves and have no rounds that could be visited.
+    fn compare(&self, case: &Case, _: bool) -> Result<Compared, VerifyError> {
+        if chronus::recognises(case) {
+            return chronus::compare(case, self.name());
+        }
+        if energy::recognises(case) {
+            return energy::compare(case, self.name());
+        }
+        let setting = Setting::of(case)?;
+        let input = setting.read(case)?;
+        let run = compat::run(
+            setting.policy,
+            setting.placer,
+            setting.experiment,
+            compat::Quirks::default(),
+            &input,
+        );
+        let mut out = Compared::of(case, self.name());
+        compare_jobs(case, setting.policy, &input, &run, &mut out)?;
+        if let Some(table) = case.table("profvc_scaling.csv")? {
+            compare_scaling(&table, &run, &mut out)?;
+        }
+        Ok(out)
+    }
+}
+
+fn unreadable(case: &Case, error: WorkloadError) -> VerifyError {
+    VerifyError::Simulation {
+        case: case.dir().to_owned(),
+        error: Box::new(SimError::Workload(error)),
+    }
+}
+
+/// An input of the case, or one that cases share, in a folder above.
+fn shared(case: &Case, folder: &str, name: &str) -> Result<PathBuf, VerifyError> {
+    case.input(name).or_else(|missing| {
+        let full = std::path::absolute(case.dir()).unwrap_or_else(|_| case.dir().to_owned());
+        let mut places = full.ancestors().map(|a| a.join(folder).join(name));
+        places.find(|p| p.is_file()).ok_or(missing)
+    })
+}
+
+/// The words of the command that made the case.
+fn words(case: &Case) -> Vec<String> {
+    let command = case.text("command").unwrap_or_default();
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The value of an option, in either of its spellings, as a word of its own or after `=`.
+fn option<'a>(words: &'a [String], names: [&str; 2]) -> Option<&'a str> {
+    words.iter().enumerate().find_map(|(i, word)| {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (&**word, words.get(i + 1).map(String::as_str)),
+        };
+        names.contains(&name).then_some(value)?
+    })
+}
+
+/// What a case says that was run.
+struct Setting {
+    policy: Policy,
+    placer: Placer,
+    experiment: Experiment,
+    is_philly: bool,
+}
+
+impl Setting {
+    fn of(case: &Case) -> Result<Self, VerifyError> {
+        let words = words(case);
+        let folder = case.dir().file_name().unwrap_or_default().to_string_lossy();
+        let name = option(&words, ["-s", "--scheduler"]).unwrap_or(&folder);
+        let known = Policy::NAMES.iter().find(|(n, _)| *n == name);
+        let Some(&(_, policy)) = known else {
+            let names: Vec<_> = Policy::NAMES.iter().map(|(n, _)| *n).collect();
+            let names = names.join(", ");
+            let what = format!("the scheduler is `{name}`, expected one of {names}");
+            return Err(case.bad("summary.json", what));
+        };
+        let placer = match option(&words, ["-p", "--placer"]) {
+            None | Some("consolidate") => Placer::Consolidate,
+            Some("random") => Placer::Random,
+            Some("consolidateFirst") => Placer::ConsolidateFirst,
+            Some(other) => {
+                let what = format!(
+                    "the placer is `{other}`, expected consolidate, random or consolidateFirst"
+                );
+                return Err(case.bad("summary.json", what));
+            }
+        };
+        for own in ["--sweep", "--profiler-auto", "--num_gpus_per_node"] {
+            if words.iter().any(|w| w.split('=').next() == Some(own)) {
+                let what = format!("the command has {own}, which is not compared");
+                return Err(case.bad("summary.json", what));
+            }
+        }
+        let experiment = match option(&words, ["-e", "--experiment-name"]) {
+            Some(name) => name.to_owned(),
+            // The log of Philly lacks the names of jobs.
+            None if case.input("Philly_lgb.csv").is_ok() => "Philly".to_owned(),
+            None => "Venus_Sept".to_owned(),
+        };
+        let is_philly = experiment.contains("Philly");
+        if !is_philly && experiment != "Venus_Sept" {
+            let what =
+                format!("the experiment is `{experiment}`, expected Venus_Sept or one of Philly");
+            return Err(case.bad("summary.json", what));
+        }
+        Ok(Setting {
+            policy,
+            placer,
+            experiment: if is_philly {
+                Experiment::PHILLY
+            } else {
+                Experiment::VENUS
+            },
+            is_philly,
+        })
+    }
+
+    fn read(&self, case: &Case) -> Result<Input, VerifyError> {
+        let wrong = |e| unreadable(case, e);
+        let clusters =
+            blox_sim::workload::formats::lucid::read_virtual_clusters(case.input("vc_config.csv")?)
+                .map_err(wrong)?;
+        let log = case.input("cluster_full_log.csv")?;
+        let window = self.experiment.window;
+        let mut jobs = files::read_log(&log, &clusters, window).map_err(wrong)?;
+        self.check(&log, &jobs)?;
+        let estimates = match (self.policy, self.is_philly) {
+            (Policy::Qssf, false) => Some(shared(case, "estimates", "Venus_Sept_lgb.csv")?),
+            (Policy::Qssf, true) => Some(case.input("Philly_lgb.csv")?),
+            (Policy::Lucid, false) => Some(shared(
+                case,
+                "estimates",
+                "Venus_Sept_ebm_weekly_updated.csv",
+            )?),
+            (Policy::Lucid, true) => Some(case.input("Philly_ebm.csv")?),
+            _ => None,
+        };
+        if let Some(path) = estimates {
+            let estimates = files::read_estimates(&path).map_err(wrong)?;
+            let floor = self.policy == Policy::Lucid && self.experiment.adapts;
+            set_estimates(&mut jobs, &estimates, floor).map_err(|name| VerifyError::Bad {
+                path: path.clone(),
+                what: format!("no estimate of job {name}"),
+            })?;
+        }
+        let mut input = Input {
+            clusters,
+            jobs,
+            pairs: Arc::default(),
+            gpus: None,
+            coming: None,
+        };
+        if self.policy == Policy::Lucid {
+            let path = shared(case, "models/packing", "single_data.csv")?;
+            let scores = files::read_scores(&path).map_err(wrong)?;
+            set_scores(&mut input.jobs, &scores).map_err(|profile| VerifyError::Bad {
+                path,
+                what: format!("no row for the profile {profile}"),
+            })?;
+            let path = shared(case, "models/packing", "colocate_info.csv")?;
+            input.pairs = Arc::new(files::read_pairs(path).map_err(wrong)?);
+            if self.experiment.adapts {
+                let path = shared(case, "models/throughput", "Venus_throughput_pred.csv")?;
+                let read = |column| {
+                    let rows = files::read_forecast(&path, column, window.begin);
+                    rows.map(|rows| Forecast { rows }).map_err(wrong)
+                };
+                input.gpus = Some(read("pred_gpu_num")?);
+                input.coming = Some(read("pred_gpu_job")?);
+            }
+        }
+        Ok(input)
+    }
+
+    /// What the original cannot end is no case.
+    fn check(&self, log: &std::path::Path, jobs: &[JobSpec]) -> Result<(), VerifyError> {
+        let counts_down = matches!(self.policy, Policy::Srtf | Policy::Tiresias);
+        for job in jobs {
+            let seconds = job.duration().secs();
+            if seconds.fract() != 0.0 || (seconds == 0.0 && !counts_down) {
+                let name = job.name.as_deref().unwrap_or_default();
+                return Err(VerifyError::Bad {
+                    path: log.to_owned(),
+                    what: format!(
+                        "job {name}: the duration is {seconds}, with which the original never ends; \
+                         expected whole seconds, at least 1"
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn attribute(job: &mut JobSpec, name: &str, value: f64) {
+    let extras = job.extras.get_or_insert_default();
+    extras.attributes.insert(name.into(), value.into());
+}
+
+/// Gives jobs their estimates; those below 0 count as 1000 s if asked. The error is the
+/// name of a job without one.
+pub(crate) fn set_estimates(
+    jobs: &mut [JobSpec],
+    estimates: &BTreeMap<String, f64>,
+    floor: bool,
+) -> Result<(), String> {
+    for job in jobs {
+        let name = job.name.as_deref().unwrap_or_default();
+        let estimate = *estimates.get(name).ok_or_else(|| name.to_owned())?;
+        let estimate = if floor && estimate < 0.0 {
+            1000.0
+        } else {
+            estimate
+        };
+        attribute(job, ESTIMATE, estimate);
+    }
+    Ok(())
+}
+
+/// Gives jobs their sharing scores. The error is a profile without one.
+pub(crate) fn set_scores(
+    jobs: &mut [JobSpec],
+    scores: &BTreeMap<String, f64>,
+) -> Result<(), String> {
+    for job in jobs {
+        let key = PairTable::key_of(job).unwrap_or_default();
+        let score = *scores.get(&key).ok_or(key)?;
+        attribute(job, SHARING_SCORE, score);
+    }
+    Ok(())
+}
+
+fn compare_jobs(
+    case: &Case,
+    policy: Policy,
+    input: &Input,
+    run: &compat::Run,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let e = &case.expected;
+    let id = e.column("job_id")?;
+    let by_name: BTreeMap<&str, usize> = input
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(i, j)| (j.name.as_deref().unwrap_or_default(), i))
+        .collect();
+    let mut sums = (0.0, 0.0);
+    for row in &e.rows {
+        let what = format!("job {}", row[id]);
+        let Some(&at) = by_name.get(&*row[id]) else {
+            out.differ(&what, "job_id", &row[id], "no such job");
+            continue;
+        };
+        out.jobs += 1;
+        let (job, outcome) = (&input.jobs[at], run.outcomes[at].as_ref());
+        let submit = job.submit.secs();
+        let of = |f: &dyn Fn(&Outcome) -> f64| outcome.map(f);
+        sums.0 += of(&|o| o.record.end as f64 - submit).unwrap_or(0.0);
+        sums.1 += of(&|o| o.record.queue as f64).unwrap_or(0.0);
+        let mut columns = vec![
+            ("gpu_num", Some(f64::from(job.gpus.get()))),
+            ("submit_time", Some(submit)),
+            ("duration", Some(job.duration().secs())),
+            ("start_time", of(&|o| o.record.start as f64)),
+            ("end_time", of(&|o| o.record.end as f64)),
+            ("queue", of(&|o| o.record.queue as f64)),
+            ("jct", of(&|o| o.record.end as f64 - submit)),
+            ("ckpt_times", of(&|o| f64::from(o.record.preemptions))),
+            ("priority", of(&|o| o.record.priority)),
+        ];
+        if policy == Policy::Lucid {
+            let score = || job.extras().attributes.get(SHARING_SCORE)?.as_f64();
+            columns.extend([
+                (
+                    "profiled",
+                    of(&|o| f64::from(u8::from(o.profiled.is_some()))),
+                ),
+                ("profqueue", of(&|o| o.profiled.unwrap_or(0) as f64)),
+                ("toskip", of(&|o| f64::from(u8::from(o.skipped)))),
+                (
+                    "sharescore",
+                    outcome.filter(|o| !o.skipped).and_then(|_| score()),
+                ),
+                (
+                    "exclusive",
+                    of(&|o| f64::from(u8::from(o.record.exclusive))),
+                ),
+                ("rate", of(&|o| o.record.rate)),
+                ("remain", of(&|o| o.record.remain)),
+                ("Tcolocate", of(&|o| o.record.colocated as f64)),
+                ("Tdelocate", of(&|o| o.record.separated as f64)),
+            ]);
+        }
+        for (column, found) in columns {
+            if let Ok(c) = e.column(column) {
+                out.number(&what, column, &row[c], found);
+            }
+        }
+        let nodes = outcome.map_or("nothing".to_owned(), |o| shown_nodes(&o.record.nodes));
+        let texts = [
+            ("vc", job.virtual_cluster.as_deref().unwrap_or_default()),
+            (
+                "status",
+                if outcome.is_some() {
+                    "end"
+                } else {
+                    "unfinished"
+                },
+            ),
+            ("nodes", &nodes),
+        ];
+        for (column, found) in texts {
+            if let Ok(c) = e.column(column) {
+                out.text(&what, column, &row[c], found);
+            }
+        }
+    }
+    if e.rows.len() != input.jobs.len() {
+        let expected = number_of(e.rows.len(), "row");
+        let found = number_of(input.jobs.len(), "job");
+        out.differ("all jobs", "job_id", &expected, &found);
+    }
+    let jobs = input.jobs.len().max(1) as f64;
+    let records = run.outcomes.iter().flatten().map(|o| &o.record);
+    let first = input.jobs.iter().map(|j| j.submit.secs());
+    let last = records.clone().map(|r| r.end as f64).fold(0.0, f64::max);
+    let preemptions: u32 = records.map(|r| r.preemptions).sum();
+    let figures = [
+        ("jobs", input.jobs.len() as f64),
+        ("avg_jct_s", sums.0 / jobs),
+        ("avg_queue_s", sums.1 / jobs),
+        ("preemptions", f64::from(preemptions)),
+        ("makespan_s", last - first.fold(f64::INFINITY, f64::min)),
+    ];
+    out.figures(case, &figures)
+}
+
+/// As Python prints a list of dictionaries.
+fn shown_nodes(nodes: &[(u32, Vec<u32>)]) -> String {
+    let part = |(node, gpus): &(u32, Vec<u32>)| {
+        let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();
+        format!("{{{node}: [{}]}}", gpus.join(", "))
+    };
+    let parts: Vec<String> = nodes.iter().map(part).collect();
+    format!("[{}]", parts.join(", "))
+}
+
+fn compare_scaling(
+    table: &blox_sim::workload::Cells,
+    run: &compat::Run,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let (time, nodes) = (table.column("time")?, table.column("scaling_num")?);
+    for i in 0..table.rows.len().max(run.scalings.len()) {
+        let what = format!("change {} of the profiler", i + 1);
+        let found = run.scalings.get(i);
+        let row = table.rows.get(i);
+        let expected = |c: usize| row.map_or("", |r| &r[c]);
+        out.number(&what, "time", expected(time), found.map(|s| s.at as f64));
+        out.number(
+            &what,
+            "scaling_num",
+            expected(nodes),
+            found.map(|s| f64::from(s.nodes)),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_shown_as_python_shows_them() {
+        let nodes = [(0, vec![0, 1]), (9999, vec![3])];
+        assert_eq!(shown_nodes(&nodes), "[{0: [0, 1]}, {9999: [3]}]");
+        assert_eq!(shown_nodes(&[]), "[]");
+    }
+
+    #[test]
+    fn options_are_words_or_follow_an_equals_sign() {
+        let words: Vec<String> = ["x.py", "-s", "lucid", "--placer=random"]
+            .map(str::to_owned)
+            .into();
+        assert_eq!(option(&words, ["-s", "--scheduler"]), Some("lucid"));
+        assert_eq!(option(&words, ["-p", "--placer"]), Some("random"));
+        assert_eq!(option(&words, ["-e", "--experiment-name"]), None);
+    }
+}

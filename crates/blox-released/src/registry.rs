@@ -1,0 +1,76 @@
+//! Compositions of released programs, by name.
+
+use crate::blox;
+use crate::tiresias::{self, quirks::DlasQueues};
+use blox_core::registry::Registry;
+use blox_policies::scheduling::TwoDas;
+use blox_schedulers::registry::{PROMOTE, param, promote, thresholds};
+
+/// Adds the compositions and parts of released programs to a registry.
+#[must_use]
+pub fn register(mut r: Registry) -> Registry {
+    let s = &mut r.schedulers;
+    s.add(
+        "blox-fifo",
+        "Fifo as Blox's released program has it, which knows no types of GPU",
+        &[],
+        |_, _| Ok(blox::fifo()),
+    );
+    s.add(
+        "blox-las",
+        "Las as Blox's released program has it, which knows no types of GPU",
+        &[],
+        |_, _| Ok(blox::las()),
+    );
+    s.add(
+        "blox-srtf",
+        "Srtf as Blox's released program has it, which knows no types of GPU",
+        &[],
+        |_, _| Ok(blox::srtf()),
+    );
+    s.add(
+        "blox-tiresias",
+        "Tiresias as Blox's released program has it, which knows no types of GPU: its Las",
+        &[],
+        |_, _| Ok(blox::tiresias()),
+    );
+    s.add(
+        "blox-optimus",
+        "Optimus as Blox's released program has it, which knows no types of GPU: its Srtf on jobs sped up by a \
+         table of loads",
+        &[],
+        |_, _| Ok(blox::optimus()),
+    );
+    s.add(
+        "tiresias-dlas-gpu",
+        "dlas-gpu as Tiresias' released simulator has it, decided at events",
+        &[
+            param("thresholds", "3250/7200", "GPU-seconds between the queues"),
+            PROMOTE,
+        ],
+        |p, _| {
+            let limits = match p.names().any(|n| n == "thresholds") {
+                true => {
+                    let thresholds = thresholds(p)?;
+                    // They have to ascend here too.
+                    TwoDas::las(&thresholds)?;
+                    thresholds.iter().map(|t| t.secs()).collect()
+                }
+                false => DlasQueues::LIMITS.to_vec(),
+            };
+            let mut policy = DlasQueues::new(limits, true);
+            if let Some(knob) = promote(p)? {
+                policy = policy.promoting(knob);
+            }
+            // The original lets a job that can never run wait for ever.
+            Ok(tiresias::counted("dlas-gpu", policy).awaiting_growth(false))
+        },
+    );
+    r.placement.add(
+        "blox-scattered",
+        "as Blox's released program places, with its exact-count rule",
+        &[],
+        |_, _| Ok(Box::new(blox::quirks::Scattered)),
+    );
+    r
+}

@@ -1,0 +1,62 @@
+//! Sia's simulations (SOSP 2023).
+
+mod arrivals;
+pub(crate) mod pollux_osdi21;
+mod published;
+mod scale;
+mod tables;
+
+pub(crate) use arrivals::SiaFig7;
+pub(crate) use scale::SiaScale;
+pub(crate) use tables::{SiaTable3, SiaTable4};
+
+use crate::figure::{DataFile, Figure, ReproduceError, file};
+use blox_core::{JobSpec, Time};
+use blox_sim::workload::collect;
+use blox_sim::workload::formats::sia::read_jobs;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::path::Path;
+
+const FROM: &str =
+    "https://github.com/siasosp23/artifacts, folder `sia-simulator` (no licence statement)";
+const TRACES: DataFile = DataFile {
+    path: "traces",
+    from: FROM,
+};
+const PHILLY: DataFile = DataFile {
+    path: "workloads/philly",
+    from: FROM,
+};
+/// 64 GPUs of three types.
+const THREE_TYPES: &str = "6x4:aws,2x8:dgx-ext,3x8:rtx";
+
+/// A published workload of a folder, by its number from 1 on.
+fn workload(
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    folder: &str,
+    number: usize,
+) -> Result<Vec<JobSpec>, ReproduceError> {
+    let folder = file(figure, data, folder)?;
+    let path = folder.join(format!("workload-{number}.csv"));
+    Ok(collect(&mut read_jobs(path)?)?)
+}
+
+/// Jobs drawn from a pool, coming at random at a rate.
+fn drawn(pool: &[JobSpec], per_hour: f64, hours: f64, seed: u64) -> Vec<JobSpec> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut jobs = Vec::new();
+    let mut at = 0.0;
+    while !pool.is_empty() {
+        at += -libm::log(1.0 - rng.random::<f64>()) * 3600.0 / per_hour;
+        if at >= hours * 3600.0 {
+            break;
+        }
+        let mut job = pool[rng.random_range(0..pool.len())].clone();
+        job.submit = Time::new(at);
+        job.name = None;
+        jobs.push(job);
+    }
+    jobs
+}

@@ -1,0 +1,302 @@
+use super::drawn;
+use crate::clock::now;
+use crate::figure::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
+use blox_core::{
+    Adapts, ClusterSpec, Composition, Event, JobSpec, Outlook, Part, PlacementPolicy, Requests,
+    RestoreError, SchedulingPolicy, Seconds, Time, View,
+};
+use blox_policies::placement::{KeepNodes, OnNodes};
+use blox_policies::scheduling::{Pollux, Sia};
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{Applications, built_in};
+use blox_sim::overheads::CheckpointRestart;
+use blox_sim::workload::Jobs;
+use blox_sim::{Report, Simulation, Watch};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// How long a round's decision takes.
+pub(crate) struct SiaScale;
+
+const PAPER: &str = "Sia (SOSP 2023), section 5.6 and figure 9, of the submission";
+const RELEASED: &str =
+    "siasosp23/artifacts aaf7a0d, its simulator, the first jobs of Philly workload 1, 64 GPUs";
+
+/// Notes how long each decision of another policy takes.
+#[derive(Clone)]
+struct Timed {
+    policy: Box<dyn SchedulingPolicy>,
+    /// Milliseconds.
+    times: Arc<Mutex<Vec<f64>>>,
+    /// Stopped once no more jobs come: an emptying cluster is of no interest.
+    watch: Arc<Watch>,
+    /// Says when all is to stop.
+    all: Arc<Watch>,
+}
+
+impl Part for Timed {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.policy.observe(view, event);
+    }
+
+    fn save(&self) -> Option<serde_json::Value> {
+        self.policy.save()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        self.policy.restore(memory)
+    }
+}
+
+impl SchedulingPolicy for Timed {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let start = now();
+        let outlook = self.policy.schedule(view, out);
+        let stopped = self.all.stop.load(Ordering::Relaxed);
+        if stopped || view.now() >= Time::new(BUSY_HOURS * 3600.0) {
+            self.watch.stop.store(true, Ordering::Relaxed);
+        }
+        if let Ok(mut times) = self.times.lock() {
+            times.push(now() - start);
+        }
+        outlook
+    }
+}
+
+/// Asks another policy beside the one that decides, in some rounds: what it answers is dropped.
+#[derive(Clone)]
+struct Beside {
+    decides: Box<dyn SchedulingPolicy>,
+    asked: Timed,
+    /// One round in so many.
+    every: u32,
+    rounds: u32,
+}
+
+impl Part for Beside {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.decides.observe(view, event);
+        self.asked.observe(view, event);
+    }
+}
+
+impl SchedulingPolicy for Beside {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        self.rounds += 1;
+        if self.rounds.is_multiple_of(self.every) {
+            self.asked.schedule(view, &mut Requests::default());
+        }
+        self.decides.schedule(view, out);
+        Outlook::NextRound
+    }
+}
+
+/// A size of the cluster.
+struct Size {
+    /// GPUs in units of the paper's cluster of 64.
+    units: u32,
+    /// Pollux decides itself (`None`), or is asked beside Sia in one round of so many.
+    pollux_in: Option<u32>,
+    /// What the paper gives for Sia and Pollux, in milliseconds.
+    published: [Option<f64>; 2],
+}
+
+const SIZES: [Size; 4] = [
+    Size {
+        units: 1,
+        pollux_in: None,
+        published: [Some(96.0), Some(2200.0)],
+    },
+    Size {
+        units: 4,
+        pollux_in: None,
+        published: [None, None],
+    },
+    Size {
+        units: 16,
+        pollux_in: Some(8),
+        published: [None, None],
+    },
+    Size {
+        units: 32,
+        pollux_in: Some(24),
+        published: [Some(1000.0), Some(100_000.0)],
+    },
+];
+/// What 95 % of decisions on 64 GPUs stay below in the paper, and the median of the released program, in
+/// milliseconds, under Sia and Pollux.
+const HIGH: [f64; 2] = [426.0, 4800.0];
+const ARTIFACT: [f64; 2] = [13.5, 1461.2];
+/// Hours of arrivals, at 20 jobs an hour for 64 GPUs.
+const BUSY_HOURS: f64 = 2.0;
+
+/// Milliseconds of each decision of the policy that is timed: the median, and what 95 % stay below.
+fn decisions(
+    size: u32,
+    scheduling: impl SchedulingPolicy + 'static,
+    placement: impl PlacementPolicy + 'static,
+    (times, watch): (&Mutex<Vec<f64>>, &Arc<Watch>),
+    pool: &[JobSpec],
+    applications: &Applications,
+) -> Result<[f64; 2], ReproduceError> {
+    let cluster: ClusterSpec = format!(
+        "{}x4:aws,{}x8:dgx-ext,{}x8:rtx",
+        6 * size,
+        2 * size,
+        3 * size
+    )
+    .parse()?;
+    let base = Composition::new("timed").in_rounds(Seconds::new(60.0));
+    let scheduler = base.scheduling(scheduling).placement(placement).build();
+    let jobs = drawn(pool, 20.0 * f64::from(size), BUSY_HOURS, 1);
+    Simulation::new(cluster)
+        .execution(Training::of(applications.clone()))
+        .overheads(CheckpointRestart::default())
+        .watched_by(Arc::clone(watch))
+        .run(scheduler, &mut Jobs::new(jobs))
+        .map_err(|error| ReproduceError::Simulation {
+            label: format!("{} GPUs", 64 * size),
+            error: Box::new(error),
+        })?;
+    Ok(times.lock().map_or([f64::NAN; 2], |times| typical(&times)))
+}
+
+/// The median, and what 95 % stay below; no numbers where there are none.
+fn typical(times: &[f64]) -> [f64; 2] {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    [0.5, 0.95].map(|share| {
+        let place = (share * sorted.len() as f64) as usize;
+        sorted.get(place).copied().unwrap_or(f64::NAN)
+    })
+}
+
+/// Jobs of built-in applications in the sizes that their owners would ask for.
+fn plain_pool(applications: &Applications) -> Vec<JobSpec> {
+    let kinds = [
+        ("cifar10", 4, 512),
+        ("cifar10", 1, 128),
+        ("cifar10", 8, 1024),
+        ("cifar10", 2, 256),
+        ("deepspeech2", 4, 160),
+        ("bert", 2, 24),
+        ("yolov3", 4, 64),
+        ("imagenet", 16, 3200),
+    ];
+    let mut all = Vec::new();
+    for (model, gpus, batch) in kinds {
+        let gpus = blox_core::GpuCount(gpus);
+        let extras = blox_core::Extras {
+            model: Some(model.into()),
+            batch_size: Some(batch),
+            ..blox_core::Extras::default()
+        };
+        let mut job = JobSpec::new(Time::ZERO, gpus, Seconds::new(1.0)).with_extras(extras);
+        if applications.describe(&mut job, Adapts::All) {
+            all.push(job);
+        }
+    }
+    all
+}
+
+fn scale(all: &Arc<Watch>) -> Whole {
+    let applications = built_in();
+    let pool = plain_pool(&applications);
+    let mut findings = Findings {
+        notes: vec![
+            "of this machine, in CPU time where the system tells it: times differ from run to run"
+                .to_owned(),
+            "built-in applications, 20 jobs an hour for every 64 GPUs, for two hours".to_owned(),
+            "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides"
+                .to_owned(),
+        ],
+        ..Findings::default()
+    };
+    let mut tenth = true;
+    for size in SIZES {
+        let gpus = 64 * size.units;
+        for (which, name) in ["Sia", "Pollux"].into_iter().enumerate() {
+            if all.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let times = Arc::new(Mutex::new(Vec::new()));
+            let watch: Arc<Watch> = Arc::default();
+            let timed = |policy: Box<dyn SchedulingPolicy>| Timed {
+                policy,
+                times: Arc::clone(&times),
+                watch: Arc::clone(&watch),
+                all: Arc::clone(all),
+            };
+            let notes = (&*times, &watch);
+            let [median, high] = if name == "Sia" {
+                let sia = timed(Box::<Sia>::default());
+                decisions(size.units, sia, KeepNodes, notes, &pool, &applications)?
+            } else if let Some(every) = size.pollux_in {
+                let both = Beside {
+                    decides: Box::<Sia>::default(),
+                    asked: timed(Box::<Pollux>::default()),
+                    every,
+                    rounds: 0,
+                };
+                decisions(size.units, both, KeepNodes, notes, &pool, &applications)?
+            } else {
+                let pollux = timed(Box::<Pollux>::default());
+                decisions(size.units, pollux, OnNodes, notes, &pool, &applications)?
+            };
+            let what = |part: &str| format!("ms a round, {name}, {gpus} GPUs, {part}");
+            let mut row = Row::new(what("median"), median, 2);
+            if let Some(published) = size.published[which] {
+                row = row.published(published, PAPER);
+                tenth &= median <= 0.1 * published;
+            }
+            let mut last = Row::new(what("95 %"), high, 2);
+            if size.units == 1 {
+                row = row.artifact(ARTIFACT[which], RELEASED);
+                tenth &= median <= 0.1 * ARTIFACT[which];
+                last = last.published(HIGH[which], PAPER);
+            }
+            findings.rows.extend([row, last]);
+        }
+    }
+    if all.stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let text =
+        "a round's decision takes at most a tenth of what the paper and the released program take";
+    findings.claims.push(Claim::new(text, tenth));
+    Ok(Some(findings))
+}
+
+impl Figure for SiaScale {
+    fn name(&self) -> &'static str {
+        "sia-scale"
+    }
+
+    fn title(&self) -> &'static str {
+        "Sia (SOSP 2023), figure 9: how long a round's decision takes on 64 to 2,048 GPUs"
+    }
+
+    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+        Ok(Vec::new())
+    }
+
+    fn findings(&self, _: &[Report]) -> Findings {
+        Findings::default()
+    }
+
+    fn whole(&self, _: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
+        Some(scale(watch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_decision_there_is_no_time_that_a_claim_could_hold_for() {
+        assert_eq!(typical(&[3.0, 1.0, 2.0]), [2.0, 3.0]);
+        assert!(typical(&[]).iter().all(|ms| ms.is_nan()));
+    }
+}

@@ -1,0 +1,315 @@
+use super::published::{
+    FAIRNESS, FAMILIES, FIGURE_8, FIGURES, Family, HELIOS, NEW_TRACE, PHILLY_ON_ONE_TYPE,
+    Published, TABLE_3, TABLE_4,
+};
+use super::{PHILLY, THREE_TYPES, TRACES, workload};
+use crate::figure::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file};
+use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
+use blox_plot::{Axis, BarChart};
+use blox_schedulers::schedulers::{
+    GavelParams, GavelPolicy, finish_time_fairness, gavel_with, optimus, pollux, shockwave, sia,
+    tiresias,
+};
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{Applications, read_dir};
+use blox_sim::fairness::FairTimes;
+use blox_sim::overheads::CheckpointRestart;
+use blox_sim::results::{Contention, Fairness};
+use blox_sim::workload::Jobs;
+use blox_sim::{Report, SimError, Simulation};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Sia's simulations on three types of GPU, all its workloads.
+#[derive(Default)]
+pub(crate) struct SiaTable3(Inputs);
+
+/// Sia's simulations on one type of GPU.
+#[derive(Default)]
+pub(crate) struct SiaTable4(Inputs);
+
+/// What the runs were given, for figures that do not follow from reports alone.
+#[derive(Default)]
+struct Inputs(Mutex<Given>);
+
+/// The cluster and the applications of all runs, and the jobs of each.
+type Given = (ClusterSpec, Applications, Vec<Vec<JobSpec>>);
+
+const HOMOGENEOUS: &str = "16x4:aws";
+
+type Build = fn() -> Pipeline;
+
+/// Schedulers in the order of [`Family::published`], and what may be changed about their jobs. Those of tuned jobs
+/// (`+TJ`) get them as their owners would ask for them.
+const SCHEDULERS: [(&str, Build, Adapts); 7] = [
+    ("Sia", sia, Adapts::All),
+    ("Pollux", pollux, Adapts::All),
+    ("Gavel+TJ", gavel, Adapts::Nothing),
+    ("Shockwave+TJ", shockwave, Adapts::Nothing),
+    ("Themis+TJ", finish_time_fairness, Adapts::Nothing),
+    ("Optimus+TJ", optimus, Adapts::Nothing),
+    ("Tiresias+TJ", tiresias, Adapts::Nothing),
+];
+
+/// Gavel as the paper compares with it: the sum of throughputs.
+fn gavel() -> Pipeline {
+    gavel_with(GavelParams {
+        policy: GavelPolicy::MaxSumThroughput,
+        ..GavelParams::default()
+    })
+}
+
+fn world(cluster: &ClusterSpec, applications: &Applications) -> Simulation {
+    Simulation::new(cluster.clone())
+        .execution(Training::of(applications.clone()))
+        .overheads(CheckpointRestart::default())
+}
+
+impl Inputs {
+    /// A run for each scheduler and workload.
+    fn runs(
+        &self,
+        figure: &dyn Figure,
+        data: Option<&Path>,
+        cluster: &str,
+        families: &[Family],
+    ) -> Result<Vec<Run>, ReproduceError> {
+        let cluster: ClusterSpec = cluster.parse()?;
+        let applications = read_dir(file(figure, data, TRACES.path)?)?;
+        let mut runs = Vec::new();
+        let mut all = Vec::new();
+        for family in families {
+            for (name, build, adapts) in &SCHEDULERS[..family.schedulers] {
+                for number in 1..=family.count {
+                    let mut jobs = workload(figure, data, family.folder, number)?;
+                    for job in &mut jobs {
+                        applications.describe(job, *adapts);
+                    }
+                    all.push(jobs.clone());
+                    runs.push(Run {
+                        label: format!("{name}, {} {number}", family.name),
+                        simulation: world(&cluster, &applications),
+                        scheduler: build(),
+                        workload: Box::new(Jobs::new(jobs)),
+                    });
+                }
+            }
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (cluster, applications, all);
+        Ok(runs)
+    }
+
+    /// The figures of each scheduler over each family on which it runs.
+    fn figures(
+        &self,
+        families: &[Family],
+        reports: &[Report],
+    ) -> Vec<Vec<Result<Published, SimError>>> {
+        let inputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (cluster, applications, jobs) = &*inputs;
+        let runs: Vec<_> = reports.iter().zip(jobs).collect();
+        let numbers: Vec<usize> = (0..SCHEDULERS.len()).collect();
+        let of_scheduler = |number: &usize| {
+            let simulation = world(cluster, applications);
+            // What it finds of jobs that are alone serves all workloads.
+            let mut fair = FairTimes::of(&simulation, &SCHEDULERS[*number].1());
+            let mut first = 0;
+            let mut figures = Vec::new();
+            for family in families {
+                let from = first + number * family.count;
+                first += family.schedulers * family.count;
+                if *number < family.schedulers {
+                    let own = runs.get(from..from + family.count).unwrap_or_default();
+                    figures.push(figures_of(own, &mut fair));
+                }
+            }
+            figures
+        };
+        numbers.par_iter().map(of_scheduler).collect()
+    }
+
+    fn findings(
+        &self,
+        picture: &str,
+        families: &[Family],
+        source: &'static str,
+        reports: &[Report],
+    ) -> Findings {
+        let mut findings = Findings {
+            notes: vec![
+                "times and figures a job are over all jobs of all workloads, makespan and mean contention means over workloads".to_owned(),
+                "+TJ: jobs keep the GPUs and the batch that the files ask for; on one type of GPU the paper tunes them anew, which was not published".to_owned(),
+                "finish-time fairness is a job's completion time over that under the same scheduler alone on its share of each type, averaged over types; above 1 it was treated unfairly".to_owned(),
+            ],
+            ..Findings::default()
+        };
+        let mut bars = BarChart::new("Average JCT", Axis::new("hours"));
+        let of_schedulers = self.figures(families, reports);
+        let mut of_schedulers: Vec<_> = of_schedulers.into_iter().map(Vec::into_iter).collect();
+        for family in families {
+            let mut averages = Vec::new();
+            let contestants = SCHEDULERS.iter().zip(&mut of_schedulers);
+            for (i, ((name, ..), figures)) in contestants.take(family.schedulers).enumerate() {
+                let ours = match figures.next() {
+                    Some(Ok(ours)) => ours,
+                    Some(Err(error)) => {
+                        findings
+                            .notes
+                            .push(format!("{name}, {}: {error}", family.name));
+                        continue;
+                    }
+                    None => continue,
+                };
+                let published = family.published.get(i);
+                for (k, ((what, decimals), ours)) in FIGURES.iter().zip(ours).enumerate() {
+                    let text = format!("{what}, {}, {name}", family.name);
+                    let mut row = Row::new(text, ours, *decimals);
+                    if let Some(value) = published.map(|p| p[k]).filter(|p| !p.is_nan()) {
+                        row = row.published(value, if k < FAIRNESS { source } else { FIGURE_8 });
+                    }
+                    findings.rows.push(row);
+                }
+                averages.push((*name, ours[0]));
+            }
+            findings
+                .claims
+                .extend(claims(family, families.len(), &averages));
+            bars = bars.with(family.name, averages);
+        }
+        findings.pictures.push(Picture {
+            name: picture.to_owned(),
+            svg: bars.svg(),
+        });
+        findings
+    }
+}
+
+/// What the paper says of average completion times over a family. What is missing is below nothing.
+fn claims(family: &Family, families: usize, averages: &[(&str, f64)]) -> Vec<Claim> {
+    let of = |name: &str| {
+        let found = averages.iter().find(|(n, _)| *n == name);
+        found.map_or(f64::NAN, |(_, jct)| *jct)
+    };
+    let (sia, pollux) = (of("Sia"), of("Pollux"));
+    let mut tuned = SCHEDULERS[2..family.schedulers].iter();
+    let family = family.name;
+    vec![
+        Claim::new(
+            format!(
+                "{family}: the average JCT under Sia is below those of jobs that are tuned beforehand, under each scheduler"
+            ),
+            tuned.all(|(name, ..)| sia < of(name)),
+        ),
+        match families {
+            1 => Claim::new(
+                "on one type of GPU the average JCTs under Sia and Pollux lie within 10 % of each other",
+                (sia / pollux - 1.0).abs() <= 0.1,
+            ),
+            _ => Claim::new(
+                format!("{family}: the average JCT under Sia is below that under Pollux"),
+                sia < pollux,
+            ),
+        },
+    ]
+}
+
+/// The figures, in the order of their names, over the workloads of a family.
+fn figures_of(
+    runs: &[(&Report, &Vec<JobSpec>)],
+    fair: &mut FairTimes,
+) -> Result<Published, SimError> {
+    let all = || runs.iter().flat_map(|(r, _)| &r.jobs);
+    let mut jcts: Vec<f64> = all().filter_map(|j| Some(j.jct()?.hours())).collect();
+    jcts.sort_by(f64::total_cmp);
+    let jobs = jcts.len().max(1) as f64;
+    let workloads = runs.len().max(1) as f64;
+    let given = || all().filter_map(|j| j.given.as_deref());
+    let contention: Vec<Contention> = runs.iter().map(|(r, _)| Contention::of(&r.jobs)).collect();
+    let mut judged = Vec::new();
+    for (report, jobs) in runs {
+        let mut results = report.jobs.clone();
+        fair.judge(&mut Jobs::new(jobs.to_vec()), &mut results)?;
+        judged.extend(results);
+    }
+    let fairness = Fairness::of(&judged).unwrap_or_default();
+    let makespans = runs.iter().map(|(r, _)| r.summary.makespan_s / 3600.0);
+    Ok([
+        jcts.iter().sum::<f64>() / jobs,
+        jcts.get((0.99 * jobs) as usize).copied().unwrap_or(0.0),
+        makespans.sum::<f64>() / workloads,
+        given().map(|g| g.gpu.hours()).sum::<f64>() / jobs,
+        given().map(|g| f64::from(g.restarts)).sum::<f64>() / jobs,
+        contention.iter().map(Contention::mean).sum::<f64>() / workloads,
+        contention.iter().map(Contention::most).max().unwrap_or(0) as f64,
+        fairness.worst,
+        100.0 * fairness.unfair,
+    ])
+}
+
+impl Figure for SiaTable3 {
+    fn name(&self) -> &'static str {
+        "sia-table3"
+    }
+
+    fn title(&self) -> &'static str {
+        "Sia (SOSP 2023), table 3 and figure 8: schedulers on 64 GPUs of three types, 28 workloads"
+    }
+
+    fn data(&self) -> &'static [DataFile] {
+        &[TRACES, PHILLY, HELIOS, NEW_TRACE]
+    }
+
+    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+        self.0.runs(self, data, THREE_TYPES, &FAMILIES)
+    }
+
+    fn findings(&self, reports: &[Report]) -> Findings {
+        self.0.findings(self.name(), &FAMILIES, TABLE_3, reports)
+    }
+}
+
+impl Figure for SiaTable4 {
+    fn name(&self) -> &'static str {
+        "sia-table4"
+    }
+
+    fn title(&self) -> &'static str {
+        "Sia (SOSP 2023), table 4: Sia, Pollux and schedulers of tuned jobs on 64 GPUs of one type, the Philly workloads"
+    }
+
+    fn data(&self) -> &'static [DataFile] {
+        &[TRACES, PHILLY]
+    }
+
+    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+        let families = [PHILLY_ON_ONE_TYPE];
+        self.0.runs(self, data, HOMOGENEOUS, &families)
+    }
+
+    fn findings(&self, reports: &[Report]) -> Findings {
+        let families = [PHILLY_ON_ONE_TYPE];
+        self.0.findings(self.name(), &families, TABLE_4, reports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_other_scheduler_stands_in_for_one_that_failed() {
+        let all = SCHEDULERS.map(|(name, ..)| name).into_iter().zip(1..);
+        let all: Vec<_> = all.map(|(name, jct)| (name, f64::from(jct))).collect();
+        let family = &FAMILIES[0];
+        let hold = |averages: &[_]| {
+            claims(family, 2, averages)
+                .iter()
+                .filter(|c| c.holds)
+                .count()
+        };
+        assert_eq!(hold(&all), 2);
+        assert_eq!(hold(&all[1..]), 0);
+        assert_eq!(hold(&[all[0], all[1]]), 1);
+    }
+}

@@ -1,0 +1,395 @@
+//! The simulator that Sia's authors released (SOSP 2023 artifact).
+//!
+//! Quirks are parts. Of the policy: [`ReleasedScores`] (a new job is worth the same on every type,
+//! values of the batch that its owner would ask for, rounded coefficients, delays of its own; rigid
+//! jobs by their true step times) and [`Canonical`] (one of the equally good assignments: theirs is
+//! whatever the solver finds). Of the placement: [`RoundAndRound`]. Of the world: [`FreeMoves`],
+//! epochs that end at [whole seconds](blox_sim::execution::training::EpochEnds), and [no more
+//! nodes](crate::sia::world::most_nodes) than were measured. Of the loop: [`AfterOne`].
+//!
+//! **Verified**: from recorded decisions every end, restart and GPU-second of each job is equal,
+//! under Sia with four solvers, Pollux and Gavel; so is each recorded program's objective, and each
+//! batch. In a closed loop with recorded fits of speeds and canonical assignments, every job is
+//! equal, of published workloads and of random ones on other clusters, in other rounds, with
+//! batches of their own or fixed ones, or with fixed numbers of GPUs; with more jobs than fits were recorded for, average
+//! completion times are within 1 %: where a fit stops depends on the last bits of logarithms. The
+//! original's own results depend on the machine: its batches come of logarithms in single precision, here those
+//! of glibc; NumPy takes others where a processor has AVX-512.
+//!
+//! **Left out.** A file that is not in order of submission is put in order. Where a
+//! step time lies beyond what was measured the original ends with an error, here the nearest counts.
+
+pub(crate) mod figures;
+mod moves;
+pub mod pollux;
+pub mod quirks;
+mod recorded;
+pub(crate) mod verify;
+pub mod world;
+
+pub use moves::FreeMoves;
+pub use recorded::{RecordedFits, add_points};
+
+use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
+use crate::sia::world::{MOST_NODES, lies};
+use blox_core::perf::goodput::{BatchLimits, KnownBatches, split};
+use blox_core::{Adapts, Cadence, Composition, Name, Part, Pipeline, Rounds, Seconds, Time, View};
+use blox_policies::scheduling::Sia;
+use blox_policies::scheduling::sia::{Applicant, Config, Scores};
+use blox_sim::Simulation;
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{Application, Applications};
+use std::sync::Arc;
+
+/// Rounds of which the first ends before the first decision: no decision at 0.
+#[derive(Clone, Copy, Debug)]
+pub struct AfterOne {
+    rounds: Rounds,
+    period: Seconds,
+}
+
+impl AfterOne {
+    /// Rounds of `period`; `None` unless it is above 0.
+    pub fn every(period: Seconds) -> Option<Self> {
+        let rounds = Rounds::every(period)?;
+        Some(AfterOne { rounds, period })
+    }
+}
+
+impl Part for AfterOne {}
+
+impl Cadence for AfterOne {
+    fn first_from(&self, t: Time, last: Option<Time>) -> Time {
+        let first = Time::ZERO + self.period;
+        self.rounds.first_from(t.max(first), last)
+    }
+
+    fn following(&self, t: Time) -> Option<Time> {
+        self.rounds.following(t)
+    }
+
+    fn period(&self) -> Option<Seconds> {
+        self.rounds.period()
+    }
+}
+
+/// Sia as released, in rounds of 60 s: of rigid jobs it knows the true step times.
+pub fn sia(applications: Applications) -> Pipeline {
+    sia_every(Seconds::new(60.0), applications)
+}
+
+/// As [`sia`], in rounds of another length, above 0.
+pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
+    let base = Composition::new("sia");
+    let base = match AfterOne::every(round) {
+        Some(rounds) => base.cadence(rounds),
+        None => base,
+    };
+    let scores = TrueRates {
+        others: ReleasedScores::default(),
+        applications: Arc::new(applications),
+    };
+    let mut policy = Sia::new(scores).settling(Canonical).searching(1 << 24);
+    for (gpu_type, nodes) in MOST_NODES {
+        policy = policy.on_nodes(gpu_type, nodes);
+    }
+    base.scheduling(policy).placement(RoundAndRound).build()
+}
+
+/// Values as [`ReleasedScores`] has them, but those of rigid jobs follow from the true step times of
+/// their batch on as few nodes of each type as hold them.
+#[derive(Clone)]
+struct TrueRates {
+    others: ReleasedScores,
+    applications: Arc<Applications>,
+}
+
+impl Part for TrueRates {}
+
+impl Scores for TrueRates {
+    fn values(
+        &self,
+        view: View<'_>,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        batches: &mut KnownBatches,
+    ) -> Vec<Option<f64>> {
+        let extras = applicant.job.spec().extras();
+        let app = extras.model.as_ref();
+        let app = app.and_then(|model| self.applications.get(model));
+        let (Some(app), Adapts::Nothing) = (app, applicant.adapts) else {
+            return self.others.values(view, applicant, configs, batches);
+        };
+        let asked = applicant.job.gpus().get();
+        let batch = extras.batch_size.unwrap_or(app.initial_batch);
+        let rate = |(t, name): (blox_core::NameId, &Name)| {
+            let nodes = view.nodes().filter(|n| n.gpu_type().0 == t.0);
+            let size = nodes.map(|n| n.gpu_count()).max()?;
+            rate_of(app, name, batch, asked, size)
+        };
+        let rates: Vec<_> = view.cluster().gpu_types().iter().map(rate).collect();
+        ReleasedScores::of_rates(asked, &rates, configs)
+    }
+
+    fn costs(
+        &self,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        values: &[Option<f64>],
+    ) -> Vec<Option<f64>> {
+        self.others.costs(applicant, configs, values)
+    }
+
+    fn lies(&self, gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
+        lies(gpu_type, placement)
+    }
+}
+
+/// Samples a second of a fixed batch (`get_throughput_with_accum`), on nodes of so many GPUs. Unlike
+/// when it runs, a pass is not bounded by what other placements of as many GPUs take.
+fn rate_of(app: &Application, gpu_type: &str, batch: u32, gpus: u32, size: u32) -> Option<f64> {
+    let on = app.types.get(gpu_type)?;
+    let mut placement = vec![size; (gpus / size.max(1)) as usize];
+    placement.extend((!gpus.is_multiple_of(size)).then_some(gpus % size));
+    let limits = BatchLimits {
+        max_batch: app.max_batch,
+        per_gpu: (on.limits.per_gpu.0, on.most_per_gpu(&placement)),
+        accumulate: true,
+    };
+    let split = split(f64::from(batch), gpus, app.initial_batch, &limits);
+    let within = app.max_batch / (gpus * (split.accumulation + 1)).max(1);
+    let (step, sync) = on.step(&placement, split.per_gpu.min(within))?;
+    let total = step + (step - sync) * f64::from(split.accumulation);
+    Some(f64::from(batch) / total * (1.0 / app.slowdown))
+}
+
+/// The world of the released simulator.
+pub fn simulation(base: Simulation, training: Training) -> Simulation {
+    base.execution(training).overheads(FreeMoves::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sia::world::training;
+    use blox_core::{
+        Assignment, ClusterSpec, Draft, DraftError, Extras, GpuCount, GpuId, JobSpec, Outlook,
+        PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Shape,
+    };
+    use blox_policies::placement::KeepNodes;
+    use blox_policies::scheduling::sia::{Tie, Ties};
+    use blox_sim::execution::training::{Measured, StepTable, StepTimes, built_in};
+    use blox_sim::workload::Jobs;
+    use std::sync::Mutex;
+
+    /// Everybody gets what is asked for; the first job is stopped for a round at 120 s.
+    #[derive(Clone)]
+    struct AsAsked;
+
+    impl Part for AsAsked {}
+
+    impl SchedulingPolicy for AsAsked {
+        fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+            out.stop_unlisted();
+            for job in view.active() {
+                if job.id().0 > 0 || view.now() != Time::new(120.0) {
+                    out.push(Request::with_shape(job.id(), Shape::gpus(job.gpus())));
+                }
+            }
+            Outlook::NextRound
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_starting_makes_room_at_once() {
+        let applications = built_in();
+        let job = |submit: f64, model: &str, gpus| {
+            let submit = Time::new(submit);
+            let job = JobSpec::new(submit, GpuCount(gpus), Seconds::new(1.0));
+            let mut job = job.with_extras(Extras {
+                model: Some(model.into()),
+                ..Extras::default()
+            });
+            assert!(applications.describe(&mut job, Adapts::All));
+            job
+        };
+        // Two on the first node, each starts for 120 s, and one on the second.
+        let jobs = vec![
+            job(0.0, "bert", 1),
+            job(0.0, "bert", 1),
+            job(0.0, "bert", 1),
+            job(100.0, "deepspeech2", 2),
+        ];
+        let cluster: ClusterSpec = "2x2:aws".parse().unwrap();
+        let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
+        let scheduler = Composition::new("as asked").cadence(rounds);
+        let scheduler = scheduler.scheduling(AsAsked).placement(KeepNodes).build();
+        let report = simulation(Simulation::new(cluster), training(applications.clone()))
+            .run(scheduler, &mut Jobs::new(jobs))
+            .unwrap();
+        let started = |job: usize| report.jobs[job].first_start.map(Time::secs);
+        assert_eq!(started(3), Some(145.0), "25 s after it was given its GPUs");
+        assert_eq!(started(1), Some(180.0), "as if it had not been moved");
+        assert_eq!(started(2), Some(180.0));
+    }
+
+    /// Gives its only job the GPUs of a list, those of each minute in turn.
+    #[derive(Clone)]
+    struct Turns(Vec<Vec<u32>>);
+
+    impl Part for Turns {}
+
+    impl PlacementPolicy for Turns {
+        fn place(
+            &mut self,
+            requests: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<(), DraftError> {
+            let minute = (draft.view().now().secs() / 60.0) as usize;
+            let turn = self.0.get(minute - 1).or(self.0.last());
+            let gpus = turn.into_iter().flatten().map(|gpu| GpuId(*gpu));
+            let assignment = Assignment::of(gpus);
+            for job in requests.in_order(draft.view()) {
+                match draft.current(job) {
+                    Some(has) if has.gpus == assignment.gpus => continue,
+                    Some(_) => draft.release(job, Reason::other("moved"))?,
+                    None => {}
+                }
+                draft.assign(job, assignment.clone())?;
+            }
+            Ok(())
+        }
+    }
+
+    /// Any configuration is as good; notes what it is asked.
+    #[derive(Clone, Default)]
+    struct Noted {
+        restarts: Arc<Mutex<Vec<u32>>>,
+        columns: Arc<Mutex<Vec<(usize, usize)>>>,
+    }
+
+    impl Part for Noted {}
+
+    impl Scores for Noted {
+        fn values(
+            &self,
+            _: View<'_>,
+            _: &Applicant<'_>,
+            configs: &[Config],
+            _: &mut KnownBatches,
+        ) -> Vec<Option<f64>> {
+            vec![Some(1.0); configs.len()]
+        }
+
+        fn costs(
+            &self,
+            applicant: &Applicant<'_>,
+            _: &[Config],
+            values: &[Option<f64>],
+        ) -> Vec<Option<f64>> {
+            self.restarts.lock().unwrap().push(applicant.restarts);
+            values.iter().map(|v| v.map(|v| -v)).collect()
+        }
+
+        fn lies(&self, gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
+            lies(gpu_type, placement)
+        }
+    }
+
+    impl Ties for Noted {
+        fn settle(&self, cost: f64, tie: &Tie) -> f64 {
+            let seen = (tie.column, tie.columns);
+            self.columns.lock().unwrap().push(seen);
+            cost
+        }
+    }
+
+    /// When a rigid job of 12 GPUs ends that has those of these nodes minute by minute, what its
+    /// restarts were at each decision, and the places of its configurations.
+    fn turned(cluster: &str, turns: &[&[(u32, u32)]]) -> (f64, Vec<u32>, Vec<(usize, usize)>) {
+        let applications = built_in();
+        let job = JobSpec::new(Time::ZERO, GpuCount(12), Seconds::new(1.0));
+        let mut job = job.with_extras(Extras {
+            model: Some("bert".into()),
+            batch_size: Some(48),
+            ..Extras::default()
+        });
+        assert!(applications.describe(&mut job, Adapts::Nothing));
+        let gpus = |nodes: &&[(u32, u32)]| {
+            let of = |(node, n): &(u32, u32)| 8 * node..8 * node + n;
+            nodes.iter().flat_map(of).collect()
+        };
+        let placement = Turns(turns.iter().map(gpus).collect());
+        let noted = Noted::default();
+        let policy = Sia::new(noted.clone()).settling(noted.clone());
+        let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
+        let scheduler = Composition::new("turns").cadence(rounds);
+        let scheduler = scheduler.scheduling(policy).placement(placement).build();
+        let simulation = Simulation::new(cluster.parse().unwrap());
+        let report = super::simulation(simulation, training(applications))
+            .run(scheduler, &mut Jobs::new(vec![job]))
+            .unwrap();
+        let restarts = noted.restarts.lock().unwrap().clone();
+        let columns = noted.columns.lock().unwrap().clone();
+        (report.jobs[0].finish.unwrap().secs(), restarts, columns)
+    }
+
+    #[test]
+    fn a_job_restarts_when_its_nodes_come_in_another_order() {
+        let stays: &[(u32, u32)] = &[(0, 8), (1, 4)];
+        let (end, restarts, _) = turned("3x8:rtx", &[stays]);
+        assert_eq!(restarts.iter().max(), Some(&0));
+        // Eight and four on other nodes.
+        let (moved, restarts, _) = turned("3x8:rtx", &[stays, stays, stays, &[(1, 8), (2, 4)]]);
+        assert_eq!(moved, end);
+        assert_eq!(restarts.iter().max(), Some(&0));
+        // Four and eight on the same nodes: it begins anew.
+        let (other, restarts, _) = turned("3x8:rtx", &[stays, stays, stays, &[(1, 4), (0, 8)]]);
+        assert!(other > end, "{other} {end}");
+        // While it starts nothing is asked.
+        assert_eq!(restarts[..6], [0, 0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn more_nodes_than_were_measured_are_as_many_as_were() {
+        let (end, ..) = turned("3x8:dgx-ext", &[&[(0, 6), (1, 6)]]);
+        let three: &[(u32, u32)] = &[(0, 8), (1, 2), (2, 2)];
+        let (spread, restarts, _) = turned("3x8:dgx-ext", &[three, &[(0, 2), (1, 8), (2, 2)]]);
+        assert_eq!((spread, restarts.iter().max()), (end, Some(&0)));
+    }
+
+    #[test]
+    fn a_rigid_job_has_a_column_of_each_type() {
+        let nodes: &[(u32, u32)] = &[(1, 8), (2, 4)];
+        let (_, _, columns) = turned("1x8:dgx-ext,2x8:rtx", &[nodes]);
+        assert_eq!(columns[0], (1, 2));
+    }
+
+    #[test]
+    fn rigid_jobs_are_as_fast_as_their_placement_was_measured() {
+        let mut table = StepTable::default();
+        let mut add = |placement: &[u32], per_gpu, step, sync| {
+            let row = Measured {
+                per_gpu,
+                step,
+                sync,
+            };
+            table.add_placement(placement, row);
+        };
+        add(&[8, 4], 10, 1.0, 0.25);
+        add(&[8, 4], 12, 1.5, 0.25);
+        add(&[4, 4, 4], 10, 2.0, 0.5);
+        add(&[4, 4, 4], 20, 3.0, 0.5);
+        let mut app = Application::clone(built_in().get("bert").unwrap());
+        app.max_batch = 240;
+        app.slowdown = 1.25;
+        let on = app.types.get_mut("rtx").unwrap();
+        on.steps = StepTimes::Measured(Box::new(table));
+        let rate = |size| rate_of(&app, "rtx", 240, 12, size).unwrap();
+        // Two passes of ten, of which the first exchanges nothing.
+        assert_eq!(rate(8), 240.0 / 1.75 * 0.8);
+        // As many samples on a GPU in one pass.
+        assert_eq!(rate(4), 240.0 / 3.0 * 0.8);
+        assert_eq!(rate_of(&app, "quad", 240, 12, 4), None);
+    }
+}

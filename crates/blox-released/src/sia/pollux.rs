@@ -1,0 +1,271 @@
+//! The simulator that Pollux' authors released (OSDI 2021 artifact): its Tiresias and its
+//! Optimus over jobs with a fixed batch.
+//!
+//! Both are the artifact's own versions of these schedulers. Any change of a job's nodes is
+//! a restart of 30 s.
+//!
+//! **Verified.** Under both the end of each of the 160 jobs of each of the eight published workloads is
+//! equal, given the step times that the original interpolates for placements that were not measured.
+
+use super::AfterOne;
+use blox_core::{
+    Assignment, Composition, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobRef, NodeId,
+    Outlook, Part, Pipeline, PlacementPolicy, Reason, Request, Requests, RestoreError,
+    SchedulingPolicy, Seconds, Shape, View,
+};
+use blox_sim::execution::training::{Application, Applications};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+/// A pipeline in rounds of so long.
+fn over(name: &str, round: Seconds, policy: impl SchedulingPolicy + 'static) -> Pipeline {
+    let base = Composition::new(name);
+    let base = match AfterOne::every(round) {
+        Some(rounds) => base.cadence(rounds),
+        None => base,
+    };
+    base.scheduling(policy).placement(MostFree).build()
+}
+
+/// Length of the rounds of the published runs, in seconds.
+const ROUND_S: f64 = 60.0;
+
+/// Tiresias as in Pollux' simulator, in rounds of 60 s.
+pub fn tiresias() -> Pipeline {
+    tiresias_every(Seconds::new(ROUND_S))
+}
+
+/// As [`tiresias`], in rounds of another length, above 0.
+pub fn tiresias_every(round: Seconds) -> Pipeline {
+    over("tiresias", round, TwoQueues::default())
+}
+
+/// Optimus as in Pollux' simulator, in rounds of 60 s: it knows the true step times and curves.
+pub fn optimus(applications: Applications) -> Pipeline {
+    optimus_every(Seconds::new(ROUND_S), applications)
+}
+
+/// As [`optimus`], in rounds of another length, above 0.
+pub fn optimus_every(round: Seconds, applications: Applications) -> Pipeline {
+    let applications = Arc::new(applications);
+    over("optimus", round, MarginalGain { applications })
+}
+
+/// Jobs that have as many GPUs as asked for keep them; the others take them, in the order of the
+/// requests, from the node with the most free GPUs, again and again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MostFree;
+
+impl Part for MostFree {}
+
+impl PlacementPolicy for MostFree {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let mut todo: Vec<(JobId, u32)> = Vec::new();
+        for request in requests.list() {
+            let wanted = request.shapes.first().map_or(0, |s| s.gpus.get());
+            match draft.current(request.job).map(|a| a.count().get()) {
+                Some(has) if has == wanted => continue,
+                Some(_) => draft.release(request.job, Reason::other("resized"))?,
+                None => {}
+            }
+            if draft.may_place(request.job) {
+                todo.push((request.job, wanted));
+            }
+        }
+        for (job, wanted) in todo {
+            let mut parts: Vec<(NodeId, u32)> = Vec::new();
+            let mut left = wanted;
+            while left > 0 {
+                let open = draft.nodes_with_free().map(|n| n.id());
+                let open = open.filter(|n| parts.iter().all(|(taken, _)| taken != n));
+                let most = open.min_by_key(|n| (std::cmp::Reverse(draft.free_on(*n)), *n));
+                let Some(node) = most else { break };
+                let part = draft.free_on(node).min(left);
+                parts.push((node, part));
+                left -= part;
+            }
+            if left > 0 || wanted == 0 {
+                continue;
+            }
+            let mut gpus = GpuList::new();
+            for (node, count) in parts {
+                gpus.extend(draft.take_from(node, count).unwrap_or_default());
+            }
+            draft.assign(job, Assignment::of(gpus))?;
+        }
+        Ok(())
+    }
+}
+
+/// Two queues; a job moves to the second for good once it has had 16 GPU-hours. Whoever does not
+/// fit in the count of GPUs that are left is passed over.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct TwoQueues {
+    queues: [Vec<JobId>; 2],
+    /// Seconds of rounds in which a job was granted.
+    executed: BTreeMap<JobId, f64>,
+    granted: Vec<JobId>,
+    last: f64,
+}
+
+/// GPU-seconds after which a job moves to the second queue.
+const DEMOTED_S: f64 = 57_600.0;
+
+impl Part for TwoQueues {
+    fn observe(&mut self, _: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            for queue in &mut self.queues {
+                queue.retain(|j| j != job);
+            }
+            self.executed.remove(job);
+            self.granted.retain(|j| j != job);
+        }
+    }
+
+    fn save(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self).ok()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        *self = serde_json::from_value(memory)?;
+        Ok(())
+    }
+}
+
+impl SchedulingPolicy for TwoQueues {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        out.stop_unlisted();
+        let now = view.now().secs();
+        let passed = now - self.last;
+        self.last = now;
+        for job in view.active() {
+            let id = job.id();
+            if let Entry::Vacant(new) = self.executed.entry(id) {
+                new.insert(0.0);
+                self.queues[0].push(id);
+            }
+            if self.granted.contains(&id) {
+                let executed = self.executed.entry(id).or_default();
+                *executed += passed;
+                let width = f64::from(job.gpus().get());
+                if *executed * width >= DEMOTED_S && self.queues[0].contains(&id) {
+                    self.queues[0].retain(|j| *j != id);
+                    self.queues[1].push(id);
+                }
+            }
+        }
+        self.granted.clear();
+        let mut left = view.usable_gpus().get();
+        for id in self.queues.iter().flatten() {
+            let Some(job) = view.job(*id) else { continue };
+            let wanted = job.gpus().get();
+            if wanted <= left {
+                left -= wanted;
+                self.granted.push(*id);
+                out.push(Request::gang(&job));
+            }
+        }
+        Outlook::NextRound
+    }
+}
+
+/// One more GPU for the job whose remaining time it shortens most.
+#[derive(Clone)]
+struct MarginalGain {
+    applications: Arc<Applications>,
+}
+
+impl Part for MarginalGain {}
+
+/// GPUs of a node there.
+const NODE: u32 = 4;
+
+impl MarginalGain {
+    /// Seconds that another GPU beyond `gpus` saves.
+    fn gain(&self, job: &JobRef<'_>, gpus: u32) -> f64 {
+        let extras = job.spec().extras();
+        let Some(model) = &extras.model else {
+            return 0.0;
+        };
+        let Some(app) = self.applications.get(model) else {
+            return 0.0;
+        };
+        let Some(on) = app.types.values().next() else {
+            return 0.0;
+        };
+        let batch = extras.batch_size.unwrap_or(app.initial_batch);
+        let most = match model.as_str() {
+            "ncf" => 1,
+            _ => batch / on.limits.per_gpu.0.max(1),
+        };
+        if gpus + 1 > most {
+            return 0.0;
+        }
+        let epoch = app.curves.epoch_at(job.work_done());
+        let last = app.curves.epochs() - 1;
+        let left = if epoch >= last {
+            1.0
+        } else {
+            let done = |e| app.curves.iterations(e, f64::from(batch));
+            done(last) - done(epoch)
+        };
+        (step_time(app, batch, gpus) - step_time(app, batch, gpus + 1)) * left
+    }
+}
+
+/// Seconds of a step on as few nodes as possible.
+fn step_time(app: &Application, batch: u32, gpus: u32) -> f64 {
+    let Some(on) = app.types.values().next() else {
+        return 0.0;
+    };
+    let ceil = |x: f64| (x - 1e-8).ceil();
+    let each = ceil(f64::from(batch) / f64::from(gpus));
+    let mut passes = ceil(each / f64::from(on.limits.per_gpu.1));
+    if gpus == 1 {
+        passes = passes.max(2.0);
+    }
+    let within = (f64::from(app.max_batch) / (f64::from(gpus) * passes)).floor();
+    let per_gpu = ceil(each / passes).min(within) as u32;
+    let mut placement = vec![NODE; (gpus / NODE) as usize];
+    placement.extend((!gpus.is_multiple_of(NODE)).then_some(gpus % NODE));
+    let (step, sync) = on.steps.step(&placement, per_gpu).unwrap_or((-1.0, -1.0));
+    step + (step - sync) * (passes - 1.0)
+}
+
+impl SchedulingPolicy for MarginalGain {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        out.stop_unlisted();
+        let mut left = view.usable_gpus().get();
+        let jobs: Vec<JobRef<'_>> = view.active().collect();
+        let mut counts = vec![0u32; jobs.len()];
+        let mut gains = vec![0.0f64; jobs.len()];
+        for (i, job) in jobs.iter().enumerate() {
+            if left > 0 {
+                left -= 1;
+                counts[i] = 1;
+                gains[i] = self.gain(job, 1);
+            }
+        }
+        while left > 0 {
+            let mut best: Option<usize> = None;
+            for (i, gain) in gains.iter().enumerate() {
+                if *gain > 0.0 && best.is_none_or(|b| *gain > gains[b]) {
+                    best = Some(i);
+                }
+            }
+            let Some(i) = best else { break };
+            counts[i] += 1;
+            left -= 1;
+            gains[i] = self.gain(&jobs[i], counts[i]);
+        }
+        let mut order: Vec<usize> = (0..jobs.len()).filter(|i| counts[*i] > 0).collect();
+        order.sort_by_key(|i| counts[*i]);
+        for i in order {
+            let shape = Shape::gpus(GpuCount(counts[i]));
+            out.push(Request::with_shape(jobs[i].id(), shape));
+        }
+        Outlook::NextRound
+    }
+}

@@ -1,0 +1,305 @@
+use super::single::Tried;
+use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
+use blox_core::{Adapts, NameId, Part, Seconds, TrainingSpec, View};
+use blox_policies::scheduling::sia::{Applicant, Config, Scores, restart_factor};
+
+/// What stands for a configuration that cannot be used.
+const UNUSABLE: f32 = 1e-4;
+
+/// The coefficients of the released program's integer program, in single precision
+/// and rounded to hundredths.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coefficients {
+    /// The fairness power.
+    pub power: f64,
+}
+
+impl Coefficients {
+    /// From a row of normalised goodputs, the restart factor, and the configuration that the
+    /// job has.
+    pub fn of(&self, goodputs: &[f32], factor: f64, previous: Option<usize>) -> Vec<f32> {
+        let one = |(i, g): (usize, &f32)| {
+            let moves = previous.is_some_and(|p| p != i);
+            let value = if moves { *g * factor as f32 } else { *g };
+            let powered = libm::pow(f64::from(value), self.power) as f32;
+            let rounded = (powered * 100.0).round_ties_even() / 100.0;
+            rounded.min(3000.0)
+        };
+        goodputs.iter().enumerate().map(one).collect()
+    }
+
+    /// The same of a job with a fixed number of GPUs: those are computed in double precision.
+    pub fn of_fixed(&self, values: &[f64], factor: f64, previous: Option<usize>) -> Vec<f64> {
+        let one = |(i, v): (usize, &f64)| {
+            let moves = previous.is_some_and(|p| p != i);
+            let value = if moves { *v * factor } else { *v };
+            let rounded = (libm::pow(value, self.power) * 100.0).round_ties_even() / 100.0;
+            rounded.min(3000.0)
+        };
+        values.iter().enumerate().map(one).collect()
+    }
+}
+
+/// Values as the released simulator computes them (`sia.py`): a job that has not run is worth the
+/// same on one GPU of every type; a goodput is that of the batch that its owner would ask for at
+/// most; coefficients are rounded; delays are those of its own table, whatever jobs say. A job with
+/// a fixed number of GPUs is as fast on them as its profile of one GPU says, unless who uses this
+/// [knows better](ReleasedScores::of_rates).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReleasedScores {
+    /// The coefficients.
+    pub coefficients: Coefficients,
+    /// What leaving a job out costs.
+    pub leaving_out: f64,
+}
+
+impl Default for ReleasedScores {
+    /// As the authors ran it: power `-0.5`, `1.1` for leaving a job out.
+    fn default() -> Self {
+        ReleasedScores {
+            coefficients: Coefficients { power: -0.5 },
+            leaving_out: 1.1,
+        }
+    }
+}
+
+impl ReleasedScores {
+    /// Normalised goodputs in single precision; `1e-4` where a configuration cannot be used.
+    pub fn goodputs(
+        view: View<'_>,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        batches: &mut KnownBatches,
+    ) -> Vec<f32> {
+        let mut row = raw(view, applicant, configs, batches);
+        normalise(&mut row);
+        row
+    }
+
+    /// What a job with a fixed number of GPUs is worth, from how fast it is on them on each type of
+    /// the cluster: on the slowest, whether it fits there or not, each counts one.
+    pub fn of_rates(asked: u32, rates: &[Option<f64>], configs: &[Config]) -> Vec<Option<f64>> {
+        let slowest = rates.iter().flatten().copied().reduce(f64::min);
+        let scale = f64::from(asked) / slowest.unwrap_or(1.0);
+        let rate = |c: &Config| rates.get(c.gpu_type.index()).copied().flatten();
+        configs.iter().map(|c| Some(rate(c)? * scale)).collect()
+    }
+
+    /// The restart factor with the program's own delays.
+    pub fn factor(applicant: &Applicant<'_>) -> f64 {
+        let model = applicant.job.spec().extras().model.as_ref();
+        let takes = Seconds::new(match model.map_or("", |m| m.as_str()) {
+            "deepspeech2" => 25.0,
+            "imagenet" => 250.0,
+            "bert" => 120.0,
+            "yolov3" => 45.0,
+            _ => 30.0,
+        });
+        let young = match applicant.adapts {
+            // What it had while it started counts there: by then it is no longer young.
+            Adapts::Nothing => applicant.previous.is_none(),
+            _ => applicant.age < takes,
+        };
+        if young {
+            return 1.0;
+        }
+        restart_factor(applicant.age, applicant.restarts, takes)
+    }
+}
+
+impl Part for ReleasedScores {}
+
+impl Scores for ReleasedScores {
+    fn values(
+        &self,
+        view: View<'_>,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        batches: &mut KnownBatches,
+    ) -> Vec<Option<f64>> {
+        if let (Some(training), Adapts::Nothing) = (applicant.training, applicant.adapts) {
+            let types = view.cluster().gpu_types();
+            let on = types.iter().map(|(_, name)| training.on(name));
+            let rates: Vec<_> = on.map(|on| on.map(|on| on.one_gpu_rate)).collect();
+            return ReleasedScores::of_rates(applicant.job.gpus().get(), &rates, configs);
+        }
+        let goodputs = ReleasedScores::goodputs(view, applicant, configs, batches);
+        goodputs.into_iter().map(|g| Some(f64::from(g))).collect()
+    }
+
+    fn costs(
+        &self,
+        applicant: &Applicant<'_>,
+        configs: &[Config],
+        values: &[Option<f64>],
+    ) -> Vec<Option<f64>> {
+        let has = |c: &Config| applicant.previous == Some((c.gpu_type.0, c.gpus));
+        let previous = configs.iter().position(has);
+        let factor = ReleasedScores::factor(applicant);
+        let unusable = f64::from(UNUSABLE);
+        let row: Vec<f64> = if applicant.adapts == Adapts::Nothing {
+            let values: Vec<f64> = values.iter().map(|v| v.unwrap_or(unusable)).collect();
+            self.coefficients.of_fixed(&values, factor, previous)
+        } else {
+            let single = |v: &Option<f64>| v.unwrap_or(unusable) as f32;
+            let values: Vec<f32> = values.iter().map(single).collect();
+            let row = self.coefficients.of(&values, factor, previous);
+            row.into_iter().map(f64::from).collect()
+        };
+        let signed = |a: f64| {
+            if self.coefficients.power < 0.0 { a } else { -a }
+        };
+        row.iter()
+            .map(|a| Some(signed(*a) - self.leaving_out))
+            .collect()
+    }
+}
+
+/// In units of the worst that can be used, by multiplying with one rounded factor.
+fn normalise(row: &mut [f32]) {
+    let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
+    let worst = worst.fold(f32::INFINITY, f32::min);
+    if worst.is_finite() {
+        let scale = (1.0 / f64::from(worst)) as f32;
+        for g in row.iter_mut() {
+            *g *= scale;
+        }
+    }
+    // What was filled in was multiplied as well.
+    for g in row {
+        if *g <= UNUSABLE {
+            *g = UNUSABLE;
+        }
+    }
+}
+
+fn raw(
+    view: View<'_>,
+    applicant: &Applicant<'_>,
+    configs: &[Config],
+    batches: &mut KnownBatches,
+) -> Vec<f32> {
+    let Some(training) = applicant.training else {
+        return vec![1.0; configs.len()];
+    };
+    let types = view.cluster().gpu_types();
+    let name = |c: &Config| types.get(NameId(c.gpu_type.0));
+    let Some(report) = applicant.job.report().filter(|r| !r.speed.is_empty()) else {
+        let first = |c: &Config| if c.gpus == 1 { 1.0 } else { UNUSABLE };
+        return configs.iter().map(first).collect();
+    };
+    let most = match applicant.adapts {
+        Adapts::Gpus => applicant.job.gpus().get(),
+        _ => most_gpus(training, report),
+    };
+    let batch = applicant.job.spec().extras().batch_size;
+    let batch = batch.unwrap_or(training.max_batch);
+    let donor = types.iter().find(|(_, n)| report.speed.contains_key(*n));
+    let node_gpus = |of: u32| {
+        let nodes = view.nodes().filter(|n| n.gpu_type().0 == of);
+        nodes.map(|n| n.gpu_count()).max().unwrap_or(1).max(1)
+    };
+    let mut values = Vec::with_capacity(configs.len());
+    for on in configs.chunk_by(|a, b| a.gpu_type == b.gpu_type) {
+        let gpus = on.iter().map(|c| c.gpus).filter(|gpus| *gpus <= most);
+        let known = name(&on[0]).and_then(|own| {
+            let seen = report.speed.contains_key(own);
+            let from = if seen { own } else { donor?.1 };
+            let speed = report.speed.get(from)?;
+            let (own, limits) = (training.on(own)?, training.on(from)?);
+            let within = BatchLimits {
+                max_batch: batch.max(training.initial_batch),
+                per_gpu: limits.per_gpu,
+                accumulate: true,
+            };
+            let tried = Tried::of(training.initial_batch, within, gpus);
+            let share = (own.one_gpu_rate / limits.one_gpu_rate) as f32;
+            let donor = donor.filter(|_| !seen).map(|d| (node_gpus(d.0.0), share));
+            Some((speed.params, tried, within, donor))
+        });
+        for c in on {
+            let Some((speed, tried, within, donor)) = known.filter(|_| c.gpus <= most) else {
+                values.push(UNUSABLE);
+                continue;
+            };
+            let model = GoodputModel {
+                speed,
+                noise: report.noise,
+                initial_batch: training.initial_batch,
+            };
+            let nodes = donor.map_or(c.nodes, |(size, _)| c.gpus.div_ceil(size));
+            let best = match applicant.adapts {
+                Adapts::Gpus => model.at_batch(nodes, c.gpus, batch, &within),
+                _ => model.best_of(nodes, &tried.on(c.gpus, batches)),
+            };
+            let goodput = best.goodput as f32;
+            values.push(donor.map_or(goodput, |(_, share)| goodput * share));
+        }
+    }
+    values
+}
+
+fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32 {
+    let of = |(name, limits): (&blox_core::Name, &blox_core::TypeLimits)| {
+        let seen = report.speed.get(name).map_or(0, |s| s.most_gpus.get());
+        let by_batch = training.max_batch / limits.per_gpu.0.max(1);
+        (2 * seen).clamp(1, 64).min(by_batch)
+    };
+    training.types.iter().map(of).max().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_of_fixed_jobs_count_by_the_slowest_type() {
+        // On the second type it does not fit.
+        let config = |t: u32| Config {
+            gpu_type: blox_core::GpuTypeId(t),
+            nodes: 1,
+            gpus: 4,
+            column: None,
+        };
+        let rates = [Some(3.0), Some(2.0), None, Some(5.0)];
+        let values = ReleasedScores::of_rates(4, &rates, &[config(0), config(2), config(3)]);
+        assert_eq!(values, [Some(6.0), None, Some(10.0)]);
+        assert_eq!(ReleasedScores::of_rates(4, &[], &[config(0)]), [None]);
+    }
+
+    #[test]
+    fn coefficients_of_fixed_jobs_are_not_rounded_twice() {
+        let c = Coefficients { power: -0.5 };
+        assert_eq!(c.of_fixed(&[4.0, 16.0], 0.25, Some(0)), [0.5, 0.5]);
+        // Between the 100ths: in single precision it is just 0.125.
+        let value = 64.000_001;
+        assert_eq!(c.of_fixed(&[value], 1.0, None), [0.12]);
+        assert_eq!(c.of(&[value as f32], 1.0, None), [0.12]);
+        let value = 63.999_999_9;
+        assert_eq!(c.of_fixed(&[value], 1.0, None), [0.13]);
+        assert_eq!(c.of(&[value as f32], 1.0, None), [0.12]);
+    }
+
+    #[test]
+    fn goodputs_are_multiplied_with_one_factor() {
+        let mut row = [3.0, 7.0, UNUSABLE];
+        normalise(&mut row);
+        let third = 1.0f32 / 3.0;
+        assert_eq!(row, [3.0 * third, 7.0 * third, UNUSABLE]);
+        assert_ne!(row[1], 7.0 / 3.0);
+        let mut none = [UNUSABLE, 0.0];
+        normalise(&mut none);
+        assert_eq!(none, [UNUSABLE, UNUSABLE]);
+    }
+
+    #[test]
+    fn coefficients_are_powers_in_hundredths() {
+        let c = Coefficients { power: -0.5 };
+        assert_eq!(c.of(&[1.0, 4.0, 1e-4], 0.5, None), [1.0, 0.5, 100.0]);
+        // Those of other configurations than the present one are discounted first.
+        assert_eq!(
+            c.of(&[1.0, 1.335_249, 1e-4, 6.899_261], 0.708_737_864, Some(3)),
+            [1.19, 1.03, 118.78, 0.38]
+        );
+    }
+}

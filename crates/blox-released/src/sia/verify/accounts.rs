@@ -1,0 +1,315 @@
+//! What each job had, counted as the original counts it.
+
+use super::input::{Input, World};
+use crate::sia::world as files;
+use crate::verify::{Case, Compared, VerifyError, number_of};
+use blox_core::decision::Action;
+use blox_core::journal::{Entry, Journal};
+use blox_core::perf::goodput::ThroughputParams;
+use blox_core::{BatchConfig, ClusterSpec, Event, GpuId, JobId, Time, TrainingReport};
+use blox_sim::Report;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Keeps what every job was given, and the batches that it chose.
+#[derive(Clone, Default)]
+pub(super) struct Decisions(Arc<Mutex<Log>>);
+
+#[derive(Default)]
+struct Log {
+    given: BTreeMap<JobId, Vec<(Time, Vec<GpuId>)>>,
+    batches: BTreeMap<JobId, Vec<(Time, BatchConfig)>>,
+    reports: BTreeMap<JobId, Vec<(Time, Arc<TrainingReport>)>>,
+}
+
+impl Journal for Decisions {
+    fn record(&mut self, entry: &Entry) {
+        let Ok(mut log) = self.0.lock() else { return };
+        match entry {
+            Entry::Decision { at, plan } => {
+                for action in &plan.actions {
+                    let (job, gpus) = match action {
+                        Action::Stop { job, .. } => (*job, Vec::new()),
+                        Action::Place { job, assignment } => (*job, assignment.gpus.to_vec()),
+                        _ => continue,
+                    };
+                    let list = log.given.entry(job).or_default();
+                    // Stopped and placed in one plan, it is placed.
+                    list.retain(|(t, _)| t != at);
+                    list.push((*at, gpus));
+                }
+            }
+            Entry::Event {
+                at,
+                event: Event::BatchChanged { job, config },
+                ..
+            } => log.batches.entry(*job).or_default().push((*at, *config)),
+            Entry::Event {
+                at,
+                event: Event::Reported { job, report },
+                ..
+            } => {
+                let list = log.reports.entry(*job).or_default();
+                list.push((*at, Arc::clone(report)));
+            }
+            _ => {}
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Decisions {
+    /// The batch of a job at a moment, after what it changed then.
+    pub fn batch(&self, job: JobId, at: Time) -> Option<BatchConfig> {
+        let log = self.0.lock().ok()?;
+        let all = log.batches.get(&job)?;
+        all.iter().rev().find(|(t, _)| *t <= at).map(|(_, c)| *c)
+    }
+
+    /// The fit of a job's speed on a type that it chose its batch by at a moment; `None` before the first.
+    pub fn fit(&self, job: JobId, gpu_type: &str, at: Time) -> Option<ThroughputParams> {
+        let log = self.0.lock().ok()?;
+        let all = log.reports.get(&job)?;
+        let (_, report) = all.iter().rev().find(|(t, _)| *t <= at)?;
+        report.speed.get(gpu_type).map(|s| s.params)
+    }
+}
+
+/// A job's account.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Account {
+    pub name: String,
+    pub submit: f64,
+    pub first: Option<f64>,
+    pub finish: Option<f64>,
+    pub restarts: Option<u32>,
+    pub epochs: usize,
+    pub progress: f64,
+    pub attained: f64,
+    pub wasted: f64,
+    pub used: f64,
+    pub allocated: f64,
+    pub by_type: BTreeMap<String, f64>,
+    pub contention: f64,
+}
+
+/// Where GPUs lie: their node and its type.
+fn nodes(cluster: &ClusterSpec) -> Vec<(u32, String)> {
+    let mut all = Vec::new();
+    for (i, node) in cluster.nodes.iter().enumerate() {
+        let name = node.gpu_type.as_ref().map_or("", |n| n.as_str());
+        all.extend((0..node.gpus).map(|_| (i as u32, name.to_owned())));
+    }
+    all
+}
+
+/// A job's GPUs as the original looks at them.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Given {
+    gpu_type: String,
+    /// GPUs of each node in turn.
+    shape: Vec<u32>,
+    /// The nodes, where they count.
+    nodes: Vec<u32>,
+    gpus: f64,
+}
+
+pub(super) fn of(input: &Input, decisions: &Decisions, report: &Report) -> Vec<Account> {
+    let nodes = nodes(&input.cluster);
+    of_nodes(input, decisions, report, &nodes)
+}
+
+/// As [`of`], on a cluster with other nodes than the case's.
+pub(super) fn of_cluster(
+    input: &Input,
+    cluster: &ClusterSpec,
+    decisions: &Decisions,
+    report: &Report,
+) -> Vec<Account> {
+    of_nodes(input, decisions, report, &nodes(cluster))
+}
+
+fn of_nodes(
+    input: &Input,
+    decisions: &Decisions,
+    report: &Report,
+    nodes: &[(u32, String)],
+) -> Vec<Account> {
+    let Ok(log) = decisions.0.lock() else {
+        return Vec::new();
+    };
+    let jobs = input.jobs_for(input.policy);
+    let round = input.interval;
+    let first_seen = |submit: f64| ((submit / round).ceil() * round).max(round);
+    let alive: Vec<(f64, f64)> = jobs
+        .iter()
+        .zip(&report.jobs)
+        .map(|(job, result)| {
+            let end = result.finish.map_or(f64::INFINITY, |t| t.secs());
+            (first_seen(job.submit.secs()), end)
+        })
+        .collect();
+    let mut accounts = Vec::new();
+    for (i, (job, result)) in jobs.iter().zip(&report.jobs).enumerate() {
+        let finish = result.finish.map(|t| t.secs());
+        let app = job.extras().model.as_ref();
+        let app = app.and_then(|m| input.applications.get(m));
+        let mut account = Account {
+            name: job.name.as_ref().map_or(String::new(), |n| n.to_string()),
+            submit: job.submit.secs(),
+            finish,
+            epochs: app.map_or(0, |a| a.curves.epochs()),
+            progress: app.map_or(0.0, |a| a.curves.total()),
+            ..Account::default()
+        };
+        let list = log.given.get(&JobId(i as u32)).cloned().unwrap_or_default();
+        let delay = input.restart(job);
+        let mut list = list.into_iter().peekable();
+        let (mut has, mut rest) = (None::<Given>, 0.0f64);
+        let (mut at, last) = (alive[i].0, finish.unwrap_or(report.end.secs()));
+        let (mut seen, mut rounds) = (0.0, 0.0);
+        while at < last {
+            rounds += 1.0;
+            seen += alive.iter().filter(|(a, b)| *a <= at && at < *b).count() as f64;
+            while let Some((_, gpus)) = list.next_if(|(t, _)| t.secs() <= at) {
+                let new = given(input.world, nodes, &gpus);
+                if new.is_some() && new != has {
+                    account.restarts = Some(account.restarts.map_or(0, |n| n + 1));
+                    account.first.get_or_insert(at);
+                    rest = delay;
+                }
+                has = new;
+            }
+            if let Some(given) = &has {
+                let n = given.gpus;
+                account.allocated += n * round;
+                *account.by_type.entry(given.gpu_type.clone()).or_default() += n * round;
+                let waits = rest.min(round);
+                rest -= waits;
+                account.wasted += waits * n;
+                account.used += (round - waits) * n;
+                let until = (at + round).min(last);
+                account.attained += waits * n + (until - at - waits).max(0.0) * n;
+            }
+            at += round;
+        }
+        account.contention = seen / f64::max(rounds, 1.0);
+        accounts.push(account);
+    }
+    accounts
+}
+
+fn given(world: World, nodes: &[(u32, String)], gpus: &[GpuId]) -> Option<Given> {
+    let (_, gpu_type) = nodes.get(gpus.first()?.index())?;
+    let list: Vec<u32> = gpus.iter().map(|g| nodes[g.index()].0).collect();
+    let mut shape = Vec::new();
+    let mut last = None;
+    for node in &list {
+        match shape.last_mut() {
+            Some(count) if last == Some(node) => *count += 1,
+            _ => shape.push(1),
+        }
+        last = Some(node);
+    }
+    if world == World::Sia {
+        shape = files::lies(gpu_type, shape);
+    }
+    Some(Given {
+        gpu_type: gpu_type.clone(),
+        gpus: f64::from(gpus.len() as u32),
+        shape,
+        nodes: match world {
+            World::Sia => Vec::new(),
+            World::Pollux => list,
+        },
+    })
+}
+
+pub(super) fn compare(
+    case: &Case,
+    input: &Input,
+    accounts: &[Account],
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let e = &case.expected;
+    let id = e.column("job_id")?;
+    let by_name: BTreeMap<&str, &Account> = accounts.iter().map(|a| (a.name.as_str(), a)).collect();
+    for (r, row) in e.rows.iter().enumerate() {
+        let what = format!("job {}", row[id]);
+        let Some(a) = by_name.get(row[id].as_str()) else {
+            out.differ(&what, "job_id", &row[id], "no such job");
+            continue;
+        };
+        out.jobs += 1;
+        let done = a.finish.is_some();
+        let mut columns = vec![
+            ("submit", Some(a.submit)),
+            ("first_alloc", a.first),
+            ("finish", a.finish),
+            ("restarts", a.restarts.map(f64::from)),
+            ("epoch", done.then_some(a.epochs as f64)),
+            ("attained_gpu_s", Some(a.attained)),
+            ("wasted_gpu_s", Some(a.wasted)),
+            ("used_gpu_s", Some(a.used)),
+            ("alloc_gpu_s", Some(a.allocated)),
+            (
+                "avg_contention",
+                Some((a.contention * 1e4).round_ties_even() / 1e4),
+            ),
+            ("progress", done.then_some(a.progress)),
+        ];
+        // The original gives whole seconds here, of moments that need not be.
+        if a.submit.fract() == 0.0 {
+            columns.push(("jct", a.finish.map(|f| f - a.submit)));
+        }
+        for (column, found) in columns {
+            let Ok(c) = e.column(column) else { continue };
+            out.values += 1;
+            out.covers(column);
+            let expected = row[c].parse::<f64>().ok();
+            // Sums and means are written with some digits; what takes no time ends a moment later here.
+            let near = |e: f64, f: f64| (e - f).abs() <= 1e-9 * e.abs().max(1.0) + 1e-4;
+            let near_mean = |e: f64, f: f64| (e - f).abs() <= 1.01e-4;
+            let equal = match (expected, found) {
+                (Some(e), Some(f)) if column == "avg_contention" => near_mean(e, f),
+                (Some(e), Some(f)) => near(e, f),
+                (None, None) => true,
+                _ => false,
+            };
+            if !equal {
+                let found = found.map_or("nothing".to_owned(), |f| f.to_string());
+                out.differ(&what, column, &row[c], &found);
+            }
+        }
+        for node in types(&input.cluster) {
+            let column = format!("alloc_gpu_s_{node}");
+            if let Ok(c) = e.column(&column) {
+                let expected = e.number(r, c)?;
+                let found = a.by_type.get(&node).copied().unwrap_or(0.0);
+                out.values += 1;
+                out.covers(&column);
+                if expected != found {
+                    out.differ(&what, &column, &row[c], &found.to_string());
+                }
+            }
+        }
+    }
+    if e.rows.len() != accounts.len() {
+        let (rows, jobs) = (e.rows.len(), accounts.len());
+        out.differ(
+            "all jobs",
+            "job_id",
+            &number_of(rows, "row"),
+            &number_of(jobs, "job"),
+        );
+    }
+    Ok(())
+}
+
+fn types(cluster: &ClusterSpec) -> std::collections::BTreeSet<String> {
+    let named = cluster.nodes.iter().filter_map(|n| n.gpu_type.as_ref());
+    named.map(ToString::to_string).collect()
+}

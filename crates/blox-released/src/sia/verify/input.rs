@@ -1,0 +1,312 @@
+//! What a case was given.
+
+use crate::sia::world as files;
+use crate::verify::{Case, VerifyError};
+use blox_core::perf::goodput::{StepTime, ThroughputParams};
+use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec};
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{Applications, Profiles, read_dir};
+use blox_sim::workload::{Cells, Workload, WorkloadError, collect};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    Sia,
+    Pollux,
+    Gavel,
+    Tiresias,
+    Optimus,
+    /// Another one, of which decisions were recorded.
+    Other,
+}
+
+/// Whose simulator it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum World {
+    Sia,
+    Pollux,
+}
+
+pub(super) struct Input {
+    pub world: World,
+    pub policy: Policy,
+    pub cluster: ClusterSpec,
+    pub applications: Applications,
+    pub fits: crate::sia::RecordedFits,
+    /// Whether more was fitted than was recorded.
+    pub fits_end: bool,
+    /// Whether ties were settled by the canonical rule.
+    pub canonical: bool,
+    /// Length of a round in seconds.
+    pub interval: f64,
+    adaptive: Vec<JobSpec>,
+    fixed: Vec<JobSpec>,
+}
+
+/// Fits may be recorded up to this many.
+const RECORDED: usize = 400;
+
+#[derive(Deserialize)]
+struct RecordedFit {
+    num_nodes: Vec<u32>,
+    num_replicas: Vec<u32>,
+    local_bsz: Vec<u32>,
+    compute_time: Vec<f64>,
+    step_time: Vec<f64>,
+    params: [f64; 7],
+}
+
+impl RecordedFit {
+    fn observed(&self) -> Vec<StepTime> {
+        let counts = self
+            .num_nodes
+            .iter()
+            .zip(&self.num_replicas)
+            .zip(&self.local_bsz);
+        let times = self.compute_time.iter().zip(&self.step_time);
+        counts
+            .zip(times)
+            .map(|(((nodes, gpus), per_gpu), (compute, step))| StepTime {
+                nodes: *nodes,
+                gpus: *gpus,
+                per_gpu: *per_gpu,
+                compute: *compute,
+                step: *step,
+            })
+            .collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct ClusterFile {
+    cluster_nnodes: serde_json::Map<String, serde_json::Value>,
+    ngpus_per_node: BTreeMap<String, u32>,
+}
+
+impl Input {
+    pub fn of(case: &Case) -> Result<Self, VerifyError> {
+        let command = case.text("cmd")?;
+        let options = options(command);
+        let world = if command.contains("multi_simulator") {
+            World::Sia
+        } else {
+            World::Pollux
+        };
+        let policy = match options.get("policy").map(String::as_str) {
+            Some("sia") => Policy::Sia,
+            Some("pollux") => Policy::Pollux,
+            Some("gavel") => Policy::Gavel,
+            Some("tiresias") => Policy::Tiresias,
+            Some("optimus") => Policy::Optimus,
+            Some(_) => Policy::Other,
+            None => {
+                let what = "cmd names no policy, expected --policy NAME".to_owned();
+                return Err(case.bad("summary.json", what));
+            }
+        };
+        let failed = |e: WorkloadError| VerifyError::Bad {
+            path: case.dir().to_owned(),
+            what: e.to_string(),
+        };
+        let data = data(case)?;
+        let mut applications = read_dir(&data).map_err(failed)?;
+        let shipped = data.with_file_name("osdi-shipped");
+        let known = [case.dir().to_owned(), shipped].map(|d| d.join("throughput_calls.csv"));
+        for path in known.iter().filter(|p| p.is_file()) {
+            crate::sia::add_points(&mut applications, path).map_err(failed)?;
+        }
+        let interval = match options.get("interval").map(|i| (i, i.parse::<f64>())) {
+            None => 60.0,
+            Some((_, Ok(i))) if i > 0.0 => i,
+            Some((text, _)) => {
+                let what = format!("--interval is `{text}`, expected seconds above 0");
+                return Err(case.bad("summary.json", what));
+            }
+        };
+        let recorded = fits(case)?;
+        let mut fits = crate::sia::RecordedFits::default();
+        for fit in &recorded {
+            fits.insert(&fit.observed(), ThroughputParams::from_array(fit.params));
+        }
+        let mut read = blox_sim::workload::formats::sia::read_jobs(case.input("workload.csv")?)
+            .map_err(failed)?;
+        let jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
+        if world == World::Pollux {
+            applications = files::pollux_applications(applications);
+        }
+        let described = |fixed: bool| {
+            let mut jobs = jobs.clone();
+            for job in &mut jobs {
+                if policy == Policy::Sia && !fixed {
+                    files::ask_as_tuned(job);
+                }
+                let training = job.extras().training.as_ref();
+                let adapts = training.map_or(Adapts::All, |t| t.adapts);
+                applications.describe(job, if fixed { Adapts::Nothing } else { adapts });
+            }
+            jobs
+        };
+        let solver = case.summary.get("env").and_then(|e| e.get("SIA_SOLVER"));
+        let (adaptive, fixed) = (described(false), described(true));
+        Ok(Input {
+            cluster: cluster(case, world)?,
+            canonical: solver.and_then(|s| s.as_str()) == Some("CANON"),
+            fits_end: recorded.is_empty() || recorded.len() == RECORDED,
+            fits,
+            adaptive,
+            fixed,
+            world,
+            policy,
+            applications,
+            interval,
+        })
+    }
+
+    /// The jobs, with batches that they tune or that are as their owners asked.
+    pub fn jobs_for(&self, policy: Policy) -> &[JobSpec] {
+        match policy {
+            Policy::Gavel | Policy::Tiresias | Policy::Optimus => &self.fixed,
+            Policy::Sia | Policy::Pollux | Policy::Other => &self.adaptive,
+        }
+    }
+
+    pub fn training(&self) -> Training {
+        let applications = self.applications.clone();
+        // Pollux there does not tell types apart.
+        let profiles = match self.policy {
+            Policy::Pollux => Profiles::OfAll,
+            _ => Profiles::ByType,
+        };
+        let training = match self.world {
+            World::Sia => files::training(applications),
+            World::Pollux => files::pollux_training(applications),
+        };
+        training
+            .profiles(profiles)
+            .fitter(self.fits.clone())
+            .round(blox_core::Seconds::new(self.interval))
+    }
+
+    /// Seconds that a restart of a job takes.
+    pub fn restart(&self, job: &JobSpec) -> f64 {
+        let training = job.extras().training.as_ref();
+        training.map_or(0.0, |t| t.restart.secs())
+    }
+}
+
+/// Words `--name=value` and `--name value` of a command.
+fn options(command: &str) -> BTreeMap<String, String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let mut options = BTreeMap::new();
+    for (i, word) in words.iter().enumerate() {
+        let Some(word) = word.strip_prefix("--") else {
+            continue;
+        };
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, value),
+            None => (word, words.get(i + 1).copied().unwrap_or_default()),
+        };
+        options.insert(name.to_owned(), value.to_owned());
+    }
+    options
+}
+
+/// The folder with the tables: what `cluster.json` names, or `traces-sia` beside the case or above.
+fn data(case: &Case) -> Result<PathBuf, VerifyError> {
+    let full = std::path::absolute(case.dir()).unwrap_or_else(|_| case.dir().to_owned());
+    let above = full.ancestors().flat_map(|a| {
+        ["traces-sia", "inputs/traces-sia", "input/traces-sia"].map(|name| a.join(name))
+    });
+    let mut above = above;
+    above
+        .find(|p| p.is_dir())
+        .ok_or_else(|| VerifyError::MissingInput {
+            case: case.dir().to_owned(),
+            name: "traces-sia".to_owned(),
+        })
+}
+
+fn fits(case: &Case) -> Result<Vec<RecordedFit>, VerifyError> {
+    let path = case.dir().join("perf_fits.jsonl");
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut all = Vec::new();
+    for (i, line) in read(&path)?.lines().enumerate() {
+        let fit = serde_json::from_str(line).map_err(|e| VerifyError::Bad {
+            path: path.clone(),
+            what: format!("line {}: {e}", i + 1),
+        })?;
+        all.push(fit);
+    }
+    Ok(all)
+}
+
+pub(super) fn read(path: &Path) -> Result<String, VerifyError> {
+    std::fs::read_to_string(path).map_err(|error| VerifyError::Read {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// The recorded fits as they are, with what was observed.
+pub(super) fn recorded_fits(
+    case: &Case,
+) -> Result<Vec<(Vec<StepTime>, ThroughputParams)>, VerifyError> {
+    let all = fits(case)?;
+    let one = |f: &RecordedFit| (f.observed(), ThroughputParams::from_array(f.params));
+    Ok(all.iter().map(one).collect())
+}
+
+fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
+    let path = case.dir().join("cluster.json");
+    let of = |kinds: &[(String, u32, u32)]| {
+        let nodes = kinds.iter().flat_map(|(name, nodes, gpus)| {
+            let node = NodeSpec::with_gpus(*gpus).of_type(name.as_str());
+            vec![node; *nodes as usize]
+        });
+        ClusterSpec {
+            nodes: nodes.collect(),
+        }
+    };
+    if !path.is_file() {
+        return match world {
+            World::Pollux => Ok(of(&[("aws".to_owned(), 16, 4)])),
+            World::Sia => Err(VerifyError::MissingInput {
+                case: case.dir().to_owned(),
+                name: "cluster.json".to_owned(),
+            }),
+        };
+    }
+    let bad = |what: String| case.bad("cluster.json", what);
+    // The order of types counts: it is that of the text.
+    let text = read(&path)?;
+    let file: ClusterFile = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+    let from = text.find("cluster_nnodes").unwrap_or(0);
+    let place = |name: &str| text[from..].find(&format!("\"{name}\""));
+    let mut names: Vec<&String> = file.cluster_nnodes.keys().collect();
+    names.sort_by_key(|name| place(name));
+    let mut kinds = Vec::new();
+    for name in names {
+        let nodes = file.cluster_nnodes[name].as_u64();
+        let gpus = file.ngpus_per_node.get(name);
+        let (Some(nodes), Some(gpus)) = (nodes, gpus) else {
+            return Err(bad(format!(
+                "`{name}` has no number of nodes, or no GPUs per node"
+            )));
+        };
+        kinds.push((name.clone(), nodes as u32, *gpus));
+    }
+    Ok(of(&kinds))
+}
+
+/// A table of the case that must be there.
+pub(super) fn required(case: &Case, name: &str) -> Result<Cells, VerifyError> {
+    case.table(name)?.ok_or_else(|| VerifyError::MissingInput {
+        case: case.dir().to_owned(),
+        name: name.to_owned(),
+    })
+}

@@ -1,0 +1,95 @@
+//! The allocation of the original, as a placement policy.
+
+use super::Mode;
+use super::demand::{Demand, ServerSize};
+use super::pass::Pass;
+use blox_core::{
+    Draft, DraftError, GpuCount, JobId, Outlook, Part, PlacementPolicy, Reason, Requests,
+};
+use blox_policies::placement::{release_all, settle};
+
+/// Gives jobs GPUs, CPUs and memory in their order, each round from an empty
+/// cluster. A job that finds no room lets the next ones pass.
+///
+/// The original ends where [`Mode::Tune`] cannot make room, or shrinks a peer
+/// to more than its server has; here that job waits for the next round.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocate {
+    mode: Mode,
+    consolidate: bool,
+    reserve: bool,
+}
+
+impl Allocate {
+    /// In a mode, on the first free GPUs.
+    pub fn new(mode: Mode) -> Self {
+        Allocate {
+            mode,
+            consolidate: false,
+            reserve: false,
+        }
+    }
+
+    /// With its option `placement`: a job of several GPUs goes to the server
+    /// with fewest free GPUs that has all that it demands; others take GPUs one
+    /// by one from the server with fewest free ones.
+    #[must_use]
+    pub fn consolidating(mut self, yes: bool) -> Self {
+        self.consolidate = yes;
+        self
+    }
+
+    /// As it does under least attained service: only jobs are tried whose GPUs
+    /// fit in the count of all that are free, in [`Mode::Tune`] those with most
+    /// GPUs first. The GPUs of such a job stay idle if it then fails.
+    #[must_use]
+    pub fn reserving(mut self, yes: bool) -> Self {
+        self.reserve = yes;
+        self
+    }
+}
+
+impl Part for Allocate {}
+
+impl PlacementPolicy for Allocate {
+    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let view = draft.view();
+        let mut jobs: Vec<(JobId, Demand)> = Vec::new();
+        let size = ServerSize::in_view(view);
+        for id in release_all(requests, draft)? {
+            if let Some(job) = view.job(id) {
+                jobs.push((id, Demand::of(job.spec(), &size)));
+            }
+        }
+        let mut pass = Pass::begin(draft, &size, self.mode, self.consolidate);
+        if self.reserve {
+            let mut left = pass.free_gpus() as f64;
+            jobs.retain(|(_, d)| {
+                let fits = d.best[0] <= left;
+                left -= if fits { d.best[0] } else { 0.0 };
+                fits
+            });
+            if self.mode == Mode::Tune {
+                jobs.sort_by(|a, b| b.1.best[0].total_cmp(&a.1.best[0]));
+            }
+        }
+        for (job, demand) in jobs {
+            let needed = GpuCount(demand.best[0] as u32);
+            let free = GpuCount(pass.free_gpus() as u32);
+            if needed > free {
+                draft.explain(job, Reason::TooFewGpus { needed, free });
+            } else if !pass.allocate(job, demand) {
+                draft.explain(job, Reason::Fragmented { needed, free });
+            }
+        }
+        for (job, assignment) in pass.assignments() {
+            settle(draft, job, assignment)?;
+        }
+        Ok(())
+    }
+
+    fn outlook(&self) -> Outlook {
+        // Who comes first gets its demand, and running jobs change places.
+        Outlook::NextRound
+    }
+}

@@ -1,0 +1,195 @@
+//! Cases of Synergy's released simulator.
+
+mod input;
+mod rounds;
+
+use crate::synergy::quirks::{Demand, ServerSize};
+use crate::synergy::{self as compat, ROUND_S};
+use crate::verify::{Case, Compared, System, VerifyError};
+use blox_core::{Outcome, Time};
+use blox_sim::results::JobResult;
+use blox_sim::workload::Jobs;
+use blox_sim::{Report, Simulation};
+use input::Input;
+use rounds::{Grants, compare_rounds};
+use std::collections::BTreeMap;
+
+pub(crate) struct Synergy;
+
+impl System for Synergy {
+    fn name(&self) -> &'static str {
+        "synergy"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        ["synergy_speedup", "first_sched", "finish"]
+            .iter()
+            .all(|c| case.expected.has(c))
+    }
+
+    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+        let input = Input::of(case)?;
+        let simulation = |error| VerifyError::Simulation {
+            case: case.dir().to_owned(),
+            error: Box::new(error),
+        };
+        let sim = Simulation::new(input.cluster.clone()).visiting_every_round(every_round);
+        let sim = compat::simulation(sim, input.settings);
+        let grants = Grants::default();
+        let report = sim
+            .run_journaled(
+                compat::synergy(input.settings, input.replay.arrivals.iter().copied()),
+                &mut Jobs::new(input.replay.jobs.clone()),
+                Some(Box::new(grants.clone())),
+            )
+            .map_err(simulation)?;
+        let mut compared = Compared::of(case, self.name());
+        if let Some(why) = input.end_of_the_original() {
+            compare_end(case, &why, &report, &mut compared)?;
+            return Ok(compared);
+        }
+        let stop = stop(&report, input.settings.first);
+        compare_jobs(case, &input, &report, stop, &mut compared)?;
+        compare_rounds(case, &input, &report, &grants.take(), stop, &mut compared)?;
+        compare_figures(case, &report, stop, input.settings.first, &mut compared)?;
+        Ok(compared)
+    }
+}
+
+/// A run that the original never began: nobody has finished.
+fn compare_end(
+    case: &Case,
+    why: &str,
+    report: &Report,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let e = &case.expected;
+    let (id, finish) = (e.column("job_id")?, e.column("finish")?);
+    out.values += 1;
+    for row in e.rows.iter().filter(|row| !none(&row[finish])) {
+        out.differ(&format!("job {}", row[id]), "finish", &row[finish], "");
+    }
+    let (ended, jobs) = (report.summary.completed, report.jobs.len());
+    out.notes.push(format!(
+        "the original {why}; ours ends {ended} of {jobs} jobs"
+    ));
+    Ok(())
+}
+
+/// How a job that was not seen to start or finish may be written.
+fn none(text: &str) -> bool {
+    ["", "-1", "None", "nan"].contains(&text)
+}
+
+/// The original ends at the first round in which nobody is runnable, even if
+/// jobs are still to come.
+fn stop(report: &Report, first: Time) -> Time {
+    let mut at = first;
+    loop {
+        let here = |j: &&JobResult| j.submit <= at && j.finish.is_none_or(|f| f > at);
+        // The next round in which somebody may be gone.
+        let Some(next) = report.jobs.iter().filter(here).map(|j| j.finish).max() else {
+            return at;
+        };
+        match next {
+            Some(finish) => at = finish,
+            None => return Time::new(f64::MAX),
+        }
+    }
+}
+
+fn compare_jobs(
+    case: &Case,
+    input: &Input,
+    report: &Report,
+    stop: Time,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let ours: BTreeMap<&str, &JobResult> =
+        report.jobs.iter().map(|j| (input.name(j.job), j)).collect();
+    let size = ServerSize::of(&input.cluster.nodes);
+    let e = &case.expected;
+    let id = e.column("job_id")?;
+    let mut unfinished = input.replay.jobs.len();
+    for row in &e.rows {
+        let what = format!("job {}", row[id]);
+        let Some(j) = ours.get(row[id].as_str()) else {
+            out.differ(&what, "job_id", &row[id], "no such job");
+            continue;
+        };
+        unfinished = unfinished.saturating_sub(1);
+        out.jobs += 1;
+        let spec = &input.replay.jobs[j.job.index()];
+        let demand = Demand::of(spec, &size);
+        let seen = |t: Option<Time>| t.filter(|t| *t <= stop && j.submit <= stop);
+        let finish = seen(j.finish);
+        let columns = [
+            ("gpus", Some(f64::from(j.gpus))),
+            ("cpu_demand", Some(demand.cpus())),
+            ("mem_demand_gb", Some(demand.memory_gb())),
+            ("total_iters", Some(spec.work.iterations)),
+            ("iter_time_s", Some(demand.iteration_s)),
+            ("synergy_speedup", Some(demand.speedup)),
+            ("submit", Some(j.submit.secs())),
+            ("first_sched", seen(j.first_start).map(Time::secs)),
+            ("finish", finish.map(Time::secs)),
+            ("jct", finish.map(|t| t.secs() - j.submit.secs())),
+        ];
+        for (column, found) in columns {
+            if let Ok(c) = e.column(column) {
+                let expected = if none(&row[c]) { "" } else { &row[c] };
+                out.number(&what, column, expected, found);
+            }
+        }
+        if let Ok(c) = e.column("model") {
+            let model = spec.extras().model.as_deref().unwrap_or_default();
+            // A model that it does not know may be written as what it takes it for.
+            let known = input.profiles.names().any(|name| name == model);
+            out.values += 1;
+            out.covers("model");
+            if row[c] != model && (known || row[c] != "alexnet") {
+                out.differ(&what, "model", &row[c], model);
+            }
+        }
+    }
+    // A job without a row has not finished in the original.
+    let rowless = report.jobs.iter().filter(|j| {
+        let name = input.name(j.job);
+        e.rows.iter().all(|row| row[id] != name) && j.finish.is_some_and(|f| f <= stop)
+    });
+    for j in rowless.take(unfinished) {
+        let what = format!("job {}", input.name(j.job));
+        let finish = j.finish.map_or(String::new(), |f| f.to_string());
+        out.differ(&what, "finish", "no row", &finish);
+    }
+    Ok(())
+}
+
+fn compare_figures(
+    case: &Case,
+    report: &Report,
+    stop: Time,
+    first: Time,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let ended: Vec<f64> = report
+        .jobs
+        .iter()
+        .filter(|j| j.finish.is_some_and(|f| f <= stop) && j.outcome == Some(Outcome::Completed))
+        .filter_map(|j| Some(j.finish?.secs() - j.submit.secs()))
+        .collect();
+    let last = report
+        .jobs
+        .iter()
+        .filter_map(|j| j.finish)
+        .filter(|f| *f <= stop);
+    let figures = [
+        ("jobs", report.jobs.len() as f64),
+        ("finished", ended.len() as f64),
+        ("avg_jct_s", ended.iter().sum::<f64>() / ended.len() as f64),
+        ("makespan_s", last.max().map_or(0.0, Time::secs)),
+        // The last round is that in which nobody was left.
+        ("rounds", ((stop - first).secs() / ROUND_S).round() + 1.0),
+    ];
+    out.figures(case, &figures)
+}

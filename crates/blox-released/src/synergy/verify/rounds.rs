@@ -1,0 +1,203 @@
+//! What every job was granted in each round.
+
+use super::input::Input;
+use crate::synergy::ROUND_S;
+use crate::verify::{Case, Compared, VerifyError};
+use blox_core::decision::Action;
+use blox_core::journal::{Entry, Journal};
+use blox_core::{Assignment, Event, JobId, Time};
+use blox_sim::Report;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Keeps what every job has after each decision.
+#[derive(Clone, Default)]
+pub(super) struct Grants(Arc<Mutex<Log>>);
+
+#[derive(Default)]
+struct Log {
+    held: BTreeMap<JobId, Assignment>,
+    rounds: BTreeMap<Time, BTreeMap<JobId, Assignment>>,
+}
+
+impl Grants {
+    pub fn take(&self) -> BTreeMap<Time, BTreeMap<JobId, Assignment>> {
+        match self.0.lock() {
+            Ok(mut log) => std::mem::take(&mut log.rounds),
+            Err(_) => BTreeMap::new(),
+        }
+    }
+}
+
+impl Journal for Grants {
+    fn record(&mut self, entry: &Entry) {
+        let Ok(mut log) = self.0.lock() else { return };
+        match entry {
+            Entry::Event {
+                event: Event::Ended { job, .. },
+                ..
+            } => {
+                log.held.remove(job);
+            }
+            Entry::Decision { at, plan } => {
+                for action in &plan.actions {
+                    match action {
+                        Action::Stop { job, .. } => {
+                            log.held.remove(job);
+                        }
+                        Action::Place { job, assignment } => {
+                            log.held.insert(*job, assignment.clone());
+                        }
+                        _ => {}
+                    }
+                }
+                let held = log.held.clone();
+                log.rounds.insert(*at, held);
+            }
+            _ => {}
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// GPUs and each server's part, as `rounds.csv` has them.
+#[derive(Debug, PartialEq)]
+struct Grant {
+    gpus: Vec<u32>,
+    /// Server, GPUs, CPUs, memory.
+    parts: Vec<(u32, [f64; 3])>,
+}
+
+impl Grant {
+    fn of(a: &Assignment, gpus_per_server: u32) -> Self {
+        let mut gpus: Vec<u32> = a.gpus.iter().map(|g| g.0).collect();
+        gpus.sort_unstable();
+        let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
+        for gpu in &gpus {
+            *counts.entry(gpu / gpus_per_server).or_default() += 1.0;
+        }
+        let share = |count: f64, amount: f64| amount * count / gpus.len() as f64;
+        let parts = counts.iter().map(|(server, count)| {
+            let (cpus, memory) = (share(*count, a.cpus), share(*count, a.memory_gib));
+            (*server, [*count, cpus, memory])
+        });
+        Grant {
+            parts: parts.collect(),
+            gpus,
+        }
+    }
+
+    /// From `0|1` and `0:g2:c6:m125`.
+    fn parse(gpus: &str, parts: &str) -> Option<Self> {
+        let numbers = gpus.split('|').map(|g| g.trim().parse().ok());
+        let mut gpus: Vec<u32> = numbers.collect::<Option<_>>()?;
+        gpus.sort_unstable();
+        let part = |text: &str| {
+            let mut fields = text.trim().split(':');
+            let server = fields.next()?.parse().ok()?;
+            let mut amount = |name| fields.next()?.strip_prefix(name)?.parse::<f64>().ok();
+            Some((server, [amount('g')?, amount('c')?, amount('m')?]))
+        };
+        let mut parts: Vec<_> = parts.split('|').map(part).collect::<Option<_>>()?;
+        parts.sort_by_key(|(server, _)| *server);
+        Some(Grant { gpus, parts })
+    }
+
+    /// Equal, amounts to the six digits that are printed.
+    fn equals(&self, other: &Grant) -> bool {
+        let near = |a: &f64, b: &f64| (a - b).abs() <= 1e-5 * a.abs().max(b.abs());
+        self.gpus == other.gpus
+            && self.parts.len() == other.parts.len()
+            && self
+                .parts
+                .iter()
+                .zip(&other.parts)
+                .all(|(a, b)| a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| near(a, b)))
+    }
+}
+
+impl std::fmt::Display for Grant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GPUs")?;
+        for gpu in &self.gpus {
+            write!(f, " {gpu}")?;
+        }
+        for (server, [gpus, cpus, memory]) in &self.parts {
+            write!(f, ", {server}:g{gpus}:c{cpus}:m{memory}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What every job was granted in each round.
+pub(super) fn compare_rounds(
+    case: &Case,
+    input: &Input,
+    report: &Report,
+    rounds: &BTreeMap<Time, BTreeMap<JobId, Assignment>>,
+    stop: Time,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let Some(table) = case.table("rounds.csv")? else {
+        return Ok(());
+    };
+    let [time, job, gpus, parts] =
+        ["time", "job", "gpus", "server_res"].map(|name| table.column(name));
+    let (time, job, gpus, parts) = (time?, job?, gpus?, parts?);
+    let mut expected: BTreeMap<Time, BTreeMap<String, Grant>> = BTreeMap::new();
+    for (r, row) in table.rows.iter().enumerate() {
+        let Some(grant) = Grant::parse(&row[gpus], &row[parts]) else {
+            return Err(case.bad(
+                "rounds.csv",
+                format!(
+                    "line {}: gpus and server_res are `{}` and `{}`, expected for instance 0|1 and 0:g2:c6:m125",
+                    r + 2,
+                    row[gpus],
+                    row[parts]
+                ),
+            ));
+        };
+        let at = Time::new(table.number(r, time)?);
+        expected
+            .entry(at)
+            .or_default()
+            .insert(row[job].clone(), grant);
+    }
+    let per_server = input.cluster.nodes.first().map_or(1, |n| n.gpus.max(1));
+    let finish: BTreeMap<JobId, Option<Time>> =
+        report.jobs.iter().map(|j| (j.job, j.finish)).collect();
+    let mut at = input.settings.first;
+    let last = expected.keys().next_back().copied().unwrap_or(at);
+    while at <= last.max(stop.min(report.end)) {
+        // Between decisions everybody keeps what it has, until it ends.
+        let held = rounds.range(..=at).next_back().map(|(_, held)| held);
+        let ours: BTreeMap<&str, Grant> = held
+            .into_iter()
+            .flatten()
+            .filter(|(j, _)| finish.get(j).is_none_or(|f| f.is_none_or(|f| f > at)))
+            .map(|(j, a)| (input.name(*j), Grant::of(a, per_server)))
+            .filter(|_| at <= stop)
+            .collect();
+        let none = BTreeMap::new();
+        let theirs = expected.get(&at).unwrap_or(&none);
+        let what = |job: &str| format!("job {job} in the round at {at} s");
+        for (job, grant) in theirs {
+            out.values += 1;
+            match ours.get(job.as_str()) {
+                Some(found) if found.equals(grant) => {}
+                found => {
+                    let found = found.map_or("nothing".to_owned(), ToString::to_string);
+                    out.differ(&what(job), "server_res", &grant.to_string(), &found);
+                }
+            }
+        }
+        for (job, grant) in ours.iter().filter(|(job, _)| !theirs.contains_key(**job)) {
+            out.differ(&what(job), "server_res", "nothing", &grant.to_string());
+        }
+        at += blox_core::Seconds::new(ROUND_S);
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! Cases of Tiresias' released simulator.
+
+mod settings;
+mod tally;
+
+use crate::tiresias::InstantEndsAreLost;
+use crate::verify::{Case, Compared, System, VerifyError};
+use blox_sim::Simulation;
+use blox_sim::results::JobResult;
+use settings::{Kind, Run, Settings};
+use std::collections::{BTreeMap, BTreeSet};
+use tally::Tally;
+
+pub(crate) struct Tiresias;
+
+impl System for Tiresias {
+    fn name(&self) -> &'static str {
+        "tiresias"
+    }
+
+    fn recognises(&self, case: &Case) -> bool {
+        let has = |columns: &[&str]| columns.iter().all(|c| case.expected.has(c));
+        has(&["num_gpu", "submit_time", "executed_time", "JCT", "promote"])
+            || has(&["time", "1-GPU", "32-GPU"])
+    }
+
+    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
+        let settings = Settings::of(case)?;
+        let simulation = |error| VerifyError::Simulation {
+            case: case.dir().to_owned(),
+            error: Box::new(error),
+        };
+        let Run {
+            pipeline,
+            cluster,
+            completion,
+            memory,
+        } = settings.run(case)?;
+        let mut jobs = blox_sim::workload::formats::tiresias::read_jobs(&settings.trace)
+            .map_err(|e| simulation(e.into()))?;
+        let mut sim = Simulation::new(cluster).visiting_every_round(every_round);
+        if let Some(rule) = completion {
+            sim = sim.completion(rule);
+        }
+        if matches!(settings.kind, Kind::Lasting | Kind::Demands) {
+            sim = sim.execution(InstantEndsAreLost);
+        }
+        let tally = Tally::default();
+        let report = sim
+            .run_journaled(pipeline, &mut jobs, Some(Box::new(tally.clone())))
+            .map_err(simulation)?;
+        let mut out = Compared::of(case, self.name());
+        if settings.kind == Kind::Demands {
+            compare_demands(case, &report.jobs, &mut out)?;
+            return Ok(out);
+        }
+        let rows = Rows {
+            case,
+            settings: &settings,
+            tally: &tally,
+            memory: &memory,
+        };
+        rows.compare(&report.jobs, &mut out)?;
+        if settings.kind != Kind::Slices {
+            compare_events(case, &settings, &tally, &mut out)?;
+        }
+        Ok(out)
+    }
+}
+
+/// What the program's own rows are compared with.
+struct Rows<'a> {
+    case: &'a Case,
+    settings: &'a Settings,
+    tally: &'a Tally,
+    memory: &'a settings::Memory,
+}
+
+impl Rows<'_> {
+    fn compare(&self, jobs: &[JobResult], out: &mut Compared) -> Result<(), VerifyError> {
+        let e = &self.case.expected;
+        let id = e.column("job_id")?;
+        let finished: BTreeMap<&str, &JobResult> = jobs
+            .iter()
+            .filter(|j| j.finish.is_some())
+            .filter_map(|j| Some((j.name.as_deref()?, j)))
+            .collect();
+        let mut seen = BTreeSet::new();
+        for row in &e.rows {
+            let what = format!("job {}", row[id]);
+            let Some(job) = finished.get(row[id].as_str()) else {
+                out.differ(&what, "end_time", &row[id], "no such job, or unfinished");
+                continue;
+            };
+            seen.insert(row[id].as_str());
+            for (column, found) in self.columns(job) {
+                if let Ok(c) = e.column(column) {
+                    out.number(&what, column, &row[c], found);
+                }
+            }
+        }
+        out.jobs = seen.len() as u64;
+        let (all, ended, rows) = (jobs.len(), finished.len(), e.rows.len());
+        if self.settings.crashed {
+            // That it writes nothing before it crashes is a result, too.
+            if let Some(why) = self.settings.crash {
+                out.values += 1;
+                if rows > 0 {
+                    out.differ("all jobs", "rows", &rows.to_string(), &format!("0: {why}"));
+                }
+            }
+            out.notes.push(format!(
+                "the original crashed after {rows} of {all} jobs, ours ends {ended}"
+            ));
+            return Ok(());
+        }
+        self.figures(&finished, out)?;
+        out.values += 1;
+        if seen.len() != ended {
+            let extra = finished.keys().filter(|id| !seen.contains(*id));
+            let extra: Vec<&str> = extra.copied().take(5).collect();
+            let found = format!("{ended}, with {}", extra.join(", "));
+            out.differ("all jobs", "rows", &rows.to_string(), &found);
+        } else if ended < all {
+            out.notes.push(format!(
+                "the original leaves {} of {all} jobs unfinished, so does ours",
+                all - ended
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is said of all rows.
+    fn figures(
+        &self,
+        finished: &BTreeMap<&str, &JobResult>,
+        out: &mut Compared,
+    ) -> Result<(), VerifyError> {
+        let values = |name: &str| -> Vec<f64> {
+            let of = |job: &&JobResult| {
+                let columns = self.columns(job);
+                let value = columns.into_iter().find(|(column, _)| *column == name);
+                value.and_then(|(_, value)| value)
+            };
+            finished.values().filter_map(of).collect()
+        };
+        let ended = finished.len() as f64;
+        let most = |name: &str| values(name).into_iter().fold(0.0, f64::max);
+        let mut figures = vec![("jobs_completed", ended)];
+        if !finished.is_empty() {
+            figures.extend([
+                ("avg_jct", values("JCT").iter().sum::<f64>() / ended),
+                ("max_jct", most("JCT")),
+                ("last_end", most("end_time")),
+            ]);
+        }
+        if self.settings.kind == Kind::Preemptive {
+            figures.push(("preemptions", values("preempt").iter().sum()));
+        }
+        out.figures(self.case, &figures)
+    }
+
+    fn columns(&self, job: &JobResult) -> Vec<(&'static str, Option<f64>)> {
+        let told = self.tally.of(job.job);
+        let kept = self.memory.of(job.job);
+        let joined = kept.joined.map(|j| j.at);
+        let (submit, end) = (job.submit.secs(), job.finish.map(|t| t.secs()));
+        let start = joined.or(job.first_start).map(|t| t.secs());
+        let pending = match kept.joined {
+            // Who finds a set at once never waits, it says; its slice may have to.
+            Some(joined) if !joined.waited => Some(0.0),
+            Some(joined) => Some(joined.at.secs() - submit),
+            None => Some(told.pending),
+        };
+        let mut columns = vec![
+            ("time", end),
+            ("num_gpu", Some(f64::from(job.gpus))),
+            ("submit_time", Some(submit)),
+            ("start_time", start),
+            ("end_time", end),
+            ("executed_time", end.zip(start).map(|(e, s)| e - s)),
+            ("JCT", end.map(|e| e - submit)),
+            ("duration", Some(job.duration.secs())),
+            ("pending_time", pending),
+            ("promote", Some(f64::from(kept.promotions))),
+        ];
+        // The others never count what they stop and start.
+        if self.settings.kind == Kind::Preemptive {
+            let blinks = f64::from(kept.blinks);
+            columns.push(("preempt", Some(f64::from(told.stops) + blinks)));
+            columns.push(("resume", Some(f64::from(told.starts) + blinks)));
+        }
+        columns
+    }
+}
+
+/// `gpu-demands`: GPUs asked for by size, if every job started at once.
+fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Result<(), VerifyError> {
+    let mut changes: BTreeMap<i64, BTreeMap<u32, i64>> = BTreeMap::new();
+    for job in jobs {
+        let (from, gpus) = (job.first_start.unwrap_or(job.submit), i64::from(job.gpus));
+        let mut change = |at: f64, by| {
+            *changes
+                .entry(at as i64)
+                .or_default()
+                .entry(job.gpus)
+                .or_default() += by;
+        };
+        change(from.secs(), gpus);
+        if let Some(end) = job.finish {
+            change(end.secs(), -gpus);
+        }
+    }
+    let e = &case.expected;
+    let time = e.column("time")?;
+    let sizes = [1_u32, 2, 4, 8, 12, 16, 24, 32];
+    let columns: Vec<(u32, String)> = sizes.map(|g| (g, format!("{g}-GPU"))).into();
+    let mut active: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut ours = Vec::new();
+    for (at, by_size) in changes {
+        for (gpus, change) in by_size {
+            *active.entry(gpus).or_default() += change;
+        }
+        ours.push((at, active.clone()));
+    }
+    out.jobs = jobs.len() as u64;
+    out.values += 1;
+    if ours.len() != e.rows.len() {
+        let (expected, found) = (e.rows.len().to_string(), ours.len().to_string());
+        out.differ("the curve", "rows", &expected, &found);
+    }
+    for (row, (at, active)) in e.rows.iter().zip(&ours) {
+        let what = format!("at {at} s");
+        out.number(&what, "time", &row[time], Some(*at as f64));
+        for (gpus, name) in &columns {
+            let c = e.column(name)?;
+            let found = active.get(gpus).copied().unwrap_or(0);
+            out.number(&what, name, &row[c], Some(found as f64));
+        }
+    }
+    Ok(())
+}
+
+/// How many jobs wait, run and have ended after each pass, where the case tells.
+fn compare_events(
+    case: &Case,
+    settings: &Settings,
+    tally: &Tally,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let Some(table) = case.table("cluster_events.csv")? else {
+        return Ok(());
+    };
+    let time = table.column("time")?;
+    let columns = ["pending_job", "running_job", "completed_job"];
+    let columns = [
+        (columns[0], table.column(columns[0])?),
+        (columns[1], table.column(columns[1])?),
+        (columns[2], table.column(columns[2])?),
+    ];
+    for (r, row) in table.rows.iter().enumerate() {
+        let at = table.number(r, time)?;
+        let next = table.rows.get(r + 1).map(|next| &next[time]);
+        if next == Some(&row[time]) {
+            // Several passes at one moment: the last one counts.
+            continue;
+        }
+        let counts = settings.as_logged(tally.counts_at(at));
+        for ((name, c), found) in columns.iter().zip(counts) {
+            let Some(found) = found else { continue };
+            out.number(
+                &format!("at {at} s"),
+                name,
+                &row[*c],
+                Some(f64::from(found)),
+            );
+        }
+    }
+    Ok(())
+}

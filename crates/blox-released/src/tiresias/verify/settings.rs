@@ -1,0 +1,349 @@
+//! What the original was told, and what that is here.
+
+use super::tally::Counts;
+use crate::tiresias::quirks::{
+    ClassQueues, DlasQueues, Joined, LowestRank, NodeSets, Samples, ShortestBy, dict_order,
+};
+use crate::tiresias::steps::Steps;
+use crate::tiresias::{self as compat, Scheme};
+use crate::verify::{Case, VerifyError};
+use blox_core::{
+    ClusterSpec, Event, JobId, Outlook, Part, Pipeline, Requests, RestoreError, SchedulingPolicy,
+    Time, View,
+};
+use blox_sim::workload::WorkloadError;
+use blox_sim::workload::formats::tiresias::{read_cluster, read_rows, read_samples};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Which rows a schedule writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Stops and starts are counted.
+    Preemptive,
+    /// Nothing is stopped; starts are not counted.
+    Lasting,
+    /// Time slices, which are not counted.
+    Slices,
+    /// No jobs, but a curve of demand.
+    Demands,
+}
+
+pub(super) struct Settings {
+    pub kind: Kind,
+    pub trace: PathBuf,
+    /// The original ended with an error.
+    pub crashed: bool,
+    /// Why it cannot write a row with this schedule and scheme.
+    pub crash: Option<&'static str>,
+    schedule: String,
+    scheme: String,
+    cluster: PathBuf,
+}
+
+/// What to simulate.
+pub(super) struct Run {
+    pub pipeline: Pipeline,
+    pub cluster: ClusterSpec,
+    pub completion: Option<Steps>,
+    pub memory: Memory,
+}
+
+impl Settings {
+    pub fn of(case: &Case) -> Result<Self, VerifyError> {
+        let options = Options::of(case)?;
+        let schedule = options.need(case, "schedule")?;
+        let scheme = options.need(case, "scheme")?;
+        let file = |option: &str| -> Result<PathBuf, VerifyError> {
+            let name = options.need(case, option)?;
+            let name = name.rsplit('/').next().unwrap_or(&name);
+            case.input(name)
+        };
+        let kind = match schedule.as_str() {
+            "sjf" | "shortest" | "shortest-gpu" | "shortest-expected" | "gittins" => {
+                Kind::Preemptive
+            }
+            name if name.starts_with("dlas") && dlas(name).is_some() => Kind::Preemptive,
+            "multi-dlas-gpu" => Kind::Preemptive,
+            "gandiva" => Kind::Slices,
+            "gpu-demands" => Kind::Demands,
+            _ => Kind::Lasting,
+        };
+        let crashed = case.number("rc")?.is_some_and(|rc| rc != 0.0);
+        let releases = !(schedule.starts_with("dlas") || schedule == "multi-dlas-gpu");
+        let crash = match scheme.as_str() {
+            _ if schedule == "gittins" => Some("its samples are never stored"),
+            "random" | "crandom" if releases => Some("it fails to give GPUs back at the first end"),
+            _ => None,
+        };
+        Ok(Settings {
+            kind,
+            trace: file("trace_file")?,
+            cluster: file("cluster_spec")?,
+            crashed,
+            crash,
+            schedule,
+            scheme,
+        })
+    }
+
+    /// The scheduler, its cluster and what else there is to it.
+    pub fn run(&self, case: &Case) -> Result<Run, VerifyError> {
+        let bad = |error: WorkloadError| VerifyError::Bad {
+            path: case.dir().to_owned(),
+            what: error.to_string(),
+        };
+        // In the order of the file, which is not always that of submission.
+        let jobs = read_rows(&self.trace)?;
+        let sizes: Vec<u32> = jobs.iter().map(|job| job.gpus.get()).collect();
+        let arrivals: Vec<Time> = jobs.iter().map(|job| job.submit).collect();
+        let mut cluster = read_cluster(&self.cluster).map_err(bad)?;
+        let scheme = match self.scheme.as_str() {
+            "count" | "random" | "crandom" | "gandiva" => Scheme::Count,
+            "greedy" => {
+                // Those that count GPUs themselves ignore the scheme.
+                if !self.counts_gpus() {
+                    cluster = compat::unlimited(sizes.iter().copied());
+                }
+                Scheme::Count
+            }
+            "balance" => Scheme::Balance,
+            _ => Scheme::Yarn,
+        };
+        let samples = || -> Result<Samples, VerifyError> {
+            let path = case.input("yarn-gput1000.csv")?;
+            let samples = read_samples(&path).map_err(bad)?;
+            Samples::of(samples.into_iter().map(i64::from)).ok_or_else(|| VerifyError::Bad {
+                path,
+                what: "found no sample, expected one above 0".to_owned(),
+            })
+        };
+        let memory = Memory::default();
+        let mut completion = None;
+        let pipeline = match self.schedule.as_str() {
+            "fjf" => compat::fjf(scheme),
+            "lpjf" => compat::lpjf(scheme),
+            "sjf" => compat::shortest(ShortestBy::Gpus, scheme),
+            "shortest" => compat::shortest(ShortestBy::Remaining, scheme),
+            "shortest-gpu" => compat::shortest(ShortestBy::RemainingGpu, scheme),
+            "shortest-expected" => compat::shortest(ShortestBy::Expected(samples()?), scheme),
+            "gittins" => compat::counted("gittins", LowestRank::new(samples()?)),
+            "multi-dlas-gpu" => {
+                let last = arrivals.iter().copied().max().unwrap_or(Time::ZERO);
+                let policy = ClassQueues::new(&dict_order(sizes.iter().copied()), last);
+                let policy = Kept::of(policy, &memory, |p, m| {
+                    for job in p.blinks() {
+                        m.entry(*job).or_default().blinks += 1;
+                    }
+                });
+                compat::counted("multi-dlas-gpu", policy)
+            }
+            "gandiva" => {
+                let steps = Steps::between(arrivals);
+                completion = Some(steps.clone());
+                let policy = Kept::of(NodeSets::default(), &memory, |p, m| {
+                    for (job, joined) in p.joined() {
+                        m.entry(job).or_default().joined = Some(joined);
+                    }
+                });
+                compat::gandiva(policy, steps)
+            }
+            "gpu-demands" => {
+                cluster = compat::unlimited(sizes.iter().copied());
+                compat::fifo(Scheme::Count)
+            }
+            name => match dlas(name) {
+                Some(dlas) => {
+                    let mut policy = DlasQueues::new(DlasQueues::LIMITS, dlas.by_gpus);
+                    if let Some(knob) = dlas.knob {
+                        policy = policy.promoting(knob);
+                    }
+                    if dlas.ranked {
+                        policy = policy.ranked_by(samples()?);
+                    }
+                    let policy = Kept::of(policy, &memory, |p, m| {
+                        for (job, promotions) in p.promotions() {
+                            m.entry(job).or_default().promotions = promotions;
+                        }
+                    });
+                    compat::counted(name, policy)
+                }
+                // The program runs `fifo` for a name that it does not know.
+                None => compat::fifo(scheme),
+            },
+        };
+        Ok(Run {
+            pipeline,
+            cluster,
+            completion,
+            memory,
+        })
+    }
+
+    /// Waiting, running and ended jobs as the program's log counts them: one
+    /// schedule forgets to say that a job has ended, which stays what it was to the
+    /// log; one may take its end for an error.
+    pub fn as_logged(&self, jobs: Counts) -> [Option<u32>; 3] {
+        let Counts {
+            waiting,
+            running,
+            ended,
+            ended_waiting,
+        } = jobs;
+        match self.schedule.as_str() {
+            "multi-dlas-gpu" => {
+                let ran = ended - ended_waiting;
+                [Some(waiting + ended_waiting), Some(running + ran), Some(0)]
+            }
+            "dlas-gpu-pack" => [Some(waiting), Some(running), None],
+            _ => [Some(waiting), Some(running), Some(ended)],
+        }
+    }
+
+    fn counts_gpus(&self) -> bool {
+        dlas(&self.schedule).is_some() || self.schedule == "gittins"
+    }
+}
+
+/// A schedule of the `dlas` family.
+struct Dlas {
+    by_gpus: bool,
+    knob: Option<f64>,
+    ranked: bool,
+}
+
+fn dlas(name: &str) -> Option<Dlas> {
+    let of = |by_gpus, knob, ranked| {
+        Some(Dlas {
+            by_gpus,
+            knob,
+            ranked,
+        })
+    };
+    match name {
+        "dlas" => of(false, None, false),
+        // Jobs never share a GPU: every model fills the memory of one.
+        "dlas-gpu" | "dlas-gpu-pack" => of(true, None, false),
+        "dlas-gpu-gittins" => of(true, None, true),
+        "dlas-gpu-05" => of(true, Some(0.5), false),
+        _ => {
+            // With a knob the name is another one, and nothing is ranked.
+            let gittins = name.strip_prefix("dlas-gpu-gittins-");
+            let (knob, known): (_, &[u32]) = match gittins {
+                Some(knob) => (knob, &[1, 2, 4, 8]),
+                None => (
+                    name.strip_prefix("dlas-gpu-")?,
+                    &[1, 2, 4, 8, 10, 100, 1000],
+                ),
+            };
+            let knob = known.iter().find(|k| k.to_string() == knob)?;
+            of(true, Some(f64::from(*knob)), false)
+        }
+    }
+}
+
+/// The program's options, from `summary.json`, its command, or `options.txt`.
+struct Options(BTreeMap<String, String>);
+
+impl Options {
+    fn of(case: &Case) -> Result<Self, VerifyError> {
+        let mut options = BTreeMap::new();
+        let mut command = |text: &str| {
+            for word in text.split_whitespace() {
+                if let Some((name, value)) = word.trim_start_matches('-').split_once('=') {
+                    options.insert(name.to_owned(), value.to_owned());
+                }
+            }
+        };
+        for name in ["options.txt", "COMMAND", "COMMAND.txt"] {
+            let path = case.dir().join(name);
+            if path.is_file() {
+                let text = std::fs::read_to_string(&path);
+                command(&text.map_err(|error| VerifyError::Read { path, error })?);
+            }
+        }
+        if let Some(cmd) = case.text_if_there("cmd")? {
+            command(cmd);
+        }
+        for (key, option) in [
+            ("trace", "trace_file"),
+            ("cluster_spec", "cluster_spec"),
+            ("schedule", "schedule"),
+            ("scheme", "scheme"),
+        ] {
+            if let Some(value) = case.text_if_there(key)? {
+                options.insert(option.to_owned(), value.to_owned());
+            }
+        }
+        Ok(Options(options))
+    }
+
+    fn need(&self, case: &Case, option: &str) -> Result<String, VerifyError> {
+        self.0.get(option).cloned().ok_or_else(|| {
+            let what = format!("`{option}` is missing, expected it or a command with --{option}=");
+            case.bad("summary.json", what)
+        })
+    }
+}
+
+/// What a policy remembers about a job beyond what happens to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Remembered {
+    pub promotions: u32,
+    pub blinks: u32,
+    pub joined: Option<Joined>,
+}
+
+type Jobs = BTreeMap<JobId, Remembered>;
+
+/// The memory of a policy that a run consumes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory(Arc<Mutex<Jobs>>);
+
+impl Memory {
+    pub fn of(&self, job: JobId) -> Remembered {
+        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(&job).copied().unwrap_or_default()
+    }
+}
+
+/// A policy whose memory is read after each decision.
+#[derive(Clone)]
+struct Kept<P> {
+    policy: P,
+    memory: Memory,
+    read: fn(&P, &mut Jobs),
+}
+
+impl<P> Kept<P> {
+    fn of(policy: P, memory: &Memory, read: fn(&P, &mut Jobs)) -> Self {
+        Kept {
+            policy,
+            memory: memory.clone(),
+            read,
+        }
+    }
+}
+
+impl<P: Part + Clone> Part for Kept<P> {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.policy.observe(view, event);
+    }
+    fn save(&self) -> Option<Value> {
+        self.policy.save()
+    }
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        self.policy.restore(memory)
+    }
+}
+
+impl<P: SchedulingPolicy + Clone> SchedulingPolicy for Kept<P> {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let outlook = self.policy.schedule(view, out);
+        let mut jobs = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.read)(&self.policy, &mut jobs);
+        outlook
+    }
+}

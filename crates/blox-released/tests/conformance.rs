@@ -1,0 +1,490 @@
+//! Every shipped policy, composed with every other that it can meet, keeps the
+//! rules that backends rely on.
+
+use blox_core::testing::{Suite, conformance};
+use blox_core::{
+    AdmissionPolicy, ClusterManager, Composition, Event, JobId, NodeAction, NodeActions, NodeId,
+    OnEvent, Outlook, Part, Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds, Time,
+    Verdict, Verdicts, View,
+};
+use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
+use blox_policies::cluster::{Maintenance, Quarantine, Window};
+use blox_policies::placement::{
+    Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, Leases, Split, Synergy, Walk,
+};
+use blox_policies::scheduling::gavel::{Gavel, SharePolicy, shares};
+use blox_policies::scheduling::{
+    Drf, Fifo, FinishTimeFairness, Las, Service, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
+};
+use blox_released::{blox::quirks as blox, synergy::quirks as synergy};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happened, counted to see that each policy had something to do.
+#[derive(Debug, Default)]
+struct Seen {
+    promoted: AtomicU64,
+    cordoned: AtomicU64,
+    deferred: AtomicU64,
+    rejected: AtomicU64,
+}
+
+impl Seen {
+    fn note(&self, event: &Event) {
+        let count = match event {
+            Event::NodeManaged {
+                action: NodeAction::Cordon { .. },
+            } => &self.cordoned,
+            Event::Judged {
+                verdict: Verdict::Defer(_),
+                ..
+            } => &self.deferred,
+            Event::Judged {
+                verdict: Verdict::Reject(_),
+                ..
+            } => &self.rejected,
+            _ => return,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Does what parts do that are not named, and counts.
+#[derive(Clone, Default)]
+struct Witness(Arc<Seen>);
+
+impl Part for Witness {
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        self.0.note(event);
+        if let Event::Ended { job, .. } = event
+            && view.job(*job).is_some_and(|j| j.promoted())
+        {
+            self.0.promoted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl AdmissionPolicy for Witness {
+    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        asking.iter().for_each(|&job| out.accept(job));
+        Outlook::Stable
+    }
+}
+
+impl ClusterManager for Witness {
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
+        Outlook::Stable
+    }
+}
+
+type Make<T> = Box<dyn Fn() -> T + Sync>;
+
+/// A part by name, and whether it starves jobs by design.
+struct Named<T> {
+    name: String,
+    make: Make<T>,
+    starves: bool,
+}
+
+fn named<T>(name: impl Into<String>, make: impl Fn() -> T + Sync + 'static) -> Named<T> {
+    Named {
+        name: name.into(),
+        make: Box::new(make),
+        starves: false,
+    }
+}
+
+impl<T> Named<T> {
+    fn starving(self) -> Self {
+        Named {
+            starves: true,
+            ..self
+        }
+    }
+}
+
+/// Builds the rest of a pipeline over the parts that are the same everywhere.
+type Schedule = Box<dyn Fn(Composition, &dyn Fn() -> Box<dyn PlacementPolicy>) -> Pipeline + Sync>;
+
+fn scheduled<P: SchedulingPolicy + 'static>(
+    name: impl Into<String>,
+    make: impl Fn() -> P + Send + Sync + 'static,
+) -> Named<Schedule> {
+    let make = Arc::new(make);
+    named(name, move || -> Schedule {
+        let make = Arc::clone(&make);
+        Box::new(move |base, placement| {
+            // A placement is named by its type; a box goes in afterwards.
+            base.scheduling(make())
+                .placement(blox_core::testing::FirstFit)
+                .build()
+                .with_placement(placement())
+        })
+    })
+}
+
+/// Long enough for many jobs, short enough to be reached by many others.
+const LIMIT: f64 = 1200.0;
+
+fn guarded<P: SchedulingPolicy + Clone + 'static>(
+    list: &mut Vec<Named<Schedule>>,
+    name: &str,
+    make: impl Fn() -> P + Send + Sync + Copy + 'static,
+) {
+    list.push(scheduled(name, make));
+    list.push(scheduled(format!("guarded-{name}"), move || {
+        StarvationGuard::new(make(), Seconds::new(LIMIT))
+    }));
+}
+
+fn schedulings() -> Vec<Named<Schedule>> {
+    let mut list = Vec::new();
+    guarded(&mut list, "fifo", Fifo::default);
+    guarded(&mut list, "sjf", Sjf::default);
+    guarded(&mut list, "srtf", Srtf::default);
+    guarded(&mut list, "las", Las::default);
+    guarded(&mut list, "las-gpu-time", || Las::by(Service::GpuTime));
+    guarded(&mut list, "srsf", Srsf::default);
+    guarded(&mut list, "ftf", FinishTimeFairness::default);
+    guarded(&mut list, "drf", Drf::default);
+    guarded(&mut list, "tetris", Tetris::default);
+    for key in [synergy::Key::Tetris, synergy::Key::Las] {
+        // Its rounds need not be those of the composition.
+        let round = Seconds::new(300.0);
+        list.push(scheduled(format!("synergy-{key:?}"), move || {
+            synergy::Order::new(key, synergy::Mode::Tune, round)
+        }));
+    }
+    guarded(&mut list, "blox-fifo", blox::Fifo::default);
+    guarded(&mut list, "blox-srtf", blox::Srtf::default);
+    list
+}
+
+type Placement = Box<dyn PlacementPolicy>;
+
+fn placements() -> Vec<Named<Placement>> {
+    let mut list: Vec<Named<Placement>> = vec![
+        named("first-free", || Box::new(Walk::new(FirstFree)) as Placement),
+        named("first-free-skip", || {
+            Box::new(Walk::new(FirstFree).when_blocked(Blocked::Skip)) as Placement
+        })
+        .starving(),
+        named("first-free-easy", || {
+            Box::new(EasyBackfill::new(FirstFree)) as Placement
+        }),
+        // A job that fits only past its count is never placed.
+        named("scattered", || Box::new(blox::Scattered) as Placement).starving(),
+    ];
+    for allocation in [
+        Allocation::Proportional,
+        Allocation::Greedy,
+        Allocation::Tune,
+    ] {
+        let name = |rule: &str| format!("synergy-{allocation:?}-{rule}");
+        list.push(named(name("consolidated"), move || {
+            Box::new(Synergy::new(Consolidated::default()).with(allocation)) as Placement
+        }));
+        list.push(named(name("first-free"), move || {
+            Box::new(Synergy::new(FirstFree).with(allocation)) as Placement
+        }));
+    }
+    for mode in [
+        synergy::Mode::Fair,
+        synergy::Mode::Greedy,
+        synergy::Mode::Tune,
+    ] {
+        for place in [false, true] {
+            // On unequal nodes, its fair share can be more than the smallest has.
+            let make = move || {
+                let placement = synergy::Allocate::new(mode).consolidating(place);
+                Box::new(placement.reserving(place)) as Placement
+            };
+            list.push(named(format!("synergy-released-{mode:?}-{place}"), make).starving());
+        }
+    }
+    for split in [Split::Span, Split::WholeNodes, Split::Never] {
+        let rule = Consolidated::new(split);
+        let name = |kind: &str| format!("consolidated-{split:?}{kind}");
+        list.push(named(name(""), move || {
+            Box::new(Walk::new(rule)) as Placement
+        }));
+        list.push(
+            named(name("-skip"), move || {
+                Box::new(Walk::new(rule).when_blocked(Blocked::Skip)) as Placement
+            })
+            .starving(),
+        );
+        list.push(named(name("-easy"), move || {
+            Box::new(EasyBackfill::new(rule)) as Placement
+        }));
+    }
+    list
+}
+
+fn suite<'a>(build: impl Fn() -> Pipeline + Sync + 'a, starves: bool) -> Suite<'a> {
+    let suite = conformance(move |_| build());
+    if starves { suite.may_starve() } else { suite }
+}
+
+/// All schedulings over all placements, each with so many cases. Which cases
+/// differs from one composition to the next, so that few see many.
+fn cross(cases: u64, cadence: fn(Composition) -> Composition) {
+    let seen = Witness::default();
+    let (schedulings, placements) = (schedulings(), placements());
+    let mut first = 0;
+    for scheduling in &schedulings {
+        for placement in &placements {
+            let build = || {
+                let name = format!("{}/{}", scheduling.name, placement.name);
+                let base = cadence(Composition::new(name)).admission(seen.clone());
+                (scheduling.make)()(base, &*placement.make)
+            };
+            for case in first..first + cases {
+                let suite = suite(build, placement.starves).only(case);
+                if let Err(failure) = suite.check() {
+                    panic!("{failure}");
+                }
+            }
+            first += cases;
+        }
+    }
+    assert!(seen.0.promoted.load(Ordering::Relaxed) > cases * 20);
+}
+
+fn default_rounds(c: Composition) -> Composition {
+    c
+}
+
+fn short_rounds(c: Composition) -> Composition {
+    match Rounds::every(Seconds::new(60.0)) {
+        Some(rounds) => c.cadence(rounds),
+        None => c,
+    }
+}
+
+fn on_event(c: Composition) -> Composition {
+    c.cadence(OnEvent::default())
+}
+
+#[test]
+fn every_scheduling_over_every_placement_conforms() {
+    cross(12, default_rounds);
+}
+
+/// Every share policy of Gavel, with leases.
+fn gavels_conform_in(cases: u64) {
+    use shares::{
+        AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
+        MaxSumThroughput, Memory, MinTotalDuration, Proportional, Queue, WaterFilling,
+    };
+    type Shares = Box<dyn SharePolicy>;
+    let all: [fn() -> Shares; 14] = [
+        || Box::new(Isolated),
+        || Box::new(Proportional),
+        || Box::new(MaxMinFairness::default()),
+        || Box::new(MaxMinFairness::new(Knows::Nothing).with_memory(Memory::nearest())),
+        || Box::new(MaxMinFairness::new(Knows::Pairs)),
+        || Box::new(WaterFilling::new(Knows::Types)),
+        || Box::new(FinishTimeShares::new(Knows::Types)),
+        || Box::new(MinTotalDuration::new(Knows::Types)),
+        || Box::new(MaxSumThroughput::new(Knows::Types).by_cost().in_time()),
+        || Box::new(FifoShares::new(Queue::Plain)),
+        || Box::new(FifoShares::new(Queue::Fastest)),
+        || Box::new(FifoShares::new(Queue::Packed(1.5))),
+        || Box::new(AlloX::default()),
+        || Box::new(GandivaPacking::new(1)),
+    ];
+    for (i, shares) in all.into_iter().enumerate() {
+        let build = move || {
+            let gap = Seconds::new(if i % 2 == 0 { 0.0 } else { 1920.0 });
+            Composition::new(format!("gavel-{i}"))
+                .scheduling(Gavel::boxed(shares()).at_most_every(gap))
+                .placement(Leases::new(Consolidated::default()))
+                .build()
+        };
+        if let Err(failure) = suite(build, false).cases(cases).check() {
+            panic!("share policy {i}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn every_share_policy_conforms() {
+    gavels_conform_in(24);
+}
+
+#[test]
+fn shockwave_conforms_with_every_market() {
+    use blox_policies::scheduling::shockwave::{Market, Shockwave};
+    for (i, (rounds, gap)) in [(20, 1e-3), (1, 0.0), (3, 0.1)].into_iter().enumerate() {
+        let build = move || {
+            let market = Market {
+                rounds,
+                gap,
+                round_s: 360.0,
+                ..Market::default()
+            };
+            Composition::new(format!("shockwave-{i}"))
+                .scheduling(Shockwave::new(market).every(4))
+                .placement(Leases::new(Consolidated::default()))
+                .build()
+        };
+        if let Err(failure) = suite(build, false).cases(24).check() {
+            panic!("market {i}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn short_rounds_conform() {
+    cross(4, short_rounds);
+}
+
+#[test]
+fn decisions_on_events_conform() {
+    cross(4, on_event);
+}
+
+/// Some schedulers that differ in what admission and nodes do to them.
+fn under(base: impl Fn() -> Composition + Sync, cases: u64, starves: bool) {
+    for scheduling in schedulings() {
+        let wanted = ["fifo", "guarded-srtf", "las"];
+        if !wanted.contains(&scheduling.name.as_str()) {
+            continue;
+        }
+        for placement in placements() {
+            let wanted = ["first-free", "consolidated-WholeNodes", "first-free-easy"];
+            if !wanted.contains(&placement.name.as_str()) {
+                continue;
+            }
+            let build = || (scheduling.make)()(base(), &*placement.make);
+            if let Err(failure) = suite(build, starves).cases(cases).check() {
+                panic!("{} over {}: {failure}", scheduling.name, placement.name);
+            }
+        }
+    }
+}
+
+fn load_thresholds_conform_in(cases: u64) {
+    for threshold in [0.3, 1.0, 1.5] {
+        let seen = Witness::default();
+        let base = || {
+            let Ok(admission) = LoadThreshold::new(threshold) else {
+                unreachable!("the threshold is above 0");
+            };
+            let composition = Composition::new(format!("load-{threshold}"));
+            composition.cluster(seen.clone()).admission(admission)
+        };
+        under(base, cases, false);
+        assert!(seen.0.deferred.load(Ordering::Relaxed) > cases);
+    }
+}
+
+fn quotas_conform_in(cases: u64) {
+    for by in [QuotaBy::User, QuotaBy::VirtualCluster] {
+        let seen = Witness::default();
+        let base = || {
+            let quota = Quota::new(by, 5).with("ada", 2).with("vc-b", 3);
+            Composition::new(format!("quota-{by:?}"))
+                .cluster(seen.clone())
+                .admission(quota)
+        };
+        // Whom a quota turns away has ended; the others have their turn.
+        under(base, cases, false);
+        assert!(seen.0.deferred.load(Ordering::Relaxed) > cases);
+        assert!(seen.0.rejected.load(Ordering::Relaxed) > cases);
+    }
+}
+
+fn quarantine_conforms_in(cases: u64) {
+    let seen = Witness::default();
+    let (minute, hour) = (Seconds::new(60.0), Seconds::new(3600.0));
+    for manager in [
+        Quarantine::default(),
+        Quarantine::new(hour * 2.0, minute * 20.0, hour * 2.0),
+    ] {
+        let base = || {
+            Composition::new("quarantine")
+                .cluster(manager.clone())
+                .admission(seen.clone())
+        };
+        under(base, cases, false);
+    }
+    assert!(seen.0.cordoned.load(Ordering::Relaxed) > cases);
+}
+
+fn maintenance_conforms_in(cases: u64) {
+    let seen = Witness::default();
+    let window = |node, from, until| Window {
+        node: NodeId(node),
+        from: Time::new(from),
+        until: Time::new(until),
+    };
+    let base = || {
+        let windows = vec![
+            window(0, 0.0, 450.0),
+            window(0, 1000.0, 2100.0),
+            // They overlap, and the second begins where another ends.
+            window(1, 600.0, 1800.0),
+            window(1, 1500.0, 3000.0),
+            window(2, 3000.0, 4000.0),
+            window(0, 2100.0, 2400.0),
+            // A node that never was.
+            window(40, 100.0, 200.0),
+        ];
+        Composition::new("maintenance")
+            .cluster(Maintenance::new(windows))
+            .admission(seen.clone())
+    };
+    under(base, cases, false);
+    assert!(seen.0.cordoned.load(Ordering::Relaxed) > cases);
+}
+
+#[test]
+fn load_thresholds_conform() {
+    load_thresholds_conform_in(24);
+}
+
+#[test]
+fn quotas_conform() {
+    quotas_conform_in(24);
+}
+
+#[test]
+fn quarantine_conforms() {
+    quarantine_conforms_in(32);
+}
+
+#[test]
+fn maintenance_conforms() {
+    maintenance_conforms_in(32);
+}
+
+/// Two jobs have run for as long but for the last bit, and which of them for longer
+/// changes as time goes by.
+#[test]
+fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
+    let build = || {
+        let skip = Walk::new(Consolidated::default()).when_blocked(Blocked::Skip);
+        let base = on_event(Composition::new("las"));
+        base.scheduling(Las::default()).placement(skip).build()
+    };
+    for case in 11_560..11_600 {
+        let cases = suite(build, true).only(case).jobs(14);
+        if let Err(failure) = cases.check() {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "many cases; run it after changes to policies"]
+fn thousands_of_cases_conform() {
+    for cadence in [default_rounds, short_rounds, on_event] {
+        cross(60, cadence);
+    }
+    load_thresholds_conform_in(300);
+    quotas_conform_in(300);
+    quarantine_conforms_in(300);
+    maintenance_conforms_in(300);
+}

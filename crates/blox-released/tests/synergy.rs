@@ -1,0 +1,281 @@
+//! What Synergy's allocations give to whom.
+
+use blox_core::core::{Core, Decided};
+use blox_core::{
+    Action, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Pipeline,
+    PlacementPolicy, Rounds, Seconds, State, Time,
+};
+use blox_policies::placement::{Allocation, Consolidated, FirstFree, Synergy};
+use blox_policies::scheduling::{Drf, Fifo, FinishTimeFairness, Srsf, Tetris};
+use blox_released::synergy::quirks as released;
+use std::sync::Arc;
+
+/// Nodes of 4 GPUs with 8 cores and 40 GiB: 2 cores and 10 GiB a GPU.
+fn cluster(nodes: usize) -> ClusterSpec {
+    let mut cluster = ClusterSpec::uniform(nodes, 4);
+    for node in &mut cluster.nodes {
+        (node.cpus, node.memory_gib) = (8.0, 40.0);
+    }
+    cluster
+}
+
+fn job(gpus: u32, cpus: f64, memory_gib: f64) -> JobSpec {
+    let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1000.0));
+    spec.with_extras(Extras {
+        cpus,
+        memory_gib,
+        ..Extras::default()
+    })
+}
+
+struct Bench {
+    core: Core,
+    policy: Pipeline,
+}
+
+impl Bench {
+    fn new(nodes: usize, policy: Pipeline) -> Self {
+        let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
+        Bench {
+            core: Core::new(State::new(&cluster(nodes)).unwrap(), Box::new(rounds)),
+            policy,
+        }
+    }
+
+    fn fifo(nodes: usize, placement: impl PlacementPolicy + 'static) -> Self {
+        let composition = Composition::new("test").scheduling(Fifo::default());
+        Bench::new(nodes, composition.placement(placement).build())
+    }
+
+    fn event(&mut self, at: f64, event: Event) {
+        self.core
+            .event(Time::new(at), &event, &mut self.policy)
+            .unwrap();
+    }
+
+    fn submit(&mut self, jobs: impl IntoIterator<Item = JobSpec>) -> &mut Self {
+        let at = self.core.state().now().secs();
+        for spec in jobs {
+            let job = self.core.state().next_job_id();
+            let spec = Arc::new(spec);
+            self.event(at, Event::Submitted { job, spec });
+        }
+        self
+    }
+
+    /// The plan of a round in order of jobs, which takes effect at once:
+    /// `0: GPUs 0,1 c4 m20`, `1: stop`.
+    fn round(&mut self, at: f64) -> Vec<String> {
+        let decided = self.core.decide(Time::new(at), &mut self.policy);
+        assert_eq!(decided, Decided::Applied);
+        let plan = self.core.plan().clone();
+        let mut commands = Vec::new();
+        self.core.take_commands(&mut commands);
+        for command in &commands {
+            if let blox_core::Command::Stop { job, attempt, .. } = *command {
+                let work = None;
+                self.event(at, Event::Stopped { job, attempt, work });
+            }
+        }
+        self.core.take_commands(&mut commands);
+        for command in commands {
+            if let blox_core::Command::Start { job, attempt }
+            | blox_core::Command::Change { job, attempt, .. } = command
+            {
+                let rate = 1.0;
+                self.event(at, Event::Started { job, attempt, rate });
+            }
+        }
+        let text = plan.actions.iter().map(|action| match action {
+            Action::Stop { job, .. } => format!("{job}: stop"),
+            Action::Place { job, assignment: a } => {
+                let gpus: Vec<String> = a.gpus.iter().map(|g| g.0.to_string()).collect();
+                let gpus = gpus.join(",");
+                format!("{job}: GPUs {gpus} c{} m{}", a.cpus, a.memory_gib)
+            }
+            other => format!("{other:?}"),
+        });
+        let mut text: Vec<String> = text.collect();
+        text.sort();
+        text
+    }
+}
+
+/// Four jobs on one node: the first three want more cores than their share.
+fn hungry() -> [JobSpec; 4] {
+    [
+        job(1, 6.0, 5.0),
+        job(1, 1.0, 5.0),
+        job(1, 3.0, 5.0),
+        job(1, 4.0, 5.0),
+    ]
+}
+
+#[test]
+fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
+    let mut b = Bench::fifo(1, Synergy::new(Consolidated::default()));
+    // By demand: 6, 4 (its share is left), 3 (nothing is left: the first job
+    // gives up what is more than its share), 1.
+    assert_eq!(
+        b.submit(hungry()).round(0.0),
+        [
+            "0: GPUs 0 c2 m5",
+            "1: GPUs 3 c1 m5",
+            "2: GPUs 2 c2 m5",
+            "3: GPUs 1 c2 m5"
+        ]
+    );
+    // Two jobs less: the first holds all that it can use, where it is.
+    for job in [JobId(1), JobId(3)] {
+        let outcome = blox_core::Outcome::Completed;
+        b.event(300.0, Event::Ended { job, outcome });
+    }
+    assert_eq!(
+        b.round(300.0),
+        ["0: GPUs 0 c6 m5", "2: GPUs 1 c2 m5", "2: stop"]
+    );
+}
+
+#[test]
+fn the_other_allocations_are_what_it_is_compared_with() {
+    let mut b = Bench::fifo(
+        1,
+        Synergy::new(Consolidated::default()).with(Allocation::Greedy),
+    );
+    // In order; what does not fit is passed over, though GPUs are free.
+    assert_eq!(
+        b.submit(hungry()).round(0.0),
+        ["0: GPUs 0 c6 m5", "1: GPUs 1 c1 m5"]
+    );
+    assert_eq!(
+        b.core.plan().reason_for(JobId(2)).to_string(),
+        "needs 1 GPU, 2 are free but not where the placement rule wants them"
+    );
+    let mut b = Bench::fifo(1, Synergy::new(FirstFree).with(Allocation::Proportional));
+    assert_eq!(
+        b.submit(hungry()).round(0.0),
+        [
+            "0: GPUs 0 c2 m10",
+            "1: GPUs 3 c2 m10",
+            "2: GPUs 2 c2 m10",
+            "3: GPUs 1 c2 m10"
+        ]
+    );
+}
+
+#[test]
+fn a_demand_is_capped_to_a_node_and_a_job_that_does_not_say_has_its_share() {
+    let mut b = Bench::fifo(3, Synergy::new(Consolidated::default()));
+    let jobs = [job(2, 100.0, 100.0), job(1, 0.0, 0.0), job(6, 50.0, 12.0)];
+    assert_eq!(
+        b.submit(jobs).round(0.0),
+        [
+            "0: GPUs 8,9 c8 m40",
+            "1: GPUs 6 c2 m10",
+            "2: GPUs 0,1,2,3,4,5 c12 m12"
+        ]
+    );
+}
+
+#[test]
+fn everybody_has_at_least_the_share_that_it_can_use() {
+    let mut seed = 1u64;
+    let mut draw = |below: u64| {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (seed >> 33) % below
+    };
+    let mut shrunk = 0;
+    for _ in 0..300 {
+        let mut b = Bench::fifo(3, Synergy::new(Consolidated::default()));
+        let jobs: Vec<JobSpec> = (0..12)
+            .map(|_| {
+                let gpus = [1, 1, 2, 3, 4, 6][draw(6) as usize];
+                job(gpus, draw(12) as f64, draw(60) as f64)
+            })
+            .collect();
+        b.submit(jobs.clone());
+        // A plan that gives out more than there is is refused.
+        b.round(0.0);
+        let mut left = 12;
+        for (i, spec) in jobs.iter().enumerate() {
+            let gpus = spec.gpus.get();
+            if gpus > left {
+                continue;
+            }
+            left -= gpus;
+            let record = b.core.state().job(JobId(i as u32)).unwrap();
+            let a = record.assignment().expect("its GPUs fit in the count");
+            let (asked, share) = (spec.extras().cpus, 2.0 * f64::from(gpus));
+            let least = if asked > 0.0 { asked.min(share) } else { share };
+            assert!(a.cpus >= least - 1e-9, "job {i}: {a:?}");
+            shrunk += usize::from(a.cpus < asked.min(8.0) && gpus <= 4);
+        }
+    }
+    assert!(shrunk > 100, "{shrunk}");
+}
+
+#[test]
+fn orders_rank_by_what_they_say() {
+    let running = |policy: Pipeline| {
+        let mut b = Bench::new(1, policy);
+        let late = |spec: JobSpec, seconds: f64| JobSpec {
+            work: blox_core::Work::lasting(Seconds::new(seconds)),
+            ..spec
+        };
+        let jobs = [
+            late(job(4, 1.0, 1.0), 900.0),
+            late(job(3, 8.0, 1.0), 2000.0),
+            late(job(3, 1.0, 20.0), 1000.0),
+        ];
+        b.submit(jobs).round(600.0)[0]
+            .split(':')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    let on = |scheduled: blox_core::pipeline::Scheduled| {
+        running(scheduled.placement(Synergy::new(FirstFree)).build())
+    };
+    let base = || Composition::new("test");
+    // 4 x 900, 3 x 2000, 3 x 1000 GPU-seconds.
+    assert_eq!(on(base().scheduling(Srsf::default())), "2");
+    // All have waited 600 s: the shortest is slowed down most.
+    assert_eq!(on(base().scheduling(FinishTimeFairness::default())), "0");
+    // Of GPUs 1, of cores 1, of GPUs 3/4.
+    assert_eq!(on(base().scheduling(Drf)), "2");
+    // 900 x (1 + 1/8 + 1/40), 2000 x (..), 1000 x (3/4 + 1/8 + 1/2).
+    assert_eq!(on(base().scheduling(Tetris::default())), "0");
+}
+
+#[test]
+fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
+    let round = Seconds::new(300.0);
+    let build = |mode, place| {
+        Composition::new("test")
+            .scheduling(released::Order::new(released::Key::Fifo, mode, round))
+            .placement(released::Allocate::new(mode).consolidating(place))
+            .build()
+    };
+    let mut b = Bench::new(1, build(released::Mode::Tune, false));
+    // In order: 6 and 1 cores, then 3 find 1 left: the share of 2 does not fit,
+    // so that the first job is shrunk to its share, with memory raised to it.
+    assert_eq!(
+        b.submit(hungry()).round(0.0),
+        [
+            "0: GPUs 0 c2 m10",
+            "1: GPUs 1 c1 m5",
+            "2: GPUs 2 c2 m10",
+            "3: GPUs 3 c2 m10"
+        ]
+    );
+    let mut b = Bench::new(2, build(released::Mode::Greedy, true));
+    // One GPU at a time, the highest of the server with fewest free ones; a job
+    // of two goes where all of it fits, to the lowest.
+    assert_eq!(
+        b.submit([job(1, 1.0, 1.0), job(2, 2.0, 2.0), job(1, 6.0, 1.0)])
+            .round(0.0),
+        ["0: GPUs 3 c1 m1", "1: GPUs 0,1 c2 m2", "2: GPUs 7 c6 m1"]
+    );
+}
