@@ -1,21 +1,28 @@
 //! The released simulator of Lucid (S-Lab-System-Group/Lucid, commit 653c85b), its baselines, and
-//! Chronus. [`simulator`] lists their differences from the papers.
+//! Chronus.
+//!
+//! [`simulator`] has the programs that simulate themselves and lists their differences from the
+//! papers. [`compositions`] has the baselines that only order jobs.
 //!
 //! [`run`] simulates all virtual clusters, each on its own, and the profiler before Lucid.
 
+pub mod compositions;
 pub(crate) mod figures;
 pub mod files;
 pub mod simulator;
 pub(crate) mod verify;
 
+pub use crate::lucid::compositions::{fifo, qssf, sjf};
 pub use crate::lucid::simulator::{
     ChronusRecord, Forecast, Lookup, Objective, PackedSettings, Placer, Planner, Record, Scaling,
-    chronus, fifo, lucid, profiler, qssf, sjf, srtf, tiresias,
+    chronus, lucid, profiler, srtf, tiresias,
 };
 
 use crate::lucid::files::Window;
 use blox_core::perf::PairTable;
 use blox_core::{JobSpec, Name, Seconds, Time, Work};
+use blox_sim::SimError;
+use compositions::{records, set_priorities};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -145,13 +152,16 @@ pub struct Run {
 }
 
 /// Runs a policy on all virtual clusters, side by side on the cores.
+///
+/// # Errors
+/// The simulation of a composition fails.
 pub fn run(
     policy: Policy,
     placer: Placer,
     experiment: Experiment,
     quirks: Quirks,
     input: &Input,
-) -> Run {
+) -> Result<Run, SimError> {
     let mut run = Run {
         outcomes: vec![None; input.jobs.len()],
         scalings: Vec::new(),
@@ -175,7 +185,7 @@ pub fn run(
             }
         }
     }
-    let stage = |(name, nodes): &(Name, u32)| -> Vec<(usize, Record)> {
+    let stage = |(name, nodes): &(Name, u32)| -> Result<Vec<(usize, Record)>, SimError> {
         let mut ours: Vec<usize> = (0..input.jobs.len())
             .filter(|i| input.jobs[*i].virtual_cluster.as_ref() == Some(name))
             .filter(|i| !run.outcomes[*i].as_ref().is_some_and(|o| o.skipped))
@@ -186,11 +196,18 @@ pub fn run(
             ..input.jobs[i].clone()
         };
         let jobs: Vec<JobSpec> = ours.iter().map(submitted).collect();
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
         let records = match policy {
-            Policy::Fifo => fifo(*nodes, placer, &jobs),
-            Policy::Sjf => sjf(*nodes, placer, &jobs),
+            Policy::Fifo => records(fifo(placer), *nodes, placer, &jobs)?,
+            Policy::Sjf => records(sjf(placer), *nodes, placer, &jobs)?,
+            Policy::Qssf => {
+                let mut records = records(qssf(placer), *nodes, placer, &jobs)?;
+                set_priorities(&mut records, &jobs);
+                records
+            }
             Policy::Srtf => srtf(*nodes, placer, &jobs),
-            Policy::Qssf => qssf(*nodes, placer, &jobs),
             Policy::Tiresias => tiresias(*nodes, placer, &jobs),
             Policy::Lucid => {
                 let settings = PackedSettings {
@@ -209,10 +226,10 @@ pub fn run(
             }
         };
         let records = records.into_iter();
-        records.map(|r| (ours[r.job as usize], r)).collect()
+        Ok(records.map(|r| (ours[r.job as usize], r)).collect())
     };
-    let stages: Vec<_> = clusters.par_iter().map(stage).collect();
-    for (at, mut record) in stages.into_iter().flatten() {
+    let stages: Result<Vec<_>, _> = clusters.par_iter().map(stage).collect();
+    for (at, mut record) in stages?.into_iter().flatten() {
         let profiled = run.outcomes[at].take().and_then(|o| o.profiled);
         record.queue += profiled.unwrap_or(0);
         run.outcomes[at] = Some(Outcome {
@@ -221,7 +238,7 @@ pub fn run(
             skipped: false,
         });
     }
-    run
+    Ok(run)
 }
 
 /// Runs the first stage: each job for as long as the profiler keeps it.

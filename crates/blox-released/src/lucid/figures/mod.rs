@@ -125,7 +125,7 @@ impl Figure for Lucid {
                 if watch.stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                all.push((name, simulate(&world, policy, quirks)));
+                all.push((name, simulate(&world, name, policy, quirks)?));
             }
             let mut findings = match self {
                 Lucid::Table4 => table4(&all),
@@ -145,10 +145,19 @@ impl Figure for Lucid {
     }
 }
 
-fn simulate(world: &World, policy: Policy, quirks: Quirks) -> Vec<Times> {
+fn simulate(
+    world: &World,
+    name: &str,
+    policy: Policy,
+    quirks: Quirks,
+) -> Result<Vec<Times>, ReproduceError> {
     let (input, placer) = (world.input(policy), Placer::Consolidate);
     let run = run(policy, placer, world.experiment, quirks, &input);
-    times(world, &run)
+    let run = run.map_err(|error| ReproduceError::Simulation {
+        label: name.to_owned(),
+        error: Box::new(error),
+    })?;
+    Ok(times(world, &run))
 }
 
 /// The simulations by name.

@@ -16,9 +16,7 @@
 //! - If a packed job ends, the lookup of its partner compares a number with a job, and these always
 //!   differ. It finds the first job on the GPUs. If the partner of the later job ends first, the
 //!   later job keeps the speed of the pair until its end ([`Lookup::First`]).
-//! - QSSF orders by GPUs in a second in which only newcomers wait.
 
-mod blocking;
 mod chronus;
 mod forecast;
 mod job;
@@ -34,7 +32,6 @@ pub use nodes::Placer;
 pub use packed::{Lookup, PackedSettings};
 pub use profiler::Scaling;
 
-use blocking::{Blocking, Order};
 use blox_core::JobSpec;
 use chronus::Leases;
 use job::Job;
@@ -42,22 +39,6 @@ use nodes::Nodes;
 use packed::Packed;
 use preemptive::{Preemptive, Rule};
 use profiler::LeastGpusFirst;
-
-/// Runs `fifo` on `nodes` nodes of 8 GPUs.
-pub fn fifo(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
-    blocking(nodes, placer, Order::Submit, jobs)
-}
-
-/// Runs `sjf`: the shortest true duration first, without preemption.
-pub fn sjf(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
-    blocking(nodes, placer, Order::Duration, jobs)
-}
-
-/// Runs `qssf`: the least estimated GPU time first, without preemption. Each job brings its
-/// estimate ([`ESTIMATE`]).
-pub fn qssf(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
-    blocking(nodes, placer, Order::Service, jobs)
-}
 
 /// Runs `srtf`: the shortest remaining time first, with preemption in every second.
 pub fn srtf(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
@@ -84,7 +65,7 @@ pub fn profiler(
         LeastGpusFirst::new(Nodes::new(nodes, placer), forecast),
         jobs,
     );
-    (program.base.records, program.log)
+    (program.records, program.log)
 }
 
 /// Runs `lucid` in a virtual cluster: the stage after the [`profiler`].
@@ -99,10 +80,6 @@ pub fn lucid(settings: PackedSettings, jobs: &[JobSpec]) -> Vec<Record> {
 /// neither does the run.
 pub fn chronus(gpus: u32, lease: u32, planner: Planner, jobs: &[JobSpec]) -> Vec<ChronusRecord> {
     run(Leases::new(gpus, lease, planner), jobs).records
-}
-
-fn blocking(nodes: u32, placer: Placer, order: Order, jobs: &[JobSpec]) -> Vec<Record> {
-    run(Blocking::new(Nodes::new(nodes, placer), order), jobs).records
 }
 
 fn preemptive(nodes: u32, placer: Placer, rule: Rule, jobs: &[JobSpec]) -> Vec<Record> {
@@ -219,14 +196,11 @@ mod tests {
                 .map(|k| (600 * k, [0.0, high][k as usize % 2]))
                 .collect(),
         };
-        for order in [Order::Submit, Order::Duration, Order::Service] {
-            visits_what_matters(|| Blocking::new(nodes(), order), |p| p.records);
-        }
         for rule in [Rule::Remaining, Rule::Attained] {
             visits_what_matters(|| Preemptive::new(nodes(), rule), |p| p.records);
         }
         let profiler = || LeastGpusFirst::new(nodes(), Some(forecast(60.0)));
-        visits_what_matters(profiler, |p| (p.base.records, p.log));
+        visits_what_matters(profiler, |p| (p.records, p.log));
         let scaling = run(profiler(), &jobs()).log;
         assert!(scaling.len() > 1);
         let mut pairs = PairTable::default();

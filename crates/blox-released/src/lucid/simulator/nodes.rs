@@ -1,7 +1,5 @@
 //! A virtual cluster's nodes as the original keeps them.
 
-/// GPUs of a node: a constant of the original.
-pub(super) const WIDTH: u32 = 8;
 /// The name of a node that comes and goes.
 pub(super) const TEMPORARY: u32 = 9999;
 
@@ -17,6 +15,71 @@ pub enum Placer {
     /// [`Placer::Consolidate`], and where that fails the emptiest nodes first. (It cannot
     /// run in Lucid's release; this is the version of Helios' release.)
     ConsolidateFirst,
+}
+
+impl Placer {
+    /// All, by the original's names.
+    pub const NAMES: [(&'static str, Placer); 3] = [
+        ("consolidate", Placer::Consolidate),
+        ("random", Placer::Random),
+        ("consolidateFirst", Placer::ConsolidateFirst),
+    ];
+
+    /// GPUs of a node: a constant of the original.
+    pub(in crate::lucid) const WIDTH: u32 = 8;
+
+    /// Returns nodes and how many of their lowest free GPUs a job gets, given the free GPUs of each
+    /// node.
+    pub(in crate::lucid) fn choose(self, free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
+        if free.iter().sum::<u32>() < gpus {
+            return None;
+        }
+        match self {
+            Placer::Consolidate => consolidate(free, gpus),
+            Placer::Random => fill(free, 0..free.len(), gpus),
+            Placer::ConsolidateFirst => {
+                consolidate(free, gpus).or_else(|| fill(free, emptiest(free), gpus))
+            }
+        }
+    }
+}
+
+fn emptiest(free: &[u32]) -> impl Iterator<Item = usize> {
+    let mut order: Vec<usize> = (0..free.len()).filter(|i| free[*i] > 0).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(free[*i]));
+    order.into_iter()
+}
+
+fn consolidate(free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
+    if gpus <= Placer::WIDTH {
+        let fits = (0..free.len()).filter(|i| free[*i] >= gpus);
+        return fits.min_by_key(|i| free[*i]).map(|i| vec![(i, gpus)]);
+    }
+    let mut nodes = emptiest(free);
+    let mut next = |count| Some((nodes.next().filter(|i| free[*i] >= count)?, count));
+    let mut parts = Vec::new();
+    for _ in 0..gpus / Placer::WIDTH {
+        parts.push(next(Placer::WIDTH)?);
+    }
+    let rest = gpus % Placer::WIDTH;
+    if rest > 0 {
+        parts.push(next(rest)?);
+    }
+    Some(parts)
+}
+
+/// Takes all free GPUs of nodes in an order.
+fn fill(free: &[u32], order: impl Iterator<Item = usize>, gpus: u32) -> Option<Vec<(usize, u32)>> {
+    let (mut parts, mut rest) = (Vec::new(), gpus);
+    for at in order.filter(|i| free[*i] > 0) {
+        let count = free[at].min(rest);
+        parts.push((at, count));
+        rest -= count;
+        if rest == 0 {
+            return Some(parts);
+        }
+    }
+    None
 }
 
 /// GPUs of one node: its place in the list, a bit a GPU.
@@ -79,7 +142,7 @@ impl Nodes {
     }
 
     pub fn gpus(&self) -> u32 {
-        self.list.len() as u32 * WIDTH
+        self.list.len() as u32 * Placer::WIDTH
     }
 
     pub fn of_name(&self, name: u32) -> Option<&Node> {
@@ -88,17 +151,8 @@ impl Nodes {
 
     /// Gives a job free GPUs.
     pub fn place(&mut self, job: u32, gpus: u32) -> Option<Vec<Part>> {
-        let free: u32 = self.list.iter().map(Node::free_count).sum();
-        if free < gpus {
-            return None;
-        }
-        let counts = match self.placer {
-            Placer::Consolidate => self.consolidate(gpus),
-            Placer::Random => fill(&self.list, 0..self.list.len(), gpus),
-            Placer::ConsolidateFirst => self
-                .consolidate(gpus)
-                .or_else(|| fill(&self.list, self.emptiest().into_iter(), gpus)),
-        }?;
+        let free: Vec<u32> = self.list.iter().map(Node::free_count).collect();
+        let counts = self.placer.choose(&free, gpus)?;
         let taken = counts.into_iter().map(|(at, count)| {
             let node = &mut self.list[at];
             let mask = node.lowest(count);
@@ -107,37 +161,6 @@ impl Nodes {
             (at, mask)
         });
         Some(taken.collect())
-    }
-
-    fn emptiest(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.list.len())
-            .filter(|i| self.list[*i].free != 0)
-            .collect();
-        order.sort_by_key(|i| std::cmp::Reverse(self.list[*i].free_count()));
-        order
-    }
-
-    fn consolidate(&self, gpus: u32) -> Option<Vec<(usize, u32)>> {
-        if gpus <= WIDTH {
-            let fits = (0..self.list.len()).filter(|i| self.list[*i].free_count() >= gpus);
-            return fits
-                .min_by_key(|i| self.list[*i].free_count())
-                .map(|i| vec![(i, gpus)]);
-        }
-        let mut nodes = self.emptiest().into_iter();
-        let mut parts = Vec::new();
-        for _ in 0..gpus / WIDTH {
-            let node = nodes.next().filter(|i| self.list[*i].is_idle())?;
-            parts.push((node, WIDTH));
-        }
-        let rest = gpus % WIDTH;
-        if rest > 0 {
-            let node = nodes
-                .next()
-                .filter(|i| self.list[*i].free_count() >= rest)?;
-            parts.push((node, rest));
-        }
-        Some(parts)
     }
 
     /// Puts a job on the very GPUs of another.
@@ -166,7 +189,7 @@ impl Nodes {
 
     /// The numbers of a part's GPUs.
     pub fn gpus_of((_, mask): Part) -> impl Iterator<Item = u32> {
-        (0..WIDTH).filter(move |g| mask >> g & 1 == 1)
+        (0..Placer::WIDTH).filter(move |g| mask >> g & 1 == 1)
     }
 
     /// Adds a temporary node at the end, unless there is one.
@@ -204,24 +227,6 @@ impl Nodes {
 pub(super) struct Removal {
     pub gone: usize,
     pub renamed: Option<usize>,
-}
-
-/// All free GPUs of nodes in an order.
-fn fill(list: &[Node], order: impl Iterator<Item = usize>, gpus: u32) -> Option<Vec<(usize, u32)>> {
-    let (mut parts, mut rest) = (Vec::new(), gpus);
-    for at in order {
-        let free = list[at].free_count();
-        if free == 0 {
-            continue;
-        }
-        let count = free.min(rest);
-        parts.push((at, count));
-        rest -= count;
-        if rest == 0 {
-            return Some(parts);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

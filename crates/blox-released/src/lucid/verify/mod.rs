@@ -29,7 +29,7 @@ impl System for Lucid {
             || energy::recognises(case)
     }
 
-    /// The programs simulate themselves and have no rounds that could be visited.
+    /// Nothing here has rounds that could be visited.
     fn compare(&self, case: &Case, _: bool) -> Result<Compared, VerifyError> {
         if chronus::recognises(case) {
             return chronus::compare(case, self.name());
@@ -45,7 +45,8 @@ impl System for Lucid {
             setting.experiment,
             compat::Quirks::default(),
             &input,
-        );
+        )
+        .map_err(|e| failed(case, e))?;
         let mut out = Compared::of(case, self.name());
         compare_jobs(case, setting.policy, &input, &run, &mut out)?;
         if let Some(table) = case.table("profvc_scaling.csv")? {
@@ -55,11 +56,15 @@ impl System for Lucid {
     }
 }
 
-fn unreadable(case: &Case, error: WorkloadError) -> VerifyError {
+fn failed(case: &Case, error: SimError) -> VerifyError {
     VerifyError::Simulation {
         case: case.dir().to_owned(),
-        error: Box::new(SimError::Workload(error)),
+        error: Box::new(error),
     }
+}
+
+fn unreadable(case: &Case, error: WorkloadError) -> VerifyError {
+    failed(case, SimError::Workload(error))
 }
 
 /// An input of the case, or one that cases share, in a folder above.
@@ -108,16 +113,12 @@ impl Setting {
             let what = format!("the scheduler is `{name}`, expected one of {names}");
             return Err(case.bad("summary.json", what));
         };
-        let placer = match option(&words, ["-p", "--placer"]) {
-            None | Some("consolidate") => Placer::Consolidate,
-            Some("random") => Placer::Random,
-            Some("consolidateFirst") => Placer::ConsolidateFirst,
-            Some(other) => {
-                let what = format!(
-                    "the placer is `{other}`, expected consolidate, random or consolidateFirst"
-                );
-                return Err(case.bad("summary.json", what));
-            }
+        let name = option(&words, ["-p", "--placer"]).unwrap_or("consolidate");
+        let known = Placer::NAMES.iter().find(|(n, _)| *n == name);
+        let Some(&(_, placer)) = known else {
+            let what =
+                format!("the placer is `{name}`, expected consolidate, random or consolidateFirst");
+            return Err(case.bad("summary.json", what));
         };
         for own in ["--sweep", "--profiler-auto", "--num_gpus_per_node"] {
             if words.iter().any(|w| w.split('=').next() == Some(own)) {
