@@ -1,14 +1,10 @@
-//! Lucid's released programs keep their rules and what they remember, in worlds of their own;
-//! estimates from the command line.
+//! Lucid's released programs keep their rules. Estimates from the command line.
 
 use blox::core::perf::PairTable;
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Part, Pipeline, Seconds, Time};
+use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox::released::lucid::{
-    self as compat, ByScheduler, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks,
+    self as compat, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
 };
-use blox::sim::Simulation;
-use blox::sim::stepping::{Step, Stepper};
-use blox::sim::workload::Jobs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
@@ -65,77 +61,41 @@ fn jobs() -> Vec<JobSpec> {
     ]
 }
 
-fn ends(mut pipeline: Pipeline, jobs: Vec<JobSpec>) -> Vec<(u32, i64)> {
-    Simulation::new(ClusterSpec::uniform(1, 8))
-        .completion(ByScheduler)
-        .run_by(&mut pipeline, &mut Jobs::new(jobs), None)
-        .unwrap();
-    compat::records(&pipeline)
-        .iter()
-        .map(|r| (r.job, r.end))
-        .collect()
+fn ends(records: Vec<Record>) -> Vec<(u32, i64)> {
+    records.iter().map(|r| (r.job, r.end)).collect()
 }
 
 #[test]
 fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
-    let two = || vec![job(0.0, 8, 100.0, 1.0), job(10.0, 8, 100.0, 1.0)];
+    let two = [job(0.0, 8, 100.0, 1.0), job(10.0, 8, 100.0, 1.0)];
+    let lucid = |settings| ends(compat::lucid(settings, &two));
     // The first runs alone for 10 s, then at half speed: 10 + 2 * 90, found a second later.
     // The second has done 90 by then; as released it stays at half speed.
-    let released = ends(compat::lucid(packed(Lookup::First)), two());
-    assert_eq!(released, [(0, 191), (1, 211)]);
+    assert_eq!(lucid(packed(Lookup::First)), [(0, 191), (1, 211)]);
     // Found, it does its last seconds at full speed.
-    let found = ends(compat::lucid(packed(Lookup::Other)), two());
-    assert_eq!(found, [(0, 191), (1, 201)]);
+    assert_eq!(lucid(packed(Lookup::Other)), [(0, 191), (1, 201)]);
     let in_time = PackedSettings {
         found_late: false,
         ..packed(Lookup::Other)
     };
-    assert_eq!(ends(compat::lucid(in_time), two()), [(0, 190), (1, 200)]);
+    assert_eq!(lucid(in_time), [(0, 190), (1, 200)]);
 }
 
 #[test]
-fn a_program_that_is_saved_and_restored_at_any_moment_goes_on_as_it_would_have() {
-    type Program = (&'static str, fn() -> Pipeline);
-    let programs: [Program; 6] = [
-        ("fifo", || compat::fifo(1, Placer::Consolidate)),
-        ("sjf", || compat::sjf(1, Placer::Random)),
-        ("qssf", || compat::qssf(1, Placer::ConsolidateFirst)),
-        ("srtf", || compat::srtf(1, Placer::Consolidate)),
-        ("tiresias", || compat::tiresias(1, Placer::Consolidate)),
-        ("lucid", || compat::lucid(packed(Lookup::First))),
+fn every_program_ends_all_jobs() {
+    let jobs = jobs();
+    let programs = [
+        ("srtf", compat::srtf(1, Placer::Consolidate, &jobs)),
+        ("tiresias", compat::tiresias(1, Placer::Consolidate, &jobs)),
+        ("lucid", compat::lucid(packed(Lookup::First), &jobs)),
     ];
-    for (name, make) in programs {
-        let whole = ends(make(), jobs());
-        assert_eq!(whole.len(), jobs().len(), "{name}");
-        // A step at a time gives the same.
-        let simulation = Simulation::new(ClusterSpec::uniform(1, 8)).completion(ByScheduler);
-        let mut workload = Jobs::new(jobs());
-        let mut stepper = Stepper::new(&simulation, make(), &mut workload).unwrap();
-        let mut decisions = 0;
-        while let Step::Event(..) | Step::Decision(_) = stepper.step().unwrap() {
-            decisions += 1;
-        }
-        assert!(decisions > jobs().len(), "{name}");
-        let report = stepper.report();
-        assert_eq!(
-            report.jobs.iter().filter(|j| j.finish.is_some()).count(),
-            jobs().len(),
-            "{name}"
-        );
-        // What it remembers at the end can be taken back.
-        let mut first = make();
-        simulation
-            .run_by(&mut first, &mut Jobs::new(jobs()), None)
-            .unwrap();
-        let memory = first.save().unwrap();
-        let mut second = make();
-        second.restore(memory.clone()).unwrap();
-        assert_eq!(second.save().unwrap(), memory, "{name}");
+    for (name, records) in programs {
+        assert_eq!(records.len(), jobs.len(), "{name}");
     }
 }
 
 #[test]
-fn visiting_every_moment_changes_nothing() {
+fn every_policy_runs_all_virtual_clusters() {
     let input = Input {
         clusters: vec![("v".into(), 1)],
         jobs: jobs(),
@@ -143,27 +103,16 @@ fn visiting_every_moment_changes_nothing() {
         gpus: None,
         coming: None,
     };
+    let experiment = Experiment {
+        lenders: &["w", "w"],
+        ..Experiment::PHILLY
+    };
     for (name, policy) in Policy::NAMES {
-        let run = |every_round| {
-            let run = compat::run(
-                policy,
-                Placer::Consolidate,
-                Experiment {
-                    lenders: &["w", "w"],
-                    ..Experiment::PHILLY
-                },
-                Quirks::default(),
-                &input,
-                every_round,
-            )
-            .unwrap();
-            run.outcomes
-                .into_iter()
-                .map(|o| o.map(|o| (o.record, o.profiled, o.skipped)))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(run(false), run(true), "{name}");
-        assert!(run(false).iter().all(Option::is_some), "{name}");
+        for (placer_name, placer) in Placer::NAMES {
+            let run = compat::run(policy, placer, experiment, Quirks::default(), &input).unwrap();
+            let all = run.outcomes.iter().all(Option::is_some);
+            assert!(all, "{name}, {placer_name}");
+        }
     }
 }
 

@@ -1,10 +1,20 @@
 //! Compositions of released programs, by name.
 
 use crate::blox;
+use crate::lucid::{self, Placer};
 use crate::tiresias::{self, quirks::DlasQueues};
-use blox_core::registry::Registry;
+use blox_core::Pipeline;
+use blox_core::registry::{ParamDoc, Registry};
 use blox_policies::scheduling::TwoDas;
 use blox_schedulers::registry::{PROMOTE, param, promote, thresholds};
+
+const PLACER: ParamDoc = param(
+    "placer",
+    "consolidate",
+    "how free GPUs are chosen: consolidate, random, consolidateFirst",
+);
+
+type Baseline = fn(Placer) -> Pipeline;
 
 /// Adds the compositions and parts of released programs to a registry.
 #[must_use]
@@ -66,6 +76,31 @@ pub fn register(mut r: Registry) -> Registry {
             Ok(tiresias::counted("dlas-gpu", policy).awaiting_growth(false))
         },
     );
+    let baselines: [(_, _, Baseline); 3] = [
+        (
+            "lucid-fifo",
+            "Fifo of Lucid's released simulator",
+            lucid::fifo,
+        ),
+        (
+            "lucid-sjf",
+            "Shortest job first of Lucid's released simulator",
+            lucid::sjf,
+        ),
+        (
+            "lucid-qssf",
+            "Qssf of Lucid's released simulator, by the estimates of the jobs",
+            lucid::qssf,
+        ),
+    ];
+    for (name, about, compose) in baselines {
+        s.add(name, about, &[PLACER], move |p, _| {
+            let names = Placer::NAMES.map(|(name, _)| name);
+            let chosen = p.choice("placer", names[0], &names)?;
+            let placer = Placer::NAMES.iter().find(|(name, _)| *name == chosen);
+            Ok(compose(placer.map_or(Placer::default(), |(_, p)| *p)))
+        });
+    }
     r.placement.add(
         "blox-scattered",
         "as Blox's released program places, with its exact-count rule",

@@ -151,15 +151,8 @@ fn simulate(
     policy: Policy,
     quirks: Quirks,
 ) -> Result<Vec<Times>, ReproduceError> {
-    let input = world.input(policy);
-    let run = run(
-        policy,
-        Placer::Consolidate,
-        world.experiment,
-        quirks,
-        &input,
-        false,
-    );
+    let (input, placer) = (world.input(policy), Placer::Consolidate);
+    let run = run(policy, placer, world.experiment, quirks, &input);
     let run = run.map_err(|error| ReproduceError::Simulation {
         label: name.to_owned(),
         error: Box::new(error),

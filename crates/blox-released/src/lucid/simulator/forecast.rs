@@ -1,9 +1,7 @@
 //! Forecasts as the original's programs read them.
 
-use serde::{Deserialize, Serialize};
-
 /// A series of forecasts, each for the time up to the next.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
     /// When each counts, in seconds of the clock, ascending, and what it says.
     pub rows: Vec<(i64, f64)>,

@@ -2,8 +2,7 @@
 
 use super::nodes::{Nodes, Part};
 use blox_core::perf::PairTable;
-use blox_core::{JobRef, ServiceClass};
-use serde::{Deserialize, Serialize};
+use blox_core::{JobSpec, ServiceClass};
 
 pub use blox_policies::estimate::ESTIMATE;
 
@@ -13,8 +12,8 @@ pub const SHARING_SCORE: &str = "sharing_score";
 pub const GPU_MEMORY: &str = "gmem";
 
 /// A job that comes in. Times are whole seconds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Job {
+#[derive(Clone, Debug)]
+pub(super) struct Job {
     pub id: u32,
     /// What it is called, if that is a number; else as `id`.
     pub number: i64,
@@ -32,13 +31,14 @@ pub struct Job {
 }
 
 impl Job {
-    pub fn of(job: &JobRef<'_>) -> Self {
-        let (spec, extras) = (job.spec(), job.spec().extras());
+    /// Reads the job at place `id` of the workload.
+    pub fn of(id: u32, spec: &JobSpec) -> Self {
+        let extras = spec.extras();
         let number = |name: &str| extras.attributes.get(name).and_then(|v| v.as_f64());
         let called = spec.name.as_deref().and_then(|name| name.parse().ok());
         Job {
-            id: job.id().0,
-            number: called.unwrap_or(i64::from(job.id().0)),
+            id,
+            number: called.unwrap_or(i64::from(id)),
             submit: spec.submit.secs() as i64,
             gpus: spec.gpus.get(),
             duration: spec.duration().secs().ceil() as i64,
@@ -58,7 +58,7 @@ impl Job {
 }
 
 /// What became of a job, as the original logs it. Times are seconds of its clock.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The job.
     pub job: u32,

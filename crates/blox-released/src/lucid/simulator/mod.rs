@@ -1,27 +1,22 @@
-//! Lucid's released simulator (S-Lab-System-Group/Lucid, commit 653c85b) and the
-//! baselines that it ships.
+//! The released simulator of Lucid (S-Lab-System-Group/Lucid, commit 653c85b), its baselines, and
+//! Chronus.
 //!
-//! The original walks each virtual cluster second by second. Its programs are kept
-//! here as they decide, visited only in the seconds in which they can decide
-//! anything, and [`Original`] makes a policy of each: jobs are placed GPU by GPU and
-//! ended as the program says. In a simulation of it jobs end only through the scheduler
-//! (`blox_sim`'s completion rule `ByScheduler`), and decisions fall whenever something
-//! happens. Each virtual cluster is a simulation of its own, as it is there.
+//! The original simulates each virtual cluster second by second. The programs here make the same
+//! decisions and visit only the seconds in which they can decide anything. They simulate
+//! themselves: each function takes the jobs of one virtual cluster, in order of submission, and
+//! returns a record of each job that ended, in order of ends.
 //!
-//! What the programs do otherwise than the papers say:
+//! The released programs differ from the papers:
 //!
-//! - Jobs of SRTF, Tiresias and Lucid run a second longer than they last: they are found
-//!   ended in the second after.
-//! - A job that was on the profiler starts from its submission in its virtual cluster,
-//!   while it is still profiled, with all of its work: profiling is free. Said as two
-//!   stages: a simulation of the [`profiler`] alone, and one of each virtual
-//!   cluster with the jobs that the profiler did not end.
-//! - The partner of a packed job that ends is looked for by comparing a number with a
-//!   job, which always differ: the first job on the GPUs is found. A newcomer whose
-//!   partner ends before it keeps the speed of the pair for ever ([`Lookup::First`]).
-//! - QSSF orders by GPUs in a second in which nobody waits but those that just came.
+//! - SRTF, Tiresias and Lucid find an end in the second after a job's last. Their jobs run one
+//!   second longer than they last.
+//! - Profiling is free. A profiled job starts in its virtual cluster from its submission on, while
+//!   it is still profiled, with all of its work. So Lucid runs in two stages: the [`profiler`]
+//!   alone, then each virtual cluster with the jobs that did not end on the profiler.
+//! - If a packed job ends, the lookup of its partner compares a number with a job, and these always
+//!   differ. It finds the first job on the GPUs. If the partner of the later job ends first, the
+//!   later job keeps the speed of the pair until its end ([`Lookup::First`]).
 
-mod blocking;
 mod chronus;
 mod forecast;
 mod job;
@@ -30,295 +25,197 @@ mod packed;
 mod preemptive;
 mod profiler;
 
-pub use blocking::Blocking;
-pub use chronus::{ChronusRecord, Leases, Objective, Planner};
+pub use chronus::{ChronusRecord, Objective, Planner};
 pub use forecast::Forecast;
 pub use job::{ESTIMATE, GPU_MEMORY, Record, SHARING_SCORE};
 pub use nodes::Placer;
-pub use packed::{Lookup, Packed};
-pub use preemptive::Preemptive;
-pub use profiler::{LeastGpusFirst, Scaling};
+pub use packed::{Lookup, PackedSettings};
+pub use profiler::Scaling;
 
-use blox_core::perf::PairTable;
-use blox_core::{
-    AdmissionPolicy, Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, NodeId, Outlook,
-    Part, PlacementPolicy, Reason, Requests, RestoreError, SchedulingPolicy, Time, Verdicts, View,
-};
+use blox_core::JobSpec;
+use chronus::Leases;
 use job::Job;
 use nodes::Nodes;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use packed::Packed;
+use preemptive::{Preemptive, Rule};
+use profiler::LeastGpusFirst;
 
-/// What a program's step changed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Step {
-    ended: Vec<u32>,
-    stopped: Vec<u32>,
-    started: Vec<Start>,
+/// Runs `srtf`: the shortest remaining time first, with preemption in every second.
+pub fn srtf(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
+    preemptive(nodes, placer, Rule::Remaining, jobs)
 }
 
-/// A job that starts: its GPUs as (node, GPU of the node), and the job whose they are.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Start {
-    job: u32,
-    gpus: Vec<(u32, u32)>,
-    beside: Option<u32>,
+/// Runs `tiresias`: two queues, divided at 18000 GPU-seconds, with a decision every minute.
+pub fn tiresias(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
+    preemptive(nodes, placer, Rule::Attained, jobs)
 }
 
-impl Step {
-    fn start(&mut self, job: u32, nodes: &Nodes, parts: &[nodes::Part], beside: Option<u32>) {
-        let gpus = parts.iter().flat_map(|p| {
-            let real = nodes.list[p.0].real;
-            Nodes::gpus_of(*p).map(move |g| (real, g))
-        });
-        self.started.push(Start {
-            job,
-            gpus: gpus.collect(),
-            beside,
-        });
-    }
-
-    fn clear(&mut self) {
-        self.ended.clear();
-        self.stopped.clear();
-        self.started.clear();
-    }
-}
-
-mod sealed {
-    use super::{Job, Step};
-    use serde::{Deserialize, Serialize};
-
-    /// One of the original's loops, run in the seconds that matter.
-    pub trait Program: Clone + Send + Serialize + for<'a> Deserialize<'a> + 'static {
-        /// What it writes down about a job that ended.
-        type Record;
-
-        /// What it wrote down, in order of ends.
-        fn records(&self) -> &[Self::Record];
-
-        /// The next second in which it does something even if no job comes in.
-        fn due(&self) -> Option<i64>;
-
-        /// The second `now`, with the jobs that come in in it.
-        fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step);
-    }
-}
-use sealed::Program;
-
-/// A program of the original as an admission, scheduling and placement policy.
-#[derive(Clone)]
-pub struct Original<P> {
-    program: P,
-    arrivals: Vec<Job>,
-    step: Step,
-    last: Option<i64>,
-    /// Seconds of one of its ticks.
-    tick: f64,
-}
-
-/// `fifo` on `nodes` nodes of 8 GPUs.
-pub fn fifo(nodes: u32, placer: Placer) -> Original<Blocking> {
-    Original::of(Blocking::new(
-        Nodes::new(nodes, 0, placer),
-        blocking::Order::Submit,
-    ))
-}
-
-/// `sjf`: the shortest job first, as it will really last.
-pub fn sjf(nodes: u32, placer: Placer) -> Original<Blocking> {
-    Original::of(Blocking::new(
-        Nodes::new(nodes, 0, placer),
-        blocking::Order::Duration,
-    ))
-}
-
-/// `qssf`: quasi-shortest service first, by the estimate that each job brings
-/// ([`ESTIMATE`]).
-pub fn qssf(nodes: u32, placer: Placer) -> Original<Blocking> {
-    Original::of(Blocking::new(
-        Nodes::new(nodes, 0, placer),
-        blocking::Order::Service,
-    ))
-}
-
-/// `srtf`: shortest remaining time first, with preemption in every second.
-pub fn srtf(nodes: u32, placer: Placer) -> Original<Preemptive> {
-    Original::of(Preemptive::new(
-        Nodes::new(nodes, 0, placer),
-        preemptive::Rule::Remaining,
-    ))
-}
-
-/// `tiresias`: two queues, divided at 18000 GPU-seconds, every minute.
-pub fn tiresias(nodes: u32, placer: Placer) -> Original<Preemptive> {
-    Original::of(Preemptive::new(
-        Nodes::new(nodes, 0, placer),
-        preemptive::Rule::Attained,
-    ))
-}
-
-/// The profiler: jobs are run there until its limit, the smallest first. Give it the
-/// jobs that it takes, as long as they last there. With a forecast of the GPUs that
-/// jobs will ask for it adds a node to its `nodes` when its queue grows; the
-/// simulated cluster then needs one node more.
+/// Runs the profiler, the first stage of `lucid`: the smallest job first.
+///
+/// `jobs` are the jobs to profile, each as long as the profiler keeps it. With a forecast of the
+/// GPUs that jobs will request, the profiler adds one node to its `nodes` while its queue is long.
+/// The second result lists these changes.
 pub fn profiler(
     nodes: u32,
     placer: Placer,
     forecast: Option<Forecast>,
-) -> Original<LeastGpusFirst> {
-    Original::of(LeastGpusFirst::new(Nodes::new(nodes, 1, placer), forecast))
+    jobs: &[JobSpec],
+) -> (Vec<Record>, Vec<Scaling>) {
+    let program = run(
+        LeastGpusFirst::new(Nodes::new(nodes, placer), forecast),
+        jobs,
+    );
+    (program.records, program.log)
 }
 
-/// What `lucid` needs beside jobs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PackedSettings {
-    /// Nodes of the virtual cluster.
-    pub nodes: u32,
-    /// How free GPUs are chosen.
-    pub placer: Placer,
-    /// What the speeds of pairs are.
-    pub pairs: std::sync::Arc<PairTable>,
-    /// Jobs that will come in 10 minutes: none are packed while few will; `None` packs always.
-    pub forecast: Option<Forecast>,
-    /// What the profiler took from this virtual cluster and gave back.
-    pub scaling: Vec<Scaling>,
-    /// How the partner of a job that ends is found.
-    pub lookup: Lookup,
-    /// Whether jobs are found ended in the second after their last, as released.
-    pub found_late: bool,
+/// Runs `lucid` in a virtual cluster: the stage after the [`profiler`].
+pub fn lucid(settings: PackedSettings, jobs: &[JobSpec]) -> Vec<Record> {
+    run(Packed::new(settings), jobs).records
 }
 
-/// `lucid`, after the profiler. The simulated cluster needs as many nodes more as
-/// there are entries in [`PackedSettings::scaling`].
-pub fn lucid(settings: PackedSettings) -> Original<Packed> {
-    let spare = settings.scaling.len() as u32;
-    let nodes = Nodes::new(settings.nodes, spare, settings.placer);
-    Original::of(Packed::new(nodes, settings))
+/// Runs Chronus (SoCC 2021, S-Lab-System-Group/ChronusArtifact) on `gpus` GPUs.
+///
+/// Its ticks are minutes, and so is the unit of `lease`. The numbers of GPUs decide everything, so
+/// the size of a node has no effect. A job that requests more than `gpus` GPUs never ends, and
+/// neither does the run.
+pub fn chronus(gpus: u32, lease: u32, planner: Planner, jobs: &[JobSpec]) -> Vec<ChronusRecord> {
+    run(Leases::new(gpus, lease, planner), jobs).records
 }
 
-/// Chronus (SoCC 2021, S-Lab-System-Group/ChronusArtifact) on `gpus` GPUs with leases
-/// of so many minutes; its ticks are minutes. How many GPUs a node has changes nothing: only
-/// counts do.
-pub fn chronus(gpus: u32, lease_min: u32, planner: Planner) -> Original<Leases> {
-    Original {
-        tick: 60.0,
-        ..Original::of(Leases::new(gpus, lease_min, planner))
-    }
+fn preemptive(nodes: u32, placer: Placer, rule: Rule, jobs: &[JobSpec]) -> Vec<Record> {
+    run(Preemptive::new(Nodes::new(nodes, placer), rule), jobs).records
 }
 
-impl<P: Program> Original<P> {
-    /// What became of the jobs that ended, in that order.
-    pub fn records(&self) -> &[P::Record] {
-        self.program.records()
-    }
+/// A loop of the original, run only in the ticks in which it can decide anything.
+trait Program {
+    /// The length of a tick, in seconds.
+    const TICK: f64 = 1.0;
 
-    fn of(program: P) -> Self {
-        Original {
-            program,
-            arrivals: Vec::new(),
-            step: Step::default(),
-            last: None,
-            tick: 1.0,
-        }
-    }
+    /// Returns the next tick in which the program acts without new jobs.
+    fn due(&self) -> Option<i64>;
 
-    fn catch_up(&mut self, view: View<'_>) {
-        self.step.clear();
-        let now = (view.now().secs() / self.tick).ceil() as i64;
-        let due = self.program.due().is_some_and(|t| t <= now);
-        if self.last != Some(now) && (due || !self.arrivals.is_empty()) {
-            self.program.step(now, &self.arrivals, &mut self.step);
-            self.arrivals.clear();
-            self.last = Some(now);
-        }
-    }
+    /// Runs the tick `now` with the jobs that arrived since the last one.
+    fn step(&mut self, now: i64, arrivals: &[Job]);
+
+    /// Returns the number of jobs that have ended.
+    fn ended(&self) -> usize;
 }
 
-impl Original<LeastGpusFirst> {
-    /// Nodes that the profiler added and gave back.
-    pub fn scalings(&self) -> &[Scaling] {
-        self.program.scalings()
-    }
-}
-
-impl<P: Program> Part for Original<P> {
-    fn save(&self) -> Option<Value> {
-        let memory = (&self.program, &self.arrivals, &self.step, self.last);
-        serde_json::to_value(memory).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        (self.program, self.arrivals, self.step, self.last) = serde_json::from_value(memory)?;
-        Ok(())
-    }
-}
-
-impl<P: Program> AdmissionPolicy for Original<P> {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-        for &id in asking {
-            if let Some(job) = view.job(id) {
-                self.arrivals.push(Job::of(&job));
-                out.accept(id);
-            }
-        }
-        Outlook::Stable
-    }
-}
-
-impl<P: Program> SchedulingPolicy for Original<P> {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.catch_up(view);
-        for &job in &self.step.ended {
-            let at = view.now();
-            out.finish(JobId(job), Reason::EndPlanned { at, exact: at });
-        }
-        let next = match (self.program.due(), self.last) {
-            // Jobs that came in after this second's step.
-            (_, Some(last)) if !self.arrivals.is_empty() => Some(last + 1),
-            (due, _) => due,
+/// Runs a program until all jobs have ended, or until it waits for nothing. Of the jobs that are
+/// submitted within a tick, only the first ones arrive in the step at its end. The others arrive in
+/// the step after it.
+fn run<P: Program>(mut program: P, jobs: &[JobSpec]) -> P {
+    let mut coming = (0..).zip(jobs).peekable();
+    let (mut arrivals, mut last) = (Vec::new(), -1);
+    while program.ended() < jobs.len() {
+        let due = match arrivals.is_empty() {
+            true => program.due().map(|tick| tick.max(last + 1)),
+            false => Some(last + 1),
         };
-        match next {
-            Some(at) => Outlook::Until(Time::new(at as f64 * self.tick)),
-            None => Outlook::Stable,
+        let due = due.map(|tick| tick as f64 * P::TICK);
+        let submit = coming.peek().map(|(_, job)| job.submit.secs());
+        let Some(now) = due.into_iter().chain(submit).min_by(f64::total_cmp) else {
+            break;
+        };
+        while let Some((id, job)) = coming.next_if(|(_, job)| job.submit.secs() <= now) {
+            arrivals.push(Job::of(id, job));
+        }
+        let tick = (now / P::TICK).ceil() as i64;
+        if tick > last {
+            program.step(tick, &arrivals);
+            arrivals.clear();
+            last = tick;
         }
     }
-
-    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
-        Some(self)
-    }
-
-    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
-        Some(self)
-    }
+    program
 }
 
-impl<P: Program> PlacementPolicy for Original<P> {
-    fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        for &job in self.step.ended.iter().chain(&self.step.stopped) {
-            if draft.current(JobId(job)).is_some() {
-                draft.release(JobId(job), Reason::NotChosen)?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::perf::PairTable;
+    use blox_core::{Deadline, Extras, GpuCount, Seconds, Time};
+    use std::fmt::Debug;
+
+    /// Runs every tick, as the original does.
+    fn each_tick<P: Program>(mut program: P, jobs: &[JobSpec]) -> P {
+        for tick in 0..1_000_000 {
+            let here = |job: &JobSpec| (job.submit.secs() / P::TICK).ceil() as i64 == tick;
+            let arrivals = (0..).zip(jobs).filter(|(_, job)| here(job));
+            let arrivals: Vec<Job> = arrivals.map(|(id, job)| Job::of(id, job)).collect();
+            program.step(tick, &arrivals);
+            if program.ended() == jobs.len() {
+                return program;
             }
         }
-        for start in &self.step.started {
-            let cluster = draft.view().cluster();
-            let gpus = start.gpus.iter();
-            let gpus: Option<GpuList> = gpus
-                .map(|(node, gpu)| cluster.node(NodeId(*node))?.gpu(*gpu))
-                .collect::<Option<Vec<GpuId>>>()
-                .map(GpuList::from_vec);
-            let Some(gpus) = gpus else { continue };
-            let assignment = Assignment {
-                gpus,
-                partner: start.beside.map(JobId),
-                ..Assignment::default()
-            };
-            draft.assign(JobId(start.job), assignment)?;
-        }
-        Ok(())
+        panic!("{} of {} jobs ended", program.ended(), jobs.len());
     }
 
-    fn can_ever_place(&self, _: View<'_>, _: &JobRef<'_>) -> Result<(), Reason> {
-        Ok(())
+    fn jobs() -> Vec<JobSpec> {
+        let job = |i: u32| {
+            // The last ones come when the others have ended.
+            let at = 60.0 * f64::from(i / 3) + if i < 84 { 0.0 } else { 60_000.0 };
+            let seconds = f64::from(i * 733 % 4001 + 1);
+            let mut extras = Extras {
+                model: Some("m".into()),
+                batch_size: Some(64),
+                deadlines: vec![Deadline {
+                    at: Time::new(at + 2.0 * seconds + 3000.0),
+                    value: 10.0,
+                }],
+                ..Extras::default()
+            };
+            for (name, value) in [
+                (ESTIMATE, f64::from(i * 911 % 3001)),
+                (SHARING_SCORE, f64::from(i % 3)),
+                (GPU_MEMORY, 4000.0),
+            ] {
+                extras.attributes.insert(name.into(), value.into());
+            }
+            extras.attributes.insert("dataset".into(), "d".into());
+            extras.attributes.insert("amp".into(), 0.into());
+            let gpus = GpuCount([1, 2, 8, 4, 1, 16, 3][i as usize % 7]);
+            JobSpec::new(Time::new(at), gpus, Seconds::new(seconds)).with_extras(extras)
+        };
+        (0..90).map(job).collect()
+    }
+
+    fn visits_what_matters<P: Program, R: Debug>(make: impl Fn() -> P, result: impl Fn(P) -> R) {
+        let jobs = jobs();
+        let (ours, all) = (run(make(), &jobs), each_tick(make(), &jobs));
+        assert_eq!(ours.ended(), jobs.len());
+        let shown = |program| format!("{:?}", result(program));
+        assert_eq!(shown(ours), shown(all), "{}", std::any::type_name::<P>());
+    }
+
+    #[test]
+    fn skipped_ticks_change_nothing() {
+        let nodes = || Nodes::new(3, Placer::Consolidate);
+        let forecast = |high| Forecast {
+            rows: (0..100)
+                .map(|k| (600 * k, [0.0, high][k as usize % 2]))
+                .collect(),
+        };
+        for rule in [Rule::Remaining, Rule::Attained] {
+            visits_what_matters(|| Preemptive::new(nodes(), rule), |p| p.records);
+        }
+        let profiler = || LeastGpusFirst::new(nodes(), Some(forecast(60.0)));
+        visits_what_matters(profiler, |p| (p.records, p.log));
+        let scaling = run(profiler(), &jobs()).log;
+        assert!(scaling.len() > 1);
+        let mut pairs = PairTable::default();
+        pairs.add("m/d/64/0", "m/d/64/0", (0.7, 0.85)).unwrap();
+        let settings = PackedSettings {
+            nodes: 3,
+            placer: Placer::Consolidate,
+            pairs: pairs.into(),
+            forecast: Some(forecast(5.0)),
+            scaling,
+            lookup: Lookup::First,
+            found_late: true,
+        };
+        visits_what_matters(|| Packed::new(settings.clone()), |p| p.records);
+        let planner = Planner::Greedy;
+        visits_what_matters(|| Leases::new(24, 20, planner), |p| p.records);
     }
 }

@@ -1,14 +1,10 @@
 //! A virtual cluster's nodes as the original keeps them.
 
-use serde::{Deserialize, Serialize};
-
-/// GPUs of a node: a constant of the original.
-pub(super) const WIDTH: u32 = 8;
 /// The name of a node that comes and goes.
 pub(super) const TEMPORARY: u32 = 9999;
 
 /// How the original chooses GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placer {
     /// Up to 8 GPUs: the fullest node that has them. More: whole nodes, and what is
     /// left over on the next one in order of free GPUs.
@@ -21,24 +17,86 @@ pub enum Placer {
     ConsolidateFirst,
 }
 
+impl Placer {
+    /// All, by the original's names.
+    pub const NAMES: [(&'static str, Placer); 3] = [
+        ("consolidate", Placer::Consolidate),
+        ("random", Placer::Random),
+        ("consolidateFirst", Placer::ConsolidateFirst),
+    ];
+
+    /// GPUs of a node: a constant of the original.
+    pub(in crate::lucid) const WIDTH: u32 = 8;
+
+    /// Returns nodes and how many of their lowest free GPUs a job gets, given the free GPUs of each
+    /// node.
+    pub(in crate::lucid) fn choose(self, free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
+        if free.iter().sum::<u32>() < gpus {
+            return None;
+        }
+        match self {
+            Placer::Consolidate => consolidate(free, gpus),
+            Placer::Random => fill(free, 0..free.len(), gpus),
+            Placer::ConsolidateFirst => {
+                consolidate(free, gpus).or_else(|| fill(free, emptiest(free), gpus))
+            }
+        }
+    }
+}
+
+fn emptiest(free: &[u32]) -> impl Iterator<Item = usize> {
+    let mut order: Vec<usize> = (0..free.len()).filter(|i| free[*i] > 0).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(free[*i]));
+    order.into_iter()
+}
+
+fn consolidate(free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
+    if gpus <= Placer::WIDTH {
+        let fits = (0..free.len()).filter(|i| free[*i] >= gpus);
+        return fits.min_by_key(|i| free[*i]).map(|i| vec![(i, gpus)]);
+    }
+    let mut nodes = emptiest(free);
+    let mut next = |count| Some((nodes.next().filter(|i| free[*i] >= count)?, count));
+    let mut parts = Vec::new();
+    for _ in 0..gpus / Placer::WIDTH {
+        parts.push(next(Placer::WIDTH)?);
+    }
+    let rest = gpus % Placer::WIDTH;
+    if rest > 0 {
+        parts.push(next(rest)?);
+    }
+    Some(parts)
+}
+
+/// Takes all free GPUs of nodes in an order.
+fn fill(free: &[u32], order: impl Iterator<Item = usize>, gpus: u32) -> Option<Vec<(usize, u32)>> {
+    let (mut parts, mut rest) = (Vec::new(), gpus);
+    for at in order.filter(|i| free[*i] > 0) {
+        let count = free[at].min(rest);
+        parts.push((at, count));
+        rest -= count;
+        if rest == 0 {
+            return Some(parts);
+        }
+    }
+    None
+}
+
 /// GPUs of one node: its place in the list, a bit a GPU.
 pub(super) type Part = (usize, u8);
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub name: u32,
-    /// Which node of the simulated cluster it is.
-    pub real: u32,
     /// Who is on which GPUs, first come first.
     pub jobs: Vec<(u32, u8)>,
     free: u8,
 }
 
 impl Node {
-    fn new(name: u32, real: u32) -> Self {
+    fn new(name: u32) -> Self {
         Node {
             name,
-            real,
             jobs: Vec::new(),
             free: u8::MAX,
         }
@@ -65,29 +123,26 @@ impl Node {
 }
 
 /// The nodes of a virtual cluster in the original's order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Nodes {
     pub list: Vec<Node>,
-    /// Nodes of the simulated cluster that serve nobody here.
-    spare: Vec<u32>,
     placer: Placer,
     /// Whether a node was ever taken away.
     has_temporary: bool,
 }
 
 impl Nodes {
-    /// Nodes 0 to `count` - 1 of the simulated cluster, and `spare` more to add.
-    pub fn new(count: u32, spare: u32, placer: Placer) -> Self {
+    /// Creates idle nodes named 0 to `count` - 1.
+    pub fn new(count: u32, placer: Placer) -> Self {
         Nodes {
-            list: (0..count).map(|n| Node::new(n, n)).collect(),
-            spare: (count..count + spare).rev().collect(),
+            list: (0..count).map(Node::new).collect(),
             placer,
             has_temporary: false,
         }
     }
 
     pub fn gpus(&self) -> u32 {
-        self.list.len() as u32 * WIDTH
+        self.list.len() as u32 * Placer::WIDTH
     }
 
     pub fn of_name(&self, name: u32) -> Option<&Node> {
@@ -96,17 +151,8 @@ impl Nodes {
 
     /// Gives a job free GPUs.
     pub fn place(&mut self, job: u32, gpus: u32) -> Option<Vec<Part>> {
-        let free: u32 = self.list.iter().map(Node::free_count).sum();
-        if free < gpus {
-            return None;
-        }
-        let counts = match self.placer {
-            Placer::Consolidate => self.consolidate(gpus),
-            Placer::Random => fill(&self.list, 0..self.list.len(), gpus),
-            Placer::ConsolidateFirst => self
-                .consolidate(gpus)
-                .or_else(|| fill(&self.list, self.emptiest().into_iter(), gpus)),
-        }?;
+        let free: Vec<u32> = self.list.iter().map(Node::free_count).collect();
+        let counts = self.placer.choose(&free, gpus)?;
         let taken = counts.into_iter().map(|(at, count)| {
             let node = &mut self.list[at];
             let mask = node.lowest(count);
@@ -115,37 +161,6 @@ impl Nodes {
             (at, mask)
         });
         Some(taken.collect())
-    }
-
-    fn emptiest(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.list.len())
-            .filter(|i| self.list[*i].free != 0)
-            .collect();
-        order.sort_by_key(|i| std::cmp::Reverse(self.list[*i].free_count()));
-        order
-    }
-
-    fn consolidate(&self, gpus: u32) -> Option<Vec<(usize, u32)>> {
-        if gpus <= WIDTH {
-            let fits = (0..self.list.len()).filter(|i| self.list[*i].free_count() >= gpus);
-            return fits
-                .min_by_key(|i| self.list[*i].free_count())
-                .map(|i| vec![(i, gpus)]);
-        }
-        let mut nodes = self.emptiest().into_iter();
-        let mut parts = Vec::new();
-        for _ in 0..gpus / WIDTH {
-            let node = nodes.next().filter(|i| self.list[*i].is_idle())?;
-            parts.push((node, WIDTH));
-        }
-        let rest = gpus % WIDTH;
-        if rest > 0 {
-            let node = nodes
-                .next()
-                .filter(|i| self.list[*i].free_count() >= rest)?;
-            parts.push((node, rest));
-        }
-        Some(parts)
     }
 
     /// Puts a job on the very GPUs of another.
@@ -174,7 +189,7 @@ impl Nodes {
 
     /// The numbers of a part's GPUs.
     pub fn gpus_of((_, mask): Part) -> impl Iterator<Item = u32> {
-        (0..WIDTH).filter(move |g| mask >> g & 1 == 1)
+        (0..Placer::WIDTH).filter(move |g| mask >> g & 1 == 1)
     }
 
     /// Adds a temporary node at the end, unless there is one.
@@ -182,10 +197,7 @@ impl Nodes {
         if self.of_name(TEMPORARY).is_some() {
             return false;
         }
-        let Some(real) = self.spare.pop() else {
-            return false;
-        };
-        self.list.push(Node::new(TEMPORARY, real));
+        self.list.push(Node::new(TEMPORARY));
         true
     }
 
@@ -205,8 +217,7 @@ impl Nodes {
         if let Some(busy) = renamed {
             self.list[busy].name = name;
         }
-        let node = self.list.remove(gone);
-        self.spare.push(node.real);
+        self.list.remove(gone);
         self.has_temporary = true;
         Some(Removal { gone, renamed })
     }
@@ -216,24 +227,6 @@ impl Nodes {
 pub(super) struct Removal {
     pub gone: usize,
     pub renamed: Option<usize>,
-}
-
-/// All free GPUs of nodes in an order.
-fn fill(list: &[Node], order: impl Iterator<Item = usize>, gpus: u32) -> Option<Vec<(usize, u32)>> {
-    let (mut parts, mut rest) = (Vec::new(), gpus);
-    for at in order {
-        let free = list[at].free_count();
-        if free == 0 {
-            continue;
-        }
-        let count = free.min(rest);
-        parts.push((at, count));
-        rest -= count;
-        if rest == 0 {
-            return Some(parts);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -246,7 +239,7 @@ mod tests {
 
     #[test]
     fn consolidate_takes_the_fullest_node_and_whole_nodes_first() {
-        let mut n = Nodes::new(3, 0, Placer::Consolidate);
+        let mut n = Nodes::new(3, Placer::Consolidate);
         assert_eq!(masks(n.place(0, 5)), [(0, 0b1_1111)]);
         assert_eq!(masks(n.place(1, 4)), [(1, 0b1111)]);
         assert_eq!(masks(n.place(2, 3)), [(0, 0b1110_0000)]);
@@ -258,20 +251,20 @@ mod tests {
 
     #[test]
     fn the_next_node_in_order_must_hold_the_rest() {
-        let mut n = Nodes::new(2, 0, Placer::Consolidate);
+        let mut n = Nodes::new(2, Placer::Consolidate);
         n.place(0, 7);
         assert_eq!(n.place(1, 10), None);
-        let mut n = Nodes::new(2, 0, Placer::ConsolidateFirst);
+        let mut n = Nodes::new(2, Placer::ConsolidateFirst);
         n.place(0, 7);
         assert_eq!(masks(n.place(1, 9)), [(1, 255), (0, 0b1000_0000)]);
-        let mut n = Nodes::new(2, 0, Placer::Random);
+        let mut n = Nodes::new(2, Placer::Random);
         n.place(0, 7);
         assert_eq!(masks(n.place(1, 2)), [(0, 0b1000_0000), (1, 1)]);
     }
 
     #[test]
     fn shared_gpus_are_free_when_both_have_left() {
-        let mut n = Nodes::new(1, 0, Placer::Consolidate);
+        let mut n = Nodes::new(1, Placer::Consolidate);
         let parts = masks(n.place(0, 8));
         n.share(1, &parts);
         assert_eq!(n.first_on(&parts), Some(0));
@@ -283,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_busy_temporary_node_changes_names_with_the_one_that_goes() {
-        let mut n = Nodes::new(2, 1, Placer::Consolidate);
+        let mut n = Nodes::new(2, Placer::Consolidate);
         assert_eq!(n.remove_idle().unwrap().gone, 1);
         assert!(n.add_temporary());
         assert!(!n.add_temporary());

@@ -3,9 +3,9 @@
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
 use super::profiler::Scaling;
-use super::sealed::Program;
-use super::{PackedSettings, Step};
-use serde::{Deserialize, Serialize};
+use super::{Forecast, Placer, Program};
+use blox_core::perf::PairTable;
+use std::sync::Arc;
 
 /// Memory of a GPU in MiB: an RTX 3090's.
 const MEMORY: f64 = 24_576.0;
@@ -19,7 +19,7 @@ const FEW: f64 = 2.0;
 const PERIOD: i64 = 100;
 
 /// How the partner of a job that ends is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookup {
     /// The first job on the GPUs, as released: the job itself if it came first.
     #[default]
@@ -28,7 +28,27 @@ pub enum Lookup {
     Other,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The inputs of `lucid` besides jobs.
+#[derive(Clone, Debug)]
+pub struct PackedSettings {
+    /// Nodes of the virtual cluster.
+    pub nodes: u32,
+    /// The rule that chooses free GPUs.
+    pub placer: Placer,
+    /// The speeds of pairs.
+    pub pairs: Arc<PairTable>,
+    /// The forecast of the jobs that arrive within 10 minutes. Packing pauses while it is low;
+    /// without a forecast it never pauses.
+    pub forecast: Option<Forecast>,
+    /// The nodes that the profiler took from this virtual cluster and gave back.
+    pub scaling: Vec<Scaling>,
+    /// The lookup of the partner of a job that ends.
+    pub lookup: Lookup,
+    /// Whether an end is found in the second after the job's last, as released.
+    pub found_late: bool,
+}
+
+#[derive(Debug)]
 struct Live {
     job: Job,
     priority: f64,
@@ -75,8 +95,8 @@ impl Live {
 }
 
 /// The program of Lucid.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Packed {
+#[derive(Debug)]
+pub(super) struct Packed {
     nodes: Nodes,
     settings: PackedSettings,
     /// How much of the profiler's log was replayed.
@@ -84,13 +104,13 @@ pub struct Packed {
     queue: Vec<Live>,
     running: Vec<Live>,
     again: Option<i64>,
-    records: Vec<Record>,
+    pub records: Vec<Record>,
 }
 
 impl Packed {
-    pub(super) fn new(nodes: Nodes, settings: PackedSettings) -> Self {
+    pub fn new(settings: PackedSettings) -> Self {
         Packed {
-            nodes,
+            nodes: Nodes::new(settings.nodes, settings.placer),
             settings,
             replayed: 0,
             queue: Vec::new(),
@@ -100,7 +120,7 @@ impl Packed {
         }
     }
 
-    fn end(&mut self, now: i64, out: &mut Step) {
+    fn end(&mut self, now: i64) {
         if self.running.iter().all(|l| l.end > now) {
             return;
         }
@@ -131,7 +151,6 @@ impl Packed {
             let record = &mut l.record;
             record.end = now;
             (record.exclusive, record.rate, record.remain) = (l.exclusive, l.rate, l.remain);
-            out.ended.push(*id);
             self.nodes.release(*id, &l.parts);
             self.records.push(l.record);
         }
@@ -176,7 +195,7 @@ impl Packed {
         forecast.is_none_or(|f| f.coming(asked).is_none_or(|mean| mean > FEW))
     }
 
-    fn start(&mut self, now: i64, out: &mut Step) {
+    fn start(&mut self, now: i64) {
         let (packs, late) = (self.packs(now), self.settings.found_late);
         let mut waiting = Vec::with_capacity(self.queue.len());
         let mut queue = std::mem::take(&mut self.queue).into_iter();
@@ -197,7 +216,6 @@ impl Packed {
                     l.parts.clone_from(&c.parts);
                     l.record.nodes.clone_from(&c.record.nodes);
                     self.nodes.share(id, &l.parts);
-                    out.start(id, &self.nodes, &l.parts, Some(c.job.id));
                 }
                 _ => {
                     let Some(parts) = self.nodes.place(id, l.job.gpus) else {
@@ -210,7 +228,6 @@ impl Packed {
                     l.parts = parts;
                     l.record.name_nodes(&self.nodes, &l.parts);
                     l.set_rate(1.0, late);
-                    out.start(id, &self.nodes, &l.parts, None);
                 }
             }
             l.record.start = now;
@@ -284,10 +301,8 @@ impl Packed {
 }
 
 impl Program for Packed {
-    type Record = Record;
-
-    fn records(&self) -> &[Record] {
-        &self.records
+    fn ended(&self) -> usize {
+        self.records.len()
     }
 
     fn due(&self) -> Option<i64> {
@@ -296,9 +311,9 @@ impl Program for Packed {
         ends.chain(replay).chain(self.again).min()
     }
 
-    fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
+    fn step(&mut self, now: i64, arrivals: &[Job]) {
         self.again = None;
-        self.end(now, out);
+        self.end(now);
         for job in arrivals {
             let priority = job.estimate * f64::from(job.gpus);
             self.queue.push(Live {
@@ -318,7 +333,7 @@ impl Program for Packed {
             });
         }
         self.queue.sort_by(|a, b| a.priority.total_cmp(&b.priority));
-        self.start(now, out);
+        self.start(now);
         self.replay(now);
         if !self.queue.is_empty()
             && self.again.is_none()

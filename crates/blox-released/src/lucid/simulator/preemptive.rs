@@ -1,13 +1,11 @@
 //! SRTF and Tiresias: who should run is chosen by count, then preemptions and starts.
 
-use super::Step;
+use super::Program;
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
-use super::sealed::Program;
-use serde::{Deserialize, Serialize};
 
 /// By what jobs are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     Remaining,
     Attained,
@@ -18,7 +16,7 @@ const PERIOD: i64 = 60;
 /// GPU-seconds above which a job is in Tiresias' lower queue.
 const THRESHOLD: i64 = 18_000;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 struct Live {
     job: Job,
     /// Seconds left after the second `at`.
@@ -45,8 +43,8 @@ impl Live {
 }
 
 /// A program that preempts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Preemptive {
+#[derive(Debug)]
+pub(super) struct Preemptive {
     nodes: Nodes,
     rule: Rule,
     queue: Vec<Live>,
@@ -54,11 +52,11 @@ pub struct Preemptive {
     /// Whether the last decision changed nothing, and nothing happened since.
     settled: bool,
     now: i64,
-    records: Vec<Record>,
+    pub records: Vec<Record>,
 }
 
 impl Preemptive {
-    pub(super) fn new(nodes: Nodes, rule: Rule) -> Self {
+    pub fn new(nodes: Nodes, rule: Rule) -> Self {
         Preemptive {
             nodes,
             rule,
@@ -71,7 +69,7 @@ impl Preemptive {
     }
 
     /// Jobs that ran out of work.
-    fn end(&mut self, now: i64, out: &mut Step) {
+    fn end(&mut self, now: i64) {
         let (nodes, rule) = (&mut self.nodes, self.rule);
         let (settled, records) = (&mut self.settled, &mut self.records);
         self.running.retain_mut(|l| {
@@ -86,7 +84,6 @@ impl Preemptive {
             };
             l.record.name_nodes(nodes, &l.parts);
             nodes.release(l.job.id, &l.parts);
-            out.ended.push(l.job.id);
             records.push(std::mem::take(&mut l.record));
             *settled = false;
             false
@@ -115,7 +112,7 @@ impl Preemptive {
         }
     }
 
-    fn decide(&mut self, now: i64, out: &mut Step) {
+    fn decide(&mut self, now: i64) {
         if self.queue.is_empty() {
             self.settled = true;
             return;
@@ -152,7 +149,6 @@ impl Preemptive {
             l.remain += if l.job.gpus <= 8 { 40 } else { 60 };
             l.record.preemptions += 1;
             l.waits_since = now;
-            out.stopped.push(id);
             self.queue.push(l);
         }
         for id in start {
@@ -163,7 +159,6 @@ impl Preemptive {
                 continue;
             };
             let mut l = self.queue.remove(at);
-            out.start(id, &self.nodes, &parts, None);
             l.parts = parts;
             l.at = now;
             l.record.queue += now - l.waits_since;
@@ -177,10 +172,8 @@ impl Preemptive {
 }
 
 impl Program for Preemptive {
-    type Record = Record;
-
-    fn records(&self) -> &[Record] {
-        &self.records
+    fn ended(&self) -> usize {
+        self.records.len()
     }
 
     fn due(&self) -> Option<i64> {
@@ -205,9 +198,9 @@ impl Program for Preemptive {
         end.into_iter().chain(decision).min()
     }
 
-    fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
+    fn step(&mut self, now: i64, arrivals: &[Job]) {
         self.now = now;
-        self.end(now, out);
+        self.end(now);
         for job in arrivals {
             self.settled = false;
             self.queue.push(Live {
@@ -227,7 +220,7 @@ impl Program for Preemptive {
             });
         }
         if self.rule == Rule::Remaining || now % PERIOD == 0 {
-            self.decide(now, out);
+            self.decide(now);
         }
     }
 }

@@ -1,14 +1,11 @@
 //! The profiler: its own small cluster, which grows by a node when its queue does.
 
-use super::blocking::{Blocking, Order};
 use super::job::{Job, Record};
-use super::nodes::{Nodes, TEMPORARY};
-use super::sealed::Program;
-use super::{Forecast, Step};
-use serde::{Deserialize, Serialize};
+use super::nodes::{Nodes, Part, TEMPORARY};
+use super::{Forecast, Program};
 
 /// A node that the profiler took or gave back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
     /// When, in seconds of the clock.
     pub at: i64,
@@ -19,86 +16,139 @@ pub struct Scaling {
 /// GPU count that one node holds in the mean of the coming forecasts, times 5.
 const QUIET: f64 = 40.0;
 
-/// The program of the profiler: least GPUs first, in order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LeastGpusFirst {
-    base: Blocking,
-    nodes: usize,
+#[derive(Debug)]
+struct Running {
+    end: i64,
+    record: Record,
+    parts: Vec<Part>,
+}
+
+/// The program of the profiler: the fewest GPUs first. The first job that does not fit blocks the
+/// others.
+#[derive(Debug)]
+pub(super) struct LeastGpusFirst {
+    nodes: Nodes,
+    /// Nodes at the start.
+    least: usize,
+    queue: Vec<Job>,
+    running: Vec<Running>,
     forecast: Option<Forecast>,
     /// Whether a forecast was asked for after its end.
     asked_beyond: bool,
-    log: Vec<Scaling>,
+    again: Option<i64>,
+    pub records: Vec<Record>,
+    pub log: Vec<Scaling>,
 }
 
 impl LeastGpusFirst {
-    pub(super) fn new(nodes: Nodes, forecast: Option<Forecast>) -> Self {
+    pub fn new(nodes: Nodes, forecast: Option<Forecast>) -> Self {
         LeastGpusFirst {
-            nodes: nodes.list.len(),
-            base: Blocking::new(nodes, Order::Gpus),
+            least: nodes.list.len(),
+            nodes,
+            queue: Vec::new(),
+            running: Vec::new(),
             forecast,
             asked_beyond: false,
+            again: None,
+            records: Vec::new(),
             log: Vec::new(),
         }
     }
 
-    pub(super) fn scalings(&self) -> &[Scaling] {
-        &self.log
+    fn visit_again(&mut self, at: i64) {
+        self.again = Some(self.again.map_or(at, |a| a.min(at)));
     }
 
     fn has_grown(&self) -> bool {
-        self.base.nodes.list.len() > self.nodes
+        self.nodes.list.len() > self.least
     }
 
     fn may_shrink(&self) -> bool {
-        let temporary = self.base.nodes.of_name(TEMPORARY);
-        self.base.queue.len() < 5 && self.has_grown() && temporary.is_some_and(|n| n.is_idle())
+        let temporary = self.nodes.of_name(TEMPORARY);
+        self.queue.len() < 5 && self.has_grown() && temporary.is_some_and(|n| n.is_idle())
     }
 
     fn may_grow(&self) -> bool {
-        self.base.queue.len() > 10 && !self.has_grown()
+        self.queue.len() > 10 && !self.has_grown()
     }
 
     fn scale(&mut self, now: i64) {
-        let Some(forecast) = &self.forecast else {
+        if self.forecast.is_none() {
             return;
-        };
-        if now % 10 == 0 && self.may_grow() && self.base.nodes.add_temporary() {
+        }
+        if now % 10 == 0 && self.may_grow() && self.nodes.add_temporary() {
             self.log.push(Scaling { at: now, nodes: 1 });
-            self.base.visit_again(now + 1);
+            self.visit_again(now + 1);
         }
         if now % 100 == 0 && self.may_shrink() {
-            let quiet = match forecast.coming(now) {
+            let forecast = self.forecast.as_ref();
+            let quiet = match forecast.and_then(|f| f.coming(now)) {
                 Some(mean) => mean <= QUIET,
                 // The mean of nothing is no number at first.
                 None => std::mem::replace(&mut self.asked_beyond, true),
             };
-            if quiet && self.base.nodes.remove_idle().is_some() {
+            if quiet && self.nodes.remove_idle().is_some() {
                 self.log.push(Scaling { at: now, nodes: -1 });
             }
         }
         let next = |step: i64| now + step - now.rem_euclid(step);
         if self.may_grow() {
-            self.base.visit_again(next(10));
+            self.visit_again(next(10));
         }
         if self.may_shrink() {
-            self.base.visit_again(next(100));
+            self.visit_again(next(100));
         }
     }
 }
 
 impl Program for LeastGpusFirst {
-    type Record = Record;
-
-    fn records(&self) -> &[Record] {
-        self.base.records()
+    fn ended(&self) -> usize {
+        self.records.len()
     }
 
     fn due(&self) -> Option<i64> {
-        self.base.due()
+        let ends = self.running.iter().map(|r| r.end);
+        ends.chain(self.again).min()
     }
 
-    fn step(&mut self, now: i64, arrivals: &[Job], out: &mut Step) {
-        self.base.step(now, arrivals, out);
+    fn step(&mut self, now: i64, arrivals: &[Job]) {
+        self.again = None;
+        let (nodes, records) = (&mut self.nodes, &mut self.records);
+        self.running.retain_mut(|r| {
+            if r.end > now {
+                return true;
+            }
+            nodes.release(r.record.job, &r.parts);
+            records.push(std::mem::take(&mut r.record));
+            false
+        });
+        self.queue.extend_from_slice(arrivals);
+        self.queue.sort_by_key(|job| job.gpus);
+        let mut started = 0;
+        for job in &self.queue {
+            let Some(parts) = self.nodes.place(job.id, job.gpus) else {
+                break;
+            };
+            started += 1;
+            let mut record = Record {
+                job: job.id,
+                start: now,
+                // One of no seconds would never be found ended.
+                end: now + job.duration.max(1),
+                queue: now - job.submit,
+                priority: -1.0,
+                exclusive: true,
+                rate: 1.0,
+                ..Record::default()
+            };
+            record.name_nodes(&self.nodes, &parts);
+            self.running.push(Running {
+                end: record.end,
+                record,
+                parts,
+            });
+        }
+        self.queue.drain(..started);
         self.scale(now);
     }
 }

@@ -1,13 +1,11 @@
 //! Cases of Chronus' own artifact: row by row; where its solver chose other optima than ours, by
 //! averages.
 
-use super::{failed, option, unreadable, words};
+use super::{option, unreadable, words};
 use crate::lucid::files;
 use crate::lucid::{self as compat, Objective, Planner};
 use crate::verify::{Case, Compared, Difference, VerifyError, number_of};
-use blox_core::{ClusterSpec, Deadline, JobSpec, ServiceClass};
-use blox_sim::Simulation;
-use blox_sim::workload::Jobs;
+use blox_core::{Deadline, JobSpec, ServiceClass};
 use std::collections::BTreeMap;
 
 pub(super) fn recognises(case: &Case) -> bool {
@@ -20,11 +18,7 @@ pub(super) fn recognises(case: &Case) -> bool {
     columns.iter().all(|c| case.expected.has(c)) && case.summary.get("time_unit").is_some()
 }
 
-pub(super) fn compare(
-    case: &Case,
-    system: &'static str,
-    every_round: bool,
-) -> Result<Compared, VerifyError> {
+pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, VerifyError> {
     let words = words(case);
     let whole = |name: &str, said: Option<&str>, summary: &str| {
         let said = said.and_then(|v| v.parse::<u32>().ok());
@@ -55,14 +49,8 @@ pub(super) fn compare(
         );
         return Err(VerifyError::Bad { path, what });
     }
-    let mut scheduler = compat::chronus(gpus, lease, planner);
-    Simulation::new(ClusterSpec::uniform(gpus.div_ceil(8) as usize, 8))
-        .completion(compat::ByScheduler)
-        .visiting_every_round(every_round)
-        .run_by(&mut scheduler, &mut Jobs::new(jobs.clone()), None)
-        .map_err(|e| failed(case, e))?;
-    let records = compat::chronus_records(&scheduler);
-    let ours = Ours::of(&jobs, records);
+    let records = compat::chronus(gpus, lease, planner, &jobs);
+    let ours = Ours::of(&jobs, &records);
     let mut out = Compared::of(case, system);
     ours.rows(case, &mut out)?;
     if planner == Planner::Greedy || !out.differences.iter().all(Ours::is_of_a_plan) {

@@ -4,11 +4,9 @@ mod plan;
 
 pub use plan::{Objective, Planner};
 
+use super::Program;
 use super::job::Job;
-use super::sealed::Program;
-use super::{Start, Step};
 use plan::{Row, bin, solve};
-use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,7 +25,7 @@ const UNACCEPTED: i32 = 1;
 const BEST_EFFORT: i32 = 2;
 
 /// What became of a job. Times are minutes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChronusRecord {
     /// The job.
     pub job: u32,
@@ -49,7 +47,7 @@ pub struct ChronusRecord {
     pub priority: i32,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 struct State {
     id: u32,
     /// What its trace calls it.
@@ -149,8 +147,8 @@ impl State {
 }
 
 /// The program of Chronus; its ticks are minutes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Leases {
+#[derive(Debug)]
+pub(super) struct Leases {
     total: u32,
     lease: f64,
     planner: Planner,
@@ -164,14 +162,11 @@ pub struct Leases {
     spot: i64,
     free: u32,
     next: Option<i64>,
-    /// Which GPUs are whose, for the plan.
-    placed: BTreeMap<u32, Vec<u32>>,
-    free_gpus: BTreeSet<u32>,
-    records: Vec<ChronusRecord>,
+    pub records: Vec<ChronusRecord>,
 }
 
 impl Leases {
-    pub(super) fn new(gpus: u32, lease_min: u32, planner: Planner) -> Self {
+    pub fn new(gpus: u32, lease_min: u32, planner: Planner) -> Self {
         Leases {
             total: gpus,
             lease: f64::from(lease_min.max(1)),
@@ -184,8 +179,6 @@ impl Leases {
             spot: i64::from(gpus),
             free: gpus,
             next: None,
-            placed: BTreeMap::new(),
-            free_gpus: (0..gpus).collect(),
             records: Vec::new(),
         }
     }
@@ -209,7 +202,7 @@ impl Leases {
     }
 
     /// Running jobs do what they did since the last look.
-    fn run(&mut self, now: f64, out: &mut Step) {
+    fn run(&mut self, now: f64) {
         let (lease, at_lease) = (self.lease, now % self.lease == 0.0);
         let mut ended = Vec::new();
         for &id in &self.running {
@@ -259,7 +252,6 @@ impl Leases {
                 expect: s.expect,
                 priority: s.priority,
             });
-            out.ended.push(id);
         }
     }
 
@@ -683,37 +675,6 @@ impl Leases {
             }
         }
     }
-
-    /// GPUs for those that run: the numbers do not depend on which.
-    fn place(&mut self, out: &mut Step) {
-        let placed: Vec<u32> = self.placed.keys().copied().collect();
-        for id in placed {
-            if self.running.contains(&id) {
-                continue;
-            }
-            self.free_gpus
-                .extend(self.placed.remove(&id).into_iter().flatten());
-            if self.states.contains_key(&id) {
-                out.stopped.push(id);
-            }
-        }
-        for id in self.running.clone() {
-            if self.placed.contains_key(&id) {
-                continue;
-            }
-            let count = self.state(id).gpus as usize;
-            let gpus: Vec<u32> = self.free_gpus.iter().take(count).copied().collect();
-            for gpu in &gpus {
-                self.free_gpus.remove(gpu);
-            }
-            out.started.push(Start {
-                job: id,
-                gpus: gpus.iter().map(|g| (g / 8, g % 8)).collect(),
-                beside: None,
-            });
-            self.placed.insert(id, gpus);
-        }
-    }
 }
 
 enum Fit {
@@ -722,17 +683,17 @@ enum Fit {
 }
 
 impl Program for Leases {
-    type Record = ChronusRecord;
+    const TICK: f64 = 60.0;
 
-    fn records(&self) -> &[ChronusRecord] {
-        &self.records
+    fn ended(&self) -> usize {
+        self.records.len()
     }
 
     fn due(&self) -> Option<i64> {
         self.next
     }
 
-    fn step(&mut self, tick: i64, arrivals: &[Job], out: &mut Step) {
+    fn step(&mut self, tick: i64, arrivals: &[Job]) {
         let now = tick as f64;
         let minutes = |seconds: i64| seconds as f64 / 60.0;
         for job in arrivals {
@@ -766,7 +727,7 @@ impl Program for Leases {
                 priority: ACCEPTED,
             });
         }
-        self.run(now, out);
+        self.run(now);
         if now % self.lease == 0.0 {
             self.begin_lease(now);
         }
@@ -777,7 +738,6 @@ impl Program for Leases {
         if tick % 2 == 1 {
             self.fill();
         }
-        self.place(out);
         let alive = !(self.running.is_empty() && self.pending.is_empty() && self.coming.is_empty());
         self.next = alive.then_some(tick + 1);
     }

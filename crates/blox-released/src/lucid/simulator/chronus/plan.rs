@@ -1,13 +1,12 @@
 //! How the leases to come are given to jobs with deadlines.
 
 use blox_solve::{BranchAndBound, Program, SolveError, Solver, Var};
-use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, VecDeque};
 
 /// How the released program plans leases. With each way it plans greedily where a program
 /// has no solution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Planner {
     /// The most valuable jobs first, each in the latest leases that are left: what it falls back to
     /// where its solver is missing.
@@ -20,7 +19,7 @@ pub enum Planner {
 }
 
 /// What a plan does with the lease that begins, `mip_objective` of the original.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// As [`Objective::Minimise`] while there are jobs that were not accepted, else as
     /// [`Objective::Maximise`].
