@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 fn scheduler(name: &str) -> Pipeline {
     let named: Named = name.parse().expect("a name");
-    let registry = blox_schedulers::registry();
+    let registry = blox_released::register(blox_schedulers::registry());
     registry.schedulers.build(&named, 1).expect("a scheduler")
 }
 
@@ -176,7 +176,7 @@ fn schedulers_of_blox_released_turn_away_who_names_types() {
 
 #[test]
 fn what_nobody_can_mean_is_refused() {
-    let registry = blox_schedulers::registry();
+    let registry = blox_released::register(blox_schedulers::registry());
     let said = |text: &str| {
         let named: Named = text.parse().expect("a name");
         let built = registry.schedulers.build(&named, 1);
