@@ -32,7 +32,7 @@ pub struct LucidParams {
 /// `profiler_nodes` (2), `limit_s` (200), `profiled_gpus` (8), `scores` (2; -1 for no packing),
 /// `memory_mib` of a GPU (24576), `least_speed` (0.7).
 ///
-/// **Verified.** What the released simulator does is [`blox_released::lucid`]; it equals
+/// **Verified.** What the released simulator does is `blox_released::lucid`; it equals
 /// the original per job on all golden runs. Where it differs from the paper, this scheduler
 /// follows the paper:
 ///

@@ -18,7 +18,7 @@ use blox_policies::{
 /// [`fifo`](super::fifo).
 ///
 /// **Verified.** Helios' rule as Lucid's released simulator has it is
-/// [`blox_released::lucid::qssf`]; it equals the original per job, with the given estimates,
+/// `blox_released::lucid::qssf`; it equals the original per job, with the given estimates,
 /// on all golden runs. It differs in that it orders by GPUs alone in a second in which nobody
 /// waits but the jobs that just came.
 pub fn qssf() -> Pipeline {

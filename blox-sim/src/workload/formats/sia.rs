@@ -10,7 +10,7 @@
 //! | `category` | `adaptive` (as without the column), `scale-gpus` or `rigid` |
 //!
 //! What is to do, and how fast, follows from the application: the built-in one of that name
-//! ([`built_in`](crate::execution::training::built_in)) unless other tables are given.
+//! ([`built_in`]) unless other tables are given.
 
 use crate::execution::training::{Applications, built_in};
 use crate::workload::file::{FileWorkload, Rows, SharedNames, sensible};
