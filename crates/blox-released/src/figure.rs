@@ -41,8 +41,8 @@ pub trait Figure: Send + Sync {
     fn findings(&self, reports: &[Report]) -> Findings;
 
     /// All of it at once, for a figure whose simulations follow from each other or that has
-    /// none; `None` where [`Figure::runs`] names them. There are no findings where `watch`
-    /// said stop.
+    /// none; `None` where [`Figure::runs`] names them. There are no findings if `watch`
+    /// stopped it.
     fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
         let _ = (data, watch);
         None
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(error, Some(expected));
     }
 
-    /// Needs a file that nobody has.
+    /// Needs a file that does not exist.
     struct Hungry;
 
     impl Figure for Hungry {

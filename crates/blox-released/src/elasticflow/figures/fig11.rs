@@ -179,7 +179,7 @@ impl Figure for Fig11 {
 /// Deadlines met as a part, and the speed-up of best-effort jobs, of each program.
 type Points = Vec<(f64, f64)>;
 
-/// What is said of them, share by share.
+/// Checks the claims of the figure, share by share.
 fn claims(complete: bool, same: bool, points: &[Points]) -> Vec<Claim> {
     let (mut best, mut baselines, mut early, mut faster) = (complete, complete, complete, complete);
     for (s, at) in points.iter().enumerate() {

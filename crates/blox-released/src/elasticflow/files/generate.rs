@@ -7,7 +7,7 @@ use blox_sim::workload::WorkloadError;
 use blox_sim::workload::generate::pow10;
 use blox_sim::workload::scaling::ScalingTable;
 
-/// What `generate_trace.py` is told (pkusys/ElasticFlow, commit 04a0109).
+/// The parameters of `generate_trace.py` (pkusys/ElasticFlow, commit 04a0109).
 ///
 /// It draws everything but deadlines and service classes from generators of
 /// its seed. Those two come from Python's global generator, which it leaves

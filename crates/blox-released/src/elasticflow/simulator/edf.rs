@@ -86,8 +86,8 @@ impl Program for Edf {
             return;
         };
         c.end(&end, jobs, out);
-        // A waiting job's plan matters only if it begins now: once nothing is free
-        // and all that have started are planned, nobody else's does.
+        // A waiting job's plan matters only if it begins now. Once no GPU is free and all
+        // started jobs are planned, no other plan matters.
         let mut waiting = vec![false; jobs.len()];
         for &j in c.slots.pending.iter().chain(&start) {
             waiting[j as usize] = true;
@@ -136,8 +136,8 @@ impl Program for Edf {
     }
 }
 
-/// Earliest deadline first with admission control: a job with which anybody
-/// would be late is turned away. It charges overheads.
+/// Earliest deadline first with admission control: a job with which any job
+/// would be late is rejected. It charges overheads.
 pub struct EdfAdmission(Common);
 
 impl Program for EdfAdmission {
@@ -206,7 +206,7 @@ impl Program for EdfAdmission {
             for (j, gpus, planned) in proposals {
                 let job = &mut jobs[j as usize];
                 job.num_gpu = gpus;
-                // Who is paused keeps its old end, and may end by it.
+                // A paused job keeps its old end, and may end by it.
                 if gpus == 0 {
                     continue;
                 }

@@ -15,7 +15,7 @@ const NO_WAKE: f64 = i64::MAX as f64;
 const FIRST: f64 = i64::MAX as f64;
 const LAST: f64 = -FIRST;
 
-/// `ef-accessctrl`: a job with which any job would be late is turned away.
+/// `ef-accessctrl`: a job with which any job would be late is rejected.
 pub type ElasticFlow = Elastic<true>;
 
 /// `ef`: the same without admission control.
@@ -232,7 +232,7 @@ impl<const ADMITS: bool> Program for Elastic<ADMITS> {
         }
         for &j in &event.end {
             let job = &mut jobs[j as usize];
-            // Who holds nothing does not end.
+            // A job without GPUs does not end.
             if job.set.is_none() {
                 continue;
             }
@@ -250,7 +250,7 @@ impl<const ADMITS: bool> Program for Elastic<ADMITS> {
         if !ADMITS || all_met {
             self.slots.pending.extend(&event.start);
         } else if !event.start.is_empty() {
-            // One who would be late turns away all that are new.
+            // If any job would be late, all new jobs are rejected.
             let mut list = self.slots.runnable.clone();
             for &j in &event.start {
                 if jobs[j as usize].best_effort {

@@ -162,7 +162,8 @@ pub fn run<P: Program>(
         holders = out.hold(now, step.runs, holders);
         out.rejected.append(&mut step.rejected);
         out.ends.append(&mut step.ended);
-        repeats = if now > out.last_step { 0 } else { repeats + 1 };
+        let first = out.steps == 0 || now > out.last_step;
+        repeats = if first { 0 } else { repeats + 1 };
         (out.last_step, out.steps) = (now, out.steps + 1);
     }
     out.hold(out.last_step, Vec::new(), holders);
@@ -200,5 +201,61 @@ impl Outcome {
             self.held[row].to = now;
         }
         after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{GpuCount, Seconds, Time};
+
+    /// A program that stays at its first moment for so many repeats, then ends its job a
+    /// second later.
+    struct Repeats {
+        left: u32,
+        done: bool,
+    }
+
+    impl Program for Repeats {
+        type Times = u32;
+
+        fn new(_: Shape, left: u32, _: &[Job]) -> Self {
+            Repeats { left, done: false }
+        }
+
+        fn due(&self) -> Option<f64> {
+            Some(f64::from(u8::from(self.done)))
+        }
+
+        fn step(&mut self, now: f64, _: &mut [Job], out: &mut Step) {
+            if self.done {
+                out.end(0, now, now, false);
+            }
+            self.done |= self.left == 0;
+            self.left = self.left.saturating_sub(1);
+        }
+    }
+
+    fn repeat(times: u32) -> Outcome {
+        let shape = Shape {
+            switches: 1,
+            nodes_per_switch: 1,
+            gpus_per_node: 1,
+        };
+        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
+        let never = AtomicBool::new(false);
+        run::<Repeats>(shape, times, &[job], &never).unwrap()
+    }
+
+    #[test]
+    fn a_moment_repeated_once_per_job_is_left() {
+        let outcome = repeat(1);
+        assert_eq!((outcome.ends.len(), outcome.steps), (1, 3));
+    }
+
+    #[test]
+    fn a_moment_repeated_for_ever_ends_the_run() {
+        let outcome = repeat(u32::MAX);
+        assert_eq!((outcome.ends.len(), outcome.steps), (0, 3));
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn fair_shares(claims: &[Claim], total: f64) -> (Vec<f64>, f64) {
         let each = claims.iter().map(|c| c.gpus * c.share(lateness).min(1.0));
         each.sum()
     };
-    // Nobody can be less late than with all the time.
+    // No job can be less late than with all the time.
     let least = claims.iter().map(|c| c.lateness(1.0)).fold(0.0, f64::max);
     if demand(least) > total {
         let (mut low, mut high) = (least, least.max(f64::MIN_POSITIVE) * 2.0);

@@ -54,7 +54,7 @@ impl Themis {
         *runnable = order.into_iter().map(|i| runnable[i]).collect();
     }
 
-    /// Who has a lease: as many as fit, in order.
+    /// Gives leases to as many jobs as fit, in order.
     fn lease(&mut self, jobs: &mut [Job], out: &mut Step) -> Vec<u32> {
         let mut free = self.slots.shape.gpus();
         let mut running = Vec::new();

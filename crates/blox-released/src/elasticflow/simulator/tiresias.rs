@@ -23,7 +23,7 @@ pub struct Tiresias {
     slots: Slots,
     queues: [Vec<u32>; 3],
     progress: Vec<Progress>,
-    /// The earliest end, and whose it is.
+    /// The earliest end, and the jobs that end then.
     end: Option<(f64, Vec<u32>)>,
     /// When the next job falls to another queue.
     jump: f64,
@@ -51,7 +51,7 @@ impl Tiresias {
         }
     }
 
-    /// Who runs: the first that fit, queue by queue.
+    /// Chooses the jobs that run: the first that fit, queue by queue.
     fn pick(&mut self, jobs: &mut [Job], restart: bool) {
         let total = self.slots.shape.gpus();
         let mut free = total;
