@@ -55,6 +55,21 @@ impl Program {
             Program::Chronus(..) => "Chronus",
         }
     }
+
+    /// Its name in the `scheduler` column of results, where blox's own `edf` or `themis` may
+    /// stand beside it.
+    fn scheduler(self) -> &'static str {
+        match self {
+            Program::Of(Algorithm::ElasticFlow) => "elasticflow-released",
+            Program::Of(Algorithm::WithoutAdmission) => "ef-released",
+            Program::Of(Algorithm::Edf) => "edf-released",
+            Program::Of(Algorithm::EdfAdmission) => "edf-admission-released",
+            Program::Of(Algorithm::Tiresias) => "elasticflow-tiresias",
+            Program::Of(Algorithm::Gandiva) => "elasticflow-gandiva",
+            Program::Of(Algorithm::Themis) => "elasticflow-themis",
+            Program::Chronus(..) => "elasticflow-chronus",
+        }
+    }
 }
 
 /// A cluster, and the slot of the programs that run on it.
@@ -209,7 +224,7 @@ fn report(
         ..Counters::default()
     };
     let mut summary = Summary::of(
-        program.name(),
+        program.scheduler(),
         &jobs,
         counters,
         shape.gpus(),
