@@ -3,7 +3,7 @@
 use blox::core::perf::PairTable;
 use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox::released::lucid::{
-    self as compat, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
+    self, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,7 +68,7 @@ fn ends(records: Vec<Record>) -> Vec<(u32, i64)> {
 #[test]
 fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
     let two = [job(0.0, 8, 100.0, 1.0), job(10.0, 8, 100.0, 1.0)];
-    let lucid = |settings| ends(compat::lucid(settings, &two));
+    let lucid = |settings| ends(lucid::lucid(settings, &two));
     // The first runs alone for 10 s, then at half speed: 10 + 2 * 90, found a second later.
     // The second has done 90 by then; as released it stays at half speed.
     assert_eq!(lucid(packed(Lookup::First)), [(0, 191), (1, 211)]);
@@ -85,9 +85,9 @@ fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
 fn every_program_ends_all_jobs() {
     let jobs = jobs();
     let programs = [
-        ("srtf", compat::srtf(1, Placer::Consolidate, &jobs)),
-        ("tiresias", compat::tiresias(1, Placer::Consolidate, &jobs)),
-        ("lucid", compat::lucid(packed(Lookup::First), &jobs)),
+        ("srtf", lucid::srtf(1, Placer::Consolidate, &jobs)),
+        ("tiresias", lucid::tiresias(1, Placer::Consolidate, &jobs)),
+        ("lucid", lucid::lucid(packed(Lookup::First), &jobs)),
     ];
     for (name, records) in programs {
         assert_eq!(records.len(), jobs.len(), "{name}");
@@ -109,7 +109,7 @@ fn every_policy_runs_all_virtual_clusters() {
     };
     for (name, policy) in Policy::NAMES {
         for (placer_name, placer) in Placer::NAMES {
-            let run = compat::run(policy, placer, experiment, Quirks::default(), &input).unwrap();
+            let run = lucid::run(policy, placer, experiment, Quirks::default(), &input).unwrap();
             let all = run.outcomes.iter().all(Option::is_some);
             assert!(all, "{name}, {placer_name}");
         }

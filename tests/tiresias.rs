@@ -7,7 +7,7 @@ use blox::core::{
 };
 use blox::policies::placement::{Blocked, FirstFree, Walk};
 use blox::policies::scheduling::TwoDas;
-use blox::released::tiresias as compat;
+use blox::released::tiresias;
 use blox::released::tiresias::Steps;
 use blox::released::tiresias::quirks::{ClassQueues, DlasQueues, NodeSets, dict_order};
 use blox::sim::{Report, Simulation, workload::Jobs};
@@ -201,7 +201,7 @@ fn time_slices_turn_at_full_minutes() {
     // Steps are at 0, 5, 15, 25, 35, 40, 50, 60, ... The second job shares the
     // only node with the first; the third waits until both have ended.
     let steps = Steps::between(jobs.iter().map(|j| j.submit));
-    let gandiva = compat::gandiva(NodeSets::default(), steps.clone());
+    let gandiva = tiresias::gandiva(NodeSets::default(), steps.clone());
     let report = Simulation::new("1x2".parse().expect("a cluster"))
         .completion(steps)
         .run(gandiva, &mut Jobs::new(jobs.to_vec()))
@@ -221,7 +221,7 @@ fn classes_wait_for_their_reservation() {
     // At 600 s one GPU is left over for the small jobs, and none for the large
     // ones; they would have theirs at 1,200 s, but nothing is to come by then.
     let classes = ClassQueues::new(&dict_order([2, 1]), Time::new(1000.0));
-    let report = run(compat::counted("multi-dlas-gpu", classes), "1x2", &jobs);
+    let report = run(tiresias::counted("multi-dlas-gpu", classes), "1x2", &jobs);
     let never = |i: usize| report.jobs[i].first_start.is_none();
     assert!(never(0) && never(1), "{:?}", fates(&report));
     assert_eq!(
@@ -250,7 +250,7 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
             .placement(count())
             .build();
         let queues = DlasQueues::new(thresholds, true);
-        let simulator = compat::counted("dlas-gpu", queues);
+        let simulator = tiresias::counted("dlas-gpu", queues);
         let [paper, simulator] = [paper, simulator].map(|s| run(s, "1x3", &jobs));
         assert_eq!(paper.jobs, simulator.jobs, "seed {seed}");
         preemptions += paper.counters.preemptions;

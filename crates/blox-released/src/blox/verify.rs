@@ -1,6 +1,6 @@
 //! Cases of Blox's released simulator.
 
-use crate::blox as compat;
+use crate::blox;
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
@@ -64,7 +64,7 @@ impl System for Blox {
 
 struct Settings {
     scheduler: Pipeline,
-    speed: Option<compat::OptimusSpeed>,
+    speed: Option<blox::OptimusSpeed>,
     cluster: ClusterSpec,
     round: f64,
     tracked: (u64, u64),
@@ -77,19 +77,19 @@ impl Settings {
         let load = case.number("load_jobs_per_hour")?;
         let mut speed = None;
         let mut scheduler = match name.to_ascii_lowercase().as_str() {
-            "fifo" => compat::fifo(),
-            "las" => compat::las(),
-            "srtf" => compat::srtf(),
-            "tiresias" => compat::tiresias(),
+            "fifo" => blox::fifo(),
+            "las" => blox::las(),
+            "srtf" => blox::srtf(),
+            "tiresias" => blox::tiresias(),
             "optimus" => {
-                speed = load.and_then(compat::OptimusSpeed::at_load);
+                speed = load.and_then(blox::OptimusSpeed::at_load);
                 if speed.is_none() {
                     return Err(bad(format!(
                         "load_jobs_per_hour is {}, expected a whole number from 1 to 9 with Optimus",
                         load.map_or("missing".to_owned(), |l| l.to_string())
                     )));
                 }
-                compat::optimus()
+                blox::optimus()
             }
             _ => {
                 return Err(bad(format!(

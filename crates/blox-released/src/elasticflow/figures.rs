@@ -209,7 +209,7 @@ fn report(
     }
     for job in &mut jobs {
         // A job ends on the GPUs that it was given last: all launches before were taken away.
-        job.preemptions = job.launches - u32::from(job.finish.is_some()).min(job.launches);
+        job.preemptions = job.launches.saturating_sub(u32::from(job.finish.is_some()));
         let declined = job.outcome == Some(Outcome::Rejected);
         count.declined += u64::from(declined && job.deadline.is_some());
     }

@@ -2,7 +2,7 @@
 
 mod chronus;
 
-use crate::elasticflow::{self as compat, Algorithm, Outcome, PlannedEnd, files};
+use crate::elasticflow::{self, Algorithm, Outcome, PlannedEnd, files};
 use crate::verify::{Case, Compared, System, VerifyError, number_of};
 use blox_core::JobSpec;
 use blox_sim::SimError;
@@ -116,7 +116,7 @@ fn excuse_ties(
 struct Run {
     algorithm: Algorithm,
     slot: f64,
-    shape: compat::Shape,
+    shape: elasticflow::Shape,
     /// In order of submission.
     jobs: Vec<JobSpec>,
     /// The place in the file of each.
@@ -157,7 +157,7 @@ impl Run {
         };
         let (switches, nodes_per_switch, gpus_per_node) =
             files::read_cluster(case.input("cluster_spec.csv")?).map_err(failed)?;
-        let shape = compat::Shape {
+        let shape = elasticflow::Shape {
             switches,
             nodes_per_switch,
             gpus_per_node,

@@ -1,6 +1,6 @@
 //! Cases of Chronus on its greedy path: no commercial solver was at hand.
 
-use crate::elasticflow::{self as compat, files};
+use crate::elasticflow::{self, files};
 use crate::verify::{Case, Compared, VerifyError, number_of};
 use blox_sim::SimError;
 use std::collections::BTreeMap;
@@ -25,12 +25,12 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
             }
         }
     };
-    let shape = compat::Shape {
+    let shape = elasticflow::Shape {
         switches: number("num_switch", Some(1.0))? as u32,
         nodes_per_switch: number("num_node_p_switch", None)? as u32,
         gpus_per_node: number("num_gpu_p_node", None)? as u32,
     };
-    let times = compat::Times {
+    let times = elasticflow::Times {
         check: number("check_time_interval", None)?,
         lease: number("lease_term_interval", None)?,
         pass: number("BEST_SLOT", Some(240.0))?,
@@ -47,9 +47,9 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
     let mut numbered: Vec<_> = jobs.into_iter().enumerate().collect();
     numbered.sort_by_key(|(_, job)| job.submit);
     let (rows_of, jobs): (Vec<usize>, Vec<_>) = numbered.into_iter().unzip();
-    let outcome = compat::chronus(shape, times, &jobs, &AtomicBool::new(false));
+    let outcome = elasticflow::chronus(shape, times, &jobs, &AtomicBool::new(false));
     let rows = outcome.unwrap_or_default().rows;
-    let by_row: BTreeMap<usize, &compat::ChronusRow> =
+    let by_row: BTreeMap<usize, &elasticflow::ChronusRow> =
         rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
     let mut out = Compared::of(case, system);
     out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());

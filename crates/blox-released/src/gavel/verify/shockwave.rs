@@ -3,7 +3,7 @@
 use super::compared;
 use super::policy::{self, Determined, Policy};
 use super::{above_zero, by_type, failed, file_name, option, pools, throughputs};
-use crate::gavel::{self as compat, AsShockwave, BatchJob, Mode, Outcome, Pool, Settings};
+use crate::gavel::{self, AsShockwave, BatchJob, Mode, Outcome, Pool, Settings};
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::JobSpec;
 use blox_policies::scheduling::gavel::SharePolicy;
@@ -195,7 +195,7 @@ impl compared::Released for Run {
     fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError> {
         let mut jobs = self.jobs.clone();
         let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
-        let outcome = compat::run(&self.settings, self.dialect.clone(), shares, jobs);
+        let outcome = gavel::run(&self.settings, self.dialect.clone(), shares, jobs);
         outcome.map_err(|e| failed(case, e))
     }
 

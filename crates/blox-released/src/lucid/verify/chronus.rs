@@ -3,7 +3,7 @@
 
 use super::{option, unreadable, words};
 use crate::lucid::files;
-use crate::lucid::{self as compat, Objective, Planner};
+use crate::lucid::{self, Objective, Planner};
 use crate::verify::{Case, Compared, Difference, VerifyError, number_of};
 use blox_core::{Deadline, JobSpec, ServiceClass};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
         );
         return Err(VerifyError::Bad { path, what });
     }
-    let records = compat::chronus(gpus, lease, planner, &jobs);
+    let records = lucid::chronus(gpus, lease, planner, &jobs);
     let ours = Ours::of(&jobs, &records);
     let mut out = Compared::of(case, system);
     ours.rows(case, &mut out)?;
@@ -97,7 +97,7 @@ const LOOSE: (f64, f64) = (0.25, 0.1);
 /// So many deadlines are no difference: in a run of 20 jobs each is 0.05.
 const FEW: f64 = 3.0;
 
-fn values(job: &JobSpec, r: &compat::ChronusRecord) -> Values {
+fn values(job: &JobSpec, r: &lucid::ChronusRecord) -> Values {
     let submit = job.submit.secs() / 60.0;
     let deadlines = &job.extras().deadlines;
     let lazy = job.extras().class == ServiceClass::BestEffort;
@@ -124,7 +124,7 @@ fn values(job: &JobSpec, r: &compat::ChronusRecord) -> Values {
 }
 
 impl<'a> Ours<'a> {
-    fn of(jobs: &'a [JobSpec], records: &[compat::ChronusRecord]) -> Self {
+    fn of(jobs: &'a [JobSpec], records: &[lucid::ChronusRecord]) -> Self {
         let by_job: BTreeMap<u32, _> = records.iter().map(|r| (r.job, r)).collect();
         let row = |(i, job): (usize, &'a JobSpec)| {
             let record = by_job.get(&(i as u32));

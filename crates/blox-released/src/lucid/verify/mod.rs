@@ -5,7 +5,7 @@ mod energy;
 
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
-use crate::lucid::{self as compat, Experiment, Forecast, Input, Outcome, Placer, Policy};
+use crate::lucid::{self, Experiment, Forecast, Input, Outcome, Placer, Policy};
 use crate::verify::{Case, Compared, System, VerifyError, number_of};
 use blox_core::JobSpec;
 use blox_core::perf::PairTable;
@@ -39,11 +39,11 @@ impl System for Lucid {
         }
         let setting = Setting::of(case)?;
         let input = setting.read(case)?;
-        let run = compat::run(
+        let run = lucid::run(
             setting.policy,
             setting.placer,
             setting.experiment,
-            compat::Quirks::default(),
+            lucid::Quirks::default(),
             &input,
         )
         .map_err(|e| failed(case, e))?;
@@ -269,7 +269,7 @@ fn compare_jobs(
     case: &Case,
     policy: Policy,
     input: &Input,
-    run: &compat::Run,
+    run: &lucid::Run,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let e = &case.expected;
@@ -383,7 +383,7 @@ fn shown_nodes(nodes: &[(u32, Vec<u32>)]) -> String {
 
 fn compare_scaling(
     table: &blox_sim::workload::Cells,
-    run: &compat::Run,
+    run: &lucid::Run,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let (time, nodes) = (table.column("time")?, table.column("scaling_num")?);

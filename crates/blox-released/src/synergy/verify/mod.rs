@@ -4,7 +4,7 @@ mod input;
 mod rounds;
 
 use crate::synergy::quirks::{Demand, ServerSize};
-use crate::synergy::{self as compat, ROUND_S};
+use crate::synergy::{self, ROUND_S};
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::{Outcome, Time};
 use blox_sim::results::Fingerprint;
@@ -37,11 +37,11 @@ impl System for Synergy {
         let sim = Simulation::new(input.cluster.clone())
             .visiting_every_round(every_round)
             .collector(Fingerprint::default());
-        let sim = compat::simulation(sim, input.settings);
+        let sim = synergy::simulation(sim, input.settings);
         let grants = Grants::default();
         let report = sim
             .run_journaled(
-                compat::synergy(input.settings, input.replay.arrivals.iter().copied()),
+                synergy::synergy(input.settings, input.replay.arrivals.iter().copied()),
                 &mut Jobs::new(input.replay.jobs.clone()),
                 Some(Box::new(grants.clone())),
             )

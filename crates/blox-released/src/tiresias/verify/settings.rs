@@ -5,7 +5,7 @@ use crate::tiresias::quirks::{
     ClassQueues, DlasQueues, Joined, LowestRank, NodeSets, Samples, ShortestBy, dict_order,
 };
 use crate::tiresias::steps::Steps;
-use crate::tiresias::{self as compat, Scheme};
+use crate::tiresias::{self, Scheme};
 use crate::verify::{Case, VerifyError};
 use blox_core::{
     ClusterSpec, Event, JobId, Outlook, Part, Pipeline, Requests, RestoreError, SchedulingPolicy,
@@ -105,7 +105,7 @@ impl Settings {
             "greedy" => {
                 // Those that count GPUs themselves ignore the scheme.
                 if !self.counts_gpus() {
-                    cluster = compat::unlimited(sizes.iter().copied());
+                    cluster = tiresias::unlimited(sizes.iter().copied());
                 }
                 Scheme::Count
             }
@@ -123,13 +123,13 @@ impl Settings {
         let memory = Memory::default();
         let mut completion = None;
         let pipeline = match self.schedule.as_str() {
-            "fjf" => compat::fjf(scheme),
-            "lpjf" => compat::lpjf(scheme),
-            "sjf" => compat::shortest(ShortestBy::Gpus, scheme),
-            "shortest" => compat::shortest(ShortestBy::Remaining, scheme),
-            "shortest-gpu" => compat::shortest(ShortestBy::RemainingGpu, scheme),
-            "shortest-expected" => compat::shortest(ShortestBy::Expected(samples()?), scheme),
-            "gittins" => compat::counted("gittins", LowestRank::new(samples()?)),
+            "fjf" => tiresias::fjf(scheme),
+            "lpjf" => tiresias::lpjf(scheme),
+            "sjf" => tiresias::shortest(ShortestBy::Gpus, scheme),
+            "shortest" => tiresias::shortest(ShortestBy::Remaining, scheme),
+            "shortest-gpu" => tiresias::shortest(ShortestBy::RemainingGpu, scheme),
+            "shortest-expected" => tiresias::shortest(ShortestBy::Expected(samples()?), scheme),
+            "gittins" => tiresias::counted("gittins", LowestRank::new(samples()?)),
             "multi-dlas-gpu" => {
                 let last = arrivals.iter().copied().max().unwrap_or(Time::ZERO);
                 let policy = ClassQueues::new(&dict_order(sizes.iter().copied()), last);
@@ -138,7 +138,7 @@ impl Settings {
                         m.entry(*job).or_default().blinks += 1;
                     }
                 });
-                compat::counted("multi-dlas-gpu", policy)
+                tiresias::counted("multi-dlas-gpu", policy)
             }
             "gandiva" => {
                 let steps = Steps::between(arrivals);
@@ -148,11 +148,11 @@ impl Settings {
                         m.entry(job).or_default().joined = Some(joined);
                     }
                 });
-                compat::gandiva(policy, steps)
+                tiresias::gandiva(policy, steps)
             }
             "gpu-demands" => {
-                cluster = compat::unlimited(sizes.iter().copied());
-                compat::fifo(Scheme::Count)
+                cluster = tiresias::unlimited(sizes.iter().copied());
+                tiresias::fifo(Scheme::Count)
             }
             name => match dlas(name) {
                 Some(dlas) => {
@@ -168,10 +168,10 @@ impl Settings {
                             m.entry(job).or_default().promotions = promotions;
                         }
                     });
-                    compat::counted(name, policy)
+                    tiresias::counted(name, policy)
                 }
                 // The program runs `fifo` for a name that it does not know.
-                None => compat::fifo(scheme),
+                None => tiresias::fifo(scheme),
             },
         };
         Ok(Run {
