@@ -7,12 +7,12 @@ use blox::core::perf::TypeSpeeds;
 use blox::core::{
     Adapts, ClusterSpec, Deadline, Extras, GpuCount, JobSpec, NodeSpec, Seconds, Time,
 };
+use blox::sim::Simulation;
 use blox::sim::execution::Training;
 use blox::sim::execution::training::built_in;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::results::Fingerprint;
 use blox::sim::workload::Jobs;
-use blox::sim::{Measure, Simulation};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Write;
@@ -107,11 +107,10 @@ fn worlds() -> Vec<(&'static str, Simulation, Vec<JobSpec>)> {
         restart: Seconds::new(60.0),
         ..FixedOverheads::default()
     };
-    let until = Measure::All;
     vec![
         (
             "deadlines",
-            Simulation::new(cluster(&["v100"; 3])).measure(until.clone()),
+            Simulation::new(cluster(&["v100"; 3])),
             deadlines(1),
         ),
         (

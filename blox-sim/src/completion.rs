@@ -70,19 +70,6 @@ impl CompletionRule for AtRoundEnd {
     }
 }
 
-/// Never: jobs end only when the scheduler ends them. For schedulers that are
-/// their own simulators, and end a job when they had planned that it ends.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ByScheduler;
-
-impl Part for ByScheduler {}
-
-impl CompletionRule for ByScheduler {
-    fn seen(&self, _: Time, _: f64, _: f64) -> Time {
-        Time::new(f64::MAX)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -259,10 +259,9 @@ fn profile(placer: Placer, experiment: Experiment, input: &Input, run: &mut Run)
     let forecast = input.gpus.clone().filter(|_| experiment.adapts);
     let (records, scalings) = profiler(nodes, placer, forecast, &jobs);
     run.scalings = scalings;
-    for mut record in records {
+    for record in records {
         let at = ours[record.job as usize];
         let skipped = input.jobs[at].duration() <= limit;
-        record.priority = -1.0;
         run.outcomes[at] = Some(Outcome {
             profiled: Some(record.queue),
             record,

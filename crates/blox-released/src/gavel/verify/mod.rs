@@ -11,7 +11,7 @@ mod policy;
 mod recorded;
 mod shockwave;
 
-use crate::gavel::{self as compat, AsGavel, Outcome, Pool, Settings};
+use crate::gavel::{self, AsGavel, Outcome, Pool, Settings};
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::{JobSpec, Seconds, Time};
 use blox_policies::scheduling::gavel::SharePolicy;
@@ -132,7 +132,7 @@ impl compared::Released for Run {
             )),
         };
         let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
-        compat::run(&self.settings, AsGavel, shares, jobs).map_err(|e| failed(case, e))
+        gavel::run(&self.settings, AsGavel, shares, jobs).map_err(|e| failed(case, e))
     }
 
     fn is_blind(&self) -> bool {
@@ -230,7 +230,7 @@ fn by_type(case: &Case, name: &str, text: &str, example: &str) -> Result<Vec<u32
     })
 }
 
-/// The pools of types that have a server, in order of their names.
+/// The pools of the three types.
 fn pools(gpus: Vec<u32>, per_server: Vec<u32>) -> Vec<Pool> {
     let pools = ["v100", "p100", "k80"].into_iter().zip(gpus);
     let pool = |((name, gpus), per_server): ((&str, _), _)| Pool {
@@ -238,10 +238,7 @@ fn pools(gpus: Vec<u32>, per_server: Vec<u32>) -> Vec<Pool> {
         gpus,
         per_server,
     };
-    let mut pools: Vec<Pool> = pools.zip(per_server).map(pool).collect();
-    pools.retain(|p| p.gpus / p.per_server.max(1) > 0);
-    pools.sort_by(|a, b| a.name.cmp(&b.name));
-    pools
+    pools.zip(per_server).map(pool).collect()
 }
 
 fn above_zero(case: &Case, name: &str, default: f64) -> Result<f64, VerifyError> {
