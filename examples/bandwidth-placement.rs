@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("bandwidth-placement")
         .scheduling(Fifo::default())
         .placement(Walk::new(Bandwidth::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

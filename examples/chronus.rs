@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .in_rounds(Seconds::new(240.0))
         .scheduling(Chronus::new(Seconds::new(240.0)))
         .placement(LocalSearch::default())
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

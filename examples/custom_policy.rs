@@ -2,22 +2,23 @@
 //! `cargo run --release --example custom_policy -- compare fifo two-queues`
 
 use blox::core::registry::{ParamDoc, Params, Registry};
-use blox::core::{Composition, Outlook, Part, Request, Requests, SchedulingPolicy, Seconds, View};
+use blox::core::{
+    Composition, Outlook, Request, Requests, SchedulingPolicy, Seconds, Stateless, View,
+};
 use blox::policies::placement::{Consolidated, Walk};
 use std::process::ExitCode;
 
 /// Jobs that ran for less than `short` come first, in order of submission;
 /// then all others. Nobody has to know how long a job will run.
-#[derive(Clone)]
 struct TwoQueues {
     short: Seconds,
 }
 
-// What a policy remembers beyond the view would be saved here; this one remembers nothing.
-impl Part for TwoQueues {}
+// A policy that remembers something implements `Policy` instead.
+impl Stateless for TwoQueues {}
 
 impl SchedulingPolicy for TwoQueues {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         // In order of submission; the sort keeps it among equals.
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time() >= self.short);
@@ -43,10 +44,11 @@ pub fn registry() -> Registry {
     let about = "jobs that ran little first, preemptive";
     let build = |params: &Params, _seed| {
         let short = params.hours("short_h", 8.0)?;
-        Ok(Composition::new("two-queues")
+        let composition = Composition::new("two-queues")
             .scheduling(TwoQueues { short })
             .placement(Walk::new(Consolidated::default()))
-            .build())
+            .build()?;
+        Ok(composition)
     };
     registry
         .schedulers

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .in_rounds(Seconds::new(60.0))
         .scheduling(ElasticFlow::new(Seconds::new(60.0)).admitting_all())
         .placement(Buddy)
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

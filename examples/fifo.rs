@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .in_rounds(Seconds::new(300.0))
         .scheduling(Fifo::default())
         .placement(Walk::new(Consolidated::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .in_rounds(round)
         .scheduling(Gavel::new(FinishTimeShares::new(Knows::Types)).in_rounds_of(round))
         .placement(Leases::new(Consolidated::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

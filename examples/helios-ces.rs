@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .cluster(PowerSaving::new(rule, Seconds::new(600.0), Vec::new()))
         .scheduling(Fifo::default())
         .placement(Walk::new(Consolidated::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

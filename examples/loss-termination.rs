@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .reports(3),
         )
         .placement(Walk::new(Consolidated::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

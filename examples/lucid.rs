@@ -5,7 +5,7 @@
 use blox::core::estimate::Oracle;
 use blox::core::perf::PairTable;
 use blox::core::{ClusterSpec, Composition, Extras, JobSpec, Seconds};
-use blox::policies::{placement::*, scheduling::*};
+use blox::policies::scheduling::*;
 use blox::sim::Simulation;
 use blox::sim::execution::{Profiled, Shared};
 use blox::sim::workload::generate::blox::BloxWorkload;
@@ -39,13 +39,12 @@ fn jobs() -> Result<Vec<JobSpec>, Box<dyn std::error::Error>> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("lucid")
         .in_rounds(Seconds::new(60.0))
-        .scheduling(Lucid::with(
-            LucidSettings::default(),
-            Oracle,
-            PairTable::default(),
-        ))
-        .placement(Walk::new(Consolidated::default()))
-        .build();
+        // It profiles, orders and packs.
+        .joint(
+            Lucid::with(LucidSettings::default(), Oracle, PairTable::default()),
+            |roles| roles.scheduling().placement(),
+        )
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .in_rounds(Seconds::new(120.0))
         .scheduling(Shockwave::new(Market::default()))
         .placement(Leases::new(Consolidated::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

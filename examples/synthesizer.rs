@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .looking(Horizon::For(Seconds::from_hours(4.0))),
         )
         .placement(Walk::new(Consolidated::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .in_rounds(Seconds::new(240.0))
         .scheduling(Themis::default())
         .placement(Resizing::new(Consolidated::default()))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

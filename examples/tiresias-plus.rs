@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("tiresias-plus")
         .scheduling(TwoDas::las(&[Seconds::new(3250.0)])?)
         .placement(Walk::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .in_rounds(Seconds::new(300.0))
         .scheduling(TwoDas::las(&[Seconds::new(3250.0)])?)
         .placement(Walk::new(Profiled::by(skew)).when_blocked(Blocked::Skip))
-        .build();
+        .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
     };

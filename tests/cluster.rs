@@ -1415,17 +1415,17 @@ fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
 }
 
 /// First in, first out, and long to think once somebody runs.
-#[derive(Clone)]
 struct Sleepy;
 
 /// More than two leases.
 const LONG: Duration = Duration::from_secs(8);
 
-impl blox::core::Part for Sleepy {}
+impl blox::core::Stateless for Sleepy {}
 
 impl blox::core::SchedulingPolicy for Sleepy {
     fn schedule(
-        &mut self,
+        &self,
+        (): &mut (),
         view: blox::core::View<'_>,
         out: &mut blox::core::Requests,
     ) -> blox::core::Outlook {
@@ -1459,7 +1459,7 @@ fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
             Ok(blox::core::Composition::new("sleepy")
                 .scheduling(Sleepy)
                 .placement(Walk::new(Consolidated::default()))
-                .build())
+                .build()?)
         });
         let dir = dir.to_str().unwrap().to_owned();
         let args = [

@@ -42,8 +42,8 @@ fn what_pairs_keep_of_their_speed_is_learned_from_how_they_run() {
             .run_by(&mut pipeline, &mut Jobs::new(jobs.clone()), None)
             .unwrap();
         assert_eq!(report.summary.completed, 24);
-        let policy = pipeline.scheduling_as::<Gavel>().unwrap();
-        (report.summary.avg_jct_s, policy.learned().clone())
+        let (_, memory) = pipeline.policy::<Gavel>().unwrap();
+        (report.summary.avg_jct_s, memory.own.learned().clone())
     };
     let (apart, mut nothing) = run(None);
     let (learning, mut learned) = run(Some(0.8));

@@ -12,7 +12,7 @@ fn run(placement: &str, cluster: ClusterSpec, jobs: Vec<JobSpec>) -> Report {
         .placement
         .build(&placement.parse().expect("a name"), 0)
         .expect("a placement");
-    let scheduler = blox::schedulers::fifo().with_placement(placement);
+    let scheduler = blox::schedulers::fifo().with_placement(placement).unwrap();
     Simulation::new(cluster)
         .run(scheduler, &mut Jobs::new(jobs))
         .expect("a right plan every time")

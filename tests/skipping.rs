@@ -2,8 +2,8 @@
 //! short ways and their long ones.
 
 use blox::core::{
-    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobRef, JobSpec, Outlook, Part,
-    Pipeline, Requests, SchedulingPolicy, Seconds, Shape, Time, View,
+    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobRef, JobSpec, Outlook, Pipeline,
+    Requests, SchedulingPolicy, Seconds, Shape, Stateless, Time, View,
 };
 use blox::policies::placement::{Blocked, Consolidated, Rule, Walk};
 use blox::policies::scheduling::{Las, Service, StarvationGuard};
@@ -218,6 +218,7 @@ fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workload
             .scheduling(Las::by(service))
             .placement(Walk::new(rule).when_blocked(blocked))
             .build()
+            .unwrap()
     }
     let mut preemptions = 0;
     for seed in 0..600 {
@@ -269,21 +270,16 @@ fn schedulers_equal_their_released_programs_on_jobs_of_one_gpu() {
 }
 
 /// A guard that looks at every job in every decision.
-#[derive(Clone)]
 struct LookingAtAll {
     inner: Las,
     limit: Seconds,
     promotions: Arc<AtomicU32>,
 }
 
-impl Part for LookingAtAll {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for LookingAtAll {}
 
 impl SchedulingPolicy for LookingAtAll {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let due = |j: &JobRef<'_>| !j.promoted() && view.now() - j.eligible_since() >= self.limit;
         let mut due: Vec<_> = view.waiting().filter(due).collect();
         due.sort_by_key(|j| (j.eligible_since(), j.id()));
@@ -291,7 +287,7 @@ impl SchedulingPolicy for LookingAtAll {
             out.promote(job.id());
             self.promotions.fetch_add(1, Ordering::Relaxed);
         }
-        self.inner.schedule(view, out)
+        self.inner.schedule(&mut (), view, out)
     }
 }
 
@@ -302,6 +298,7 @@ fn guards_that_count_seldom_and_that_look_at_every_job_are_equal_on_random_workl
             .scheduling(policy)
             .placement(Walk::new(Consolidated::default()))
             .build()
+            .unwrap()
     }
     let promotions = Arc::new(AtomicU32::new(0));
     for seed in 0..600 {

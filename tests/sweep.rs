@@ -2,7 +2,7 @@
 
 mod support;
 
-use blox::core::{Draft, DraftError, JobId, Part, PlacementPolicy, Reason, Requests};
+use blox::core::{Draft, DraftError, JobId, Outlook, PlacementPolicy, Reason, Requests, Stateless};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -518,14 +518,19 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
 }
 
 /// Takes GPUs from a job that there is not: an error of the policy.
-#[derive(Clone)]
 struct Broken;
 
-impl Part for Broken {}
+impl Stateless for Broken {}
 
 impl PlacementPolicy for Broken {
-    fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        draft.release(JobId(1_000_000), Reason::NotChosen)
+    fn place(
+        &self,
+        (): &mut (),
+        _: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        draft.release(JobId(1_000_000), Reason::NotChosen)?;
+        Ok(Outlook::Stable)
     }
 }
 
@@ -535,7 +540,7 @@ fn a_failed_run_is_told_and_the_others_stay() {
     registry
         .schedulers
         .add("broken", "never right", &[], |_, _| {
-            Ok(blox::schedulers::fifo().with_placement(Box::new(Broken)))
+            Ok(blox::schedulers::fifo().with_placement(Broken)?)
         });
     let dir = tempfile::tempdir().unwrap();
     let out_dir = dir.path().join("out");

@@ -129,7 +129,9 @@ impl Journal for Placed {
 fn places(placement: &str, seed: u64, jobs: Vec<JobSpec>) -> Vec<(Vec<u32>, f64)> {
     let named = placement.parse().expect("a name");
     let placement = blox::registry().placement.build(&named, seed);
-    let scheduler = blox::schedulers::fifo().with_placement(placement.expect("a placement"));
+    let scheduler = blox::schedulers::fifo()
+        .with_placement(placement.expect("a placement"))
+        .unwrap();
     let placed = Placed::default();
     let journal = Some(Box::new(placed.clone()) as Box<dyn Journal>);
     let report = Simulation::new(ClusterSpec::uniform(2, 4))
@@ -201,7 +203,7 @@ fn time_slices_turn_at_full_minutes() {
     // Steps are at 0, 5, 15, 25, 35, 40, 50, 60, ... The second job shares the
     // only node with the first; the third waits until both have ended.
     let steps = Steps::between(jobs.iter().map(|j| j.submit));
-    let gandiva = tiresias::gandiva(NodeSets::default(), steps.clone());
+    let gandiva = tiresias::gandiva(NodeSets, steps.clone());
     let report = Simulation::new("1x2".parse().expect("a cluster"))
         .completion(steps)
         .run(gandiva, &mut Jobs::new(jobs.to_vec()))
@@ -248,7 +250,8 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
             .cadence(OnEvent::default())
             .scheduling(TwoDas::las(&thresholds.map(Seconds::new)).expect("ascending"))
             .placement(count())
-            .build();
+            .build()
+            .unwrap();
         let queues = DlasQueues::new(thresholds, true);
         let simulator = tiresias::counted("dlas-gpu", queues);
         let [paper, simulator] = [paper, simulator].map(|s| run(s, "1x3", &jobs));

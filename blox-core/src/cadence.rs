@@ -5,7 +5,7 @@ use crate::units::{Seconds, Time};
 
 /// When decisions are due. A decision moment that nothing could change is
 /// skipped; the results are those of visiting it.
-pub trait Cadence: Part {
+pub trait Cadence: Part + Sync {
     /// The first decision moment that is not before `t` and comes after `last`,
     /// the moment of the last decision.
     fn first_from(&self, t: Time, last: Option<Time>) -> Time;

@@ -92,6 +92,28 @@ pub struct Core {
     outlook: Outlook,
 }
 
+/// The policy of a core whose decisions are made elsewhere: it decides and hears nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Absent;
+
+impl Decide for Absent {
+    fn name(&self) -> &str {
+        "absent"
+    }
+
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
+        Outlook::Stable
+    }
+
+    fn admit(&mut self, _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Outlook {
+        Outlook::Stable
+    }
+
+    fn plan(&mut self, _: View<'_>, _: &mut Plan) -> Result<Outlook, DecideError> {
+        Ok(Outlook::Stable)
+    }
+}
+
 impl Core {
     /// A core over a state, with decisions due by `cadence`.
     ///
@@ -265,6 +287,14 @@ impl Core {
         policy: &mut dyn Decide,
         at_once: Option<&mut dyn AtOnce>,
     ) -> Decided {
+        match self.make(at, policy) {
+            Ok(outlook) => self.close_decision(outlook, policy, at_once),
+            Err(e) => self.lost_turn(e),
+        }
+    }
+
+    /// Asks the policy, and applies all but its plan.
+    fn make(&mut self, at: Time, policy: &mut dyn Decide) -> Result<Outlook, DecideError> {
         self.open_decision(at);
         let view = View::of(&self.state);
         let mut outlook = Outlook::Stable;
@@ -273,10 +303,7 @@ impl Core {
         actions.clear();
         let managed = guarded(policy, |p| p.manage(view, &mut actions));
         self.decision.actions = actions;
-        match managed {
-            Ok(o) => outlook = outlook.and(o),
-            Err(e) => return self.lost_turn(e),
-        }
+        outlook = outlook.and(managed?);
         self.apply_actions(policy);
 
         let mut verdicts = std::mem::take(&mut self.decision.verdicts);
@@ -290,7 +317,7 @@ impl Core {
                 Err(e) => {
                     self.decision.verdicts = verdicts;
                     self.asking = asking;
-                    return self.lost_turn(e);
+                    return Err(e);
                 }
             }
         }
@@ -305,15 +332,12 @@ impl Core {
         let view = View::of(&self.state);
         let planned = guarded(policy, |p| p.plan(view, &mut plan));
         self.decision.plan = plan;
-        match planned {
-            Ok(Ok(o)) => outlook = outlook.and(o),
-            Ok(Err(e)) | Err(e) => return self.lost_turn(e),
-        }
-        self.close_decision(outlook, policy, at_once)
+        Ok(outlook.and(planned??))
     }
 
-    /// Takes a decision that was made elsewhere, from an earlier version of the
-    /// state. What later events made impossible is left out and counted.
+    /// Applies a decision that [`Core::consult`] made from an earlier version of the state. What
+    /// later events made impossible is left out and counted. The policy hears of the plan as
+    /// applied; it heard its verdicts and node actions when it was consulted.
     pub fn answer(
         &mut self,
         at: Time,
@@ -323,10 +347,11 @@ impl Core {
     ) -> Decided {
         self.open_decision(at);
         self.decision = decision;
-        self.apply_actions(policy);
+        let absent = &mut Absent;
+        self.apply_actions(absent);
         let asking = std::mem::take(&mut self.asking);
         let answered: Vec<JobId> = self.decision.verdicts.iter().map(|(j, _)| *j).collect();
-        self.apply_verdicts(&answered, policy);
+        self.apply_verdicts(&answered, absent);
         // Jobs that came in while the decision was made are asked about next time.
         self.asking = asking
             .into_iter()
@@ -342,11 +367,10 @@ impl Core {
         decided
     }
 
-    /// What `policy` would decide at `at`, on a copy: nothing here changes. For a
-    /// policy that runs beside the loop and is fed the same inputs as the loop's
-    /// core; its answer goes to [`Core::answer`] of both. The policy is told of
-    /// its own verdicts and node actions here, so whoever applies the answer
-    /// must not tell it again.
+    /// Returns what `policy` decides at `at`; the state does not change. For a policy that runs
+    /// beside the loop and is fed the same inputs as the loop's core: its answer goes to
+    /// [`Core::answer`] of both. The policy hears its own verdicts and node actions here, and its
+    /// plan when the answer is applied.
     ///
     /// # Errors
     /// The policy panicked, or its plan contradicts the state: for
@@ -359,12 +383,17 @@ impl Core {
         let mut copy = Core::new(self.state.clone(), dyn_clone::clone_box(&*self.cadence));
         copy.asking = self.asking.clone();
         copy.last_decision = self.last_decision;
-        match copy.decide(at, policy) {
+        let outlook = copy.make(at, policy)?;
+        match copy.close_decision(outlook, &mut Absent, None) {
             Decided::Applied => {
                 // What the decision itself changed is later than what it was made from.
                 copy.decision.plan.version = self.state.version;
                 Ok((copy.decision, copy.outlook))
             }
+            Decided::Failed(DecideError::Plan { error, .. }) => Err(DecideError::Plan {
+                policy: Name::from(policy.name()),
+                error,
+            }),
             Decided::Failed(error) => Err(error),
         }
     }
@@ -449,7 +478,9 @@ impl Core {
     fn tell(&mut self, event: &Event, policy: &mut dyn Decide) {
         let view = View::of(&self.state);
         // Whoever panics here has missed the event; the state has not.
-        if let Err(error) = guarded(policy, |p| p.observe(view, event)) {
+        // Policies hear of launches and stops once a plan.
+        let launch = matches!(event, Event::Started { .. } | Event::Stopped { .. });
+        if !launch && let Err(error) = guarded(policy, |p| p.on_event(view, event)) {
             self.counters.failed_observations += 1;
             self.missed = Some(Box::new(error));
         }
@@ -542,10 +573,9 @@ impl Core {
     }
 
     /// Carries the plan out if nobody would see how; `None` where that is not possible.
-    fn carry_out(&mut self, policy: &dyn Decide, backend: &mut dyn AtOnce) -> Option<Applied> {
-        let observed = self.journal.is_some()
-            || policy.observes_launches()
-            || self.collectors.iter().any(|c| c.observes_launches());
+    fn carry_out(&mut self, backend: &mut dyn AtOnce) -> Option<Applied> {
+        let observed =
+            self.journal.is_some() || self.collectors.iter().any(|c| c.observes_launches());
         if observed || self.state.has_commands() {
             return None;
         }
@@ -569,7 +599,7 @@ impl Core {
         // What this decision changes is touched for the next one.
         self.state.close_decision(self.decision.plan.version);
         self.state.next_moment = self.moment_from(now);
-        let carried_out = at_once.and_then(|backend| self.carry_out(policy, backend));
+        let carried_out = at_once.and_then(|backend| self.carry_out(backend));
         let applied = match carried_out {
             Some(applied) => Ok(applied),
             None => self.state.apply_plan(&self.decision.plan),
@@ -599,8 +629,15 @@ impl Core {
             });
         }
         let view = View::of(&self.state);
+        let plan = &self.decision.plan;
+        if !plan.is_empty()
+            && let Err(error) = guarded(policy, |p| p.on_launches(view, plan))
+        {
+            self.counters.failed_observations += 1;
+            self.missed = Some(Box::new(error));
+        }
         for c in &mut self.collectors {
-            c.round(view, &self.decision.plan);
+            c.round(view, plan);
         }
         // A plan that changed something may leave room for the next one.
         let next = if !self.decision.plan.is_empty() || self.visit_every_round {

@@ -1,11 +1,10 @@
 //! What a policy believes about how long jobs run.
 
 use crate::job::JobRef;
-use crate::policy::Part;
 use crate::units::Seconds;
 
 /// A belief about durations. SJF, SRTF and their kin share it.
-pub trait Estimator: Part {
+pub trait Estimator: Send + Sync + 'static {
     /// How long the whole job runs on the GPUs that it asked for; `None` if
     /// nothing is known.
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds>;
@@ -16,7 +15,6 @@ pub trait Estimator: Part {
             .map(|d| (d - job.attained_time()).max(Seconds::ZERO))
     }
 }
-crate::dyn_part!(Estimator);
 
 /// The attribute in which a job may bring an estimate with it, in seconds: that of a learned model, say.
 pub const ESTIMATE: &str = "estimate_s";
@@ -24,12 +22,6 @@ pub const ESTIMATE: &str = "estimate_s";
 /// Knows the truth.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oracle;
-
-impl Part for Oracle {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
 
 impl Estimator for Oracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
@@ -45,14 +37,18 @@ impl Estimator for Oracle {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UserEstimate;
 
-impl Part for UserEstimate {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
-
 impl Estimator for UserEstimate {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
         job.spec().extras().user_estimate
+    }
+}
+
+impl Estimator for std::sync::Arc<dyn Estimator> {
+    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        (**self).duration(job)
+    }
+
+    fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
+        (**self).remaining(job)
     }
 }

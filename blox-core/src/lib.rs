@@ -13,8 +13,9 @@
 //! let shortest_first = Composition::new("sjf")
 //!     .scheduling(by_key(|job| SortKey::by(job.spec().duration().secs())).stable())
 //!     .placement(FirstFit)
-//!     .build();
+//!     .build()?;
 //! # let _ = shortest_first;
+//! # Ok::<(), blox_core::ComposeError>(())
 //! ```
 
 #![warn(missing_docs)]
@@ -60,10 +61,11 @@ pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
-pub use pipeline::{Composition, Decide, DecideError, Pipeline};
+pub use pipeline::{ComposeError, Composition, Decide, DecideError, Joint, Pipeline, Role};
 pub use policy::{
-    AdmissionPolicy, ClusterManager, MetricCollector, Part, PlacementPolicy, RestoreError,
-    SchedulingPolicy,
+    AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
+    AnyScheduling, ClusterManager, Memory, MemoryError, MetricCollector, Part, PlacementPolicy,
+    Policy, RestoreError, SchedulingPolicy, Stateless, With,
 };
 pub use reason::Reason;
 pub use request::{Candidate, Place, Request, Requests, Shape, Unlisted};

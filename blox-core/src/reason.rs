@@ -1,7 +1,7 @@
 //! Why a job waits, was turned away, was stopped or ended.
 
 use crate::ids::{JobId, Name};
-use crate::units::{GpuCount, Time};
+use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -64,14 +64,6 @@ pub enum Reason {
     Crashed,
     /// The scheduler ended it: its goal is reached.
     GoalReached,
-    /// The scheduler ended it, because it had planned that the job ends here.
-    EndPlanned {
-        /// The end by the scheduler's plan, which counts as the job's end.
-        at: Time,
-        /// The end of its work by that plan, which may lie before it where plans
-        /// are made in slots.
-        exact: Time,
-    },
     /// Any other reason that a policy gives.
     Other(Name),
 }
@@ -104,7 +96,6 @@ impl Reason {
             Reason::NodeLost => "node lost",
             Reason::Crashed => "crashed",
             Reason::GoalReached => "goal reached",
-            Reason::EndPlanned { .. } => "planned end reached",
             Reason::Other(_) => "other",
         }
     }
@@ -137,7 +128,6 @@ impl fmt::Display for Reason {
             }
             Reason::WouldDelay(job) => write!(f, "would delay job {job}, which has a reservation"),
             Reason::PreemptedFor(job) => write!(f, "preempted for job {job}"),
-            Reason::EndPlanned { at, .. } => write!(f, "planned to end at {at} s"),
             Reason::LaunchFailed(why) => write!(f, "launch failed: {why}"),
             Reason::Other(text) => f.write_str(text),
             other => f.write_str(other.kind()),

@@ -2,7 +2,7 @@
 //! Open: whoever depends on the crate adds their own.
 
 use crate::pipeline::Pipeline;
-use crate::policy::{AdmissionPolicy, ClusterManager, PlacementPolicy, SchedulingPolicy};
+use crate::policy::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling};
 use crate::units::Seconds;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -38,6 +38,9 @@ pub enum RegistryError {
         /// All its parameters.
         known: String,
     },
+    /// Parts that make no scheduler together.
+    #[error(transparent)]
+    Compose(#[from] crate::pipeline::ComposeError),
     /// A value that makes no sense.
     #[error("parameter `{param}` is `{found}`, expected {expected}")]
     BadValue {
@@ -344,6 +347,26 @@ pub struct Shelf<T> {
     entries: BTreeMap<String, Registered<T>>,
 }
 
+/// What a registry builds, with a seed for its random generators.
+pub trait Seeded {
+    /// Returns it at its start, with a seed.
+    #[must_use]
+    fn seeded(self, seed: u64) -> Self;
+}
+
+impl Seeded for Pipeline {
+    fn seeded(self, seed: u64) -> Self {
+        self.with_seed(seed)
+    }
+}
+
+/// A part gets its seed from the composition that it goes into.
+impl<T: ?Sized> Seeded for Arc<T> {
+    fn seeded(self, _: u64) -> Self {
+        self
+    }
+}
+
 impl<T> Shelf<T> {
     fn new(kind: &'static str) -> Self {
         Shelf {
@@ -375,6 +398,16 @@ impl<T> Shelf<T> {
         self.entries.iter().map(|(n, e)| (n.as_str(), e))
     }
 
+    /// The name that differs in fewest letters, if these are few enough for a slip.
+    fn nearest(&self, name: &str) -> Option<&str> {
+        let slips = |known: &&String| strsim::osa_distance(name, known);
+        let nearest = self.entries.keys().min_by_key(slips)?;
+        let most = 1.max(name.chars().count() / 4);
+        (slips(&nearest) <= most).then_some(nearest)
+    }
+}
+
+impl<T: Seeded> Shelf<T> {
     /// Builds what has this name, with these parameters and a seed for its randomness.
     ///
     /// # Errors
@@ -399,15 +432,7 @@ impl<T> Shelf<T> {
                 });
             }
         }
-        (entry.build)(&named.params, seed)
-    }
-
-    /// The name that differs in fewest letters, if these are few enough for a slip.
-    fn nearest(&self, name: &str) -> Option<&str> {
-        let slips = |known: &&String| strsim::osa_distance(name, known);
-        let nearest = self.entries.keys().min_by_key(slips)?;
-        let most = 1.max(name.chars().count() / 4);
-        (slips(&nearest) <= most).then_some(nearest)
+        Ok((entry.build)(&named.params, seed)?.seeded(seed))
     }
 }
 
@@ -433,13 +458,13 @@ pub struct Registry {
     /// Whole schedulers.
     pub schedulers: Shelf<Pipeline>,
     /// Admission policies.
-    pub admission: Shelf<Box<dyn AdmissionPolicy>>,
+    pub admission: Shelf<Arc<dyn AnyAdmission>>,
     /// Cluster managers.
-    pub cluster: Shelf<Box<dyn ClusterManager>>,
+    pub cluster: Shelf<Arc<dyn AnyClusterManager>>,
     /// Scheduling policies.
-    pub scheduling: Shelf<Box<dyn SchedulingPolicy>>,
+    pub scheduling: Shelf<Arc<dyn AnyScheduling>>,
     /// Placement policies.
-    pub placement: Shelf<Box<dyn PlacementPolicy>>,
+    pub placement: Shelf<Arc<dyn AnyPlacement>>,
 }
 
 impl Default for Registry {
@@ -464,6 +489,12 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Seeded for u32 {
+        fn seeded(self, _: u64) -> Self {
+            self
+        }
+    }
 
     #[test]
     fn unknown_names_list_the_known_ones() {

@@ -5,8 +5,8 @@ use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
-    GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Outlook, Part, PlacementPolicy, Plan,
-    PlanError, Reason, Requests, Seconds, State, Time, Verdict, order::SortKey,
+    GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Outlook, PlacementPolicy, Plan, PlanError,
+    Reason, Requests, Seconds, State, Stateless, Time, Verdict, order::SortKey,
 };
 use std::sync::Arc;
 
@@ -91,7 +91,8 @@ fn a_job_held_and_released_at_once_is_asked_about_once() {
     let mut policy = Composition::new("fifo")
         .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
         .placement(FirstFit)
-        .build();
+        .build()
+        .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
     let mut core = Core::new(state, dyn_cadence(&policy));
     let id = JobId(0);
@@ -116,15 +117,21 @@ fn dyn_cadence(policy: &blox_core::Pipeline) -> Box<dyn blox_core::Cadence> {
 fn released_spared_and_released_again_is_one_stop() {
     #[derive(Clone)]
     struct Wavering;
-    impl Part for Wavering {}
+    impl Stateless for Wavering {}
     impl PlacementPolicy for Wavering {
-        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            r: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             if draft.current(JobId(0)).is_none() {
-                return FirstFit.place(r, draft);
+                return FirstFit.place(&mut (), r, draft);
             }
             draft.release(JobId(0), Reason::NotChosen)?;
             draft.spare(JobId(0))?;
-            draft.release(JobId(0), Reason::NotChosen)
+            draft.release(JobId(0), Reason::NotChosen)?;
+            Ok(Outlook::Stable)
         }
     }
     let mut policy = Composition::new("wavering")
@@ -135,7 +142,8 @@ fn released_spared_and_released_again_is_one_stop() {
             Outlook::NextRound
         }))
         .placement(Wavering)
-        .build();
+        .build()
+        .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
     let mut core = Core::new(state, dyn_cadence(&policy));
     core.event(Time::ZERO, &job(0, 1), &mut policy).unwrap();
@@ -264,11 +272,16 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
     /// Puts job 1 beside job 0, and job 0 beside job 2.
     #[derive(Clone)]
     struct Matchmaker;
-    impl Part for Matchmaker {}
+    impl Stateless for Matchmaker {}
     impl PlacementPolicy for Matchmaker {
-        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            r: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             if draft.current(JobId(0)).is_none() {
-                return FirstFit.place(r, draft);
+                return FirstFit.place(&mut (), r, draft);
             }
             let beside = |n, gpu| Assignment {
                 partner: Some(JobId(n)),
@@ -276,13 +289,15 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
             };
             draft.release(JobId(1), Reason::NotChosen)?;
             draft.assign(JobId(1), beside(0, 0))?;
-            draft.reassign(JobId(0), beside(2, 2))
+            draft.reassign(JobId(0), beside(2, 2))?;
+            Ok(Outlook::Stable)
         }
     }
     let mut policy = Composition::new("matchmaker")
         .scheduling(by_key(|j| SortKey::by(f64::from(j.id().0))))
         .placement(Matchmaker)
-        .build();
+        .build()
+        .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 3)).unwrap();
     let mut core = Core::new(state, dyn_cadence(&policy));
     for n in 0..3 {
@@ -306,9 +321,14 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
     /// Job 0, then job 1 in its place, then job 1 on fewer GPUs of the same node.
     #[derive(Clone)]
     struct Shrinking;
-    impl Part for Shrinking {}
+    impl Stateless for Shrinking {}
     impl PlacementPolicy for Shrinking {
-        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            _: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|&g| GpuId(g)));
             if draft.current(JobId(1)).is_some() {
                 let no = DraftError::NotFree {
@@ -320,19 +340,21 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
                 draft.reassign(JobId(1), on(&[0, 1]))?;
                 draft.release(JobId(1), Reason::NotChosen)?;
                 draft.spare(JobId(1))?;
-                draft.reassign(JobId(1), on(&[4]))
+                draft.reassign(JobId(1), on(&[4]))?;
             } else if draft.current(JobId(0)).is_some() {
                 draft.release(JobId(0), Reason::NotChosen)?;
-                draft.assign(JobId(1), on(&[0, 1]))
+                draft.assign(JobId(1), on(&[0, 1]))?;
             } else {
-                draft.assign(JobId(0), on(&[0]))
+                draft.assign(JobId(0), on(&[0]))?;
             }
+            Ok(Outlook::Stable)
         }
     }
     let mut policy = Composition::new("shrinking")
         .scheduling(by_key(|j| SortKey::by(f64::from(j.id().0))))
         .placement(Shrinking)
-        .build();
+        .build()
+        .unwrap();
     let state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
     let mut core = Core::new(state, dyn_cadence(&policy));
     for n in [0, 1] {
@@ -351,9 +373,14 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
 fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
     #[derive(Clone)]
     struct Asking;
-    impl Part for Asking {}
+    impl Stateless for Asking {}
     impl PlacementPolicy for Asking {
-        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            r: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             while let Some(request) = r.next_candidate(draft) {
                 draft.explain(request.job, Reason::NotChosen);
                 r.candidate_blocked(draft);
@@ -362,13 +389,14 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
                     break;
                 }
             }
-            Ok(())
+            Ok(Outlook::Stable)
         }
     }
     let mut policy = Composition::new("asking")
         .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
         .placement(Asking)
-        .build();
+        .build()
+        .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
     let mut core = Core::new(state, dyn_cadence(&policy));
     for n in 0..2 {
@@ -390,15 +418,21 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
     /// Job 0 on GPU 0, then job 1 on GPU 1 with CPUs that only job 0's release leaves it.
     #[derive(Clone)]
     struct Sparing;
-    impl Part for Sparing {}
+    impl Stateless for Sparing {}
     impl PlacementPolicy for Sparing {
-        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            _: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             let on = |gpu, cpus| Assignment {
                 cpus,
                 ..Assignment::of([GpuId(gpu)])
             };
             if draft.current(JobId(0)).is_none() {
-                return draft.assign(JobId(0), on(0, 4.0));
+                draft.assign(JobId(0), on(0, 4.0))?;
+                return Ok(Outlook::Stable);
             }
             let start = draft.savepoint();
             draft.release(JobId(0), Reason::NotChosen)?;
@@ -416,13 +450,15 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
             assert_eq!(draft.spare_as(job, on(1, 2.0)), Err(no));
             assert_eq!(draft.current(job), None);
             // With fewer it goes on.
-            draft.spare_as(job, on(0, 2.0))
+            draft.spare_as(job, on(0, 2.0))?;
+            Ok(Outlook::Stable)
         }
     }
     let mut policy = Composition::new("sparing")
         .scheduling(by_key(|j| SortKey::by(f64::from(j.id().0))))
         .placement(Sparing)
-        .build();
+        .build()
+        .unwrap();
     let mut cluster = ClusterSpec::uniform(1, 2);
     cluster.nodes[0].cpus = 8.0;
     let mut core = Core::new(State::new(&cluster).unwrap(), dyn_cadence(&policy));
@@ -448,9 +484,14 @@ fn a_candidate_without_an_answer_is_not_lost() {
     /// Places a job a walk, and goes when it has looked at the next, or at the one after that.
     #[derive(Clone)]
     struct OneAWalk(u32);
-    impl Part for OneAWalk {}
+    impl Stateless for OneAWalk {}
     impl PlacementPolicy for OneAWalk {
-        fn place(&mut self, r: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            r: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             let mut left = self.0;
             let mut placed = false;
             while let Some(request) = r.next_candidate(draft) {
@@ -466,14 +507,15 @@ fn a_candidate_without_an_answer_is_not_lost() {
                 r.candidate_placed(draft);
                 placed = true;
             }
-            Ok(())
+            Ok(Outlook::Stable)
         }
     }
     for looks in [1, 2] {
         let mut policy = Composition::new("one-a-walk")
             .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
             .placement(OneAWalk(looks))
-            .build();
+            .build()
+            .unwrap();
         let state = State::new(&ClusterSpec::uniform(1, 8)).unwrap();
         let mut core = Core::new(state, dyn_cadence(&policy));
         for n in 0..4 {

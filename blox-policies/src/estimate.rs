@@ -3,7 +3,7 @@
 
 use crate::splitmix;
 use blox_core::estimate::Estimator;
-use blox_core::{JobRef, Name, Part, Seconds};
+use blox_core::{JobRef, Name, Seconds, Stateless};
 
 /// The truth with an error: each job's duration is multiplied by a factor of its own,
 /// whose logarithm is normally distributed.
@@ -50,11 +50,7 @@ impl NoisyOracle {
     }
 }
 
-impl Part for NoisyOracle {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for NoisyOracle {}
 
 impl Estimator for NoisyOracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
@@ -91,11 +87,7 @@ impl Brought {
     }
 }
 
-impl Part for Brought {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Brought {}
 
 impl Estimator for Brought {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {

@@ -1,15 +1,44 @@
 //! What Gavel's policies promise, on many made-up instances.
 
-use blox_core::JobId;
+use blox_core::{AnyMemory, JobId};
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
     MaxSumThroughput, Memory, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
 };
 use blox_policies::scheduling::gavel::{
-    Allocation, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
+    Allocation, AnyShares, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
 };
-use blox_solve::{Auto, Program, Solver, Var};
+use blox_solve::{Auto, Program, SolveError, Solver, Var};
 use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A share policy with its memory.
+struct Asked {
+    policy: Arc<dyn AnyShares>,
+    memory: AnyMemory,
+}
+
+fn asked(policy: impl SharePolicy) -> Asked {
+    seeded(policy, 0)
+}
+
+fn seeded(policy: impl SharePolicy, seed: u64) -> Asked {
+    Asked {
+        memory: AnyMemory::of(policy.initial(seed)),
+        policy: Arc::new(policy),
+    }
+}
+
+impl Asked {
+    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+        self.policy.any_allocate(&mut self.memory, instance)
+    }
+
+    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        self.policy
+            .any_objective(&self.memory, instance, allocation)
+    }
+}
 
 /// Numbers by chance.
 struct Draw(u64);
@@ -95,36 +124,36 @@ fn what_is_given_out_is_there() {
     for seed in 0..40 {
         let plain = instance(seed, 4, false);
         let paired = instance(seed, 2, true);
-        let policies: [(&Instance, Box<dyn SharePolicy>); 14] = [
-            (&plain, Box::new(Isolated)),
-            (&plain, Box::new(MaxMinFairness::default())),
-            (&plain, Box::new(MaxMinFairness::new(Knows::Nothing))),
+        let policies: [(&Instance, Asked); 14] = [
+            (&plain, asked(Isolated)),
+            (&plain, asked(MaxMinFairness::default())),
+            (&plain, asked(MaxMinFairness::new(Knows::Nothing))),
             (
                 &plain,
-                Box::new(MaxMinFairness::default().with_memory(Memory::nearest())),
+                asked(MaxMinFairness::default().with_memory(Memory::nearest())),
             ),
-            (&paired, Box::new(MaxMinFairness::new(Knows::Pairs))),
-            (&plain, Box::new(WaterFilling::default())),
-            (&paired, Box::new(WaterFilling::new(Knows::Pairs))),
-            (&plain, Box::new(FinishTimeShares::default())),
-            (&paired, Box::new(FinishTimeShares::new(Knows::Pairs))),
-            (&plain, Box::new(MinTotalDuration::default())),
-            (&plain, Box::new(MaxSumThroughput::default())),
-            (&plain, Box::new(FifoShares::new(Queue::Fastest))),
-            (&paired, Box::new(FifoShares::new(Queue::Packed(1.5)))),
-            (&paired, Box::new(GandivaPacking::new(seed))),
+            (&paired, asked(MaxMinFairness::new(Knows::Pairs))),
+            (&plain, asked(WaterFilling::default())),
+            (&paired, asked(WaterFilling::new(Knows::Pairs))),
+            (&plain, asked(FinishTimeShares::default())),
+            (&paired, asked(FinishTimeShares::new(Knows::Pairs))),
+            (&plain, asked(MinTotalDuration::default())),
+            (&plain, asked(MaxSumThroughput::default())),
+            (&plain, asked(FifoShares::new(Queue::Fastest))),
+            (&paired, asked(FifoShares::new(Queue::Packed(1.5)))),
+            (&paired, seeded(GandivaPacking::default(), seed)),
         ];
         for (instance, mut policy) in policies {
             let allocation = policy.allocate(instance).unwrap();
             is_possible(instance, &allocation);
         }
         // This one gives out more on purpose.
-        assert!(Proportional.allocate(&plain).is_ok());
+        assert!(asked(Proportional).allocate(&plain).is_ok());
     }
 }
 
 fn isolated_throughput(instance: &Instance, job: usize) -> f64 {
-    let isolated = Isolated.allocate(instance).unwrap();
+    let isolated = asked(Isolated).allocate(instance).unwrap();
     isolated.throughput(instance, job)
 }
 
@@ -133,7 +162,7 @@ fn max_min_fairness_gives_an_incentive_to_share() {
     for seed in 0..60 {
         let instance = instance(seed, 1, false);
         for memory in [Memory::central(), Memory::nearest()] {
-            let mut policy = MaxMinFairness::default().with_memory(memory);
+            let mut policy = asked(MaxMinFairness::default().with_memory(memory));
             let allocation = policy.allocate(&instance).unwrap();
             for i in 0..instance.jobs.len() {
                 let (has, alone) = (
@@ -157,10 +186,10 @@ fn time(allocation: &Allocation, job: &Entrant) -> f64 {
 fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
     for seed in 0..60 {
         let instance = instance(seed, 1, false);
-        let equal = Isolated.allocate(&instance).unwrap();
-        let policies: [Box<dyn SharePolicy>; 2] = [
-            Box::new(MaxMinFairness::new(Knows::Nothing)),
-            Box::new(WaterFilling::new(Knows::Nothing)),
+        let equal = asked(Isolated).allocate(&instance).unwrap();
+        let policies: [Asked; 2] = [
+            asked(MaxMinFairness::new(Knows::Nothing)),
+            asked(WaterFilling::new(Knows::Nothing)),
         ];
         for mut policy in policies {
             let allocation = policy.allocate(&instance).unwrap();
@@ -184,7 +213,7 @@ fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
 fn water_filling_gives_an_incentive_to_share() {
     for seed in 0..60 {
         let instance = instance(seed, 1, false);
-        let allocation = WaterFilling::default().allocate(&instance).unwrap();
+        let allocation = asked(WaterFilling::default()).allocate(&instance).unwrap();
         for i in 0..instance.jobs.len() {
             let (has, alone) = (
                 allocation.throughput(&instance, i),
@@ -200,10 +229,7 @@ fn water_filling_gives_an_incentive_to_share() {
 fn nobody_envies_anybody_with_equal_parts() {
     for seed in 0..40 {
         let instance = instance(seed, 4, false);
-        for mut policy in [
-            Box::new(Isolated) as Box<dyn SharePolicy>,
-            Box::new(Proportional),
-        ] {
+        for mut policy in [asked(Isolated), asked(Proportional)] {
             let allocation = policy.allocate(&instance).unwrap();
             for (i, job) in instance.jobs.iter().enumerate() {
                 let has = allocation.throughput(&instance, i);
@@ -221,14 +247,14 @@ fn nobody_envies_anybody_with_equal_parts() {
 fn a_proportional_share_is_all_of_a_jobs_time_and_depends_on_no_speed() {
     for seed in 0..20 {
         let mut instance = instance(seed, 4, false);
-        let before = Proportional.allocate(&instance).unwrap();
+        let before = asked(Proportional).allocate(&instance).unwrap();
         for job in &instance.jobs {
             assert!((time(&before, job) - 1.0).abs() < 1e-9);
         }
         for job in &mut instance.jobs {
             job.rates.iter_mut().for_each(|r| *r = 7.0 / *r);
         }
-        assert_eq!(Proportional.allocate(&instance).unwrap(), before);
+        assert_eq!(asked(Proportional).allocate(&instance).unwrap(), before);
     }
 }
 
@@ -240,7 +266,7 @@ fn paying_for_honesty_leaves_a_third_of_an_equal_part() {
     for seed in 0..12 {
         let mut instance = instance(seed, 1, false);
         instance.jobs.truncate(4);
-        let allocation = StrategyProof.allocate(&instance).unwrap();
+        let allocation = asked(StrategyProof).allocate(&instance).unwrap();
         for i in 0..instance.jobs.len() {
             let (has, alone) = (
                 allocation.throughput(&instance, i),
@@ -257,7 +283,7 @@ fn finish_time_fairness_gives_an_incentive_to_share() {
     for seed in 0..60 {
         let mut instance = instance(seed, 4, false);
         instance.jobs.iter_mut().for_each(|j| j.age = 0.0);
-        let mut policy = FinishTimeShares::default();
+        let mut policy = asked(FinishTimeShares::default());
         let allocation = policy.allocate(&instance).unwrap();
         let rho = policy.objective(&instance, &allocation).unwrap();
         assert!(rho <= 1.0 + 1e-5, "seed {seed}: {rho}");
@@ -276,8 +302,8 @@ fn finish_time_fairness_by_weight_speeds_up_who_weighs_more() {
         job.rates.truncate(1);
         job.rates[0] = 1.0;
     }
-    let shares = |mut policy: FinishTimeShares| {
-        let allocation = policy.allocate(&instance).unwrap();
+    let shares = |policy: FinishTimeShares| {
+        let allocation = asked(policy).allocate(&instance).unwrap();
         [0, 1].map(|i| allocation.throughput(&instance, i))
     };
     let near = |a: [f64; 2], b: [f64; 2]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
@@ -299,11 +325,11 @@ fn finish_time_fairness_reaches_its_least_rho() {
             job.left *= apart;
             job.age *= [0.0, 1.0, 40.0][i % 3];
         }
-        let mut policy = FinishTimeShares::default();
+        let mut policy = asked(FinishTimeShares::default());
         let allocation = policy.allocate(&instance).unwrap();
         let rho = policy.objective(&instance, &allocation).unwrap();
         assert!(allocation.excess(&instance) <= 1e-6, "seed {seed}");
-        let alone = Isolated.allocate(&instance).unwrap();
+        let alone = asked(Isolated).allocate(&instance).unwrap();
         let needed = |i: usize| {
             let job = &instance.jobs[i];
             let isolated = job.left / alone.throughput(&instance, i);
@@ -360,11 +386,11 @@ fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
 fn water_filling_leaves_nothing_that_helps_one_and_hurts_nobody() {
     for seed in 0..40 {
         let instance = instance(seed, 4, false);
-        let allocation = WaterFilling::default().allocate(&instance).unwrap();
+        let allocation = asked(WaterFilling::default()).allocate(&instance).unwrap();
         let slack = slack(&instance, &allocation);
         assert!(slack < 1e-2, "seed {seed}: {slack}");
         // Its worst off are as well off as those of max-min fairness.
-        let mut max_min = MaxMinFairness::default();
+        let mut max_min = asked(MaxMinFairness::default());
         let best = max_min.allocate(&instance).unwrap();
         let best = max_min.objective(&instance, &best).unwrap();
         let least = max_min.objective(&instance, &allocation).unwrap();
@@ -379,13 +405,13 @@ fn water_filling_leaves_nothing_that_helps_one_and_hurts_nobody() {
 fn most_throughput_is_the_most_and_cannot_be_improved() {
     for seed in 0..40 {
         let instance = instance(seed, 4, false);
-        let mut policy = MaxSumThroughput::default();
+        let mut policy = asked(MaxSumThroughput::default());
         let allocation = policy.allocate(&instance).unwrap();
         let sum = |a: &Allocation| policy.objective(&instance, a).unwrap();
-        let others: [Box<dyn SharePolicy>; 3] = [
-            Box::new(Isolated),
-            Box::new(MaxMinFairness::default()),
-            Box::new(MinTotalDuration::default()),
+        let others: [Asked; 3] = [
+            asked(Isolated),
+            asked(MaxMinFairness::default()),
+            asked(MinTotalDuration::default()),
         ];
         for mut other in others {
             let theirs = other.allocate(&instance).unwrap();
@@ -398,13 +424,10 @@ fn most_throughput_is_the_most_and_cannot_be_improved() {
 fn least_duration_is_the_least() {
     for seed in 0..40 {
         let instance = instance(seed, 4, false);
-        let mut policy = MinTotalDuration::default();
+        let mut policy = asked(MinTotalDuration::default());
         let allocation = policy.allocate(&instance).unwrap();
         let duration = |a: &Allocation| policy.objective(&instance, a).unwrap();
-        for mut other in [
-            Box::new(Isolated) as Box<dyn SharePolicy>,
-            Box::new(MaxMinFairness::default()),
-        ] {
+        for mut other in [asked(Isolated), asked(MaxMinFairness::default())] {
             let theirs = other.allocate(&instance).unwrap();
             assert!(duration(&allocation) <= duration(&theirs) * (1.0 + 1e-6));
         }
@@ -415,13 +438,13 @@ fn least_duration_is_the_least() {
 fn an_isolated_share_depends_on_nobody_else() {
     for seed in 0..20 {
         let mut instance = instance(seed, 4, false);
-        let before = Isolated.allocate(&instance).unwrap();
+        let before = asked(Isolated).allocate(&instance).unwrap();
         for other in &mut instance.jobs[1..] {
             other.rates.iter_mut().for_each(|r| *r *= 3.0);
             (other.left, other.gpus) = (other.left * 9.0, 1);
         }
         let who = Combination::single(instance.jobs[0].id);
-        let after = Isolated.allocate(&instance).unwrap();
+        let after = asked(Isolated).allocate(&instance).unwrap();
         assert_eq!(before.get(who), after.get(who));
     }
 }
@@ -431,12 +454,12 @@ fn nobody_gains_by_claiming_other_speeds() {
     for seed in 0..12 {
         let mut instance = instance(seed, 1, false);
         instance.jobs.truncate(4);
-        let honest = StrategyProof.allocate(&instance).unwrap();
+        let honest = asked(StrategyProof).allocate(&instance).unwrap();
         is_possible(&instance, &honest);
         for (kind, factor) in [(0, 3.0), (1, 0.5), (2, 2.0), (2, 0.3)] {
             let mut lie = instance.clone();
             lie.jobs[0].rates[kind] *= factor;
-            let lied = StrategyProof.allocate(&lie).unwrap();
+            let lied = asked(StrategyProof).allocate(&lie).unwrap();
             let (truth, gained) = (
                 honest.throughput(&instance, 0),
                 lied.throughput(&instance, 0),
@@ -455,7 +478,7 @@ fn the_nearest_optimum_moves_less_than_the_middle_one() {
     for seed in 0..20 {
         let mut instance = instance(seed, 1, false);
         let distance = |memory: Memory, instance: &mut Instance| {
-            let mut policy = MaxMinFairness::default().with_memory(memory);
+            let mut policy = asked(MaxMinFairness::default().with_memory(memory));
             let before = policy.allocate(instance).unwrap();
             instance.jobs.pop();
             let after = policy.allocate(instance).unwrap();
@@ -476,7 +499,7 @@ fn the_nearest_optimum_moves_less_than_the_middle_one() {
 fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
     for seed in 0..20 {
         let mut instance = instance(seed, 1, false);
-        let mut policy = AlloX::default();
+        let mut policy = asked(AlloX::default());
         let first = policy.allocate(&instance).unwrap();
         let whole = first
             .rows()
@@ -519,10 +542,12 @@ fn two_jobs_trade_the_types_that_they_value_differently() {
         jobs: vec![job(0, [1.0, 10.0]), job(1, [1.0, 1.0])],
         pairs: Vec::new(),
     };
-    let allocation = MaxMinFairness::default().allocate(&instance).unwrap();
+    let allocation = asked(MaxMinFairness::default())
+        .allocate(&instance)
+        .unwrap();
     let x = allocation.get(Combination::single(JobId(0))).unwrap();
     assert!(x[1] > 0.5, "{x:?}");
-    let least = MaxMinFairness::default()
+    let least = asked(MaxMinFairness::default())
         .objective(&instance, &allocation)
         .unwrap();
     // Job 1 has all of its time anyway, and no more than its fair share of it.
@@ -564,12 +589,12 @@ fn many(jobs: usize, kinds: usize) -> Instance {
 fn jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
     let instance = many(120, 5);
     for knows in [Knows::Types, Knows::Nothing] {
-        let mut merged = MaxMinFairness::new(knows);
+        let mut merged = asked(MaxMinFairness::new(knows));
         let together = merged.allocate(&instance).unwrap();
         is_possible(&instance, &together);
         let row = |i: u32| together.get(Combination::single(JobId(i)));
         assert_eq!(row(3), row(8));
-        let mut apart = MaxMinFairness::new(knows).with_memory(Memory::nearest());
+        let mut apart = asked(MaxMinFairness::new(knows).with_memory(Memory::nearest()));
         let each = apart.allocate(&instance).unwrap();
         let [a, b] = [&together, &each].map(|x| merged.objective(&instance, x).unwrap());
         assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
@@ -605,13 +630,13 @@ fn in_pairs(jobs: usize, kinds: usize) -> Instance {
 #[test]
 fn pairs_of_jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
     let instance = in_pairs(18, 4);
-    let mut merged = MaxMinFairness::new(Knows::Pairs);
+    let mut merged = asked(MaxMinFairness::new(Knows::Pairs));
     let together = merged.allocate(&instance).unwrap();
     is_possible(&instance, &together);
     let row = |a: u32, b: u32| together.get(Combination::pair(JobId(a), JobId(b)));
     assert_eq!(row(3, 8), row(7, 12));
     assert!(row(3, 8).is_some());
-    let mut apart = MaxMinFairness::new(Knows::Pairs).with_memory(Memory::nearest());
+    let mut apart = asked(MaxMinFairness::new(Knows::Pairs).with_memory(Memory::nearest()));
     let each = apart.allocate(&instance).unwrap();
     let [a, b] = [&together, &each].map(|x| merged.objective(&instance, x).unwrap());
     assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
@@ -640,16 +665,17 @@ fn pairs_that_gain_nothing_are_needed_by_no_optimum() {
             pair.rates[0][0] / alone(0) + pair.rates[0][1] / alone(1)
         };
         let mut fewer = all.clone();
-        let policies: [Box<dyn SharePolicy>; 4] = [
-            Box::new(MaxMinFairness::new(Knows::Pairs)),
-            Box::new(MaxSumThroughput::new(Knows::Pairs)),
-            Box::new(MinTotalDuration::new(Knows::Pairs)),
-            Box::new(FinishTimeShares::new(Knows::Pairs)),
+        let policies: [Asked; 4] = [
+            asked(MaxMinFairness::new(Knows::Pairs)),
+            asked(MaxSumThroughput::new(Knows::Pairs)),
+            asked(MinTotalDuration::new(Knows::Pairs)),
+            asked(FinishTimeShares::new(Knows::Pairs)),
         ];
         for mut policy in policies {
-            assert_eq!(policy.least_gain(), 1.0);
+            let least_gain = policy.policy.any_least_gain();
+            assert_eq!(least_gain, 1.0);
             fewer.pairs = all.pairs.clone();
-            fewer.pairs.retain(|p| gains(p) > policy.least_gain());
+            fewer.pairs.retain(|p| gains(p) > least_gain);
             let [a, b] = [&all, &fewer].map(|instance| {
                 let allocation = policy.allocate(instance).unwrap();
                 policy.objective(instance, &allocation).unwrap()
@@ -666,7 +692,7 @@ fn within_what_there_is_nobody_gets_more_and_all_get_some() {
     let mut over = 0;
     for seed in 0..30 {
         let instance = instance(seed, 4, false);
-        let too_much = Proportional.allocate(&instance).unwrap();
+        let too_much = asked(Proportional).allocate(&instance).unwrap();
         over += u32::from(too_much.excess(&instance) > 0.0);
         let within = too_much.within(&instance);
         is_possible(&instance, &within);
@@ -705,7 +731,7 @@ fn narrow(types: &[(&str, u32)], rates: &[(u32, &[f64])]) -> Instance {
 #[test]
 fn allox_gives_no_job_a_type_on_which_it_does_not_run() {
     let types = [("k80", 1), ("v100", 1)];
-    let mut allox = AlloX::default();
+    let mut allox = asked(AlloX::default());
     let mut share = |jobs: &[(u32, &[f64])], id: u32| {
         let allocation = allox.allocate(&narrow(&types, jobs)).unwrap();
         let x = allocation.get(Combination::single(JobId(id)));
@@ -727,7 +753,9 @@ fn only_jobs_that_may_share_are_paired_by_chance() {
         rates: SmallVec::from_slice(&[[0.8, 0.8]]),
     });
     for seed in 0..20 {
-        let allocation = GandivaPacking::new(seed).allocate(&instance).unwrap();
+        let allocation = seeded(GandivaPacking::default(), seed)
+            .allocate(&instance)
+            .unwrap();
         let allocation = allocation.completed(&instance);
         for job in 0..3 {
             let has = allocation.throughput(&instance, job);

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 ///     .cadence(OnEvent::default())
 ///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
 ///     .placement(FirstFit)
-///     .build();
+///     .build()?;
 /// let jobs = vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(100.0)); 2];
 /// let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
 /// let mut report = simulation.run(fifo.clone(), &mut Jobs::new(jobs.clone()))?;
@@ -41,7 +41,7 @@ use std::sync::atomic::Ordering;
 /// // Half of a GPU until the first ends; the second then has it alone.
 /// let rho: Vec<_> = report.jobs.iter().filter_map(|j| j.rho).collect();
 /// assert_eq!(rho, [100.0 / 200.0, 200.0 / 150.0]);
-/// # Ok::<(), blox_sim::SimError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct FairTimes {
     simulation: Simulation,
@@ -286,6 +286,7 @@ mod tests {
         base.scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
             .placement(FirstFit)
             .build()
+            .unwrap()
     }
 
     fn fair(cluster: &str, rounds: Option<f64>) -> FairTimes {

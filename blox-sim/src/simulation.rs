@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// let fifo = Composition::new("fifo")
 ///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
 ///     .placement(FirstFit)
-///     .build();
+///     .build()?;
 /// let mut jobs = Jobs::new(vec![
 ///     JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0)),
 ///     JobSpec::new(Time::new(10.0), GpuCount(1), Seconds::new(100.0)),
@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// let report = Simulation::new(ClusterSpec::uniform(1, 1)).run(fifo, &mut jobs)?;
 /// let finish: Vec<f64> = report.jobs.iter().filter_map(|j| j.finish).map(|t| t.secs()).collect();
 /// assert_eq!(finish, [600.0, 900.0]); // seen at the ends of 300 s rounds
-/// # Ok::<(), blox_sim::SimError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Simulation {
@@ -218,7 +218,7 @@ impl Simulation {
     ///
     /// # let fifo = Composition::new("fifo")
     /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
-    /// #     .placement(FirstFit).build();
+    /// #     .placement(FirstFit).build()?;
     /// let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
     /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(400.0))]);
     /// Simulation::new(ClusterSpec::uniform(1, 4))
@@ -226,7 +226,7 @@ impl Simulation {
     ///     .run(fifo, &mut jobs)?;
     /// let rows = rows.lock().unwrap();
     /// assert_eq!((rows[0].ranges(), rows[0].end.secs()), (vec![(0, 1)], 600.0));
-    /// # Ok::<(), blox_sim::SimError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn assignments_to(mut self, sink: Option<SharedSink>) -> Self {
@@ -282,13 +282,13 @@ impl Simulation {
     ///
     /// # let fifo = Composition::new("fifo")
     /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
-    /// #     .placement(FirstFit).build();
+    /// #     .placement(FirstFit).build()?;
     /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0));
     /// let report = Simulation::new(ClusterSpec::uniform(1, 1))
     ///     .collector(LongestQueue::default())
     ///     .run(fifo, &mut Jobs::new(vec![job.clone(), job.clone(), job]))?;
     /// assert_eq!(report.collected.get::<LongestQueue>().unwrap().0, 2);
-    /// # Ok::<(), blox_sim::SimError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn collector(mut self, collector: impl MetricCollector + 'static) -> Self {
@@ -519,8 +519,8 @@ mod tests {
     use blox_core::{
         Adapts, AdmissionPolicy, Assignment, Composition, DecideError, Draft, DraftError, Extras,
         GpuCount, GpuId, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, Outlook,
-        Part, PlacementPolicy, Plan, Reason, Request, Requests, Seconds, TrainingSpec, Verdicts,
-        View,
+        PlacementPolicy, Plan, Policy, Reason, Request, Requests, Seconds, Stateless, TrainingSpec,
+        Verdicts, View,
         order::SortKey,
         policy::{by_key, scheduling_fn},
     };
@@ -531,20 +531,25 @@ mod tests {
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
             .placement(FirstFit)
             .build()
+            .unwrap()
     }
 
     /// Falls as soon as it is told of an end.
     #[derive(Clone)]
     struct Falls;
 
-    impl Part for Falls {
-        fn observe(&mut self, _: View<'_>, event: &Event) {
+    impl Policy for Falls {
+        type Memory = ();
+
+        fn initial(&self, _: u64) {}
+
+        fn on_event(&self, (): &mut (), _: View<'_>, event: &Event) {
             assert!(!matches!(event, Event::Ended { .. }), "told of an end");
         }
     }
 
     impl AdmissionPolicy for Falls {
-        fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        fn admit(&self, (): &mut (), _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
             asking.iter().for_each(|job| out.accept(*job));
             Outlook::Stable
         }
@@ -552,7 +557,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_panics_when_it_is_told_of_an_event_ends_the_run() {
-        let falls = fifo().with_admission(Box::new(Falls));
+        let falls = fifo().with_admission(Falls).unwrap();
         let jobs = || Jobs::new(vec![job(0.0, 400.0), job(0.0, 100.0)]);
         let run = Simulation::new(ClusterSpec::uniform(1, 2)).run(falls.clone(), &mut jobs());
         let error = run.unwrap_err().to_string();
@@ -621,8 +626,6 @@ mod tests {
         #[derive(Clone)]
         struct Lazy(Pipeline, u32);
 
-        impl Part for Lazy {}
-
         impl Decide for Lazy {
             fn name(&self) -> &'static str {
                 "lazy"
@@ -668,7 +671,8 @@ mod tests {
                 Outlook::NextRound
             }))
             .placement(FirstFit)
-            .build();
+            .build()
+            .unwrap();
         let report = Simulation::new(ClusterSpec::uniform(1, 1))
             .run(twice, &mut Jobs::new(vec![job(0.0, 9e3), job(0.0, 9e3)]))
             .unwrap();
@@ -887,10 +891,15 @@ mod tests {
         next: bool,
     }
 
-    impl Part for Pair {}
+    impl Stateless for Pair {}
 
     impl PlacementPolicy for Pair {
-        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            _: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             let [first, second] = [JobId(0), JobId(1)];
             let goes =
                 |job, draft: &Draft<'_>| draft.may_place(job) && draft.current(job).is_none();
@@ -910,14 +919,10 @@ mod tests {
                     false => draft.release(second, Reason::NotChosen)?,
                 }
             }
-            Ok(())
-        }
-
-        fn outlook(&self) -> Outlook {
-            match self.until < Time::new(f64::MAX) {
+            Ok(match self.until < Time::new(f64::MAX) {
                 true => Outlook::Until(self.until),
                 false => Outlook::Stable,
-            }
+            })
         }
     }
 
@@ -929,6 +934,7 @@ mod tests {
                 next,
             })
             .build()
+            .unwrap()
     }
 
     /// Of two jobs on one GPU each does half.
@@ -958,10 +964,15 @@ mod tests {
     #[derive(Clone)]
     struct TakesOver;
 
-    impl Part for TakesOver {}
+    impl Stateless for TakesOver {}
 
     impl PlacementPolicy for TakesOver {
-        fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            _: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             let [first, second, third] = [0, 1, 2].map(JobId);
             let there = |job| draft.current(job).map(|a| a.gpus[0]);
             if draft.view().now() == Time::ZERO {
@@ -976,11 +987,7 @@ mod tests {
                 draft.release(third, Reason::NotChosen)?;
                 draft.reassign(first, Assignment::of([GpuId(1), GpuId(2)]))?;
             }
-            Ok(())
-        }
-
-        fn outlook(&self) -> Outlook {
-            Outlook::NextRound
+            Ok(Outlook::NextRound)
         }
     }
 
@@ -989,7 +996,8 @@ mod tests {
         let takes_over = Composition::new("takes-over")
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
             .placement(TakesOver)
-            .build();
+            .build()
+            .unwrap();
         let report = halved(ClusterSpec::uniform(1, 3))
             .overheads(FixedOverheads {
                 checkpoint: Seconds::new(100.0),

@@ -29,14 +29,14 @@ pub enum Step {
 ///
 /// # let fifo = Composition::new("fifo")
 /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
-/// #     .placement(FirstFit).build();
+/// #     .placement(FirstFit).build()?;
 /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0))]);
 /// let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
 /// let mut stepper = Stepper::new(&simulation, fifo, &mut jobs)?;
 /// while !matches!(stepper.step()?, Step::Decision(_)) {}
 /// assert_eq!(stepper.plan().actions.len(), 1);
 /// assert_eq!(stepper.view().placed_count(), 1);
-/// # Ok::<(), blox_sim::SimError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Stepper<'w> {
     simulation: Simulation,

@@ -11,10 +11,10 @@ use super::message::{Orders, Report};
 use super::record::{Answer, CoreInput, Record};
 use super::timers::Timers;
 use blox_core::cadence::Cadence;
-use blox_core::core::{Core, Decided, Decision};
+use blox_core::core::{Absent, Core, Decided, Decision};
 use blox_core::{
-    Command, Decide, DecideError, Event, JobId, JobSpec, Name, NodeAction, NodeActions, NodeId,
-    NodeStatus, Outlook, Part, Phase, Plan, State, Time, Verdicts, View,
+    Command, Decide, DecideError, Event, JobId, JobSpec, Name, NodeAction, NodeId, NodeStatus,
+    Outlook, Phase, State, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -182,9 +182,7 @@ pub fn feed(core: &mut Core, input: &CoreInput, policy: &mut dyn Decide) -> Resu
             Ok(())
         }
         CoreInput::Answer { at, answer } => {
-            // The policy was told of its own verdicts when it was consulted.
-            let silent = &mut Absent;
-            match core.answer(*at, answer.decision(), answer.outlook, silent) {
+            match core.answer(*at, answer.decision(), answer.outlook, policy) {
                 Decided::Applied => Ok(()),
                 Decided::Failed(e) => Err(e.to_string()),
             }
@@ -664,29 +662,5 @@ impl Launches {
     fn record(&mut self, record: Record) {
         let mut out = Outcome::default();
         self.note(&mut out, record);
-    }
-}
-
-/// The policy of a core whose policy is elsewhere.
-#[derive(Clone, Debug, Default)]
-pub struct Absent;
-
-impl Part for Absent {}
-
-impl Decide for Absent {
-    fn name(&self) -> &str {
-        "absent"
-    }
-
-    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
-        Outlook::Stable
-    }
-
-    fn admit(&mut self, _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Outlook {
-        Outlook::Stable
-    }
-
-    fn plan(&mut self, _: View<'_>, _: &mut Plan) -> Result<Outlook, DecideError> {
-        Ok(Outlook::Stable)
     }
 }

@@ -11,7 +11,8 @@ use crate::protocol::scheduler::{
 use crate::protocol::{ClusterId, Millis, Orders, Record, Session};
 use crate::wire::pb;
 use blox_core::core::Core;
-use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, Part, Pipeline, Time};
+use blox_core::{Decide, MemoryError};
+use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, Pipeline, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -195,13 +196,13 @@ pub fn start(
     }
     // The policy's own copy of the core goes the same way, and the policy with it.
     let mut beside = revive(&saved, pipeline.cadence());
+    let policy_error = |pipeline: &Pipeline, e: MemoryError| SchedulerError::Policy {
+        name: pipeline.name().to_owned(),
+        why: e.to_string(),
+    };
     if let Some(memory) = memory {
-        pipeline
-            .restore(memory)
-            .map_err(|e| SchedulerError::Policy {
-                name: blox_core::Decide::name(&pipeline).to_owned(),
-                why: e.to_string(),
-            })?;
+        let restored = pipeline.restore(memory);
+        restored.map_err(|e| policy_error(&pipeline, e))?;
     }
     let last_asked = records
         .iter()
@@ -242,7 +243,7 @@ pub fn start(
         saved.durable.epoch.0 -= 1;
         let snapshot = Snapshot {
             saved,
-            policy: pipeline.save(),
+            policy: pipeline.save().map_err(|e| policy_error(&pipeline, e))?,
         };
         log.snapshot(&serde_json::to_vec(&snapshot)?)?;
     }
@@ -315,14 +316,15 @@ fn policy(
                 }
             }
             ToPolicy::Compact(saved, page) => {
-                let snapshot = Snapshot {
-                    saved: *saved,
-                    policy: pipeline.save(),
-                };
+                let policy = pipeline.save();
                 let answers = answers.clone();
                 std::thread::spawn(move || {
-                    // Without it the log only stays longer.
-                    if let Ok(bytes) = serde_json::to_vec(&snapshot) {
+                    // Without a snapshot the log only stays longer.
+                    let bytes = policy.ok().and_then(|policy| {
+                        let saved = *saved;
+                        serde_json::to_vec(&Snapshot { saved, policy }).ok()
+                    });
+                    if let Some(bytes) = bytes {
                         let _ = page.write(&bytes);
                     }
                     let _ = answers.send(Message::Compacted);
@@ -640,8 +642,8 @@ mod tests {
     use crate::log::FULL;
     use crate::protocol::scheduler::Request;
     use blox_core::{
-        Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, Seconds, View,
-        order::SortKey, policy::by_key, testing::FirstFit,
+        Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, Seconds, Stateless,
+        View, order::SortKey, policy::by_key, testing::FirstFit,
     };
     use std::sync::Mutex;
 
@@ -649,10 +651,10 @@ mod tests {
     #[derive(Clone)]
     struct Slow(mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>);
 
-    impl Part for Slow {}
+    impl Stateless for Slow {}
 
     impl SchedulingPolicy for Slow {
-        fn schedule(&mut self, _: View<'_>, _: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), _: View<'_>, _: &mut Requests) -> Outlook {
             let _ = self.0.send(());
             let _ = self.1.lock().map(|go| go.recv());
             Outlook::NextRound
@@ -675,7 +677,8 @@ mod tests {
             .in_rounds(Seconds::new(1.0))
             .scheduling(Slow(begins, Arc::new(Mutex::new(gone))))
             .placement(FirstFit)
-            .build();
+            .build()
+            .unwrap();
         let settings = Settings {
             wait_for_nodes: 0,
             speed: 100.0,
@@ -714,7 +717,8 @@ mod tests {
         let fifo = || {
             let fifo = Composition::new("fifo").in_rounds(Seconds::new(1.0));
             let by_submission = by_key(|j| SortKey::by(j.submit().secs())).stable();
-            fifo.scheduling(by_submission).placement(FirstFit).build()
+            let fifo = fifo.scheduling(by_submission).placement(FirstFit);
+            fifo.build().unwrap()
         };
         let begin = || start(dir.path(), Settings::default(), fifo(), Limits::default()).unwrap();
         let Running {

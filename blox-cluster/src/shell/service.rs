@@ -404,7 +404,8 @@ mod tests {
         let fifo = Composition::new("fifo")
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
             .placement(FirstFit)
-            .build();
+            .build()
+            .unwrap();
         let running = start(dir, Settings::default(), fifo, Limits::default()).unwrap();
         let any = ([127, 0, 0, 1], 0).into();
         let listen = Listen::bind(any, None, Token::none()).await.unwrap();

@@ -2,8 +2,8 @@
 //! than any that makes sense. What it decides follows from the state alone.
 
 use blox_core::{
-    Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Outlook, Part, Plan,
-    Reason, Verdicts, View,
+    Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Outlook, Plan, Reason,
+    Verdicts, View,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,8 +14,6 @@ pub struct Churn {
     /// Once calm it only places.
     pub calm_after: f64,
 }
-
-impl Part for Churn {}
 
 impl Decide for Churn {
     fn name(&self) -> &str {

@@ -24,7 +24,7 @@ pub(super) struct Kept {
     /// How many entries in `placed` do not count any more.
     void: usize,
     ranked: bool,
-    /// The moment as of which their keys are, where these move alike: a [`reference`]. At each
+    /// The moment as of which their keys are, where these move alike: a [`reference`](reference()). At each
     /// decision's they would be rounded otherwise, and jobs that are as good as equal would lie
     /// as they were found. All others are looked at again each time.
     keyed_at: Option<Time>,

@@ -12,7 +12,7 @@ use crate::ids::{JobId, Name};
 use crate::job::Phase;
 use crate::journal::{Entry, Journal, replay};
 use crate::pipeline::{Decide, DecideError, Pipeline};
-use crate::policy::{Part, RestoreError};
+use crate::policy::MemoryError;
 use crate::request::Request;
 use crate::state::State;
 use crate::testing::random::SplitMix;
@@ -212,6 +212,7 @@ impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
 ///         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
 ///         .placement(testing::FirstFit)
 ///         .build()
+///         .expect("each role is taken once")
 /// })
 /// .cases(8)
 /// .check()?;
@@ -944,13 +945,14 @@ impl Watched {
         self.shadows.push(Shadow { property, policy });
     }
 
-    fn restored(&self, now: Time) -> Result<Box<dyn Decide>, RestoreError> {
+    fn restored(&self, now: Time) -> Result<Box<dyn Decide>, MemoryError> {
         let mut policy = self.fresh.build(self.seed).policy;
-        let saved = self.place.during("save", now, || self.inner.save());
+        let saved = self.place.during("save", now, || self.inner.save())?;
         if let Some(memory) = saved {
             // As a daemon does it: through text.
-            let text = serde_json::to_string(&memory)?;
-            let memory = serde_json::from_str(&text)?;
+            let text = memory.to_string();
+            let memory =
+                serde_json::from_str(&text).map_err(|e| MemoryError::Restore(e.to_string()))?;
             let restore = || policy.restore(memory);
             self.place.during("restore", now, restore)?;
         }
@@ -1022,8 +1024,12 @@ fn what_is(view: View<'_>, job: JobId) -> String {
     }
 }
 
-impl Part for Watched {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+impl Decide for Watched {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
         self.maybe_shadow(view);
         if let Some(job) = event.job().and_then(|j| view.job(j))
             && job.phase() == Phase::Ended
@@ -1045,11 +1051,11 @@ impl Part for Watched {
         let (inner, shadows) = (&mut self.inner, &mut self.shadows);
         let tell = || {
             for shadow in shadows {
-                shadow.policy.observe(view, event);
+                shadow.policy.on_event(view, event);
             }
-            inner.observe(view, event);
+            inner.on_event(view, event);
         };
-        let tell = || self.place.during("observe", view.now(), tell);
+        let tell = || self.place.during("on_event", view.now(), tell);
         let told = catch_unwind(AssertUnwindSafe(tell));
         if let Err(panic) = told {
             // The core catches and counts it, and forgets what it said.
@@ -1059,18 +1065,28 @@ impl Part for Watched {
         }
     }
 
-    fn save(&self) -> Option<Value> {
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
+        let (inner, shadows) = (&mut self.inner, &mut self.shadows);
+        let tell = || {
+            for shadow in shadows {
+                shadow.policy.on_launches(view, plan);
+            }
+            inner.on_launches(view, plan);
+        };
+        let tell = || self.place.during("on_launches", view.now(), tell);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
+            let said = || (view.now(), crate::core::panic_message(&*panic));
+            self.panicked.get_or_insert_with(said);
+            resume_unwind(panic);
+        }
+    }
+
+    fn save(&self) -> Result<Option<Value>, MemoryError> {
         self.inner.save()
     }
 
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.inner.restore(memory)
-    }
-}
-
-impl Decide for Watched {
-    fn name(&self) -> &str {
-        self.inner.name()
+    fn restore(&mut self, saved: Value) -> Result<(), MemoryError> {
+        self.inner.restore(saved)
     }
 
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {

@@ -236,7 +236,6 @@ mod tests {
     use super::*;
     use crate::assignment::Assignment;
     use crate::ids::{GpuId, JobId};
-    use crate::reason::Reason;
 
     #[test]
     fn long_plans_are_told_apart_by_the_step_that_differs() {
@@ -274,16 +273,6 @@ mod tests {
         shorter.1.actions.pop();
         let (_, found) = of_answers("the plan", &plan(50), &shorter);
         assert_eq!(found, "`all others wait: not yet decided`");
-
-        let ends = |exact: f64| {
-            let at = Time::new(300.0);
-            let exact = Time::new(exact);
-            let mut plan = plan(50);
-            plan.1.otherwise = Reason::EndPlanned { at, exact };
-            plan
-        };
-        let (expected, found) = of_answers("the plan", &ends(1.0), &ends(2.0));
-        assert_ne!(expected.split('`').nth(1), found.split('`').nth(1));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Help for testing schedulers: [`conformance`] checks that a scheduler keeps
+//! Help for testing schedulers: [`conformance`](conformance()) checks that a scheduler keeps
 //! the rules that every backend relies on.
 
 mod cluster;
@@ -12,8 +12,9 @@ pub use conformance::{Failure, Property, Report, Subject, Suite, conformance};
 pub use script::Trouble;
 
 use crate::assignment::{Assignment, GpuList};
+use crate::decision::Outlook;
 use crate::draft::{Draft, DraftError};
-use crate::policy::{Part, PlacementPolicy};
+use crate::policy::{PlacementPolicy, Stateless};
 use crate::reason::Reason;
 use crate::request::Requests;
 use crate::units::GpuCount;
@@ -33,14 +34,15 @@ fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstFit;
 
-impl Part for FirstFit {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for FirstFit {}
 
 impl PlacementPolicy for FirstFit {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes[0].gpus;
             let free: GpuList = draft
@@ -58,6 +60,6 @@ impl PlacementPolicy for FirstFit {
             draft.assign(request.job, Assignment::of(free))?;
             requests.candidate_placed(draft);
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use blox_core::*;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Iterations a second as profiled at the levels 1, 2 and 4.
@@ -11,16 +12,24 @@ fn profiled(gpus: usize) -> f64 {
 
 /// Admission and scheduling in one: admission plans for all jobs, and a job
 /// that would make another late is turned away.
-#[derive(Clone, Default)]
-struct ElasticFlow {
+struct ElasticFlow;
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Planned {
     plan: BTreeMap<JobId, u32>,
     planned: u32,
 }
 
-impl Part for ElasticFlow {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Policy for ElasticFlow {
+    type Memory = Planned;
+
+    fn initial(&self, _: u64) -> Planned {
+        Planned::default()
+    }
+
+    fn on_event(&self, memory: &mut Planned, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
-            self.plan.remove(job);
+            memory.plan.remove(job);
         }
     }
 }
@@ -51,14 +60,20 @@ impl ElasticFlow {
 }
 
 impl AdmissionPolicy for ElasticFlow {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-        let mut jobs: Vec<JobId> = self.plan.keys().copied().collect();
+    fn admit(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
+        let mut jobs: Vec<JobId> = memory.plan.keys().copied().collect();
         for &job in asking {
             jobs.push(job);
             match ElasticFlow::plan_all(view, &jobs) {
                 Some(plan) => {
-                    self.plan = plan;
-                    self.planned += 1;
+                    memory.plan = plan;
+                    memory.planned += 1;
                     out.accept(job);
                 }
                 None => {
@@ -72,21 +87,18 @@ impl AdmissionPolicy for ElasticFlow {
 }
 
 impl SchedulingPolicy for ElasticFlow {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let jobs: Vec<JobId> = self.plan.keys().copied().collect();
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let jobs: Vec<JobId> = memory.plan.keys().copied().collect();
         // What admission just planned stands; only an end is a reason to plan anew.
         if view.waiting_count() == 0
             && let Some(plan) = ElasticFlow::plan_all(view, &jobs)
         {
-            self.plan = plan;
+            memory.plan = plan;
         }
-        for (job, gpus) in &self.plan {
+        for (job, gpus) in &memory.plan {
             out.push(Request::with_shape(*job, Shape::gpus(GpuCount(*gpus))));
         }
         Outlook::Stable
-    }
-    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
-        Some(self)
     }
 }
 
@@ -94,10 +106,15 @@ impl SchedulingPolicy for ElasticFlow {
 #[derive(Clone)]
 struct InPlace;
 
-impl Part for InPlace {}
+impl Stateless for InPlace {}
 
 impl PlacementPolicy for InPlace {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let wanted = |r: &Request| r.shapes[0].gpus.get() as usize;
         let list = requests.list().to_vec();
         for shrinking in [true, false] {
@@ -119,7 +136,7 @@ impl PlacementPolicy for InPlace {
                 draft.reassign(r.job, Assignment::of(gpus))?;
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 
@@ -137,9 +154,10 @@ fn elastic(work: f64, deadline: f64) -> JobSpec {
 #[test]
 fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
     let policy = Composition::new("elastic-flow")
-        .scheduling(ElasticFlow::default())
+        .joint(ElasticFlow, |roles| roles.admission().scheduling())
         .placement(InPlace)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x4", OnEvent::default(), policy);
     b.rate = profiled;
     // The least shares: 1, then 2; a third job would need 2 more.
@@ -172,12 +190,17 @@ fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
 #[derive(Clone)]
 struct Tune;
 
-impl Part for Tune {}
+impl Stateless for Tune {}
 
 const PROPORTIONAL: f64 = 3.0;
 
 impl PlacementPolicy for Tune {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let node = NodeId(0);
         let list = requests.list().to_vec();
         let mut there: Vec<JobId> = list
@@ -212,7 +235,7 @@ impl PlacementPolicy for Tune {
             draft.assign(r.job, wanted)?;
             there.push(r.job);
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 
@@ -238,7 +261,8 @@ fn synergy_tune_takes_cpus_from_peers_placed_before() {
     let policy = Composition::new("synergy")
         .scheduling(everybody)
         .placement(Tune)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::of(node_with_cpus(), rounds(300.0), policy);
     b.submit(0.0, with_cpus(8.0));
     b.submit(0.0, with_cpus(6.0));
@@ -309,10 +333,10 @@ fn cpus_and_memory_are_not_given_twice() {
 #[derive(Clone)]
 struct Sia;
 
-impl Part for Sia {}
+impl Stateless for Sia {}
 
 impl SchedulingPolicy for Sia {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let ty = |name: &str| {
             view.cluster()
                 .gpu_types()
@@ -339,7 +363,8 @@ fn sia_shapes_follow_the_batch_that_a_job_chose() {
     let policy = Composition::new("sia")
         .scheduling(Sia)
         .placement(Shapes)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("2x1:t4,1x4:a100", OnEvent::default(), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));

@@ -267,8 +267,6 @@ impl Scripted {
     }
 }
 
-impl Part for Scripted {}
-
 impl Decide for Scripted {
     fn name(&self) -> &str {
         "scripted"
@@ -293,7 +291,7 @@ impl Decide for Scripted {
 #[derive(Clone, Default)]
 pub struct Shapes;
 
-impl Part for Shapes {}
+impl Stateless for Shapes {}
 
 impl Shapes {
     fn free(draft: &Draft<'_>, shape: &Shape) -> Option<GpuList> {
@@ -323,7 +321,12 @@ impl Shapes {
 }
 
 impl PlacementPolicy for Shapes {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let list = requests.list().to_vec();
         let stays =
             |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], r.partner);
@@ -362,7 +365,7 @@ impl PlacementPolicy for Shapes {
                 break;
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 
@@ -372,17 +375,19 @@ pub struct PerVirtualCluster {
     pub pipelines: Vec<(Name, Pipeline)>,
 }
 
-impl Part for PerVirtualCluster {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        for (_, p) in &mut self.pipelines {
-            p.observe(view, event);
-        }
-    }
-}
-
 impl Decide for PerVirtualCluster {
     fn name(&self) -> &str {
         "per-virtual-cluster"
+    }
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        for (_, p) in &mut self.pipelines {
+            p.on_event(view, event);
+        }
+    }
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
+        for (_, p) in &mut self.pipelines {
+            p.on_launches(view, plan);
+        }
     }
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
         self.pipelines[0].1.manage(view, out)

@@ -11,6 +11,7 @@ fn fifo() -> Pipeline {
         .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
         .placement(FirstFit)
         .build()
+        .unwrap()
 }
 
 fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: u32) -> Bench {
@@ -378,9 +379,9 @@ fn two_jobs_on_one_gpu_and_never_three() {
     /// The first job that fits, and beside it whoever says `guest`.
     #[derive(Clone)]
     struct Guests;
-    impl Part for Guests {}
+    impl Stateless for Guests {}
     impl SchedulingPolicy for Guests {
-        fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
             let mut jobs = view.active();
             if let Some(host) = jobs.next() {
                 out.push(Request::gang(&host));
@@ -398,9 +399,14 @@ fn two_jobs_on_one_gpu_and_never_three() {
     }
     #[derive(Clone)]
     struct KeepPairs;
-    impl Part for KeepPairs {}
+    impl Stateless for KeepPairs {}
     impl PlacementPolicy for KeepPairs {
-        fn place(&mut self, r: &mut Requests, d: &mut Draft<'_>) -> Result<(), DraftError> {
+        fn place(
+            &self,
+            (): &mut (),
+            r: &mut Requests,
+            d: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
             while let Some(request) = r.next_candidate(d) {
                 let shape = &request.shapes[0];
                 let a = match shape.place {
@@ -414,13 +420,14 @@ fn two_jobs_on_one_gpu_and_never_three() {
                 d.assign(request.job, a)?;
                 r.candidate_placed(d);
             }
-            Ok(())
+            Ok(Outlook::Stable)
         }
     }
     let policy = Composition::new("guests")
         .scheduling(Guests)
         .placement(KeepPairs)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x1", rounds(300.0), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
@@ -686,26 +693,34 @@ fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
 
 #[test]
 fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
-    #[derive(Clone)]
-    struct Panics(u32);
-    impl Part for Panics {
-        fn observe(&mut self, _: View<'_>, event: &Event) {
+    struct Panics;
+    impl Policy for Panics {
+        /// How often it was asked.
+        type Memory = u32;
+
+        fn initial(&self, _: u64) -> u32 {
+            0
+        }
+
+        fn on_event(&self, _: &mut u32, _: View<'_>, event: &Event) {
             assert!(!matches!(event, Event::Metric { .. }), "no numbers, please");
         }
     }
     impl AdmissionPolicy for Panics {
-        fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-            self.0 += 1;
-            assert!(self.0 != 2, "second time");
+        fn admit(
+            &self,
+            memory: &mut Self::Memory,
+            _: View<'_>,
+            asking: &[JobId],
+            out: &mut Verdicts,
+        ) -> Outlook {
+            *memory += 1;
+            assert!(*memory != 2, "second time");
             asking.iter().for_each(|j| out.accept(*j));
             Outlook::Stable
         }
     }
-    let mut b = Bench::new(
-        "1x2",
-        rounds(300.0),
-        fifo().with_admission(Box::new(Panics(0))),
-    );
+    let mut b = Bench::new("1x2", rounds(300.0), fifo().with_admission(Panics).unwrap());
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.round(0.0), "place 0 on 0");
     b.submit(10.0, job(1, 1e6));

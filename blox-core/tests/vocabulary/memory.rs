@@ -24,6 +24,7 @@ fn srtf() -> Pipeline {
         }))
         .placement(FirstFit)
         .build()
+        .unwrap()
 }
 
 /// Plans of some rounds; in the second, a job ends.
@@ -71,7 +72,7 @@ fn a_restart_from_what_was_saved_decides_the_same() {
             let mut b = three_jobs(make());
             play(&mut b, 0, stop_after);
             let state = serde_json::to_string(b.core.state()).unwrap();
-            let memory = b.policy.save();
+            let memory = b.policy.save().unwrap();
             // An order that is kept follows from the view: nothing to save.
             assert_eq!(memory.is_some(), remembers);
             let mut policy = make();
@@ -97,8 +98,7 @@ fn a_restart_from_what_was_saved_decides_the_same() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot restore: scheduling: 1 was saved, but this part has no `restore`: \
-         either it needs one beside its `save`, or another part saved this"
+        "scheduling: cannot restore the memory of a policy: invalid type: integer `1`, expected unit"
     );
 }
 
@@ -132,12 +132,25 @@ struct Picky {
     asked: u32,
 }
 
-impl Part for Picky {}
+impl Policy for Picky {
+    /// How often it was asked.
+    type Memory = u32;
+
+    fn initial(&self, _: u64) -> u32 {
+        self.asked
+    }
+}
 
 impl AdmissionPolicy for Picky {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-        self.asked += 1;
-        assert!(self.asked != 2, "tired");
+    fn admit(
+        &self,
+        memory: &mut u32,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
+        *memory += 1;
+        assert!(*memory != 2, "tired");
         for &j in asking {
             if view.job(j).unwrap().work_left() > self.limit {
                 out.reject(j, Reason::QuotaReached);
@@ -156,6 +169,7 @@ fn picky(limit: f64, longest_first: bool) -> Pipeline {
         .scheduling(by_key(move |j| SortKey::by(sign * j.work_left())))
         .placement(FirstFit)
         .build()
+        .unwrap()
 }
 
 #[test]
@@ -181,10 +195,10 @@ fn what_a_user_does_to_a_node_is_replayed_as_news() {
 #[derive(Clone)]
 struct Silent;
 
-impl Part for Silent {}
+impl Stateless for Silent {}
 
 impl AdmissionPolicy for Silent {
-    fn admit(&mut self, _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Outlook {
         Outlook::Stable
     }
 }
@@ -195,7 +209,8 @@ fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
         .admission(Silent)
         .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
         .placement(FirstFit)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x1", rounds(300.0), silent.clone());
     b.submit(0.0, job(1, 100.0));
     let mut beside = Core::new(b.core.state().clone(), Box::new(rounds(300.0)));
@@ -212,10 +227,10 @@ fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
 #[derive(Clone)]
 struct Closed;
 
-impl Part for Closed {}
+impl Stateless for Closed {}
 
 impl AdmissionPolicy for Closed {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         let why = match view.now() < t(3600.0) {
             true => Reason::AdmissionLoad,
             false => Reason::QuotaReached,
@@ -233,7 +248,8 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
         .admission(Closed)
         .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
         .placement(FirstFit)
-        .build();
+        .build()
+        .unwrap();
     let state = || State::new(&"1x1".parse().unwrap()).unwrap();
     let journal = Buffer::default();
     let mut b = Bench::new("1x1", rounds(300.0), closed.clone());
@@ -344,10 +360,12 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     }
     // A policy that answers where the journal says that it lost its turn differs as well.
     let mut fit = picky(1000.0, false);
-    fit = fit.with_admission(Box::new(Picky {
-        limit: 1000.0,
-        asked: 100,
-    }));
+    fit = fit
+        .with_admission(Picky {
+            limit: 1000.0,
+            asked: 100,
+        })
+        .unwrap();
     match again(fit).unwrap_err() {
         ReplayError::Differs { at, expected, .. } => {
             assert_eq!(at, t(600.0));
@@ -358,10 +376,19 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
 }
 
 /// Does whatever comes to mind with its draft, and keeps books of its own.
-#[derive(Clone)]
+struct Whims;
+
+/// The state of its generator, which must not be 0.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Whim(u64);
 
-impl Part for Whim {}
+impl Policy for Whims {
+    type Memory = Whim;
+
+    fn initial(&self, seed: u64) -> Whim {
+        Whim(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+}
 
 impl Whim {
     fn below(&mut self, n: u32) -> u32 {
@@ -460,20 +487,25 @@ impl Whim {
     }
 }
 
-impl PlacementPolicy for Whim {
-    fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+impl PlacementPolicy for Whims {
+    fn place(
+        &self,
+        memory: &mut Whim,
+        _: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let jobs: Vec<JobId> = draft.view().active().map(|j| j.id()).collect();
         if jobs.is_empty() {
-            return Ok(());
+            return Ok(Outlook::Stable);
         }
         let mut marks = vec![draft.savepoint()];
-        for _ in 0..self.below(25) {
-            let job = jobs[self.below(jobs.len() as u32) as usize];
+        for _ in 0..memory.below(25) {
+            let job = jobs[memory.below(jobs.len() as u32) as usize];
             // Most of these are impossible; a refusal must change nothing.
-            match self.below(9) {
-                8 => self.on_nodes(draft, job),
+            match memory.below(9) {
+                8 => memory.on_nodes(draft, job),
                 0 | 1 => {
-                    let a = self.some_assignment(draft, &jobs);
+                    let a = memory.some_assignment(draft, &jobs);
                     let _ = draft.assign(job, a);
                 }
                 2 | 3 => {
@@ -483,19 +515,19 @@ impl PlacementPolicy for Whim {
                     let _ = draft.spare(job);
                 }
                 5 => {
-                    let a = self.some_assignment(draft, &jobs);
+                    let a = memory.some_assignment(draft, &jobs);
                     let _ = draft.reassign(job, a);
                 }
                 6 => marks.push(draft.savepoint()),
                 _ => {
-                    let i = self.below(marks.len() as u32) as usize;
+                    let i = memory.below(marks.len() as u32) as usize;
                     draft.rollback(marks[i]);
                     marks.truncate(i + 1);
                 }
             }
             Whim::check(draft);
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 
@@ -505,8 +537,10 @@ fn whatever_a_draft_allows_is_a_right_plan() {
     for seed in 1..200u64 {
         let policy = Composition::new("whim")
             .scheduling(nothing.clone())
-            .placement(Whim(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1))
-            .build();
+            .placement(Whims)
+            .seed(seed)
+            .build()
+            .unwrap();
         let mut b = Bench::new("3x4", rounds(1.0), policy);
         let mut chance = Whim(seed | 1 << 40);
         for r in 0..40 {

@@ -6,7 +6,8 @@ use blox_core::order::SortKey;
 use blox_core::policy::{KeyFn, by_key};
 use blox_core::testing::FirstFit;
 use blox_core::*;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,29 +20,16 @@ pub struct Share {
 }
 
 /// The inner policy: a fractional matrix, kept until the set of jobs changes.
-pub trait SharePolicy: Part {
+pub trait SharePolicy: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn shares(&mut self, view: View<'_>) -> Vec<Share>;
 }
-dyn_clone::clone_trait_object!(SharePolicy);
 
 /// Jobs 0 and 1 share the fast type with job 2 half and half; all take turns on the slow one.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Halves {
     solved: u32,
     jobs: Vec<JobId>,
     kept: Vec<Share>,
-}
-
-impl Part for Halves {
-    fn save(&self) -> Option<Value> {
-        Some(json!({"solved": self.solved, "jobs": self.jobs, "kept": self.kept}))
-    }
-    fn restore(&mut self, m: Value) -> Result<(), RestoreError> {
-        self.solved = serde_json::from_value(m["solved"].clone())?;
-        self.jobs = serde_json::from_value(m["jobs"].clone())?;
-        self.kept = serde_json::from_value(m["kept"].clone())?;
-        Ok(())
-    }
 }
 
 impl SharePolicy for Halves {
@@ -71,43 +59,45 @@ impl SharePolicy for Halves {
 }
 
 /// The round mechanism: first whoever got least of its share.
-#[derive(Clone)]
-pub struct ShareRounds {
-    inner: Box<dyn SharePolicy>,
-    /// Rounds received, by jobs and type.
+pub struct ShareRounds<S> {
+    inner: S,
+}
+
+/// The inner policy with what it knows, and rounds received, by jobs and type.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Received<S> {
+    inner: S,
     received: BTreeMap<String, f64>,
 }
 
-impl ShareRounds {
-    pub fn new(inner: impl SharePolicy + 'static) -> Self {
-        ShareRounds {
-            inner: Box::new(inner),
+impl<S: SharePolicy> ShareRounds<S> {
+    pub fn new(inner: S) -> Self {
+        ShareRounds { inner }
+    }
+}
+
+impl<S: SharePolicy> Policy for ShareRounds<S> {
+    type Memory = Received<S>;
+
+    fn initial(&self, _: u64) -> Received<S> {
+        Received {
+            inner: self.inner.clone(),
             received: BTreeMap::new(),
         }
     }
 }
 
-impl Part for ShareRounds {
-    fn save(&self) -> Option<Value> {
-        Some(json!({"received": self.received, "inner": self.inner.save()}))
-    }
-    fn restore(&mut self, m: Value) -> Result<(), RestoreError> {
-        self.received = serde_json::from_value(m["received"].clone())?;
-        self.inner.restore(m["inner"].clone())
-    }
-}
-
-impl SchedulingPolicy for ShareRounds {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
         let name = |s: &Share| format!("{:?} on {}", s.jobs, s.gpu_type);
-        let mut order: Vec<(f64, usize, Share)> = self
+        let mut order: Vec<(f64, usize, Share)> = memory
             .inner
             .shares(view)
             .into_iter()
             .enumerate()
             .map(|(i, s)| {
-                let received = self.received.get(&name(&s)).copied().unwrap_or(0.0);
+                let received = memory.received.get(&name(&s)).copied().unwrap_or(0.0);
                 // A share of which nothing was received comes first, larger ones before smaller.
                 let priority = if received == 0.0 {
                     1e9 * s.fraction
@@ -130,7 +120,7 @@ impl SchedulingPolicy for ShareRounds {
             }
             *room -= 1;
             chosen.extend(&s.jobs);
-            *self.received.entry(name(&s)).or_default() += 1.0;
+            *memory.received.entry(name(&s)).or_default() += 1.0;
             let mut shape = Shape::gpus(GpuCount(1));
             shape.gpu_type = Some(s.gpu_type);
             let mut request = Request::with_shape(s.jobs[0], shape);
@@ -147,6 +137,7 @@ pub fn gavel() -> Pipeline {
         .scheduling(ShareRounds::new(Halves::default()))
         .placement(Shapes)
         .build()
+        .unwrap()
 }
 
 #[test]
@@ -186,34 +177,35 @@ fn gavel_shares_over_rounds_with_a_pair() {
 
 /// GPUs are leased for two rounds; whoever's lease ends goes to the end of the
 /// queue, and keeps its GPUs if nobody else wants them.
-#[derive(Clone, Default)]
-struct Leases {
+struct Leases;
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct LeaseEnds {
     ends: BTreeMap<JobId, Time>,
 }
 
-impl Part for Leases {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Policy for Leases {
+    type Memory = LeaseEnds;
+
+    fn initial(&self, _: u64) -> LeaseEnds {
+        LeaseEnds::default()
+    }
+
+    fn on_event(&self, memory: &mut LeaseEnds, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
-            self.ends.remove(job);
+            memory.ends.remove(job);
         }
-    }
-    fn save(&self) -> Option<Value> {
-        Some(json!(self.ends))
-    }
-    fn restore(&mut self, m: Value) -> Result<(), RestoreError> {
-        self.ends = serde_json::from_value(m)?;
-        Ok(())
     }
 }
 
 impl SchedulingPolicy for Leases {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let now = view.now();
         let over = |ends: &BTreeMap<JobId, Time>, j: JobId| ends.get(&j).is_none_or(|e| *e <= now);
         out.stop_unlisted();
         let mut order: Vec<JobId> = view.active().map(|j| j.id()).collect();
         // Running leases, then who never had one or waited, then who had.
-        order.sort_by_key(|j| match self.ends.get(j) {
+        order.sort_by_key(|j| match memory.ends.get(j) {
             Some(e) if *e > now => (0, *e),
             None => (1, Time::ZERO),
             Some(e) => (2, *e),
@@ -225,12 +217,12 @@ impl SchedulingPolicy for Leases {
                 continue;
             }
             room = GpuCount(room.get() - job.gpus().get());
-            if over(&self.ends, j) {
-                self.ends.insert(j, now + Seconds::new(200.0));
+            if over(&memory.ends, j) {
+                memory.ends.insert(j, now + Seconds::new(200.0));
             }
             out.push(Request::gang(&job));
         }
-        match self.ends.values().filter(|e| **e > now).min() {
+        match memory.ends.values().filter(|e| **e > now).min() {
             Some(e) => Outlook::Until(*e),
             None => Outlook::Stable,
         }
@@ -241,9 +233,10 @@ impl SchedulingPolicy for Leases {
 fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
     let policy = Composition::new("leases")
         .cadence(rounds(100.0))
-        .scheduling(Leases::default())
+        .scheduling(Leases)
         .placement(Shapes)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x1", rounds(100.0), policy);
     b.submit(0.0, job(1, 1e6));
     b.submit(0.0, job(1, 1e6));
@@ -275,10 +268,10 @@ fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
 #[derive(Clone)]
 struct Appointments(Vec<(JobId, Time)>);
 
-impl Part for Appointments {}
+impl Stateless for Appointments {}
 
 impl SchedulingPolicy for Appointments {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let mut next = Outlook::Stable;
         for (id, at) in &self.0 {
             match view.job(*id) {
@@ -349,7 +342,8 @@ fn a_timer_wakes_its_policy_exactly_then() {
             (JobId(1), t(250.25)),
         ]))
         .placement(Shapes)
-        .build();
+        .build()
+        .unwrap();
     let state = State::new(&"1x2".parse().unwrap()).unwrap();
     let mut core = blox_core::core::Core::new(state, Box::new(OnEvent::default()));
     let submit = |at: f64, n: u32| {
@@ -381,7 +375,8 @@ fn a_timer_that_has_rung_does_not_ring_for_ever() {
     let policy = Composition::new("stubborn")
         .scheduling(stubborn)
         .placement(FirstFit)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x1", OnEvent::default(), policy);
     b.submit(5.0, job(1, 1.0));
     b.round(5.0);
@@ -395,10 +390,10 @@ struct Guarded {
     stable: bool,
 }
 
-impl Part for Guarded {}
+impl Stateless for Guarded {}
 
 impl SchedulingPolicy for Guarded {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         for j in view.waiting() {
             if view.now() - j.eligible_since() >= Seconds::new(600.0) {
                 out.promote(j.id());
@@ -422,7 +417,8 @@ fn a_promoted_job_comes_first_and_stays_first() {
             stable: false,
         })
         .placement(FirstFit)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x1", rounds(300.0), policy);
     b.submit(0.0, job(1, 10.0));
     b.submit(0.0, job(1, 5000.0));
@@ -489,23 +485,36 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
     struct Clumsy {
         panics: u32,
     }
-    impl Part for Clumsy {}
+    impl Policy for Clumsy {
+        /// Panics that are left.
+        type Memory = u32;
+
+        fn initial(&self, _: u64) -> u32 {
+            self.panics
+        }
+    }
     impl PlacementPolicy for Clumsy {
-        fn place(&mut self, r: &mut Requests, d: &mut Draft<'_>) -> Result<(), DraftError> {
-            if self.panics > 0 {
-                self.panics -= 1;
+        fn place(
+            &self,
+            memory: &mut u32,
+            r: &mut Requests,
+            d: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
+            if *memory > 0 {
+                *memory -= 1;
                 r.next_candidate(d);
                 r.candidate_blocked(d);
                 r.next_candidate(d);
                 panic!("clumsy");
             }
-            FirstFit.place(r, d)
+            FirstFit.place(&mut (), r, d)
         }
     }
     let policy = Composition::new("clumsy")
         .scheduling(by_key(|j| SortKey::by(j.spec().duration().secs())))
         .placement(Clumsy { panics: 1 })
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x4", rounds(300.0), policy);
     for secs in [40.0, 30.0, 20.0, 10.0] {
         b.submit(0.0, job(1, secs));
@@ -525,7 +534,8 @@ fn a_key_that_an_event_changed_is_looked_at_again() {
             SortKey::by(j.metric("loss").last().map_or(0.0, |m| m.1))
         }))
         .placement(FirstFit)
-        .build();
+        .build()
+        .unwrap();
     let mut b = Bench::new("1x1", rounds(300.0), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));

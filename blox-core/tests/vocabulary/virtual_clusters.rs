@@ -13,6 +13,7 @@ fn build(c: Composition) -> Pipeline {
     c.scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
         .placement(FirstFit)
         .build()
+        .unwrap()
         .awaiting_growth(true)
 }
 
@@ -79,10 +80,15 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_gpu() {
 #[derive(Clone)]
 struct WithCpus;
 
-impl Part for WithCpus {}
+impl Stateless for WithCpus {}
 
 impl PlacementPolicy for WithCpus {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let node = NodeId(0);
         while let Some(request) = requests.next_candidate(draft) {
             let cpus = request.shapes[0].cpus;
@@ -97,7 +103,7 @@ impl PlacementPolicy for WithCpus {
                 draft.assign(request.job, assignment)?;
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 
@@ -111,7 +117,7 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
             Outlook::NextRound
         });
         let policy = Composition::new(name).scheduling(gangs).placement(WithCpus);
-        (name.into(), policy.build())
+        (name.into(), policy.build().unwrap())
     };
     let mut b = Bench::of(
         ClusterSpec { nodes: vec![node] },
@@ -137,10 +143,10 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
 #[derive(Clone)]
 struct Lender;
 
-impl Part for Lender {}
+impl Stateless for Lender {}
 
 impl ClusterManager for Lender {
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Outlook {
         let node = view.cluster().node(NodeId(1)).unwrap();
         let b = view.names().find("b");
         if view.now() < t(150.0) {

@@ -1,7 +1,7 @@
 //! Admission by load (Blox, section 5.2: Accept-1.2x and its kin).
 
 use blox_core::{
-    AdmissionPolicy, JobId, Outlook, Part, Reason, Verdicts, View, registry::RegistryError,
+    AdmissionPolicy, JobId, Outlook, Reason, Stateless, Verdicts, View, registry::RegistryError,
 };
 
 /// Admits jobs, oldest first, while the GPUs asked for by admitted jobs are at
@@ -38,14 +38,10 @@ impl LoadThreshold {
     }
 }
 
-impl Part for LoadThreshold {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for LoadThreshold {}
 
 impl AdmissionPolicy for LoadThreshold {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         let room = self.threshold * f64::from(view.usable_gpus().get());
         let mut demand = view.demand();
         let newcomers = asking.iter().filter_map(|id| view.job(*id));

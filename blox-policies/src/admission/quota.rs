@@ -1,6 +1,8 @@
 //! Quotas by user or virtual cluster.
 
-use blox_core::{AdmissionPolicy, JobId, JobRef, NameId, Outlook, Part, Reason, Verdicts, View};
+use blox_core::{
+    AdmissionPolicy, JobId, JobRef, NameId, Outlook, Reason, Stateless, Verdicts, View,
+};
 use std::collections::BTreeMap;
 
 /// Whose jobs are counted together.
@@ -55,14 +57,10 @@ impl Quota {
     }
 }
 
-impl Part for Quota {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Quota {}
 
 impl AdmissionPolicy for Quota {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         let mut used: BTreeMap<Option<NameId>, u64> = BTreeMap::new();
         for job in view.active() {
             *used.entry(self.owner(&job)).or_default() += u64::from(job.gpus().get());

@@ -1,6 +1,6 @@
 //! Planned maintenance: nodes that take nothing new for a time.
 
-use blox_core::{ClusterManager, NodeAction, NodeActions, NodeId, Outlook, Part, Time, View};
+use blox_core::{ClusterManager, NodeAction, NodeActions, NodeId, Outlook, Stateless, Time, View};
 use serde::{Deserialize, Serialize};
 
 /// A time in which a node takes nothing new.
@@ -30,14 +30,10 @@ impl Maintenance {
     }
 }
 
-impl Part for Maintenance {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Maintenance {}
 
 impl ClusterManager for Maintenance {
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Outlook {
         let now = view.now();
         let mut outlook = Outlook::Stable;
         for node in view.nodes() {

@@ -1,8 +1,8 @@
 //! Nodes that sleep while few are needed.
 
 use blox_core::{
-    ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Outlook, Part, RestoreError,
-    Seconds, Time, View,
+    ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Outlook, Policy, Seconds,
+    Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -131,10 +131,16 @@ impl PowerPlan {
 /// end, demand is expected to stay as it is.
 #[derive(Clone, Debug)]
 pub struct PowerSaving {
-    plan: PowerPlan,
+    rule: PowerRule,
     /// Nodes in use, a value a look from 0 s on.
     forecast: Arc<Vec<f64>>,
     every: Seconds,
+}
+
+/// The plan so far, the next look, and the nodes that are waking.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Power {
+    plan: PowerPlan,
     next: u64,
     /// Nodes that were told to come on and have not yet.
     waking: BTreeSet<NodeId>,
@@ -145,41 +151,36 @@ impl PowerSaving {
     /// look from 0 s on; empty for none.
     pub fn new(rule: PowerRule, every: Seconds, forecast: Vec<f64>) -> Self {
         PowerSaving {
-            plan: PowerPlan::new(rule),
+            rule,
             forecast: Arc::new(forecast),
             every: every.max(Seconds::new(1.0)),
-            next: 0,
-            waking: BTreeSet::new(),
         }
     }
 }
 
-impl Part for PowerSaving {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for PowerSaving {
+    type Memory = Power;
 
-    fn save(&self) -> Option<serde_json::Value> {
-        serde_json::to_value((&self.plan, self.next, &self.waking)).ok()
-    }
-
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        (self.plan, self.next, self.waking) = serde_json::from_value(memory)?;
-        Ok(())
+    fn initial(&self, _: u64) -> Power {
+        Power {
+            plan: PowerPlan::new(self.rule),
+            ..Power::default()
+        }
     }
 }
 
 impl ClusterManager for PowerSaving {
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Outlook {
         let at = |look: u64| Time::ZERO + self.every * look as f64;
-        if view.now() < at(self.next) {
-            return Outlook::Until(at(self.next));
+        if view.now() < at(memory.next) {
+            return Outlook::Until(at(memory.next));
         }
         let look = (view.now().secs() / self.every.secs()).floor() as u64;
-        self.next = look + 1;
-        let wake = Outlook::Until(at(self.next));
+        memory.next = look + 1;
+        let wake = Outlook::Until(at(memory.next));
         let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
-        self.waking
+        memory
+            .waking
             .retain(|n| view.node(*n).is_some_and(|n| n.status() == NodeStatus::Off));
         let total = there().count() as i64;
         let in_use = there()
@@ -191,7 +192,7 @@ impl ClusterManager for PowerSaving {
         let rest = self.forecast.get(look as usize..).unwrap_or_default();
         let stays = [active as f64];
         let coming = if rest.is_empty() { &stays[..] } else { rest };
-        let planned = self.plan.look(active, total, coming).on;
+        let planned = memory.plan.look(active, total, coming).on;
         let stuck = view
             .waiting()
             .any(|j| view.now() - j.eligible_since() > self.every);
@@ -200,7 +201,7 @@ impl ClusterManager for PowerSaving {
         } else {
             planned.clamp(0, total)
         };
-        let is_on = |n: &&Node| n.status() != NodeStatus::Off || self.waking.contains(&n.id());
+        let is_on = |n: &&Node| n.status() != NodeStatus::Off || memory.waking.contains(&n.id());
         let mut on = there().filter(is_on).count() as i64;
         let nodes: Vec<&Node> = there().collect();
         for node in nodes.iter().rev() {
@@ -214,7 +215,7 @@ impl ClusterManager for PowerSaving {
             }
         }
         for node in nodes {
-            if on < wanted && node.status() == NodeStatus::Off && self.waking.insert(node.id()) {
+            if on < wanted && node.status() == NodeStatus::Off && memory.waking.insert(node.id()) {
                 out.push(NodeAction::Power {
                     node: node.id(),
                     on: true,

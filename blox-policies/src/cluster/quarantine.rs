@@ -1,11 +1,9 @@
 //! Quarantine of flapping nodes.
 
 use blox_core::{
-    ClusterManager, Event, NodeAction, NodeActions, NodeId, Outlook, Part, RestoreError, Seconds,
-    Time, View,
+    ClusterManager, Event, NodeAction, NodeActions, NodeId, Outlook, Policy, Seconds, Time, View,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Keeps new jobs off nodes that were lost again and again: the second loss
@@ -17,6 +15,11 @@ pub struct Quarantine {
     window: Seconds,
     first: Seconds,
     most: Seconds,
+}
+
+/// Losses by node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Losses {
     memory: BTreeMap<NodeId, Flaps>,
 }
 
@@ -47,23 +50,28 @@ impl Quarantine {
             window,
             first,
             most,
-            memory: BTreeMap::new(),
         }
     }
 }
 
-impl Part for Quarantine {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+impl Policy for Quarantine {
+    type Memory = Losses;
+
+    fn initial(&self, _: u64) -> Losses {
+        Losses::default()
+    }
+
+    fn on_event(&self, memory: &mut Losses, view: View<'_>, event: &Event) {
         let now = view.now();
         match event {
             Event::NodeLost { node } => {
-                let flaps = self.memory.entry(*node).or_default();
+                let flaps = memory.memory.entry(*node).or_default();
                 let again = flaps.last_loss.is_some_and(|t| now - t <= self.window);
                 flaps.in_a_row = if again { flaps.in_a_row + 1 } else { 0 };
                 flaps.last_loss = Some(now);
             }
             Event::NodeReturned { node } => {
-                if let Some(flaps) = self.memory.get_mut(node)
+                if let Some(flaps) = memory.memory.get_mut(node)
                     && flaps.in_a_row > 0
                 {
                     let doubled = 2f64.powi(flaps.in_a_row.min(30) as i32 - 1);
@@ -73,28 +81,13 @@ impl Part for Quarantine {
             _ => {}
         }
     }
-
-    fn observes_launches(&self) -> bool {
-        false
-    }
-
-    fn save(&self) -> Option<Value> {
-        let pairs: Vec<_> = self.memory.iter().collect();
-        serde_json::to_value(pairs).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let pairs: Vec<(NodeId, Flaps)> = serde_json::from_value(memory)?;
-        self.memory = pairs.into_iter().collect();
-        Ok(())
-    }
 }
 
 impl ClusterManager for Quarantine {
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Outlook {
         let now = view.now();
         let mut outlook = Outlook::Stable;
-        for (id, flaps) in &mut self.memory {
+        for (id, flaps) in &mut memory.memory {
             let Some(until) = flaps.until else { continue };
             let cordon = view.cluster().node(*id).and_then(|n| n.cordoned());
             if now >= until {

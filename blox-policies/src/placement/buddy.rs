@@ -3,8 +3,8 @@
 use super::resizing::current;
 use super::walk::{most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Part,
-    PlacementPolicy, Reason, Request, Requests, Shape, View,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Outlook,
+    PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
 };
 
 /// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
@@ -22,16 +22,18 @@ use blox_core::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buddy;
 
-impl Part for Buddy {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Buddy {}
 
 impl PlacementPolicy for Buddy {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         if requests.list().is_empty() {
-            return place_waiting(requests, draft);
+            place_waiting(requests, draft)?;
+            return Ok(Outlook::Stable);
         }
         let (mut wanted, passed_over) = enough_for(requests, draft)?;
         wanted.sort_by_key(|(_, shape)| std::cmp::Reverse(shape.gpus));
@@ -47,7 +49,8 @@ impl PlacementPolicy for Buddy {
                 fill_up(&wanted, draft)?;
             }
         }
-        fill_up(&passed_over, draft)
+        fill_up(&passed_over, draft)?;
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

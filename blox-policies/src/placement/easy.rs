@@ -2,11 +2,10 @@
 
 use super::walk::{Rule, can_ever_place, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, Event, JobRef, Outlook, Part, PlacementPolicy, Reason, Requests,
-    RestoreError, Time, View,
+    Draft, DraftError, JobRef, Outlook, PlacementPolicy, Reason, Requests, Stateless, Time, View,
     estimate::{Estimator, Oracle},
 };
-use serde_json::Value;
+use std::sync::Arc;
 
 /// Head of line with a reservation: the first job that does not fit is promised
 /// the moment at which enough GPUs will be free, as an estimator believes;
@@ -15,9 +14,7 @@ use serde_json::Value;
 #[derive(Clone)]
 pub struct EasyBackfill<R> {
     rule: R,
-    estimator: Box<dyn Estimator>,
-    /// Whether the last decision reserved anything.
-    reserved: bool,
+    estimator: Arc<dyn Estimator>,
 }
 
 impl<R: Rule> EasyBackfill<R> {
@@ -31,8 +28,7 @@ impl<R: Rule> EasyBackfill<R> {
     pub fn with(rule: R, estimator: impl Estimator + 'static) -> Self {
         EasyBackfill {
             rule,
-            estimator: Box::new(estimator),
-            reserved: false,
+            estimator: Arc::new(estimator),
         }
     }
 
@@ -66,23 +62,15 @@ impl<R: Rule> EasyBackfill<R> {
     }
 }
 
-impl<R: Rule> Part for EasyBackfill<R> {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.estimator.observe(view, event);
-    }
-    fn observes_launches(&self) -> bool {
-        self.estimator.observes_launches()
-    }
-    fn save(&self) -> Option<Value> {
-        self.estimator.save()
-    }
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.estimator.restore(memory)
-    }
-}
+impl<R: Rule> Stateless for EasyBackfill<R> {}
 
 impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let now = draft.view().now();
         let mut reserved: Option<(blox_core::JobId, Time, u32)> = None;
         while let Some(request) = requests.next_candidate(draft) {
@@ -120,21 +108,13 @@ impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
                 break;
             }
         }
-        self.reserved = reserved.is_some();
-        if reserved.is_some() {
-            draft.explain_rest(Reason::NoFreeGpus);
+        if reserved.is_none() {
+            return Ok(Outlook::Stable);
         }
-        Ok(())
-    }
-
-    fn outlook(&self) -> Outlook {
+        draft.explain_rest(Reason::NoFreeGpus);
         // A reservation moves away while the jobs that it waits for do not
         // progress, as those do that are starting.
-        if self.reserved {
-            Outlook::NextRound
-        } else {
-            Outlook::Stable
-        }
+        Ok(Outlook::NextRound)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

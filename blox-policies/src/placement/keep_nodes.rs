@@ -3,8 +3,8 @@
 use super::types::fits_a_type;
 use super::walk::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Part, Phase,
-    PlacementPolicy, Reason, Request, Requests, Shape, View,
+    Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Outlook, Phase,
+    PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
 };
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
@@ -18,14 +18,15 @@ use blox_core::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
 
-impl Part for KeepNodes {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for KeepNodes {}
 
 impl PlacementPolicy for KeepNodes {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let view = draft.view();
         let mut todo: Vec<(JobRef<'_>, &Request)> = Vec::new();
         for request in requests.list() {
@@ -60,7 +61,7 @@ impl PlacementPolicy for KeepNodes {
                 draft.explain(job.id(), Reason::Fragmented { needed, free });
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

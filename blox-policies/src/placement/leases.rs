@@ -3,8 +3,8 @@
 use super::types::most_of_a_type;
 use super::walk::{Rule, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, GpuTypeId, JobRef, NameId, NodeStatus, Part, PlacementPolicy, Reason,
-    Request, Requests, View,
+    Draft, DraftError, GpuTypeId, JobRef, NameId, NodeStatus, Outlook, PlacementPolicy, Reason,
+    Request, Requests, Stateless, View,
 };
 
 /// Renews the lease of every listed job that has what its request asks for: as many
@@ -23,14 +23,15 @@ impl<R: Rule> Leases<R> {
     }
 }
 
-impl<R: Rule> Part for Leases<R> {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl<R: Rule> Stateless for Leases<R> {}
 
 impl<R: Rule> PlacementPolicy for Leases<R> {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let list = requests.list();
         let mut moved: Vec<&Request> = Vec::new();
         for request in list {
@@ -52,7 +53,7 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
                 draft.explain(request.job, why);
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -3,7 +3,7 @@
 use super::Consolidated;
 use super::walk::{can_ever_place, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, JobRef, Part, PlacementPolicy, Reason, Request, Requests, View,
+    Draft, DraftError, JobRef, Outlook, PlacementPolicy, Reason, Request, Requests, Stateless, View,
 };
 use std::cmp::Reverse;
 
@@ -128,14 +128,15 @@ fn excess(request: &Request, draft: &Draft<'_>) -> f64 {
     more as f64 * (1.0 + job.spec().extras().communication)
 }
 
-impl Part for LocalSearch {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for LocalSearch {}
 
 impl PlacementPolicy for LocalSearch {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let list = requests.list().iter();
         let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
         let listed: Vec<Request> = list.filter(waits).cloned().collect();
@@ -145,7 +146,7 @@ impl PlacementPolicy for LocalSearch {
                 draft.explain(request.job, why);
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -3,10 +3,9 @@
 use super::resizing::{current, parts};
 use super::walk::{has_resources, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobRef, NodeId, Outlook, Part, PlacementPolicy, Reason,
-    Requests, RestoreError, View,
+    Assignment, Draft, DraftError, Event, GpuList, JobRef, NodeId, Outlook, PlacementPolicy, Plan,
+    Policy, Reason, Requests, View,
 };
-use serde_json::Value;
 
 /// Another placement, after which jobs that lie on several nodes and would fit on
 /// one move there (Gandiva, OSDI 2018, section 3.3: migration against fragmentation).
@@ -24,27 +23,30 @@ impl<P: PlacementPolicy> Migrating<P> {
     }
 }
 
-impl<P: PlacementPolicy + Clone> Part for Migrating<P> {
-    fn observe(&mut self, view: View<'_>, event: &blox_core::Event) {
-        self.inner.observe(view, event);
+impl<P: PlacementPolicy> Policy for Migrating<P> {
+    type Memory = P::Memory;
+
+    fn initial(&self, seed: u64) -> P::Memory {
+        self.inner.initial(seed)
     }
 
-    fn observes_launches(&self) -> bool {
-        self.inner.observes_launches()
+    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
+        self.inner.on_event(memory, view, event);
     }
 
-    fn save(&self) -> Option<Value> {
-        self.inner.save()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.inner.restore(memory)
+    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
+        self.inner.on_launches(memory, view, plan);
     }
 }
 
-impl<P: PlacementPolicy + Clone> PlacementPolicy for Migrating<P> {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        self.inner.place(requests, draft)?;
+impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
+    fn place(
+        &self,
+        memory: &mut Self::Memory,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        let outlook = self.inner.place(memory, requests, draft)?;
         let placed: Vec<JobRef<'_>> = draft.view().placed().collect();
         for job in placed {
             let Some(here) = current(draft, job.id()) else {
@@ -59,11 +61,7 @@ impl<P: PlacementPolicy + Clone> PlacementPolicy for Migrating<P> {
                 draft.reassign(job.id(), moved)?;
             }
         }
-        Ok(())
-    }
-
-    fn outlook(&self) -> Outlook {
-        self.inner.outlook()
+        Ok(outlook)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

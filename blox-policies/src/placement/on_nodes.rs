@@ -3,8 +3,8 @@
 use super::types::fits_a_type;
 use super::walk::on_nodes;
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, JobRef, NodeId, Part, Place, PlacementPolicy,
-    Reason, Requests, Shape, TrainingSpec, View,
+    Adapts, Assignment, Draft, DraftError, GpuCount, JobRef, NodeId, Outlook, Place,
+    PlacementPolicy, Reason, Requests, Shape, Stateless, TrainingSpec, View,
 };
 use std::collections::BTreeMap;
 
@@ -14,14 +14,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 
-impl Part for OnNodes {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for OnNodes {}
 
 impl PlacementPolicy for OnNodes {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let mut todo = Vec::new();
         for request in requests.list() {
             let stays = draft
@@ -50,7 +51,7 @@ impl PlacementPolicy for OnNodes {
                 }
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -16,14 +16,14 @@ use std::sync::Arc;
 /// let placement = Walk::new(Profiled::by(|job: &JobRef<'_>| job.gpus().get() > 2));
 /// # let _ = placement;
 /// ```
-pub trait Sensitivity: Clone + Send + 'static {
+pub trait Sensitivity: Clone + Send + Sync + 'static {
     /// Whether the job must be consolidated on as few nodes as possible.
     fn must_consolidate(&self, job: &JobRef<'_>) -> bool;
 }
 
 impl<F> Sensitivity for F
 where
-    F: Fn(&JobRef<'_>) -> bool + Clone + Send + 'static,
+    F: Fn(&JobRef<'_>) -> bool + Clone + Send + Sync + 'static,
 {
     fn must_consolidate(&self, job: &JobRef<'_>) -> bool {
         self(job)

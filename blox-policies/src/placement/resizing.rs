@@ -3,8 +3,8 @@
 use super::types::alike;
 use super::walk::{Rule, place_in_free, shortage};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, NodeStatus, Part,
-    PlacementPolicy, Reason, Request, Requests, Shape, View,
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, NodeStatus, Outlook,
+    PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
 };
 
 /// Gives every listed job the first of its shapes that fits, running jobs
@@ -27,14 +27,15 @@ impl<R: Rule> Resizing<R> {
     }
 }
 
-impl<R: Rule> Part for Resizing<R> {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl<R: Rule> Stateless for Resizing<R> {}
 
 impl<R: Rule> PlacementPolicy for Resizing<R> {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let list: Vec<Request> = requests.list().to_vec();
         for request in &list {
             shrink(request, draft)?;
@@ -51,7 +52,7 @@ impl<R: Rule> PlacementPolicy for Resizing<R> {
         for request in &list {
             grow(request, draft)?;
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -4,8 +4,8 @@ use super::anew::{release_all, settle};
 use super::share::{Amounts, Shares};
 use super::walk::{Rule, can_ever_place, shortage_of_gpus};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, NodeId, Outlook, Part, PlacementPolicy,
-    Reason, Requests, Shape, View,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, NodeId, Outlook, PlacementPolicy,
+    Reason, Requests, Shape, Stateless, View,
 };
 use std::collections::BTreeMap;
 
@@ -65,14 +65,15 @@ impl<R: Rule> Synergy<R> {
     }
 }
 
-impl<R: Rule> Part for Synergy<R> {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl<R: Rule> Stateless for Synergy<R> {}
 
 impl<R: Rule> PlacementPolicy for Synergy<R> {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let view = draft.view();
         let jobs = release_all(requests, draft)?;
         let mut pass = Pass {
@@ -119,19 +120,15 @@ impl<R: Rule> PlacementPolicy for Synergy<R> {
                 draft.explain(job.id(), shortage_of_gpus(job.gpus(), draft));
             }
         }
-        Ok(())
+        Ok(match self.allocation {
+            // The order of running jobs decides what each of them finds.
+            Allocation::Greedy => Outlook::NextRound,
+            Allocation::Proportional | Allocation::Tune => Outlook::Stable,
+        })
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         can_ever_place(&self.rule, view, job)
-    }
-
-    fn outlook(&self) -> Outlook {
-        match self.allocation {
-            // The order of running jobs decides what each of them finds.
-            Allocation::Greedy => Outlook::NextRound,
-            Allocation::Proportional | Allocation::Tune => Outlook::Stable,
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::near::Near;
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
     Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeId,
-    NodeStatus, Part, Place, PlacementPolicy, Reason, Request, Requests, Shape, View,
+    NodeStatus, Outlook, Place, PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
 };
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 
 /// Finds GPUs for one job.
-pub trait Rule: Clone + Send + 'static {
+pub trait Rule: Clone + Send + Sync + 'static {
     /// Free GPUs of the draft for a shape; `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
@@ -82,14 +82,15 @@ impl<R: Rule> Walk<R> {
     }
 }
 
-impl<R: Rule> Part for Walk<R> {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl<R: Rule> Stateless for Walk<R> {}
 
 impl<R: Rule> PlacementPolicy for Walk<R> {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let mut line = Line::new(&self.rule, requests.preemption_allowed());
         let by_count = self.rule.takes_any();
         let mut blocked = None;
@@ -134,7 +135,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
                 Blocked::Skip => Reason::NoFreeGpus,
             });
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
@@ -596,7 +597,8 @@ mod tests {
                 policy: Composition::new("shortest")
                     .scheduling(by_length.preemptive())
                     .placement(Walk::new(Consolidated::default()).when_blocked(blocked))
-                    .build(),
+                    .build()
+                    .unwrap(),
                 jobs: 0,
             }
         }

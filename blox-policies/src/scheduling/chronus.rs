@@ -1,11 +1,11 @@
 //! Leases for jobs with deadlines.
 
 use blox_core::{
-    AdmissionPolicy, JobId, JobRef, Outlook, Part, Request, Requests, RestoreError,
-    SchedulingPolicy, Seconds, ServiceClass, Verdicts, View,
+    AdmissionPolicy, JobId, JobRef, Outlook, Policy, Request, Requests, SchedulingPolicy, Seconds,
+    ServiceClass, Verdicts, View,
 };
 use blox_solve::{BranchAndBound, Program, Solver, Var};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How new jobs with deadlines are chosen that come in together.
@@ -37,6 +37,11 @@ pub enum LeaseChoice {
 pub struct Chronus {
     lease: f64,
     choice: LeaseChoice,
+}
+
+/// The leases that are set aside for each job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Leases {
     /// The leases set aside for accepted jobs, by number, ascending.
     plans: BTreeMap<JobId, Vec<u64>>,
 }
@@ -61,7 +66,6 @@ impl Chronus {
         Chronus {
             lease: if lease > 0.0 { lease } else { 240.0 },
             choice: LeaseChoice::default(),
-            plans: BTreeMap::new(),
         }
     }
 
@@ -99,10 +103,10 @@ impl Chronus {
     }
 
     /// GPUs that plans leave from the lease `first` on, until before `until`.
-    fn left_over(&self, view: View<'_>, first: u64, until: u64) -> Vec<i64> {
+    fn left_over(&self, memory: &Leases, view: View<'_>, first: u64, until: u64) -> Vec<i64> {
         let total = i64::from(view.usable_gpus().get());
         let mut left = vec![total; until.saturating_sub(first) as usize];
-        for (job, leases) in &self.plans {
+        for (job, leases) in &memory.plans {
             let gpus = view.job(*job).map_or(0, |j| i64::from(j.gpus().get()));
             for k in leases.iter().filter(|k| **k >= first && **k < until) {
                 left[(k - first) as usize] -= gpus;
@@ -122,21 +126,34 @@ impl Chronus {
         (leases.len() as u64 == wish.needed).then_some(leases)
     }
 
-    fn set_aside(&mut self, wish: &Wish, leases: Vec<u64>, first: u64, left: &mut [i64]) {
+    fn set_aside(
+        &self,
+        memory: &mut Leases,
+        wish: &Wish,
+        leases: Vec<u64>,
+        first: u64,
+        left: &mut [i64],
+    ) {
         for k in &leases {
             left[(k - first) as usize] -= i64::from(wish.gpus);
         }
-        self.plans.insert(wish.job, leases);
+        memory.plans.insert(wish.job, leases);
     }
 
-    fn accept_greedily(&mut self, wishes: &mut [Wish], first: u64, left: &mut [i64]) {
+    fn accept_greedily(
+        &self,
+        memory: &mut Leases,
+        wishes: &mut [Wish],
+        first: u64,
+        left: &mut [i64],
+    ) {
         wishes.sort_by_key(|w| {
             let slack = w.until.saturating_sub(first.saturating_add(w.needed));
             (std::cmp::Reverse(w.gpus), slack, w.job)
         });
         for wish in wishes.iter() {
             if let Some(leases) = Self::latest(wish, first, left) {
-                self.set_aside(wish, leases, first, left);
+                self.set_aside(memory, wish, leases, first, left);
             }
         }
     }
@@ -186,13 +203,13 @@ impl Chronus {
 
     /// Leases that are over go; those that are not needed any more, and those
     /// that are missing, are seen to.
-    fn tidy(&mut self, view: View<'_>, first: u64) {
+    fn tidy(&self, memory: &mut Leases, view: View<'_>, first: u64) {
         let mut short = Vec::new();
         let wishes: BTreeMap<JobId, Wish> = view
             .active()
             .filter_map(|j| Some((j.id(), self.wish(&j, first)?)))
             .collect();
-        self.plans.retain(|job, leases| {
+        memory.plans.retain(|job, leases| {
             let Some(wish) = wishes.get(job) else {
                 return false;
             };
@@ -205,8 +222,8 @@ impl Chronus {
             true
         });
         for mut wish in short {
-            let mut left = self.left_over(view, first, wish.until.max(first));
-            let has = self.plans.get(&wish.job).cloned().unwrap_or_default();
+            let mut left = self.left_over(memory, view, first, wish.until.max(first));
+            let has = memory.plans.get(&wish.job).cloned().unwrap_or_default();
             for k in has.iter().filter(|k| **k < wish.until) {
                 // Its own leases are not to be had twice.
                 left[(k - first) as usize] = 0;
@@ -215,35 +232,33 @@ impl Chronus {
             if let Some(more) = Self::latest(&wish, first, &left) {
                 let mut leases = [has, more].concat();
                 leases.sort_unstable();
-                self.plans.insert(wish.job, leases);
+                memory.plans.insert(wish.job, leases);
             }
         }
     }
 }
 
-impl Part for Chronus {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for Chronus {
+    type Memory = Leases;
 
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value(self.plans.iter().collect::<Vec<_>>()).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let plans: Vec<(JobId, Vec<u64>)> = serde_json::from_value(memory)?;
-        self.plans = plans.into_iter().collect();
-        Ok(())
+    fn initial(&self, _: u64) -> Leases {
+        Leases::default()
     }
 }
 
 impl AdmissionPolicy for Chronus {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
         if asking.is_empty() {
             return Outlook::Stable;
         }
         let first = self.first_lease(view);
-        self.tidy(view, first);
+        self.tidy(memory, view, first);
         let mut wishes: Vec<Wish> = asking
             .iter()
             .filter_map(|id| view.job(*id))
@@ -251,7 +266,7 @@ impl AdmissionPolicy for Chronus {
             .filter_map(|j| self.wish(&j, first))
             .collect();
         let until = wishes.iter().map(|w| w.until).max().unwrap_or(first);
-        let mut left = self.left_over(view, first, until);
+        let mut left = self.left_over(memory, view, first, until);
         let chosen = match self.choice {
             LeaseChoice::Optimal { nodes } if wishes.len() > 1 => {
                 self.choose(&wishes, first, &left, nodes)
@@ -261,14 +276,14 @@ impl AdmissionPolicy for Chronus {
         match chosen {
             Some(plans) => {
                 for (wish, leases) in plans {
-                    self.set_aside(&wish, leases, first, &mut left);
+                    self.set_aside(memory, &wish, leases, first, &mut left);
                 }
             }
-            None => self.accept_greedily(&mut wishes, first, &mut left),
+            None => self.accept_greedily(memory, &mut wishes, first, &mut left),
         }
         for &id in asking {
             let has_deadline = view.job(id).is_some_and(|j| j.deadline().is_some());
-            if has_deadline && !self.plans.contains_key(&id) {
+            if has_deadline && !memory.plans.contains_key(&id) {
                 out.accept_as(id, Some(ServiceClass::BestEffort), None);
             } else {
                 out.accept(id);
@@ -279,16 +294,16 @@ impl AdmissionPolicy for Chronus {
 }
 
 impl SchedulingPolicy for Chronus {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let first = self.first_lease(view);
-        self.tidy(view, first);
+        self.tidy(memory, view, first);
         // Between two leases those that run in the current one go on.
         let between = first as f64 * self.lease != view.now().secs();
         let mut order: Vec<(u8, f64, JobRef<'_>)> = view
             .active()
             .map(|job| {
                 let left = job.work_left() / job.spec().work.rate;
-                let rank = match self.plans.get(&job.id()) {
+                let rank = match memory.plans.get(&job.id()) {
                     Some(leases) if leases.first() == Some(&first) && !between => 0,
                     Some(_) if between && job.is_placed() => 0,
                     Some(_) => 2,
@@ -318,10 +333,6 @@ impl SchedulingPolicy for Chronus {
             Outlook::NextRound
         }
     }
-
-    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
-        Some(self)
-    }
 }
 
 #[cfg(test)]
@@ -348,15 +359,13 @@ mod tests {
 
     #[test]
     fn the_program_takes_two_narrow_jobs_where_greed_takes_a_wide_one() {
-        let mut chronus = Chronus::new(Seconds::new(240.0));
+        let chronus = Chronus::new(Seconds::new(240.0));
         let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];
         let plans = chronus.choose(&wishes, 0, &[4], 1000).unwrap();
         let chosen: Vec<_> = plans.iter().map(|(w, _)| w.job.0).collect();
         assert_eq!(chosen, [1, 2]);
-        chronus.accept_greedily(&mut wishes, 0, &mut [4]);
-        assert_eq!(
-            chronus.plans.keys().copied().collect::<Vec<_>>(),
-            [JobId(0)]
-        );
+        let mut leases = Leases::default();
+        chronus.accept_greedily(&mut leases, &mut wishes, 0, &mut [4]);
+        assert_eq!(leases.plans.keys().copied().collect::<Vec<_>>(), [JobId(0)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Dominant resource fairness.
 
 use super::listed::{list_by, shares, totals};
-use blox_core::{Outlook, Part, Requests, SchedulingPolicy, View};
+use blox_core::{Outlook, Requests, SchedulingPolicy, Stateless, View};
 
 /// Jobs in ascending order of their dominant share: the largest part that they
 /// ask for of all GPUs, all CPUs or all memory (DRF, NSDI 2011, with every job a
@@ -10,14 +10,10 @@ use blox_core::{Outlook, Part, Requests, SchedulingPolicy, View};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drf;
 
-impl Part for Drf {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Drf {}
 
 impl SchedulingPolicy for Drf {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let totals = totals(view);
         list_by(view, out, |job| {
             let [gpus, cpus, memory] = shares(job, &totals);

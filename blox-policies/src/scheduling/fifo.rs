@@ -1,7 +1,7 @@
 //! First in, first out.
 
 use blox_core::{
-    Outlook, Part, Requests, SchedulingPolicy, View,
+    Outlook, Requests, SchedulingPolicy, Stateless, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -29,14 +29,10 @@ pub fn fifo() -> Fifo {
     Fifo::default()
 }
 
-impl Part for Fifo {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Fifo {}
 
 impl SchedulingPolicy for Fifo {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.0.schedule(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        self.0.schedule(&mut (), view, out)
     }
 }

@@ -2,10 +2,10 @@
 
 use super::listed::list_by;
 use blox_core::{
-    Event, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Seconds, View,
+    Outlook, Requests, SchedulingPolicy, Seconds, Stateless, View,
     estimate::{Estimator, Oracle},
 };
-use serde_json::Value;
+use std::sync::Arc;
 
 /// Jobs in descending order of their finish-time fairness: their age and the
 /// time that they still need, over the whole time that they need on GPUs of
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// right way round.) Jobs about which nothing is known come last.
 #[derive(Clone)]
 pub struct FinishTimeFairness {
-    estimator: Box<dyn Estimator>,
+    estimator: Arc<dyn Estimator>,
 }
 
 impl Default for FinishTimeFairness {
@@ -28,28 +28,15 @@ impl FinishTimeFairness {
     /// With an estimator.
     pub fn with(estimator: impl Estimator + 'static) -> Self {
         FinishTimeFairness {
-            estimator: Box::new(estimator),
+            estimator: Arc::new(estimator),
         }
     }
 }
 
-impl Part for FinishTimeFairness {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.estimator.observe(view, event);
-    }
-    fn observes_launches(&self) -> bool {
-        self.estimator.observes_launches()
-    }
-    fn save(&self) -> Option<Value> {
-        self.estimator.save()
-    }
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.estimator.restore(memory)
-    }
-}
+impl Stateless for FinishTimeFairness {}
 
 impl SchedulingPolicy for FinishTimeFairness {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         list_by(view, out, |job| {
             let (whole, left) = (self.estimator.duration(job), self.estimator.remaining(job));
             match (whole, left) {

@@ -1,12 +1,12 @@
 //! Time slices with packing, growing and shrinking.
 
-use super::TimeSlicing;
+use super::time_slicing::{TimeSlicing, Turns};
 use blox_core::perf::gpu_utilisation;
 use blox_core::{
-    Assignment, GpuCount, JobId, JobRef, NameId, Outlook, Part, Phase, Place, Request, Requests,
-    RestoreError, SchedulingPolicy, Seconds, Shape, View,
+    Assignment, GpuCount, JobId, JobRef, NameId, Outlook, Phase, Place, Policy, Request, Requests,
+    SchedulingPolicy, Seconds, Shape, View,
 };
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Time slices, packing, growing and shrinking (Gandiva, OSDI 2018, section 3).
@@ -27,6 +27,12 @@ pub struct Gandiva {
     turns: TimeSlicing,
     packs: bool,
     grows: bool,
+}
+
+/// The turns so far, and the pairs that were parted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GandivaMemory {
+    turns: Turns,
     /// Pairs that did too little together, the smaller number first.
     parted: BTreeSet<(JobId, JobId)>,
 }
@@ -44,7 +50,6 @@ impl Gandiva {
             turns: TimeSlicing::new(slice),
             packs: true,
             grows: true,
-            parted: BTreeSet::new(),
         }
     }
 
@@ -63,7 +68,7 @@ impl Gandiva {
     }
 
     /// Notes pairs that do less together than one of them would alone.
-    fn look_back(&mut self, view: View<'_>) {
+    fn look_back(&self, memory: &mut GandivaMemory, view: View<'_>) {
         for job in view.running() {
             // One that starts has done nothing yet.
             let other = beside(view, &job).filter(|o| o.phase() == Phase::Running);
@@ -72,14 +77,14 @@ impl Gandiva {
             };
             let part = |j: &JobRef<'_>| j.rate() / alone(view, j);
             if job.id() < other.id() && part(&job) + part(&other) < 1.0 - 1e-9 {
-                self.parted.insert((job.id(), other.id()));
+                memory.parted.insert((job.id(), other.id()));
             }
         }
         let active = |id: &JobId| view.job(*id).is_some_and(|j| j.first_start().is_some());
-        self.parted.retain(|(a, b)| active(a) && active(b));
+        memory.parted.retain(|(a, b)| active(a) && active(b));
     }
 
-    fn may_pair(&self, a: &JobRef<'_>, b: &JobRef<'_>) -> bool {
+    fn may_pair(&self, memory: &GandivaMemory, a: &JobRef<'_>, b: &JobRef<'_>) -> bool {
         let pair = (a.id().min(b.id()), a.id().max(b.id()));
         let counted =
             |j: &JobRef<'_>| j.spec().extras().cpus > 0.0 || j.spec().extras().memory_gib > 0.0;
@@ -87,7 +92,7 @@ impl Gandiva {
             && !counted(a)
             && !counted(b)
             && gpu_utilisation(a.spec()) + gpu_utilisation(b.spec()) <= 1.0
-            && !self.parted.contains(&pair)
+            && !memory.parted.contains(&pair)
     }
 }
 
@@ -111,28 +116,21 @@ fn beside<'v>(view: View<'v>, job: &JobRef<'_>) -> Option<JobRef<'v>> {
     others.find_map(|id| view.job(id))
 }
 
-impl Part for Gandiva {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for Gandiva {
+    type Memory = GandivaMemory;
 
-    fn save(&self) -> Option<Value> {
-        let parted: Vec<_> = self.parted.iter().collect();
-        serde_json::to_value((self.turns.save()?, parted)).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let (turns, parted): (Value, Vec<(JobId, JobId)>) = serde_json::from_value(memory)?;
-        self.turns.restore(turns)?;
-        self.parted = parted.into_iter().collect();
-        Ok(())
+    fn initial(&self, seed: u64) -> GandivaMemory {
+        GandivaMemory {
+            parted: BTreeSet::new(),
+            turns: self.turns.initial(seed),
+        }
     }
 }
 
 impl SchedulingPolicy for Gandiva {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.look_back(view);
-        let order = self.turns.in_turn(view);
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        self.look_back(memory, view);
+        let order = self.turns.in_turn(&mut memory.turns, view);
         let mut free = view.usable_gpus().get();
         // Who runs, and beside whom; who has a place of its own, and may have company.
         let mut chosen: Vec<(JobRef<'_>, Option<JobId>)> = Vec::new();
@@ -161,7 +159,7 @@ impl SchedulingPolicy for Gandiva {
                     let theirs = beside(view, host).map(|o| o.id());
                     let open = theirs.is_none_or(|id| id == job.id());
                     let here = job.assignment().is_none() || now == Some(host.id());
-                    open && here && self.may_pair(host, &job)
+                    open && here && self.may_pair(memory, host, &job)
                 };
                 if let Some(at) = hosts.iter().position(place) {
                     let host = hosts.remove(at);

@@ -1,10 +1,10 @@
 //! Protection against starvation, around any scheduling policy.
 
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Event, JobId, Outlook, Part, Phase, PlacementPolicy, Requests,
-    RestoreError, SchedulingPolicy, Seconds, Time, View,
+    Event, JobId, Outlook, Phase, Plan, Policy, Requests, SchedulingPolicy, Seconds, Time, View,
+    With,
 };
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Promotes a job that waited too long: from then on it comes before all jobs
@@ -13,38 +13,43 @@ use std::collections::VecDeque;
 /// Waiting is counted from the first decision that could have launched the job
 /// and did not; the decision that preempts a job is not such a one. Blox:
 /// 1000 hours.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct StarvationGuard<P> {
     inner: P,
     limit: Seconds,
-    /// Waiting jobs by the moment from which they wait. Some ran since.
-    queue: VecDeque<(Time, JobId)>,
-    /// Whether it holds all that wait. It need not while it is long: others came later.
-    complete: bool,
-    /// The last decision at which it did.
-    complete_at: Time,
-    /// Those whose time is up.
-    due: Vec<(Time, JobId)>,
-    decision: Option<u64>,
 }
-
-/// From this length on the queue takes nobody in until it is used up, and is then made anew.
-const LONG: usize = 256;
 
 impl<P> StarvationGuard<P> {
     /// Around a policy, for jobs that waited `limit`.
     pub fn new(inner: P, limit: Seconds) -> Self {
-        StarvationGuard {
-            inner,
-            limit,
-            queue: VecDeque::new(),
-            complete: true,
-            complete_at: Time::ZERO,
-            due: Vec::new(),
-            decision: None,
-        }
+        StarvationGuard { inner, limit }
     }
+}
 
+/// From this length on the queue takes no more jobs until it is used up, and is then made anew.
+const LONG: usize = 256;
+
+/// The jobs that wait: a cache that follows from the view.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waits {
+    /// Waiting jobs by the moment from which they wait. Some ran since.
+    #[serde(skip)]
+    queue: VecDeque<(Time, JobId)>,
+    /// Whether it holds all that wait. It need not while it is long: others came later.
+    #[serde(skip)]
+    complete: bool,
+    /// The last decision at which it did.
+    #[serde(skip)]
+    complete_at: Time,
+    /// Those whose time is up.
+    #[serde(skip)]
+    due: Vec<(Time, JobId)>,
+    #[serde(skip)]
+    decision: Option<u64>,
+}
+
+impl Waits {
     fn sync(&mut self, view: View<'_>) {
         let next = self.decision.is_some_and(|d| d + 1 == view.decision());
         self.decision = Some(view.decision());
@@ -77,12 +82,12 @@ impl<P> StarvationGuard<P> {
 
     /// Takes those whose time is up off the queue, and those that wait no more. Then none of the
     /// jobs in it is due, and who is first says when one will be.
-    fn pass(&mut self, view: View<'_>) -> Outlook {
+    fn pass(&mut self, view: View<'_>, limit: Seconds) -> Outlook {
         let now = view.now();
         while let Some(&(since, id)) = self.queue.front() {
             let still = waits_since(view, id, since);
-            if still && now - since < self.limit {
-                return Outlook::Until(since + self.limit);
+            if still && now - since < limit {
+                return Outlook::Until(since + limit);
             }
             if still {
                 self.due.push((since, id));
@@ -115,49 +120,42 @@ fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
     queue.insert(at, entry);
 }
 
-impl<P: Part + Clone> Part for StarvationGuard<P> {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.inner.observe(view, event);
+impl<P: SchedulingPolicy> Policy for StarvationGuard<P> {
+    type Memory = With<Waits, P::Memory>;
+
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: Waits::default(),
+            inner: self.inner.initial(seed),
+        }
     }
-    fn observes_launches(&self) -> bool {
-        self.inner.observes_launches()
+
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.inner.on_event(&mut memory.inner, view, event);
     }
-    fn save(&self) -> Option<Value> {
-        self.inner.save()
-    }
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.inner.restore(memory)
+
+    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
+        self.inner.on_launches(&mut memory.inner, view, plan);
     }
 }
 
-impl<P: SchedulingPolicy + Clone> SchedulingPolicy for StarvationGuard<P> {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.sync(view);
-        let mut timer = self.pass(view);
-        let first = self.queue.front();
-        if !self.complete && first.is_none_or(|(since, _)| *since > self.complete_at) {
-            self.rebuild(view);
-            timer = self.pass(view);
+impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let waits = &mut memory.own;
+        waits.sync(view);
+        let mut timer = waits.pass(view, self.limit);
+        let first = waits.queue.front();
+        if !waits.complete && first.is_none_or(|(since, _)| *since > waits.complete_at) {
+            waits.rebuild(view);
+            timer = waits.pass(view, self.limit);
         }
         // In one order, whenever they were told apart.
-        self.due.sort_unstable();
-        self.due.dedup();
-        for (_, id) in self.due.drain(..) {
+        waits.due.sort_unstable();
+        waits.due.dedup();
+        for (_, id) in waits.due.drain(..) {
             out.promote(id);
         }
-        self.inner.schedule(view, out).and(timer)
-    }
-
-    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
-        self.inner.admission()
-    }
-
-    fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
-        self.inner.cluster()
-    }
-
-    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
-        self.inner.placement()
+        self.inner.schedule(&mut memory.inner, view, out).and(timer)
     }
 }
 

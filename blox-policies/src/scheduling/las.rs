@@ -1,7 +1,7 @@
 //! Least attained service.
 
 use blox_core::{
-    Outlook, Part, Requests, SchedulingPolicy, View,
+    Outlook, Requests, SchedulingPolicy, Stateless, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -39,16 +39,12 @@ impl Las {
     }
 }
 
-impl Part for Las {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Las {}
 
 impl SchedulingPolicy for Las {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         // Service grows while a job runs, so the order can change at any round
         // in which somebody waits.
-        self.0.schedule(view, out)
+        self.0.schedule(&mut (), view, out)
     }
 }

@@ -2,10 +2,9 @@
 
 use blox_core::perf::{LOSS, converged};
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Event, JobId, JobRef, Outlook, Part, PlacementPolicy, Reason,
-    Requests, RestoreError, SchedulingPolicy, View,
+    Event, JobId, JobRef, Outlook, Plan, Policy, Reason, Requests, SchedulingPolicy, View, With,
 };
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 /// Ends a job as complete once its loss has converged (Blox, EuroSys 2024,
 /// figure 16): users ask for more epochs than they need.
@@ -13,12 +12,20 @@ use serde_json::Value;
 /// A loss has converged when, over each of the last few reports, it fell by less
 /// than a share of the largest loss that the job reported; see
 /// [`converged`](blox_core::perf::converged). Jobs that report no loss run to their end.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LossTermination<P> {
     inner: P,
     tolerance: f64,
     reports: usize,
+}
+
+/// The last decision, and a list that is filled in each.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Looked {
+    #[serde(skip)]
     decision: Option<u64>,
+    #[serde(skip)]
     found: Vec<JobId>,
 }
 
@@ -29,8 +36,6 @@ impl<P> LossTermination<P> {
             inner,
             tolerance: 0.001,
             reports: 3,
-            decision: None,
-            found: Vec::new(),
         }
     }
 
@@ -57,27 +62,31 @@ impl<P> LossTermination<P> {
     }
 }
 
-impl<P: Part + Clone> Part for LossTermination<P> {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.inner.observe(view, event);
+impl<P: SchedulingPolicy> Policy for LossTermination<P> {
+    type Memory = With<Looked, P::Memory>;
+
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: Looked::default(),
+            inner: self.inner.initial(seed),
+        }
     }
-    fn observes_launches(&self) -> bool {
-        self.inner.observes_launches()
+
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.inner.on_event(&mut memory.inner, view, event);
     }
-    fn save(&self) -> Option<Value> {
-        self.inner.save()
-    }
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.inner.restore(memory)
+
+    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
+        self.inner.on_launches(&mut memory.inner, view, plan);
     }
 }
 
-impl<P: SchedulingPolicy + Clone> SchedulingPolicy for LossTermination<P> {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         // Only who was heard of can have converged since the last decision.
-        let next = self.decision.is_some_and(|d| d + 1 == view.decision());
-        self.decision = Some(view.decision());
-        let mut found = std::mem::take(&mut self.found);
+        let Looked { decision, found } = &mut memory.own;
+        let next = decision.is_some_and(|d| d + 1 == view.decision());
+        *decision = Some(view.decision());
         found.clear();
         if next {
             found.extend(view.touched().filter(|j| self.is_done(j)).map(|j| j.id()));
@@ -85,22 +94,9 @@ impl<P: SchedulingPolicy + Clone> SchedulingPolicy for LossTermination<P> {
         } else {
             found.extend(view.active().filter(|j| self.is_done(j)).map(|j| j.id()));
         }
-        for &job in &found {
+        for &job in found.iter() {
             out.finish(job, Reason::GoalReached);
         }
-        self.found = found;
-        self.inner.schedule(view, out)
-    }
-
-    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
-        self.inner.admission()
-    }
-
-    fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
-        self.inner.cluster()
-    }
-
-    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
-        self.inner.placement()
+        self.inner.schedule(&mut memory.inner, view, out)
     }
 }

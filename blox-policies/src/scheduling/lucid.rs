@@ -4,11 +4,10 @@ use crate::placement::{Rule, find_alike, most_usable, suits};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::PairTable;
 use blox_core::{
-    Assignment, Draft, DraftError, Event, JobId, JobRef, NodeId, NodeStatus, Outlook, Part,
-    PlacementPolicy, Reason, Request, Requests, RestoreError, SchedulingPolicy, Seconds, Shape,
-    Time, View,
+    Assignment, Draft, DraftError, JobId, JobRef, NodeId, NodeStatus, Outlook, PlacementPolicy,
+    Policy, Reason, Request, Requests, SchedulingPolicy, Seconds, Shape, Time, View,
 };
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -76,8 +75,13 @@ impl Default for LucidSettings {
 #[derive(Clone)]
 pub struct Lucid {
     settings: LucidSettings,
-    estimator: Box<dyn Estimator>,
+    estimator: Arc<dyn Estimator>,
     pairs: Arc<PairTable>,
+}
+
+/// What `Lucid` remembers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LucidMemory {
     /// Whether the profiler has a node more.
     grown: bool,
     /// Pairs that proved slow.
@@ -85,6 +89,7 @@ pub struct Lucid {
     /// Jobs that were placed to be profiled, each with the number of that launch: a plan that comes
     /// to nothing leaves nothing behind.
     profiled: BTreeMap<JobId, u32>,
+    #[serde(skip)]
     order: Vec<(f64, JobId)>,
 }
 
@@ -103,12 +108,8 @@ impl Lucid {
     ) -> Self {
         Lucid {
             settings,
-            estimator: Box::new(estimator),
+            estimator: Arc::new(estimator),
             pairs: Arc::new(pairs),
-            grown: false,
-            slow: BTreeSet::new(),
-            profiled: BTreeMap::new(),
-            order: Vec::new(),
         }
     }
 
@@ -152,7 +153,7 @@ impl Lucid {
     }
 
     /// Whether two jobs may share GPUs.
-    fn may_share(&self, new: &JobRef<'_>, there: &JobRef<'_>) -> bool {
+    fn may_share(&self, memory: &LucidMemory, new: &JobRef<'_>, there: &JobRef<'_>) -> bool {
         let s = &self.settings;
         let both = |name| Some((Self::number(new, name)?, Self::number(there, name)?));
         let Some(((a, b), (x, y))) = both("sharing_score").zip(both("gmem")) else {
@@ -167,16 +168,16 @@ impl Lucid {
             && x + y < s.memory_mib
             && self.service(new) <= s.service_ratio * self.service(there)
             && fast
-            && !self.slow.contains(&Self::pair(new.id(), there.id()))
+            && !memory.slow.contains(&Self::pair(new.id(), there.id()))
     }
 
     /// Separates pairs that proved slow, and takes jobs off the profiler in time.
-    fn release(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn release(&self, memory: &mut LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let view = draft.view();
         let mut leave = Vec::new();
         for job in view.running() {
             let Some(a) = job.assignment() else { continue };
-            if !self.is_new(&job) && self.profiled.get(&job.id()) == Some(&job.attempt()) {
+            if !self.is_new(&job) && memory.profiled.get(&job.id()) == Some(&job.attempt()) {
                 leave.push(job.id());
             }
             if let Some(partner) = a.partner.and_then(|p| view.job(p)) {
@@ -187,7 +188,7 @@ impl Lucid {
                     partner
                 };
                 if job.rate() < least && later.phase() == blox_core::Phase::Running {
-                    self.slow.insert(Self::pair(job.id(), partner.id()));
+                    memory.slow.insert(Self::pair(job.id(), partner.id()));
                     leave.push(later.id());
                 }
             }
@@ -200,22 +201,26 @@ impl Lucid {
         Ok(())
     }
 
-    fn fill_profiler(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn fill_profiler(
+        &self,
+        memory: &mut LucidMemory,
+        draft: &mut Draft<'_>,
+    ) -> Result<(), DraftError> {
         let view = draft.view();
-        let now = self.profilers(view, self.grown);
+        let now = self.profilers(view, memory.grown);
         let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, &now, j);
         let mut queue: Vec<JobRef<'_>> = view.waiting().filter(ours).collect();
         queue.sort_by_key(|j| (j.gpus(), j.id()));
         if queue.len() > self.settings.grow_above {
-            self.grown = true;
-        } else if self.grown && queue.len() < self.settings.shrink_below {
+            memory.grown = true;
+        } else if memory.grown && queue.len() < self.settings.shrink_below {
             let temporary = self.profilers(view, true).into_iter().next();
             let idle = temporary
                 .and_then(|n| view.node(n))
                 .is_some_and(|n| n.free_count() == n.gpu_count());
-            self.grown = !idle;
+            memory.grown = !idle;
         }
-        let nodes = self.profilers(view, self.grown);
+        let nodes = self.profilers(view, memory.grown);
         for job in queue {
             let gpus = job.gpus().get();
             let fits = |n: &&NodeId| draft.free_on(**n) >= gpus && may_use(view, **n, &job);
@@ -227,7 +232,7 @@ impl Lucid {
             };
             if let Some(gpus) = draft.take_from(*node, gpus) {
                 draft.assign(job.id(), Assignment::of(gpus))?;
-                self.profiled.insert(job.id(), job.attempt() + 1);
+                memory.profiled.insert(job.id(), job.attempt() + 1);
             }
         }
         Ok(())
@@ -243,12 +248,12 @@ impl Lucid {
         nodes.iter().any(usable)
     }
 
-    fn fill_main(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn fill_main(&self, memory: &mut LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let view = draft.view();
-        let profilers = self.profilers(view, self.grown);
+        let profilers = self.profilers(view, memory.grown);
         let beside = Beside(profilers.clone());
         let aside = self.profilers(view, true);
-        let mut order = std::mem::take(&mut self.order);
+        let mut order = std::mem::take(&mut memory.order);
         order.clear();
         for job in view.active() {
             let to_profile = self.is_new(&job) && Self::fits_profiler(view, &profilers, &job);
@@ -261,7 +266,7 @@ impl Lucid {
         let mut paired = BTreeSet::new();
         for &(_, id) in &order {
             let Some(job) = view.job(id) else { continue };
-            if let Some(there) = self.beside(draft, &aside, &paired, &job) {
+            if let Some(there) = self.beside(memory, draft, &aside, &paired, &job) {
                 let gpus = draft
                     .current(there)
                     .map(|a| a.gpus.clone())
@@ -281,13 +286,14 @@ impl Lucid {
                 None => draft.explain(id, Reason::NotChosen),
             }
         }
-        self.order = order;
+        memory.order = order;
         Ok(())
     }
 
     /// The first running job, by start, beside which this one may be.
     fn beside(
         &self,
+        memory: &LucidMemory,
         draft: &Draft<'_>,
         aside: &[NodeId],
         paired: &BTreeSet<JobId>,
@@ -322,7 +328,7 @@ impl Lucid {
                 && a.partner.is_none()
                 && !shared
                 && best.is_none_or(|b| (since, there.id()) < b)
-                && self.may_share(job, &there)
+                && self.may_share(memory, job, &there)
                 && !paired.contains(&there.id())
             {
                 best = Some((since, there.id()));
@@ -369,53 +375,41 @@ fn may_use(view: View<'_>, node: NodeId, job: &JobRef<'_>) -> bool {
         .is_some_and(|n| suits(n, job, &Shape::default(), view))
 }
 
-impl Part for Lucid {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.estimator.observe(view, event);
-    }
+impl Policy for Lucid {
+    type Memory = LucidMemory;
 
-    fn observes_launches(&self) -> bool {
-        self.estimator.observes_launches()
-    }
-
-    fn save(&self) -> Option<Value> {
-        let beliefs = self.estimator.save();
-        serde_json::to_value((self.grown, &self.slow, &self.profiled, beliefs)).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let beliefs: Option<Value>;
-        (self.grown, self.slow, self.profiled, beliefs) = serde_json::from_value(memory)?;
-        match beliefs {
-            Some(beliefs) => self.estimator.restore(beliefs),
-            None => Ok(()),
-        }
+    fn initial(&self, _: u64) -> LucidMemory {
+        LucidMemory::default()
     }
 }
 
 impl SchedulingPolicy for Lucid {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, _memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         for job in view.active() {
             out.push(Request::gang(&job));
         }
         Outlook::NextRound
     }
-
-    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
-        Some(self)
-    }
 }
 
 impl PlacementPolicy for Lucid {
-    fn place(&mut self, _: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        memory: &mut Self::Memory,
+        _: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let view = draft.view();
-        self.slow
+        memory
+            .slow
             .retain(|(a, b)| view.job(*a).is_some() && view.job(*b).is_some());
-        self.profiled
+        memory
+            .profiled
             .retain(|id, _| view.job(*id).is_some_and(|j| j.assignment().is_some()));
-        self.release(draft)?;
-        self.fill_profiler(draft)?;
-        self.fill_main(draft)
+        self.release(memory, draft)?;
+        self.fill_profiler(memory, draft)?;
+        self.fill_main(memory, draft)?;
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

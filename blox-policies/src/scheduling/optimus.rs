@@ -2,10 +2,10 @@
 
 use blox_core::perf::{LOSS, Linear, LossCurve, Profile, Setting, WorkerModel};
 use blox_core::{
-    Event, GpuCount, JobId, JobRef, Outlook, Part, Phase, Request, Requests, RestoreError,
-    SchedulingPolicy, Shape, View,
+    Event, GpuCount, JobId, JobRef, Outlook, Phase, Policy, Request, Requests, SchedulingPolicy,
+    Shape, View,
 };
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
@@ -32,10 +32,26 @@ pub struct Optimus {
     profile: Arc<dyn Profile>,
     most: u32,
     tolerance: f64,
+}
+
+/// What was seen of each job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
     /// Iterations a second at each number of GPUs on which a job ran.
     speeds: BTreeMap<JobId, BTreeMap<u32, f64>>,
     /// The end that was estimated after so many reports, in epochs; follows from the view.
+    #[serde(skip)]
     ends: BTreeMap<JobId, (usize, Option<f64>)>,
+}
+
+impl Seen {
+    /// Notes how fast a job runs on the GPUs that it holds.
+    fn note(&mut self, job: &JobRef<'_>) {
+        if let Some(held) = job.held() {
+            let speeds = self.speeds.entry(job.id()).or_default();
+            speeds.insert(held.count().get(), job.rate());
+        }
+    }
 }
 
 /// A loss is fitted from so many reports on.
@@ -49,8 +65,6 @@ impl Default for Optimus {
             profile: Arc::new(Linear),
             most: 16,
             tolerance: 0.001,
-            speeds: BTreeMap::new(),
-            ends: BTreeMap::new(),
         }
     }
 }
@@ -77,13 +91,13 @@ impl Optimus {
         self
     }
 
-    fn candidate(&mut self, job: &JobRef<'_>) -> Candidate {
+    fn candidate(&self, memory: &mut Seen, job: &JobRef<'_>) -> Candidate {
         let levels = &job.spec().extras().levels;
         let levels: Vec<u32> = match levels.is_empty() {
             true => (1..=self.most).collect(),
             false => levels.iter().map(|l| l.get()).collect(),
         };
-        let ran = self.speeds.get(&job.id());
+        let ran = memory.speeds.get(&job.id());
         let mut steps: Vec<(u32, f64)> = ran
             .into_iter()
             .flatten()
@@ -103,7 +117,7 @@ impl Optimus {
         }
         Candidate {
             job: job.id(),
-            left: self.left(job),
+            left: self.left(memory, job),
             // Without any belief more GPUs are no better.
             model: WorkerModel::fit(&steps).unwrap_or(WorkerModel { c: [0.0, 1.0, 0.0] }),
             levels,
@@ -112,7 +126,7 @@ impl Optimus {
     }
 
     /// Iterations that are left.
-    fn left(&mut self, job: &JobRef<'_>) -> f64 {
+    fn left(&self, memory: &mut Seen, job: &JobRef<'_>) -> f64 {
         let declared = job.work_left();
         let losses = job.metric(LOSS);
         let Some(reports) = job
@@ -123,12 +137,12 @@ impl Optimus {
         else {
             return declared;
         };
-        let known = self.ends.get(&job.id()).filter(|e| e.0 == losses.len());
+        let known = memory.ends.get(&job.id()).filter(|e| e.0 == losses.len());
         let end = match known {
             Some((_, end)) => *end,
             None => {
                 let end = end_of(losses.iter().map(|l| l.1), self.tolerance);
-                self.ends.insert(job.id(), (losses.len(), end));
+                memory.ends.insert(job.id(), (losses.len(), end));
                 end
             }
         };
@@ -227,40 +241,35 @@ fn divide(candidates: &mut [Candidate], mut free: u32) {
     }
 }
 
-impl Part for Optimus {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+impl Policy for Optimus {
+    type Memory = Seen;
+
+    fn initial(&self, _: u64) -> Seen {
+        Seen::default()
+    }
+
+    fn on_event(&self, memory: &mut Seen, view: View<'_>, event: &Event) {
         let Some(job) = event.job().and_then(|id| view.job(id)) else {
             return;
         };
         if job.phase() == Phase::Ended {
-            self.speeds.remove(&job.id());
-            self.ends.remove(&job.id());
+            memory.speeds.remove(&job.id());
+            memory.ends.remove(&job.id());
             return;
         }
-        if let Event::Started { .. } | Event::Progress { .. } = event
-            && let Some(held) = job.held()
-        {
-            let speeds = self.speeds.entry(job.id()).or_default();
-            speeds.insert(held.count().get(), job.rate());
+        if let Event::Progress { .. } = event {
+            memory.note(&job);
         }
-    }
-
-    fn save(&self) -> Option<Value> {
-        let list: Vec<_> = self.speeds.iter().collect();
-        serde_json::to_value(list).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let list: Vec<(JobId, BTreeMap<u32, f64>)> = serde_json::from_value(memory)?;
-        self.speeds = list.into_iter().collect();
-        self.ends.clear();
-        Ok(())
     }
 }
 
 impl SchedulingPolicy for Optimus {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let mut candidates: Vec<Candidate> = view.active().map(|j| self.candidate(&j)).collect();
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        for job in view.running() {
+            memory.note(&job);
+        }
+        let mut candidates: Vec<Candidate> =
+            view.active().map(|j| self.candidate(memory, &j)).collect();
         if candidates.is_empty() {
             return Outlook::Stable;
         }

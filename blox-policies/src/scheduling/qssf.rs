@@ -1,7 +1,7 @@
 //! Quasi-shortest service first.
 
 use blox_core::{
-    Outlook, Part, Requests, SchedulingPolicy, View,
+    Outlook, Requests, SchedulingPolicy, Stateless, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -22,7 +22,7 @@ impl Default for Qssf {
 impl Qssf {
     /// With an estimator, taken as it is: it is not told what happens, since
     /// beliefs about a waiting job must not change.
-    pub fn with(estimator: impl Estimator + Sync + 'static) -> Self {
+    pub fn with(estimator: impl Estimator) -> Self {
         Qssf(
             by_key(move |job| {
                 let gpus = f64::from(job.gpus().get());
@@ -37,14 +37,10 @@ impl Qssf {
     }
 }
 
-impl Part for Qssf {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Qssf {}
 
 impl SchedulingPolicy for Qssf {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.0.schedule(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        self.0.schedule(&mut (), view, out)
     }
 }

@@ -1,7 +1,7 @@
 //! Shortest job first.
 
 use blox_core::{
-    Outlook, Part, Requests, SchedulingPolicy, View,
+    Outlook, Requests, SchedulingPolicy, Stateless, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -22,7 +22,7 @@ impl Default for Sjf {
 impl Sjf {
     /// With an estimator, taken as it is: it is not told what happens, since
     /// beliefs about a waiting job must not change.
-    pub fn with(estimator: impl Estimator + Sync + 'static) -> Self {
+    pub fn with(estimator: impl Estimator) -> Self {
         Sjf(
             by_key(move |job| SortKey::by(estimator.duration(job).map_or(f64::MAX, |d| d.secs())))
                 .stable(),
@@ -30,14 +30,10 @@ impl Sjf {
     }
 }
 
-impl Part for Sjf {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Sjf {}
 
 impl SchedulingPolicy for Sjf {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.0.schedule(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        self.0.schedule(&mut (), view, out)
     }
 }

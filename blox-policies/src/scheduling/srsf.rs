@@ -1,7 +1,7 @@
 //! Shortest remaining service first.
 
 use blox_core::{
-    Outlook, Part, Requests, SchedulingPolicy, View,
+    Outlook, Requests, SchedulingPolicy, Stateless, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -24,7 +24,7 @@ impl Default for Srsf {
 impl Srsf {
     /// With an estimator, taken as it is: it is not told what happens, since
     /// beliefs about a waiting job must not change.
-    pub fn with(estimator: impl Estimator + Sync + 'static) -> Self {
+    pub fn with(estimator: impl Estimator) -> Self {
         let key = by_key(move |job| {
             let left = estimator.remaining(job);
             let service = left.map(|d| d.secs() * f64::from(job.gpus().get()));
@@ -34,14 +34,10 @@ impl Srsf {
     }
 }
 
-impl Part for Srsf {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Srsf {}
 
 impl SchedulingPolicy for Srsf {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.0.schedule(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        self.0.schedule(&mut (), view, out)
     }
 }

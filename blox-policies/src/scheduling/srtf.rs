@@ -1,7 +1,7 @@
 //! Shortest remaining time first.
 
 use blox_core::{
-    Outlook, Part, Requests, SchedulingPolicy, View,
+    Outlook, Requests, SchedulingPolicy, Stateless, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -22,7 +22,7 @@ impl Default for Srtf {
 impl Srtf {
     /// With an estimator, taken as it is: it is not told what happens, since
     /// beliefs about a waiting job must not change.
-    pub fn with(estimator: impl Estimator + Sync + 'static) -> Self {
+    pub fn with(estimator: impl Estimator) -> Self {
         // What runs needs less and less: it never falls behind what waits.
         Srtf(
             by_key(move |job| SortKey::by(estimator.remaining(job).map_or(f64::MAX, |d| d.secs())))
@@ -32,14 +32,10 @@ impl Srtf {
     }
 }
 
-impl Part for Srtf {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Srtf {}
 
 impl SchedulingPolicy for Srtf {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.0.schedule(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        self.0.schedule(&mut (), view, out)
     }
 }

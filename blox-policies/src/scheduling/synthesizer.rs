@@ -2,9 +2,9 @@
 
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Decide, Draft, DraftError, Event, JobId, JobRef, NodeActions,
-    Outlook, Part, Phase, Pipeline, PlacementPolicy, Reason, Requests, RestoreError,
-    SchedulingPolicy, Seconds, Time, Verdicts, View,
+    AdmissionPolicy, ClusterManager, Composition, Decide, Draft, DraftError, Event, JobId, JobRef,
+    Memory, MemoryError, NodeActions, Outlook, Phase, Pipeline, PlacementPolicy, Plan, Policy,
+    Reason, Requests, SchedulingPolicy, Seconds, Time, Verdicts, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,22 +17,25 @@ use std::sync::Arc;
 /// The best is the one under which the jobs known now spend the least time in
 /// the system: until all have ended, or within the horizon. Ties go to the
 /// candidate that was named first. Jobs, promotions and deferrals carry over
-/// from one candidate to the next, and every candidate is told every event. While
+/// from one candidate to the next, and every candidate observes every event. While
 /// no job waits there is nothing to choose.
 ///
-/// It brings its own admission, cluster management and placement: those of the
-/// chosen candidate.
+/// It takes all four roles: compose it with [`Synthesizer::compose`].
 #[derive(Clone)]
 pub struct Synthesizer {
     candidates: Vec<Pipeline>,
     forecaster: Arc<dyn Forecaster>,
     every: Seconds,
     horizon: Horizon,
+}
+
+/// The choice, and the candidates with what they remember.
+#[derive(Clone)]
+pub struct Candidates {
+    all: Vec<Pipeline>,
     chosen: usize,
     /// No choice before this moment.
     next: Time,
-    /// What the chosen candidate's placement said of the last decision.
-    placed: Outlook,
 }
 
 impl Synthesizer {
@@ -45,9 +48,6 @@ impl Synthesizer {
             forecaster,
             every: Seconds::new(3000.0),
             horizon: Horizon::UntilDrained,
-            chosen: 0,
-            next: Time::ZERO,
-            placed: Outlook::Stable,
         }
     }
 
@@ -72,38 +72,48 @@ impl Synthesizer {
         self
     }
 
-    /// The name of the composition that decides now.
-    pub fn chosen(&self) -> &str {
-        self.candidates[self.chosen].name()
+    /// Adds it to a composition, in all four roles.
+    #[must_use]
+    pub fn compose(self, composition: Composition) -> Composition {
+        composition.joint(self, |roles| {
+            roles.cluster().admission().scheduling().placement()
+        })
     }
 
-    fn choose(&mut self, view: View<'_>) -> Outlook {
+    fn choose(&self, memory: &mut Candidates, view: View<'_>) -> Outlook {
         let idle = view.waiting_count() == 0
             && view.deferred_count() == 0
             && view.state().count(Phase::Submitted) == 0;
-        if idle || self.candidates.len() == 1 {
+        if idle || memory.all.len() == 1 {
             return Outlook::Stable;
         }
         let now = view.now();
-        if now >= self.next {
+        if now >= memory.next {
             let mut best: Option<(u32, f64)> = None;
-            for (i, candidate) in self.candidates.iter().enumerate() {
+            for (i, candidate) in memory.all.iter().enumerate() {
                 let ahead = self
                     .forecaster
                     .forecast(view.state(), candidate, self.horizon);
                 let score = score(&ahead, now, self.horizon);
                 if best.is_none_or(|b| score < b) {
                     best = Some(score);
-                    self.chosen = i;
+                    memory.chosen = i;
                 }
             }
-            self.next = now + self.every;
+            memory.next = now + self.every;
         }
-        Outlook::Until(self.next)
+        Outlook::Until(memory.next)
+    }
+}
+
+impl Candidates {
+    /// The name of the composition that decides now.
+    pub fn chosen(&self) -> &str {
+        self.all[self.chosen].name()
     }
 
     fn current(&mut self) -> &mut Pipeline {
-        &mut self.candidates[self.chosen]
+        &mut self.all[self.chosen]
     }
 }
 
@@ -120,97 +130,104 @@ fn score(ahead: &Forecast, now: Time, horizon: Horizon) -> (u32, f64) {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Memory {
+struct Saved {
     chosen: usize,
     next: Time,
     candidates: Vec<Option<Value>>,
 }
 
-impl Part for Synthesizer {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        for candidate in &mut self.candidates {
-            candidate.observe(view, event);
-        }
-    }
-
-    fn observes_launches(&self) -> bool {
-        self.candidates.iter().any(Part::observes_launches)
-    }
-
-    fn save(&self) -> Option<Value> {
-        let memory = Memory {
+impl Memory for Candidates {
+    fn save(&self) -> Result<Value, MemoryError> {
+        let candidates: Result<Vec<_>, _> = self.all.iter().map(Decide::save).collect();
+        let saved = Saved {
             chosen: self.chosen,
             next: self.next,
-            candidates: self.candidates.iter().map(Part::save).collect(),
+            candidates: candidates?,
         };
-        serde_json::to_value(memory).ok()
+        serde_json::to_value(saved).map_err(|e| MemoryError::Save(e.to_string()))
     }
 
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let memory: Memory = serde_json::from_value(memory)?;
-        let (known, found) = (self.candidates.len(), memory.candidates.len());
-        if found != known || memory.chosen >= known {
-            return Err(RestoreError::new(format!(
+    fn restore(&mut self, saved: Value) -> Result<(), MemoryError> {
+        let wrong = |e: serde_json::Error| MemoryError::Restore(e.to_string());
+        let saved: Saved = serde_json::from_value(saved).map_err(wrong)?;
+        let (known, found) = (self.all.len(), saved.candidates.len());
+        if found != known || saved.chosen >= known {
+            return Err(MemoryError::Restore(format!(
                 "found a choice of candidate {} of {found}, expected one of {known}",
-                memory.chosen
+                saved.chosen
             )));
         }
-        for (candidate, memory) in self.candidates.iter_mut().zip(memory.candidates) {
+        for (candidate, memory) in self.all.iter_mut().zip(saved.candidates) {
             if let Some(memory) = memory {
                 candidate.restore(memory)?;
             }
         }
-        (self.chosen, self.next) = (memory.chosen, memory.next);
+        (self.chosen, self.next) = (saved.chosen, saved.next);
         Ok(())
     }
 }
 
+impl Policy for Synthesizer {
+    type Memory = Candidates;
+
+    fn initial(&self, seed: u64) -> Candidates {
+        let seeded = |c: &Pipeline| c.clone().with_seed(seed);
+        Candidates {
+            all: self.candidates.iter().map(seeded).collect(),
+            chosen: 0,
+            next: Time::ZERO,
+        }
+    }
+
+    fn on_event(&self, memory: &mut Candidates, view: View<'_>, event: &Event) {
+        for candidate in &mut memory.all {
+            candidate.on_event(view, event);
+        }
+    }
+
+    fn on_launches(&self, memory: &mut Candidates, view: View<'_>, plan: &Plan) {
+        for candidate in &mut memory.all {
+            candidate.on_launches(view, plan);
+        }
+    }
+}
+
 impl SchedulingPolicy for Synthesizer {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.current().scheduling().schedule(view, out)
-    }
-
-    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
-        Some(self)
-    }
-
-    fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
-        Some(self)
-    }
-
-    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
-        Some(self)
+    fn schedule(&self, memory: &mut Candidates, view: View<'_>, out: &mut Requests) -> Outlook {
+        memory.current().schedule(view, out)
     }
 }
 
 impl ClusterManager for Synthesizer {
     // The first question of a decision.
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
-        let outlook = self.choose(view);
-        self.current().manage(view, out).and(outlook)
+    fn manage(&self, memory: &mut Candidates, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        let outlook = self.choose(memory, view);
+        memory.current().manage(view, out).and(outlook)
     }
 }
 
 impl AdmissionPolicy for Synthesizer {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-        self.current().admit(view, asking, out)
+    fn admit(
+        &self,
+        memory: &mut Candidates,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
+        memory.current().admit(view, asking, out)
     }
 }
 
 impl PlacementPolicy for Synthesizer {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        let placement = self.current().placement();
-        placement.place(requests, draft)?;
-        self.placed = placement.outlook();
-        Ok(())
+    fn place(
+        &self,
+        memory: &mut Candidates,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        memory.current().place(requests, draft)
     }
 
-    fn outlook(&self) -> Outlook {
-        self.placed
-    }
-
-    /// What one of the candidates can never place is turned away: it would
-    /// wait for as long as that candidate decides.
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         self.candidates
             .iter()

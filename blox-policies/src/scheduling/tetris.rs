@@ -2,10 +2,10 @@
 
 use super::listed::{list_by, shares, totals};
 use blox_core::{
-    Event, Outlook, Part, Requests, RestoreError, SchedulingPolicy, View,
+    Outlook, Requests, SchedulingPolicy, Stateless, View,
     estimate::{Estimator, Oracle},
 };
-use serde_json::Value;
+use std::sync::Arc;
 
 /// Jobs in ascending order of the resources that they still need: their
 /// remaining time, times the sum of the parts that they ask for of all GPUs,
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// placement's part). Jobs about which nothing is known come last.
 #[derive(Clone)]
 pub struct Tetris {
-    estimator: Box<dyn Estimator>,
+    estimator: Arc<dyn Estimator>,
 }
 
 impl Default for Tetris {
@@ -27,28 +27,15 @@ impl Tetris {
     /// With an estimator.
     pub fn with(estimator: impl Estimator + 'static) -> Self {
         Tetris {
-            estimator: Box::new(estimator),
+            estimator: Arc::new(estimator),
         }
     }
 }
 
-impl Part for Tetris {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.estimator.observe(view, event);
-    }
-    fn observes_launches(&self) -> bool {
-        self.estimator.observes_launches()
-    }
-    fn save(&self) -> Option<Value> {
-        self.estimator.save()
-    }
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.estimator.restore(memory)
-    }
-}
+impl Stateless for Tetris {}
 
 impl SchedulingPolicy for Tetris {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let totals = totals(view);
         list_by(view, out, |job| match self.estimator.remaining(job) {
             Some(left) => left.secs() * shares(job, &totals).iter().sum::<f64>(),

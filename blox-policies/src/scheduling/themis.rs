@@ -2,8 +2,8 @@
 
 use super::{Bid, partial_allocation};
 use blox_core::{
-    GpuCount, JobId, JobRef, Outlook, Part, Request, Requests, SchedulingPolicy, Seconds, Shape,
-    View,
+    GpuCount, JobId, JobRef, Outlook, Request, Requests, SchedulingPolicy, Seconds, Shape,
+    Stateless, View,
 };
 
 /// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
@@ -143,14 +143,10 @@ struct Claim {
     bid: Bid,
 }
 
-impl Part for Themis {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Themis {}
 
 impl SchedulingPolicy for Themis {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let jobs: Vec<JobRef<'_>> = view.active().collect();
         let total = view.usable_gpus().get();
         let demand: u64 = jobs.iter().map(|j| u64::from(j.gpus().get())).sum();

@@ -1,9 +1,9 @@
 //! Time slices in turn.
 
 use blox_core::{
-    JobId, JobRef, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, Seconds, View,
+    JobId, JobRef, Outlook, Policy, Request, Requests, SchedulingPolicy, Seconds, View,
 };
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Time slices in turn (Gandiva, OSDI 2018, section 3.1: suspend-resume).
@@ -16,6 +16,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct TimeSlicing {
     slice: f64,
+}
+
+/// The turns of each job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Turns {
     /// The slices with which each job began.
     begun_with: BTreeMap<JobId, u64>,
 }
@@ -26,27 +31,27 @@ impl TimeSlicing {
         let slice = slice.secs();
         TimeSlicing {
             slice: if slice > 0.0 { slice } else { 60.0 },
-            begun_with: BTreeMap::new(),
         }
     }
 
-    fn turns(&self, job: &JobRef<'_>) -> Option<u64> {
+    fn turns(&self, memory: &Turns, job: &JobRef<'_>) -> Option<u64> {
         let had = (job.attained_time().secs() / self.slice).floor() as u64;
-        self.begun_with.get(&job.id()).map(|begun| begun + had)
+        memory.begun_with.get(&job.id()).map(|begun| begun + had)
     }
 
     /// All active jobs, those first whose turn it is.
-    pub(super) fn in_turn<'v>(&mut self, view: View<'v>) -> Vec<JobRef<'v>> {
+    pub(super) fn in_turn<'v>(&self, memory: &mut Turns, view: View<'v>) -> Vec<JobRef<'v>> {
         let active: Vec<JobRef<'v>> = view.active().collect();
         let is_here = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();
-        self.begun_with.retain(|id, _| is_here(id));
-        let fewest = active.iter().filter_map(|j| self.turns(j)).min();
+        memory.begun_with.retain(|id, _| is_here(id));
+        let fewest = active.iter().filter_map(|j| self.turns(memory, j)).min();
         for job in &active {
-            self.begun_with
+            memory
+                .begun_with
                 .entry(job.id())
                 .or_insert(fewest.unwrap_or(0));
         }
-        let turns = active.iter().map(|j| (self.turns(j), *j));
+        let turns = active.iter().map(|j| (self.turns(memory, j), *j));
         let mut order: Vec<(Option<u64>, JobRef<'v>)> = turns.collect();
         order.sort_by_key(|(turns, job)| (*turns, job.id()));
         order.into_iter().map(|(_, job)| job).collect()
@@ -59,25 +64,17 @@ impl Default for TimeSlicing {
     }
 }
 
-impl Part for TimeSlicing {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for TimeSlicing {
+    type Memory = Turns;
 
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value(self.begun_with.iter().collect::<Vec<_>>()).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let begun: Vec<(JobId, u64)> = serde_json::from_value(memory)?;
-        self.begun_with = begun.into_iter().collect();
-        Ok(())
+    fn initial(&self, _: u64) -> Turns {
+        Turns::default()
     }
 }
 
 impl SchedulingPolicy for TimeSlicing {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let order = self.in_turn(view);
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let order = self.in_turn(memory, view);
         let active = order.len();
         let mut free = view.usable_gpus().get();
         let mut chosen = 0;

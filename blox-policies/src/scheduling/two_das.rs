@@ -6,11 +6,10 @@ use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::registry::RegistryError;
 use blox_core::{
-    Event, JobId, JobRef, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Seconds, Time,
-    View, order::SortKey,
+    Event, JobId, JobRef, Outlook, Policy, Requests, SchedulingPolicy, Seconds, Time, View,
+    order::SortKey,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,9 +33,6 @@ use std::sync::Arc;
 pub struct TwoDas {
     queues: Queues,
     promote: Option<f64>,
-    promoted: Promoted,
-    /// Made anew with each promotion, so that kept orders see the difference.
-    key: KeyFn,
 }
 
 /// What the key of a job follows from besides the job.
@@ -64,7 +60,15 @@ enum Ranks {
 }
 
 /// Where the accounts of promoted jobs stood when they were promoted last.
-type Promoted = BTreeMap<JobId, Account>;
+type Accounts = BTreeMap<JobId, Account>;
+
+/// The jobs that were promoted, and the sort key that follows from them.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Promoted {
+    accounts: Accounts,
+    #[serde(skip)]
+    key: Option<KeyFn>,
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Account {
@@ -138,7 +142,7 @@ impl TwoDas {
     /// The thresholds are not ascending numbers above 0.
     pub fn gittins_by(
         thresholds: &[Seconds],
-        estimator: impl Estimator + Sync + 'static,
+        estimator: impl Estimator,
         errors: ServiceHistory,
     ) -> Result<Self, RegistryError> {
         let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
@@ -153,7 +157,7 @@ impl TwoDas {
     #[must_use]
     pub fn counting(mut self, service: Service) -> Self {
         self.queues.service = service;
-        self.rekeyed()
+        self
     }
 
     /// With a promote knob; `None`, the default, never promotes.
@@ -174,34 +178,27 @@ impl TwoDas {
 
     fn of(queues: Queues) -> Self {
         TwoDas {
-            key: queues.clone().key(Arc::default()),
             queues,
             promote: None,
-            promoted: Promoted::default(),
         }
     }
 
-    fn rekeyed(mut self) -> Self {
-        self.key = self.queues.clone().key(Arc::new(self.promoted.clone()));
-        self
-    }
-
-    fn account(&self, job: &JobRef<'_>) -> Account {
-        self.promoted.get(&job.id()).copied().unwrap_or(Account {
+    fn account(memory: &Promoted, job: &JobRef<'_>) -> Account {
+        memory.accounts.get(&job.id()).copied().unwrap_or(Account {
             at: job.submit(),
             ..Account::default()
         })
     }
 
     /// Promotes who waited long enough; when the next one will have.
-    fn promote(&mut self, view: View<'_>) -> Outlook {
+    fn promote(&self, memory: &mut Promoted, view: View<'_>) -> Outlook {
         let Some(knob) = self.promote else {
             return Outlook::Stable;
         };
         let now = view.now();
         let (mut next, mut any) = (Outlook::Stable, false);
         for job in view.waiting() {
-            let since = self.account(&job);
+            let since = Self::account(memory, &job);
             let ran = job.attained_time().secs() - since.ran;
             let service = self.queues.attained(&job);
             if ran <= 0.0 || self.queues.level(service - since.service) == 0 {
@@ -215,22 +212,22 @@ impl TwoDas {
                     ran: job.attained_time().secs(),
                     service,
                 };
-                self.promoted.insert(job.id(), account);
+                memory.accounts.insert(job.id(), account);
                 any = true;
             } else {
                 next = next.and(Outlook::Until(due));
             }
         }
         if any {
-            self.key = self.queues.clone().key(Arc::new(self.promoted.clone()));
+            memory.key = None;
         }
         next
     }
 
     /// When the first of the jobs that hold GPUs crosses its threshold.
-    fn next_crossing(&self, view: View<'_>) -> Outlook {
+    fn next_crossing(&self, memory: &Promoted, view: View<'_>) -> Outlook {
         let crossing = |job: JobRef<'_>| {
-            let service = self.queues.attained(&job) - self.account(&job).service;
+            let service = self.queues.attained(&job) - Self::account(memory, &job).service;
             let limit = self.queues.thresholds.get(self.queues.level(service))?;
             let a_second = match self.queues.service {
                 Service::Time => 1.0,
@@ -258,7 +255,7 @@ impl Queues {
             .partition_point(|t| service >= t - 1e-9 * t.max(1.0))
     }
 
-    fn key(self, promoted: Arc<Promoted>) -> KeyFn {
+    fn key(self, promoted: Accounts) -> KeyFn {
         Arc::new(move |job| {
             let before = promoted.get(&job.id()).map_or(0.0, |a| a.service);
             let service = self.attained(job) - before;
@@ -283,38 +280,34 @@ impl Queues {
     }
 }
 
-impl Part for TwoDas {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Policy for TwoDas {
+    type Memory = Promoted;
+
+    fn initial(&self, _: u64) -> Promoted {
+        Promoted::default()
+    }
+
+    fn on_event(&self, memory: &mut Promoted, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
-            self.promoted.remove(job);
+            memory.accounts.remove(job);
         }
-    }
-
-    fn observes_launches(&self) -> bool {
-        false
-    }
-
-    fn save(&self) -> Option<Value> {
-        (!self.promoted.is_empty()).then(|| json!(self.promoted))
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.promoted = serde_json::from_value(memory)?;
-        self.key = self.queues.clone().key(Arc::new(self.promoted.clone()));
-        Ok(())
     }
 }
 
 impl SchedulingPolicy for TwoDas {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let promotion = self.promote(view);
-        out.keep(view, &self.key);
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let promotion = self.promote(memory, view);
+        let Promoted { accounts, key } = &mut *memory;
+        out.keep(
+            view,
+            key.get_or_insert_with(|| self.queues.clone().key(accounts.clone())),
+        );
         out.allow_preemption();
         if view.waiting_count() == 0 {
             return Outlook::Stable;
         }
         match self.queues.ranks {
-            Ranks::Started => promotion.and(self.next_crossing(view)),
+            Ranks::Started => promotion.and(self.next_crossing(memory, view)),
             // An index moves with every second of service.
             Ranks::History(_) | Ranks::Believed { .. } => Outlook::NextRound,
         }

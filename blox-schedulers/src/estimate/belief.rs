@@ -185,7 +185,8 @@ mod tests {
         let mut policy = Composition::new("fifo")
             .scheduling(Fifo::default())
             .placement(Walk::new(Consolidated::default()))
-            .build();
+            .build()
+            .unwrap();
         let (job, spec) = (JobId(0), Arc::new(spec));
         let event = Event::Submitted { job, spec };
         core.event(Time::ZERO, &event, &mut policy).unwrap();

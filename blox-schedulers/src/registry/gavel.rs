@@ -81,7 +81,7 @@ pub(super) fn add(r: &mut Registry) {
         "gavel",
         "shares of time over types of GPUs by optimisation, realised in rounds",
         &[POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA],
-        |p, seed| {
+        |p, _| {
             let name = p.choice("policy", POLICIES[0], &POLICIES)?;
             let prices = prices(p)?;
             only_with(p, &["alpha"], name == "allox", "policy=allox")?;
@@ -116,7 +116,6 @@ pub(super) fn add(r: &mut Registry) {
                 gap: Seconds::new(at_least(p, "gap_s", 0.0, 0.0)?),
                 prices,
                 beside: beside(p, knows)?,
-                seed,
             }))
         },
     );

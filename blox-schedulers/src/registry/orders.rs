@@ -24,7 +24,7 @@ pub(super) fn add(r: &mut Registry) {
             let base = blox_core::Composition::new("sjf")
                 .scheduling(Sjf::with(belief.clone()))
                 .placement(Walk::new(Consolidated::default()))
-                .build();
+                .build()?;
             backfilled(base, p, belief, true)
         },
     );

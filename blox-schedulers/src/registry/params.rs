@@ -3,13 +3,14 @@
 use crate::estimate::{Belief, Learned, Saved};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::registry::{ParamDoc, Params, RegistryError};
-use blox_core::{Pipeline, PlacementPolicy};
+use blox_core::{AnyPlacement, Pipeline};
 use blox_policies::estimate::{Brought, NoisyOracle};
 use blox_policies::placement::{
     Allocation, Blocked, Consolidated, EasyBackfill, Rule, Split, Walk,
 };
 use blox_policies::scheduling::Service;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Describes a parameter: name, default, meaning.
 pub const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
@@ -75,7 +76,8 @@ pub(super) fn backfilled(
     estimator: impl Estimator + 'static,
     easy: bool,
 ) -> Result<Pipeline, RegistryError> {
-    Ok(base.with_placement(walk(Consolidated::default(), p, estimator, easy)?))
+    let placement = walk(Consolidated::default(), p, estimator, easy)?;
+    Ok(base.with_placement(placement)?)
 }
 
 pub(super) fn walk(
@@ -83,16 +85,16 @@ pub(super) fn walk(
     p: &Params,
     estimator: impl Estimator + 'static,
     easy: bool,
-) -> Result<Box<dyn PlacementPolicy>, RegistryError> {
+) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
     let words: &[&'static str] = if easy {
         &["none", "skip", "easy"]
     } else {
         &["none", "skip"]
     };
     Ok(match p.choice("backfill", "none", words)? {
-        "easy" => Box::new(EasyBackfill::with(rule, estimator)),
-        "skip" => Box::new(Walk::new(rule).when_blocked(Blocked::Skip)),
-        _ => Box::new(Walk::new(rule)),
+        "easy" => Arc::new(EasyBackfill::with(rule, estimator)),
+        "skip" => Arc::new(Walk::new(rule).when_blocked(Blocked::Skip)),
+        _ => Arc::new(Walk::new(rule)),
     })
 }
 

@@ -6,13 +6,14 @@ use super::params::{
 };
 use blox_core::estimate::Oracle;
 use blox_core::registry::{Params, Registry, RegistryError};
-use blox_core::{NodeId, SchedulingPolicy, Seconds, Time};
+use blox_core::{AnyScheduling, NodeId, Seconds, Time};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, StaticCluster, Window};
 use blox_policies::placement::{Bandwidth, Buddy, Consolidated, FirstFree, Synergy};
 use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
 };
+use std::sync::Arc;
 
 pub(super) fn add(r: &mut Registry) {
     admission(r);
@@ -24,13 +25,13 @@ pub(super) fn add(r: &mut Registry) {
 fn admission(r: &mut Registry) {
     r.admission
         .add("accept-all", "everything may enter", &[], |_, _| {
-            Ok(Box::new(AcceptAll))
+            Ok(Arc::new(AcceptAll))
         });
     r.admission.add(
         "load",
         "while admitted jobs ask for at most threshold x GPUs (Blox: Accept-1.2x)",
         &[param("threshold", "1.2", "multiple of the cluster's GPUs")],
-        |p, _| Ok(Box::new(LoadThreshold::new(p.f64("threshold", 1.2)?)?)),
+        |p, _| Ok(Arc::new(LoadThreshold::new(p.f64("threshold", 1.2)?)?)),
     );
     r.admission.add(
         "quota",
@@ -45,7 +46,7 @@ fn admission(r: &mut Registry) {
                 _ => QuotaBy::VirtualCluster,
             };
             let gpus = p.whole("gpus", 32, 0..=u64::from(u32::MAX))? as u32;
-            Ok(Box::new(Quota::new(by, gpus)))
+            Ok(Arc::new(Quota::new(by, gpus)))
         },
     );
 }
@@ -53,7 +54,7 @@ fn admission(r: &mut Registry) {
 fn cluster(r: &mut Registry) {
     r.cluster
         .add("static", "nodes are as they are", &[], |_, _| {
-            Ok(Box::new(StaticCluster))
+            Ok(Arc::new(StaticCluster))
         });
     r.cluster.add(
         "quarantine",
@@ -72,7 +73,7 @@ fn cluster(r: &mut Registry) {
             param("most_s", "1800", "longest quarantine in seconds"),
         ],
         |p, _| {
-            Ok(Box::new(Quarantine::new(
+            Ok(Arc::new(Quarantine::new(
                 p.hours("window_h", 1.0)?,
                 Seconds::new(at_least(p, "first_s", 60.0, 0.0)?),
                 Seconds::new(at_least(p, "most_s", 1800.0, 0.0)?),
@@ -91,7 +92,7 @@ fn cluster(r: &mut Registry) {
             param("from_h", "0", "hours after the start at which it begins"),
             param("until_h", "24", "hours after the start at which it ends"),
         ],
-        |p, _| Ok(Box::new(Maintenance::new(windows(p)?))),
+        |p, _| Ok(Arc::new(Maintenance::new(windows(p)?))),
     );
 }
 
@@ -122,26 +123,26 @@ fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
 fn scheduling(r: &mut Registry) {
     let s = &mut r.scheduling;
     s.add("fifo", "in order of submission", &[], |_, _| {
-        Ok(Box::new(Fifo::default()))
+        Ok(Arc::new(Fifo::default()))
     });
     s.add(
         "sjf",
         "in order of duration",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Box::new(Sjf::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+        |p, seed| Ok(Arc::new(Sjf::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
     );
     s.add(
         "srtf",
         "in order of remaining time, preemptive",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Box::new(Srtf::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+        |p, seed| Ok(Arc::new(Srtf::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
     );
     s.add(
         "las",
         "in order of attained service, preemptive, with a starvation guard",
         &[GPU_TIME, GUARD],
         |p, _| {
-            Ok(Box::new(StarvationGuard::new(
+            Ok(Arc::new(StarvationGuard::new(
                 Las::by(service(p)?),
                 p.hours("guard_h", 1000.0)?,
             )))
@@ -151,27 +152,27 @@ fn scheduling(r: &mut Registry) {
         "srsf",
         "in order of remaining GPU time, preemptive",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Box::new(Srsf::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+        |p, seed| Ok(Arc::new(Srsf::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
     );
     s.add(
         "ftf",
         "in order of finish-time fairness, the most slowed down first, preemptive",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
         |p, seed| {
-            Ok(Box::new(FinishTimeFairness::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>)
+            Ok(Arc::new(FinishTimeFairness::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>)
         },
     );
     s.add(
         "drf",
         "in order of the dominant share of what jobs ask for, preemptive",
         &[],
-        |_, _| Ok(Box::new(Drf)),
+        |_, _| Ok(Arc::new(Drf)),
     );
     s.add(
         "tetris",
         "in order of remaining time on all resources, preemptive",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Box::new(Tetris::with(belief(p, seed)?)) as Box<dyn SchedulingPolicy>),
+        |p, seed| Ok(Arc::new(Tetris::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
     );
 }
 
@@ -201,13 +202,13 @@ fn placement(r: &mut Registry) {
         &[ALLOCATION, SPLIT],
         |p, _| {
             let rule = Synergy::new(Consolidated::new(split(p)?));
-            Ok(Box::new(rule.with(allocation(p)?)))
+            Ok(Arc::new(rule.with(allocation(p)?)))
         },
     );
     s.add(
         "buddy",
         "powers of two on a node or whole nodes, with migration",
         &[],
-        |_, _| Ok(Box::new(Buddy)),
+        |_, _| Ok(Arc::new(Buddy)),
     );
 }

@@ -65,7 +65,7 @@ pub(super) fn add(r: &mut Registry) {
                 Some(history) => TwoDas::gittins(&thresholds, history)?,
                 None => TwoDas::las(&thresholds)?,
             };
-            Ok(Box::new(policy.promoting(promote(p)?)?))
+            Ok(std::sync::Arc::new(policy.promoting(promote(p)?)?))
         },
     );
     r.placement.add(

@@ -37,14 +37,13 @@ pub(super) fn add(r: &mut Registry) {
             param("patience", "20", "generations without a better one"),
             param("round_s", "60", "seconds of a round"),
         ],
-        |p, seed| {
+        |p, _| {
             Ok(schedulers::pollux_with(PolluxParams {
                 search: PolluxSettings {
                     power: not_zero(p, "power", -1.0)?,
                     population: p.whole("population", 100, 2..=10_000)? as usize,
                     generations: p.u64("generations", 100)? as usize,
                     patience: p.u64("patience", 20)? as usize,
-                    seed,
                 },
                 round: p.seconds("round_s", 60.0)?,
                 autoscale: None,

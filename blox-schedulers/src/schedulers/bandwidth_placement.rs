@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
     placement::{Bandwidth, Walk},
@@ -21,4 +22,5 @@ pub fn bandwidth_placement() -> Pipeline {
         .scheduling(Fifo::default())
         .placement(Walk::new(Bandwidth::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::LocalSearch,
@@ -28,7 +29,10 @@ pub fn chronus() -> Pipeline {
 pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
     Composition::new("chronus")
         .in_rounds(lease)
-        .scheduling(Chronus::new(lease).choosing(choice))
+        .joint(Chronus::new(lease).choosing(choice), |roles| {
+            roles.admission().scheduling()
+        })
         .placement(LocalSearch::default())
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{placement::Buddy, scheduling::ElasticFlow};
 
@@ -58,7 +59,8 @@ pub fn elasticflow_with(params: ElasticFlowParams) -> Pipeline {
 pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeline {
     Composition::new(name)
         .in_rounds(slot)
-        .scheduling(policy)
+        .joint(policy, |roles| roles.admission().scheduling())
         .placement(Buddy)
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -20,4 +21,5 @@ pub fn fifo() -> Pipeline {
         .scheduling(Fifo::default())
         .placement(Walk::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

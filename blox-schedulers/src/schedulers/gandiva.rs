@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Migrating, NodeSets, Resizing},
@@ -55,4 +56,5 @@ pub fn gandiva_with(params: GandivaParams) -> Pipeline {
     base.scheduling(policy)
         .placement(Migrating::new(Resizing::new(NodeSets)))
         .build()
+        .expect(ONCE)
 }

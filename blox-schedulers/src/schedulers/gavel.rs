@@ -1,10 +1,12 @@
+use super::ONCE;
 use blox_core::{Composition, Name, Pipeline, Rounds, Seconds};
 use blox_policies::placement::{Consolidated, Leases};
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
     MaxSumThroughput, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
 };
-use blox_policies::scheduling::gavel::{Gavel, SharePolicy};
+use blox_policies::scheduling::gavel::{AnyShares, Gavel};
+use std::sync::Arc;
 
 /// What decides the shares of [`gavel_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,8 +59,6 @@ pub struct GavelParams {
     /// nobody says anything, from 0 to 1; it is then learned from how they run
     /// ([`Gavel::learning_pairs`]). `None` keeps them apart.
     pub beside: Option<f64>,
-    /// For policies that draw.
-    pub seed: u64,
 }
 
 impl Default for GavelParams {
@@ -70,7 +70,6 @@ impl Default for GavelParams {
             gap: Seconds::ZERO,
             prices: Vec::new(),
             beside: None,
-            seed: 0,
         }
     }
 }
@@ -112,28 +111,28 @@ pub fn gavel() -> Pipeline {
 /// [`gavel`] with another policy or other parameters.
 pub fn gavel_with(params: GavelParams) -> Pipeline {
     let knows = params.knows;
-    let shares: Box<dyn SharePolicy> = match params.policy {
-        GavelPolicy::MaxMinFairness => Box::new(MaxMinFairness::new(knows)),
-        GavelPolicy::WaterFilling => Box::new(WaterFilling::new(knows)),
-        GavelPolicy::StrategyProof => Box::new(StrategyProof),
-        GavelPolicy::FinishTimeFairness => Box::new(FinishTimeShares::new(knows)),
-        GavelPolicy::MinTotalDuration => Box::new(MinTotalDuration::new(knows)),
-        GavelPolicy::MaxSumThroughput => Box::new(MaxSumThroughput::new(knows)),
+    let shares: Arc<dyn AnyShares> = match params.policy {
+        GavelPolicy::MaxMinFairness => Arc::new(MaxMinFairness::new(knows)),
+        GavelPolicy::WaterFilling => Arc::new(WaterFilling::new(knows)),
+        GavelPolicy::StrategyProof => Arc::new(StrategyProof),
+        GavelPolicy::FinishTimeFairness => Arc::new(FinishTimeShares::new(knows)),
+        GavelPolicy::MinTotalDuration => Arc::new(MinTotalDuration::new(knows)),
+        GavelPolicy::MaxSumThroughput => Arc::new(MaxSumThroughput::new(knows)),
         GavelPolicy::MaxThroughputPerCost { deadlines: false } => {
-            Box::new(MaxSumThroughput::new(knows).by_cost())
+            Arc::new(MaxSumThroughput::new(knows).by_cost())
         }
         GavelPolicy::MaxThroughputPerCost { deadlines: true } => {
-            Box::new(MaxSumThroughput::new(knows).by_cost().in_time())
+            Arc::new(MaxSumThroughput::new(knows).by_cost().in_time())
         }
-        GavelPolicy::Fifo => Box::new(FifoShares::new(match knows {
+        GavelPolicy::Fifo => Arc::new(FifoShares::new(match knows {
             Knows::Nothing => Queue::Plain,
             Knows::Types => Queue::Fastest,
             Knows::Pairs => Queue::Packed(1.5),
         })),
-        GavelPolicy::Isolated => Box::new(Isolated),
-        GavelPolicy::Proportional => Box::new(Proportional),
-        GavelPolicy::AlloX(alpha) => Box::new(AlloX::new(alpha)),
-        GavelPolicy::GandivaPacking => Box::new(GandivaPacking::new(params.seed)),
+        GavelPolicy::Isolated => Arc::new(Isolated),
+        GavelPolicy::Proportional => Arc::new(Proportional),
+        GavelPolicy::AlloX(alpha) => Arc::new(AlloX::new(alpha)),
+        GavelPolicy::GandivaPacking => Arc::new(GandivaPacking::default()),
     };
     gavel_by("gavel", shares, params)
 }
@@ -169,10 +168,10 @@ pub fn finish_time_fairness() -> Pipeline {
     gavel_with(params).renamed("finish-time-fairness")
 }
 
-fn gavel_by(name: &str, shares: Box<dyn SharePolicy>, params: GavelParams) -> Pipeline {
+fn gavel_by(name: &str, shares: Arc<dyn AnyShares>, params: GavelParams) -> Pipeline {
     use blox_core::Cadence;
     let round = params.round.period().unwrap_or(Seconds::new(360.0));
-    let mut policy = Gavel::boxed(shares)
+    let mut policy = Gavel::any(shares)
         .at_most_every(params.gap)
         .in_rounds_of(round);
     for (gpu_type, price) in params.prices {
@@ -186,4 +185,5 @@ fn gavel_by(name: &str, shares: Box<dyn SharePolicy>, params: GavelParams) -> Pi
         .scheduling(policy)
         .placement(Leases::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

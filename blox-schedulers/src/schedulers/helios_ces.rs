@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::cluster::{PowerRule, PowerSaving};
 use blox_policies::{
@@ -41,4 +42,5 @@ pub fn helios_ces_with(params: HeliosCesParams) -> Pipeline {
         .scheduling(Fifo::default())
         .placement(Walk::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -47,4 +48,5 @@ pub fn las_with(params: LasParams) -> Pipeline {
         .scheduling(StarvationGuard::new(Las::by(params.service), params.guard))
         .placement(Walk::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::registry::RegistryError;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
@@ -41,4 +42,5 @@ fn load_admission_over(admission: LoadThreshold, guard: Seconds) -> Pipeline {
         .scheduling(StarvationGuard::new(Las::default(), guard))
         .placement(Walk::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

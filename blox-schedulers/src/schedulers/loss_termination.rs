@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -48,4 +49,5 @@ pub fn loss_termination_with(params: LossTerminationParams) -> Pipeline {
         .scheduling(policy)
         .placement(Walk::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,10 +1,8 @@
+use super::ONCE;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::PairTable;
 use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Consolidated, Walk},
-    scheduling::{Lucid, LucidSettings},
-};
+use blox_policies::scheduling::{Lucid, LucidSettings};
 
 /// What can be chosen about [`lucid`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,11 +48,13 @@ pub fn lucid() -> Pipeline {
 }
 
 /// [`lucid`] with other parameters and beliefs.
-pub fn lucid_with(params: LucidParams, estimator: impl Estimator + Sync + 'static) -> Pipeline {
+pub fn lucid_with(params: LucidParams, estimator: impl Estimator) -> Pipeline {
     Composition::new("lucid")
         .in_rounds(Seconds::new(60.0))
-        .scheduling(Lucid::with(params.settings, estimator, params.pairs))
-        // Its own places jobs.
-        .placement(Walk::new(Consolidated::default()))
+        .joint(
+            Lucid::with(params.settings, estimator, params.pairs),
+            |roles| roles.scheduling().placement(),
+        )
         .build()
+        .expect(ONCE)
 }

@@ -28,6 +28,9 @@ mod themis;
 mod tiresias;
 mod tiresias_plus;
 
+/// Why the compositions of this module build: a panic here is a mistake in one of them.
+const ONCE: &str = "each role is taken once";
+
 pub use bandwidth_placement::bandwidth_placement;
 pub use chronus::{chronus, chronus_with};
 pub use edf::{edf, edf_with};

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, GpuCount, Pipeline, Rounds, Seconds};
 use blox_policies::{
     placement::{Consolidated, Resizing},
@@ -70,4 +71,5 @@ pub fn optimus_with(params: OptimusParams) -> Pipeline {
         )
         .placement(Resizing::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,8 +1,6 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::OnNodes,
-    scheduling::{Autoscale, Pollux, PolluxSettings},
-};
+use blox_policies::scheduling::{Autoscale, Pollux, PolluxSettings};
 
 /// Pollux' settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +48,9 @@ pub fn pollux_with(params: PolluxParams) -> Pipeline {
     if let Some(autoscale) = params.autoscale {
         policy = policy.autoscaling(autoscale);
     }
-    base.scheduling(policy)
-        .placement(OnNodes)
+    policy
+        .compose(base)
         .build()
+        .expect(ONCE)
         .awaiting_growth(grows)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::estimate::Estimator;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
@@ -26,10 +27,11 @@ pub fn qssf() -> Pipeline {
 }
 
 /// [`qssf`] with other beliefs.
-pub fn qssf_with(estimator: impl Estimator + Sync + 'static) -> Pipeline {
+pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
     Composition::new("qssf")
         .in_rounds(Seconds::new(60.0))
         .scheduling(Qssf::with(estimator))
         .placement(Walk::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::placement::{Consolidated, Leases};
 use blox_policies::scheduling::Shockwave;
@@ -43,4 +44,5 @@ pub fn shockwave_with(market: Market) -> Pipeline {
         .scheduling(Shockwave::new(market))
         .placement(Leases::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::KeepNodes,
@@ -55,4 +56,5 @@ pub fn sia_with(params: SiaParams) -> Pipeline {
         }))
         .placement(KeepNodes)
         .build()
+        .expect(ONCE)
 }

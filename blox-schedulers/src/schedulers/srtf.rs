@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -30,4 +31,5 @@ pub fn srtf_with(policy: Srtf, guard: Seconds) -> Pipeline {
         .scheduling(StarvationGuard::new(policy, guard))
         .placement(Walk::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, SchedulingPolicy, Seconds};
 use blox_policies::{
     placement::{Allocation, Consolidated, FirstFree, Synergy},
@@ -119,9 +120,11 @@ fn compose(order: impl SchedulingPolicy + Clone + 'static, params: SynergyParams
     match params.placement {
         Where::Consolidated => scheduled
             .placement(Synergy::new(Consolidated::default()).with(params.allocation))
-            .build(),
+            .build()
+            .expect(ONCE),
         Where::FirstFree => scheduled
             .placement(Synergy::new(FirstFree).with(params.allocation))
-            .build(),
+            .build()
+            .expect(ONCE),
     }
 }

@@ -1,11 +1,7 @@
-use super::{fifo, las, srtf};
+use super::{ONCE, fifo, las, srtf};
 use blox_core::forecast::{Forecaster, Horizon};
 use blox_core::{Composition, Pipeline, Rounds, Seconds};
-use blox_policies::{
-    admission::LoadThreshold,
-    placement::{Consolidated, Walk},
-    scheduling::Synthesizer,
-};
+use blox_policies::{admission::LoadThreshold, scheduling::Synthesizer};
 use blox_sim::forecast::{LookAhead, forecaster};
 use std::sync::Arc;
 
@@ -79,11 +75,10 @@ pub fn synthesizer_over(
         .fold(Synthesizer::new(first, forecaster), Synthesizer::or)
         .every(params.every)
         .looking(params.horizon);
-    Composition::new("synthesizer")
-        .cadence(params.round)
-        .scheduling(policy)
-        .placement(Walk::new(Consolidated::default()))
+    policy
+        .compose(Composition::new("synthesizer").cadence(params.round))
         .build()
+        .expect(ONCE)
 }
 
 /// The compositions that [`synthesizer`] chooses from.
@@ -96,7 +91,7 @@ pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
         for threshold in [1.2, 1.4] {
             if let Ok(admission) = LoadThreshold::new(threshold) {
                 let named = format!("{name}+load-{threshold}");
-                let behind = base.clone().with_admission(Box::new(admission));
+                let behind = base.clone().with_admission(admission).expect(ONCE);
                 list.push(behind.renamed(named));
             }
         }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Resizing},
@@ -50,4 +51,5 @@ pub fn themis_with(params: ThemisParams) -> Pipeline {
         .scheduling(Themis::new(params.lease).fairness(params.fairness))
         .placement(Resizing::new(Consolidated::default()))
         .build()
+        .expect(ONCE)
 }

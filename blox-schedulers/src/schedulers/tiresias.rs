@@ -1,3 +1,4 @@
+use super::ONCE;
 use crate::estimate::Belief;
 use blox_core::registry::RegistryError;
 use blox_core::{Composition, Pipeline, Seconds};
@@ -100,4 +101,5 @@ fn composed(policy: TwoDas, skew: TensorSkew) -> Pipeline {
         .scheduling(policy)
         .placement(Walk::new(Profiled::by(skew)).when_blocked(Blocked::Skip))
         .build()
+        .expect(ONCE)
 }

@@ -1,3 +1,4 @@
+use super::ONCE;
 use blox_core::{Composition, JobRef, Pipeline};
 use blox_policies::{
     placement::{Blocked, Profiled, Walk},
@@ -31,4 +32,5 @@ pub fn tiresias_plus_with(limit: f64) -> Pipeline {
         .scheduling(TwoDas::default())
         .placement(Walk::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
         .build()
+        .expect(ONCE)
 }

@@ -113,7 +113,8 @@ mod tests {
         let fifo = Composition::new("fifo")
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
             .placement(FirstFit)
-            .build();
+            .build()
+            .unwrap();
         let report = Simulation::new(cluster.parse::<ClusterSpec>().unwrap())
             .execution(LinkBound::default())
             .completion(crate::completion::Exact)

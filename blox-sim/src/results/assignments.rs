@@ -265,6 +265,7 @@ mod tests {
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
             .placement(FirstFit)
             .build()
+            .unwrap()
     }
 
     fn job(submit: f64, gpus: u32, duration: f64) -> JobSpec {

@@ -65,7 +65,8 @@ mod tests {
         let fifo = Composition::new("fifo")
             .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
             .placement(FirstFit)
-            .build();
+            .build()
+            .unwrap();
         Simulation::new(ClusterSpec::uniform(1, 2))
             .collector(Fingerprint::default())
             .run(fifo, &mut Jobs::new(jobs.to_vec()))

@@ -27,3 +27,6 @@ pub mod synergy;
 pub mod tiresias;
 
 pub use registry::register;
+
+/// Why the compositions of this crate build: a panic here is a mistake in one of them.
+const ONCE: &str = "each role is taken once";

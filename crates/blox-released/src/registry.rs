@@ -105,7 +105,7 @@ pub fn register(mut r: Registry) -> Registry {
         "blox-scattered",
         "as Blox's released program places, with its exact-count rule",
         &[],
-        |_, _| Ok(Box::new(blox::quirks::Scattered)),
+        |_, _| Ok(std::sync::Arc::new(blox::quirks::Scattered)),
     );
     r
 }

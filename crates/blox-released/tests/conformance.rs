@@ -3,16 +3,16 @@
 
 use blox_core::testing::{Suite, conformance};
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Composition, Event, JobId, NodeAction, NodeActions, NodeId,
-    OnEvent, Outlook, Part, Pipeline, PlacementPolicy, Rounds, SchedulingPolicy, Seconds, Time,
-    Verdict, Verdicts, View,
+    AdmissionPolicy, AnyPlacement, ClusterManager, Composition, Event, JobId, NodeAction,
+    NodeActions, NodeId, OnEvent, Outlook, Pipeline, Policy, Rounds, SchedulingPolicy, Seconds,
+    Time, Verdict, Verdicts, View,
 };
 use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, Window};
 use blox_policies::placement::{
     Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, Leases, Split, Synergy, Walk,
 };
-use blox_policies::scheduling::gavel::{Gavel, SharePolicy, shares};
+use blox_policies::scheduling::gavel::{AnyShares, Gavel, shares};
 use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Service, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
 };
@@ -53,8 +53,12 @@ impl Seen {
 #[derive(Clone, Default)]
 struct Witness(Arc<Seen>);
 
-impl Part for Witness {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+impl Policy for Witness {
+    type Memory = ();
+
+    fn initial(&self, _: u64) {}
+
+    fn on_event(&self, (): &mut (), view: View<'_>, event: &Event) {
         self.0.note(event);
         if let Event::Ended { job, .. } = event
             && view.job(*job).is_some_and(|j| j.promoted())
@@ -65,14 +69,14 @@ impl Part for Witness {
 }
 
 impl AdmissionPolicy for Witness {
-    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         asking.iter().for_each(|&job| out.accept(job));
         Outlook::Stable
     }
 }
 
 impl ClusterManager for Witness {
-    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
+    fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Outlook {
         Outlook::Stable
     }
 }
@@ -104,7 +108,7 @@ impl<T> Named<T> {
 }
 
 /// Builds the rest of a pipeline over the parts that are the same everywhere.
-type Schedule = Box<dyn Fn(Composition, &dyn Fn() -> Box<dyn PlacementPolicy>) -> Pipeline + Sync>;
+type Schedule = Box<dyn Fn(Composition, &dyn Fn() -> Placement) -> Pipeline + Sync>;
 
 fn scheduled<P: SchedulingPolicy + 'static>(
     name: impl Into<String>,
@@ -114,11 +118,8 @@ fn scheduled<P: SchedulingPolicy + 'static>(
     named(name, move || -> Schedule {
         let make = Arc::clone(&make);
         Box::new(move |base, placement| {
-            // A placement is named by its type; a box goes in afterwards.
-            base.scheduling(make())
-                .placement(blox_core::testing::FirstFit)
-                .build()
-                .with_placement(placement())
+            let base = base.scheduling(make()).placement(placement());
+            base.build().unwrap()
         })
     })
 }
@@ -160,20 +161,20 @@ fn schedulings() -> Vec<Named<Schedule>> {
     list
 }
 
-type Placement = Box<dyn PlacementPolicy>;
+type Placement = Arc<dyn AnyPlacement>;
 
 fn placements() -> Vec<Named<Placement>> {
     let mut list: Vec<Named<Placement>> = vec![
-        named("first-free", || Box::new(Walk::new(FirstFree)) as Placement),
+        named("first-free", || Arc::new(Walk::new(FirstFree)) as Placement),
         named("first-free-skip", || {
-            Box::new(Walk::new(FirstFree).when_blocked(Blocked::Skip)) as Placement
+            Arc::new(Walk::new(FirstFree).when_blocked(Blocked::Skip)) as Placement
         })
         .starving(),
         named("first-free-easy", || {
-            Box::new(EasyBackfill::new(FirstFree)) as Placement
+            Arc::new(EasyBackfill::new(FirstFree)) as Placement
         }),
         // A job that fits only past its count is never placed.
-        named("scattered", || Box::new(blox::Scattered) as Placement).starving(),
+        named("scattered", || Arc::new(blox::Scattered) as Placement).starving(),
     ];
     for allocation in [
         Allocation::Proportional,
@@ -182,10 +183,10 @@ fn placements() -> Vec<Named<Placement>> {
     ] {
         let name = |rule: &str| format!("synergy-{allocation:?}-{rule}");
         list.push(named(name("consolidated"), move || {
-            Box::new(Synergy::new(Consolidated::default()).with(allocation)) as Placement
+            Arc::new(Synergy::new(Consolidated::default()).with(allocation)) as Placement
         }));
         list.push(named(name("first-free"), move || {
-            Box::new(Synergy::new(FirstFree).with(allocation)) as Placement
+            Arc::new(Synergy::new(FirstFree).with(allocation)) as Placement
         }));
     }
     for mode in [
@@ -197,7 +198,7 @@ fn placements() -> Vec<Named<Placement>> {
             // On unequal nodes, its fair share can be more than the smallest has.
             let make = move || {
                 let placement = synergy::Allocate::new(mode).consolidating(place);
-                Box::new(placement.reserving(place)) as Placement
+                Arc::new(placement.reserving(place)) as Placement
             };
             list.push(named(format!("synergy-released-{mode:?}-{place}"), make).starving());
         }
@@ -206,16 +207,16 @@ fn placements() -> Vec<Named<Placement>> {
         let rule = Consolidated::new(split);
         let name = |kind: &str| format!("consolidated-{split:?}{kind}");
         list.push(named(name(""), move || {
-            Box::new(Walk::new(rule)) as Placement
+            Arc::new(Walk::new(rule)) as Placement
         }));
         list.push(
             named(name("-skip"), move || {
-                Box::new(Walk::new(rule).when_blocked(Blocked::Skip)) as Placement
+                Arc::new(Walk::new(rule).when_blocked(Blocked::Skip)) as Placement
             })
             .starving(),
         );
         list.push(named(name("-easy"), move || {
-            Box::new(EasyBackfill::new(rule)) as Placement
+            Arc::new(EasyBackfill::new(rule)) as Placement
         }));
     }
     list
@@ -277,30 +278,31 @@ fn gavels_conform_in(cases: u64) {
         AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
         MaxSumThroughput, Memory, MinTotalDuration, Proportional, Queue, WaterFilling,
     };
-    type Shares = Box<dyn SharePolicy>;
+    type Shares = Arc<dyn AnyShares>;
     let all: [fn() -> Shares; 14] = [
-        || Box::new(Isolated),
-        || Box::new(Proportional),
-        || Box::new(MaxMinFairness::default()),
-        || Box::new(MaxMinFairness::new(Knows::Nothing).with_memory(Memory::nearest())),
-        || Box::new(MaxMinFairness::new(Knows::Pairs)),
-        || Box::new(WaterFilling::new(Knows::Types)),
-        || Box::new(FinishTimeShares::new(Knows::Types)),
-        || Box::new(MinTotalDuration::new(Knows::Types)),
-        || Box::new(MaxSumThroughput::new(Knows::Types).by_cost().in_time()),
-        || Box::new(FifoShares::new(Queue::Plain)),
-        || Box::new(FifoShares::new(Queue::Fastest)),
-        || Box::new(FifoShares::new(Queue::Packed(1.5))),
-        || Box::new(AlloX::default()),
-        || Box::new(GandivaPacking::new(1)),
+        || Arc::new(Isolated),
+        || Arc::new(Proportional),
+        || Arc::new(MaxMinFairness::default()),
+        || Arc::new(MaxMinFairness::new(Knows::Nothing).with_memory(Memory::nearest())),
+        || Arc::new(MaxMinFairness::new(Knows::Pairs)),
+        || Arc::new(WaterFilling::new(Knows::Types)),
+        || Arc::new(FinishTimeShares::new(Knows::Types)),
+        || Arc::new(MinTotalDuration::new(Knows::Types)),
+        || Arc::new(MaxSumThroughput::new(Knows::Types).by_cost().in_time()),
+        || Arc::new(FifoShares::new(Queue::Plain)),
+        || Arc::new(FifoShares::new(Queue::Fastest)),
+        || Arc::new(FifoShares::new(Queue::Packed(1.5))),
+        || Arc::new(AlloX::default()),
+        || Arc::new(GandivaPacking::default()),
     ];
     for (i, shares) in all.into_iter().enumerate() {
         let build = move || {
             let gap = Seconds::new(if i % 2 == 0 { 0.0 } else { 1920.0 });
             Composition::new(format!("gavel-{i}"))
-                .scheduling(Gavel::boxed(shares()).at_most_every(gap))
+                .scheduling(Gavel::any(shares()).at_most_every(gap))
                 .placement(Leases::new(Consolidated::default()))
                 .build()
+                .unwrap()
         };
         if let Err(failure) = suite(build, false).cases(cases).check() {
             panic!("share policy {i}: {failure}");
@@ -328,6 +330,7 @@ fn shockwave_conforms_with_every_market() {
                 .scheduling(Shockwave::new(market).every(4))
                 .placement(Leases::new(Consolidated::default()))
                 .build()
+                .unwrap()
         };
         if let Err(failure) = suite(build, false).cases(24).check() {
             panic!("market {i}: {failure}");
@@ -467,7 +470,10 @@ fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
     let build = || {
         let skip = Walk::new(Consolidated::default()).when_blocked(Blocked::Skip);
         let base = on_event(Composition::new("las"));
-        base.scheduling(Las::default()).placement(skip).build()
+        base.scheduling(Las::default())
+            .placement(skip)
+            .build()
+            .unwrap()
     };
     for case in 11_560..11_600 {
         let cases = suite(build, true).only(case).jobs(14);

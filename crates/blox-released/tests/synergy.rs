@@ -44,7 +44,7 @@ impl Bench {
 
     fn fifo(nodes: usize, placement: impl PlacementPolicy + 'static) -> Self {
         let composition = Composition::new("test").scheduling(Fifo::default());
-        Bench::new(nodes, composition.placement(placement).build())
+        Bench::new(nodes, composition.placement(placement).build().unwrap())
     }
 
     fn event(&mut self, at: f64, event: Event) {
@@ -235,8 +235,13 @@ fn orders_rank_by_what_they_say() {
             .unwrap()
             .to_owned()
     };
-    let on = |scheduled: blox_core::pipeline::Scheduled| {
-        running(scheduled.placement(Synergy::new(FirstFree)).build())
+    let on = |scheduled: Composition| {
+        running(
+            scheduled
+                .placement(Synergy::new(FirstFree))
+                .build()
+                .unwrap(),
+        )
     };
     let base = || Composition::new("test");
     // 4 x 900, 3 x 2000, 3 x 1000 GPU-seconds.
@@ -257,6 +262,7 @@ fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
             .scheduling(released::Order::new(released::Key::Fifo, mode, round))
             .placement(released::Allocate::new(mode).consolidating(place))
             .build()
+            .unwrap()
     };
     let mut b = Bench::new(1, build(released::Mode::Tune, false));
     // In order: 6 and 1 cores, then 3 find 1 left: the share of 2 does not fit,

@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::config::Given;
 use super::world::Tempo;
 use blox_core::registry::{Named, Registry, RegistryError};
-use blox_core::{Pipeline, Rounds};
+use blox_core::{Composition, Pipeline, Role};
 use blox_policies::placement::{Consolidated, Walk};
 
 /// One scheduler of an experiment.
@@ -70,14 +70,12 @@ impl Contestant {
         let mut pipeline = if !has(&r.schedulers, &named.name) && has(&r.scheduling, &named.name) {
             // A scheduling policy alone: with the placement that most schedulers have.
             let scheduling = r.scheduling.build(named, seed).map_err(of)?;
-            Pipeline::from_parts(
-                label.as_str(),
-                Box::new(blox_policies::cluster::StaticCluster),
-                Box::new(blox_policies::admission::AcceptAll),
-                scheduling,
-                Box::new(Walk::new(Consolidated::default())),
-                Box::new(Rounds::default()),
-            )
+            Composition::new(label.as_str())
+                .scheduling(scheduling)
+                .placement(Walk::new(Consolidated::default()))
+                .seed(seed)
+                .build()
+                .map_err(Failure::new)?
         } else {
             r.schedulers.build(named, seed).map_err(of)?
         };
@@ -85,11 +83,11 @@ impl Contestant {
             RegistryError::BadValue { .. } => Failure::new(format!("--{key}: {e}")),
             e => Failure::new(e),
         };
-        let scheduling = pipeline.scheduling();
+        let shared = pipeline.roles_beside(Role::Scheduling);
         let brought = [
-            ("admission", scheduling.admission().is_some()),
-            ("placement", scheduling.placement().is_some()),
-            ("cluster-manager", scheduling.cluster().is_some()),
+            ("admission", shared.contains(&Role::Admission)),
+            ("placement", shared.contains(&Role::Placement)),
+            ("cluster-manager", shared.contains(&Role::Cluster)),
         ];
         let given = [
             &overrides.admission,
@@ -105,18 +103,18 @@ impl Contestant {
         }
         if let Some(n) = &overrides.admission {
             let part = r.admission.build(n, seed).map_err(|e| of("admission", e))?;
-            pipeline = pipeline.with_admission(part);
+            pipeline = pipeline.with_admission(part).map_err(Failure::new)?;
         }
         if let Some(n) = &overrides.placement {
             let part = r.placement.build(n, seed).map_err(|e| of("placement", e))?;
-            pipeline = pipeline.with_placement(part);
+            pipeline = pipeline.with_placement(part).map_err(Failure::new)?;
         }
         if let Some(n) = &overrides.cluster {
             let part = r
                 .cluster
                 .build(n, seed)
                 .map_err(|e| of("cluster-manager", e))?;
-            pipeline = pipeline.with_cluster(part);
+            pipeline = pipeline.with_cluster(part).map_err(Failure::new)?;
         }
         pipeline = match cadence {
             Some(Tempo::Rounds(rounds)) => pipeline.with_cadence(rounds),

@@ -4,13 +4,12 @@ mod expand;
 mod plan;
 
 use blox_core::{
-    AdmissionPolicy, Event, GpuCount, JobId, JobRef, Outlook, Part, Reason, Request, Requests,
-    RestoreError, SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Verdicts, View,
+    AdmissionPolicy, Event, GpuCount, JobId, JobRef, Outlook, Policy, Reason, Request, Requests,
+    SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Verdicts, View,
 };
 use expand::{Window, expand};
 use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -47,10 +46,18 @@ pub struct ElasticFlow {
     share: Share,
     expands: bool,
     admits_all: bool,
+}
+
+/// The plan of each admitted job, and the last answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Promised {
     plans: BTreeMap<JobId, Plan>,
     /// The decision that `plans` and `free` are from, and what they leave.
+    #[serde(skip)]
     decision: Option<u64>,
+    #[serde(skip)]
     free: Timeline,
+    #[serde(skip)]
     levels: BTreeMap<JobId, Arc<[(u32, f64)]>>,
     answer: Answer,
 }
@@ -76,14 +83,6 @@ impl ElasticFlow {
             share: Share::Minimum,
             expands: true,
             admits_all: false,
-            plans: BTreeMap::new(),
-            decision: None,
-            free: Timeline::new(),
-            levels: BTreeMap::new(),
-            answer: Answer {
-                stale: true,
-                ..Answer::default()
-            },
         }
     }
 
@@ -110,8 +109,8 @@ impl ElasticFlow {
         self
     }
 
-    fn task(&mut self, job: &JobRef<'_>) -> Task {
-        let levels = self
+    fn task(&self, memory: &mut Promised, job: &JobRef<'_>) -> Task {
+        let levels = memory
             .levels
             .entry(job.id())
             .or_insert_with(|| levels_of(job));
@@ -133,76 +132,83 @@ impl ElasticFlow {
     }
 
     /// Plans all jobs with deadlines anew, once a decision.
-    fn refresh(&mut self, view: View<'_>) {
-        if self.decision == Some(view.decision()) {
+    fn refresh(&self, memory: &mut Promised, view: View<'_>) {
+        if memory.decision == Some(view.decision()) {
             return;
         }
-        self.decision = Some(view.decision());
+        memory.decision = Some(view.decision());
         let now = view.now().secs();
         let mut jobs: Vec<(f64, JobId, Task)> = Vec::new();
         for job in view.active() {
-            let task = self.task(&job);
+            let task = self.task(memory, &job);
             if let Some(due) = task.due {
                 jobs.push((due, job.id(), task));
             }
         }
         jobs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
-        let old = std::mem::take(&mut self.plans);
+        let old = std::mem::take(&mut memory.plans);
         if self.admits_all {
-            self.in_order(&jobs, whole, now);
+            self.in_order(memory, &jobs, whole, now);
             return;
         }
-        if self.afresh(&jobs, &whole, now, &old) {
+        if self.afresh(memory, &jobs, &whole, now, &old) {
             return;
         }
-        self.plans.clear();
-        self.free = whole;
+        memory.plans.clear();
+        memory.free = whole;
         let mut open = Vec::new();
         for (due, id, task) in &jobs {
             let kept = old.get(id).filter(|p| {
                 let enough = work_of(task, p, now) >= task.left * (1.0 - 1e-9);
-                enough && p.end <= *due && fits(&self.free, p, now)
+                enough && p.end <= *due && fits(&memory.free, p, now)
             });
             match kept {
-                Some(plan) => self.adopt(*id, plan.clone(), now),
+                Some(plan) => self.adopt(memory, *id, plan.clone(), now),
                 None => open.push((*id, task)),
             }
         }
         let mut late = Vec::new();
         for (id, task) in open {
-            match self.plan(task, &self.free, now) {
-                Some(plan) => self.adopt(id, plan, now),
+            match self.plan(task, &memory.free, now) {
+                Some(plan) => self.adopt(memory, id, plan, now),
                 None => late.push((id, task)),
             }
         }
-        self.plan_late(&late, now);
+        self.plan_late(memory, &late, now);
     }
 
     /// All in order of deadline, on time or not.
-    fn in_order(&mut self, jobs: &[(f64, JobId, Task)], whole: Timeline, now: f64) {
-        self.free = whole;
+    fn in_order(
+        &self,
+        memory: &mut Promised,
+        jobs: &[(f64, JobId, Task)],
+        whole: Timeline,
+        now: f64,
+    ) {
+        memory.free = whole;
         for (_, id, task) in jobs {
-            let plan = self.plan(task, &self.free, now);
-            if let Some(plan) = plan.or_else(|| greedy(task, self.grid, &self.free, now)) {
-                self.adopt(*id, plan, now);
+            let plan = self.plan(task, &memory.free, now);
+            if let Some(plan) = plan.or_else(|| greedy(task, self.grid, &memory.free, now)) {
+                self.adopt(memory, *id, plan, now);
             }
         }
     }
 
     /// New plans for all; `false` if someone who was on time would be late.
     fn afresh(
-        &mut self,
+        &self,
+        memory: &mut Promised,
         jobs: &[(f64, JobId, Task)],
         whole: &Timeline,
         now: f64,
         old: &BTreeMap<JobId, Plan>,
     ) -> bool {
-        self.free.clone_from(whole);
+        memory.free.clone_from(whole);
         let mut late = Vec::new();
         for (due, id, task) in jobs {
-            match self.plan(task, &self.free, now) {
-                Some(plan) => self.adopt(*id, plan, now),
+            match self.plan(task, &memory.free, now) {
+                Some(plan) => self.adopt(memory, *id, plan, now),
                 None => {
                     let on_time = old.get(id).is_some_and(|p| {
                         p.end <= *due && work_of(task, p, now) >= task.left * (1.0 - 1e-9)
@@ -214,59 +220,71 @@ impl ElasticFlow {
                 }
             }
         }
-        self.plan_late(&late, now);
+        self.plan_late(memory, &late, now);
         true
     }
 
     /// Jobs that cannot end in time any more run on what those that can leave.
-    fn plan_late(&mut self, late: &[(JobId, &Task)], now: f64) {
+    fn plan_late(&self, memory: &mut Promised, late: &[(JobId, &Task)], now: f64) {
         for (id, task) in late {
-            if let Some(plan) = greedy(task, self.grid, &self.free, now) {
-                self.adopt(*id, plan, now);
+            if let Some(plan) = greedy(task, self.grid, &memory.free, now) {
+                self.adopt(memory, *id, plan, now);
             }
         }
     }
 
-    fn adopt(&mut self, id: JobId, plan: Plan, now: f64) {
-        commit(&mut self.free, &plan, now, false);
-        self.plans.insert(id, plan);
+    fn adopt(&self, memory: &mut Promised, id: JobId, plan: Plan, now: f64) {
+        commit(&mut memory.free, &plan, now, false);
+        memory.plans.insert(id, plan);
     }
 
     /// A plan with which the job and all others end in time, if there is one.
-    fn admit_one(&mut self, view: View<'_>, job: &JobRef<'_>) -> bool {
+    fn admit_one(&self, memory: &mut Promised, view: View<'_>, job: &JobRef<'_>) -> bool {
         let now = view.now().secs();
-        let task = self.task(job);
+        let task = self.task(memory, job);
         let Some(due) = task.due else { return true };
         // On what everybody else leaves: the plans that there are stay good.
-        if let Some(plan) = self.plan(&task, &self.free, now) {
-            self.adopt(job.id(), plan, now);
+        if let Some(plan) = self.plan(&task, &memory.free, now) {
+            self.adopt(memory, job.id(), plan, now);
             return true;
         }
         // In order of deadline, with new plans for those after it.
         let mut jobs: Vec<(f64, JobId, Task)> = vec![(due, job.id(), task)];
-        let ids: Vec<JobId> = self.plans.keys().copied().collect();
+        let ids: Vec<JobId> = memory.plans.keys().copied().collect();
         for id in ids {
             if let Some(other) = view.job(id) {
-                let task = self.task(&other);
+                let task = self.task(memory, &other);
                 jobs.push((task.due.unwrap_or(f64::MAX), id, task));
             }
         }
         jobs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let (plans, free) = (self.plans.clone(), self.free.clone());
+        let (plans, free) = (memory.plans.clone(), memory.free.clone());
         let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
-        self.plans.clear();
-        let all = self.afresh(&jobs, &whole, now, &plans);
-        let met = self.plans.get(&job.id()).is_some_and(|p| p.end <= due);
+        memory.plans.clear();
+        let all = self.afresh(memory, &jobs, &whole, now, &plans);
+        let met = memory.plans.get(&job.id()).is_some_and(|p| p.end <= due);
         if !(all && met) {
-            (self.plans, self.free) = (plans, free);
+            (memory.plans, memory.free) = (plans, free);
             return false;
         }
         true
     }
 }
 
-impl Part for ElasticFlow {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Policy for ElasticFlow {
+    type Memory = Promised;
+
+    fn initial(&self, _: u64) -> Promised {
+        Promised {
+            answer: Answer {
+                stale: true,
+                ..Answer::default()
+            },
+            ..Promised::default()
+        }
+    }
+
+    fn on_event(&self, memory: &mut Promised, _: View<'_>, event: &Event) {
         let expected = matches!(
             event,
             Event::Started { .. }
@@ -274,36 +292,25 @@ impl Part for ElasticFlow {
                 | Event::Metric { .. }
                 | Event::Judged { .. }
         );
-        self.answer.stale |= !expected;
-    }
-
-    fn observes_launches(&self) -> bool {
-        false
-    }
-
-    fn save(&self) -> Option<Value> {
-        let plans: Vec<_> = self.plans.iter().collect();
-        serde_json::to_value((plans, &self.answer)).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let (plans, answer): (Vec<(JobId, Plan)>, Answer) = serde_json::from_value(memory)?;
-        self.plans = plans.into_iter().collect();
-        self.answer = answer;
-        self.decision = None;
-        Ok(())
+        memory.answer.stale |= !expected;
     }
 }
 
 impl AdmissionPolicy for ElasticFlow {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
         if !self.admits_all && !asking.is_empty() {
-            self.refresh(view);
+            self.refresh(memory, view);
         }
         for &id in asking {
             match view.job(id) {
-                Some(job) if !self.admits_all && !self.admit_one(view, &job) => {
-                    self.levels.remove(&id);
+                Some(job) if !self.admits_all && !self.admit_one(memory, view, &job) => {
+                    memory.levels.remove(&id);
                     out.reject(id, Reason::DeadlineUnreachable);
                 }
                 _ => out.accept(id),
@@ -314,34 +321,33 @@ impl AdmissionPolicy for ElasticFlow {
 }
 
 impl SchedulingPolicy for ElasticFlow {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let due = self.answer.until.is_some_and(|t| t <= view.now());
-        if self.answer.stale || due {
-            self.refresh(view);
-            self.answer = self.share_out(view);
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let due = memory.answer.until.is_some_and(|t| t <= view.now());
+        if memory.answer.stale || due {
+            self.refresh(memory, view);
+            memory.answer = self.share_out(memory, view);
         }
-        for &(id, gpus) in &self.answer.list {
+        for &(id, gpus) in &memory.answer.list {
             out.push(Request::with_shape(id, Shape::gpus(GpuCount(gpus))));
         }
         out.stop_unlisted();
-        self.answer.until.map_or(Outlook::Stable, Outlook::Until)
-    }
-
-    fn admission(&mut self) -> Option<&mut dyn AdmissionPolicy> {
-        Some(self)
+        memory.answer.until.map_or(Outlook::Stable, Outlook::Until)
     }
 }
 
 impl ElasticFlow {
     /// Who gets how many GPUs until plans change.
-    fn share_out(&mut self, view: View<'_>) -> Answer {
+    fn share_out(&self, memory: &mut Promised, view: View<'_>) -> Answer {
         let now = view.now().secs();
         let active: Vec<JobRef<'_>> = view.active().collect();
-        let tasks: Vec<(JobId, Task)> = active.iter().map(|j| (j.id(), self.task(j))).collect();
+        let tasks: Vec<(JobId, Task)> = active
+            .iter()
+            .map(|j| (j.id(), self.task(memory, j)))
+            .collect();
         let gone = |id: &JobId| tasks.binary_search_by_key(id, |t| t.0).is_err();
-        self.levels.retain(|id, _| !gone(id));
-        self.plans.retain(|id, _| !gone(id));
-        let changes = self.plans.values().filter_map(|p| p.next_change(now));
+        memory.levels.retain(|id, _| !gone(id));
+        memory.plans.retain(|id, _| !gone(id));
+        let changes = memory.plans.values().filter_map(|p| p.next_change(now));
         let until = changes.min_by(f64::total_cmp);
         let window = Window {
             now,
@@ -351,11 +357,11 @@ impl ElasticFlow {
         let spare = expand(
             &window,
             &tasks,
-            &mut self.plans,
-            &mut self.free,
+            &mut memory.plans,
+            &mut memory.free,
             self.expands,
         );
-        let gpus = |id: &JobId| match self.plans.get(id) {
+        let gpus = |id: &JobId| match memory.plans.get(id) {
             Some(plan) => plan.at(now),
             None => spare.get(id).copied().unwrap_or(0),
         };

@@ -1,9 +1,10 @@
 //! What a share policy reads and answers.
 
-use blox_core::{JobId, Name, Part};
+use blox_core::{AnyMemory, AnyPolicy, Event, JobId, Name, Plan, Policy, View};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// One number for each type of GPU, in the order of [`Instance::types`].
 pub type PerType = SmallVec<[f64; 4]>;
@@ -211,12 +212,16 @@ impl Allocation {
 /// Decides how much of its time each job should spend on each type of GPU; the
 /// seam of Gavel's policies. It is asked again when jobs, speeds or the cluster
 /// changed, and what it answers is realised over rounds.
-pub trait SharePolicy: Part {
+pub trait SharePolicy: Policy {
     /// The fractions for all jobs of an instance.
     ///
     /// # Errors
     /// The solver found no solution.
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError>;
+    fn allocate(
+        &self,
+        memory: &mut Self::Memory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError>;
 
     /// Whether it places two jobs on the same GPUs.
     fn wants_pairs(&self) -> bool {
@@ -244,12 +249,139 @@ pub trait SharePolicy: Part {
     /// The value of an allocation by this policy's own measure, for comparing
     /// optima; `None` where it has none. It is asked about an instance that
     /// [`SharePolicy::allocate`] was asked about last.
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        let _ = (instance, allocation);
+    fn objective(
+        &self,
+        memory: &Self::Memory,
+        instance: &Instance,
+        allocation: &Allocation,
+    ) -> Option<f64> {
+        let _ = (memory, instance, allocation);
         None
     }
 }
-blox_core::dyn_part!(SharePolicy);
+
+/// A [`SharePolicy`] of any type. Implemented for every share policy.
+pub trait AnyShares: AnyPolicy {
+    /// See [`SharePolicy::allocate`].
+    ///
+    /// # Errors
+    /// The solver found no solution.
+    fn any_allocate(
+        &self,
+        memory: &mut AnyMemory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError>;
+
+    /// See [`SharePolicy::wants_pairs`].
+    fn any_wants_pairs(&self) -> bool;
+
+    /// See [`SharePolicy::least_gain`].
+    fn any_least_gain(&self) -> f64;
+
+    /// See [`SharePolicy::conserves_work`].
+    fn any_conserves_work(&self) -> bool;
+
+    /// See [`SharePolicy::is_blind`].
+    fn any_is_blind(&self) -> bool;
+
+    /// See [`SharePolicy::objective`].
+    fn any_objective(
+        &self,
+        memory: &AnyMemory,
+        instance: &Instance,
+        allocation: &Allocation,
+    ) -> Option<f64>;
+}
+
+impl<P: SharePolicy> AnyShares for P {
+    fn any_allocate(
+        &self,
+        memory: &mut AnyMemory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
+        self.allocate(memory.own::<P>(), instance)
+    }
+
+    fn any_wants_pairs(&self) -> bool {
+        self.wants_pairs()
+    }
+
+    fn any_least_gain(&self) -> f64 {
+        self.least_gain()
+    }
+
+    fn any_conserves_work(&self) -> bool {
+        self.conserves_work()
+    }
+
+    fn any_is_blind(&self) -> bool {
+        self.is_blind()
+    }
+
+    fn any_objective(
+        &self,
+        memory: &AnyMemory,
+        instance: &Instance,
+        allocation: &Allocation,
+    ) -> Option<f64> {
+        self.objective(memory.get()?, instance, allocation)
+    }
+}
+
+/// A share policy of any type as a share policy.
+#[derive(Clone)]
+pub struct Shares(pub Arc<dyn AnyShares>);
+
+impl Policy for Shares {
+    type Memory = AnyMemory;
+
+    fn initial(&self, seed: u64) -> AnyMemory {
+        self.0.any_initial(seed)
+    }
+
+    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+        self.0.any_event(memory, view, event);
+    }
+
+    fn on_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
+        self.0.any_launches(memory, view, plan);
+    }
+}
+
+impl SharePolicy for Shares {
+    fn allocate(
+        &self,
+        memory: &mut AnyMemory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
+        self.0.any_allocate(memory, instance)
+    }
+
+    fn wants_pairs(&self) -> bool {
+        self.0.any_wants_pairs()
+    }
+
+    fn least_gain(&self) -> f64 {
+        self.0.any_least_gain()
+    }
+
+    fn conserves_work(&self) -> bool {
+        self.0.any_conserves_work()
+    }
+
+    fn is_blind(&self) -> bool {
+        self.0.any_is_blind()
+    }
+
+    fn objective(
+        &self,
+        memory: &AnyMemory,
+        instance: &Instance,
+        allocation: &Allocation,
+    ) -> Option<f64> {
+        self.0.any_objective(memory, instance, allocation)
+    }
+}
 
 /// A sum of products.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -1,16 +1,16 @@
 use super::beside::{Beside, rate, rates};
 use super::colocation::Colocation;
-use super::instance::{Combination, Entrant, Instance, SharePolicy, TypePool};
+use super::instance::{AnyShares, Combination, Entrant, Instance, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use blox_core::{
-    Event, GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Part, Phase, Request,
-    Requests, RestoreError, SchedulingPolicy, Seconds, Shape, Time, View,
+    AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Phase, Plan,
+    Policy, Request, Requests, SchedulingPolicy, Seconds, Shape, Time, View, With,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Shares of time by a [`SharePolicy`], realised in rounds (Gavel, OSDI 2020).
 ///
@@ -28,17 +28,17 @@ use std::collections::BTreeMap;
 /// with nobody. How much is left to do is the job's own word.
 #[derive(Clone)]
 pub struct Gavel {
-    shares: Box<dyn SharePolicy>,
+    shares: Arc<dyn AnyShares>,
     gap: Seconds,
     round: Seconds,
     prices: BTreeMap<Name, f64>,
     /// What a job is believed to keep of its speed beside one of which nothing is known.
     believed: Option<f64>,
-    memory: Memory,
 }
 
+/// What `Gavel` remembers beside its share policy: rounds, and what they gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+pub struct Rounds {
     types: Vec<TypePool>,
     jobs: Vec<JobId>,
     rounds: RoundMechanism,
@@ -51,6 +51,13 @@ struct Memory {
     running: Vec<Running>,
     /// What jobs keep of their speed beside others, if that is learned.
     known: Colocation,
+}
+
+impl Rounds {
+    /// What it learned of models beside each other.
+    pub fn learned(&self) -> &Colocation {
+        &self.known
+    }
 }
 
 /// A job, and the seconds and iterations that it ran since the last decision.
@@ -70,18 +77,17 @@ struct Running {
 impl Gavel {
     /// With a share policy.
     pub fn new(shares: impl SharePolicy + 'static) -> Self {
-        Gavel::boxed(Box::new(shares))
+        Gavel::any(Arc::new(shares))
     }
 
-    /// As [`Gavel::new`], with a share policy in a box.
-    pub fn boxed(shares: Box<dyn SharePolicy>) -> Self {
+    /// As [`Gavel::new`], with a share policy of any type.
+    pub fn any(shares: Arc<dyn AnyShares>) -> Self {
         Gavel {
             shares,
             gap: Seconds::ZERO,
             round: Seconds::new(360.0),
             prices: BTreeMap::new(),
             believed: None,
-            memory: Memory::default(),
         }
     }
 
@@ -117,15 +123,10 @@ impl Gavel {
         self
     }
 
-    /// What it learned of models beside each other.
-    pub fn learned(&self) -> &Colocation {
-        &self.memory.known
-    }
-
     /// What jobs and pairs received since the last decision.
-    fn credit(&mut self, view: View<'_>) {
+    fn credit(&self, memory: &mut Rounds, view: View<'_>) {
         let mut ran = Vec::new();
-        for Running { who, kind, before } in std::mem::take(&mut self.memory.running) {
+        for Running { who, kind, before } in std::mem::take(&mut memory.running) {
             let jobs = who.jobs().zip(&before);
             let since = |(id, before): (JobId, &(f64, f64))| {
                 let job = view.job(id)?;
@@ -139,15 +140,15 @@ impl Gavel {
                 ran.push((who, kind, seconds));
             }
             if let ([Some(a), Some(b)], true) = (&since[..], self.believed.is_some()) {
-                self.learn(kind, a, b);
+                self.learn(memory, kind, a, b);
             }
         }
-        self.memory.rounds.all_ran(ran);
+        memory.rounds.all_ran(ran);
     }
 
     /// Learns from what two jobs did beside each other: the job, its seconds and its iterations.
-    fn learn(&mut self, kind: usize, a: &Ran<'_>, b: &Ran<'_>) {
-        let Some(pool) = self.memory.types.get(kind) else {
+    fn learn(&self, memory: &mut Rounds, kind: usize, a: &Ran<'_>, b: &Ran<'_>) {
+        let Some(pool) = memory.types.get(kind) else {
             return;
         };
         // Who ran longer was alone for a part of it.
@@ -162,25 +163,25 @@ impl Gavel {
                 && alone > 0.0
             {
                 let kept = done / seconds / alone;
-                let known = &mut self.memory.known;
-                self.memory.changed |= known.measured(&pool.name, model, beside, kept);
+                let known = &mut memory.known;
+                memory.changed |= known.measured(&pool.name, model, beside, kept);
             }
         }
     }
 
     /// What is known of jobs beside each other.
-    fn beside(&mut self) -> Beside<'_> {
+    fn beside<'m>(&self, memory: &'m mut Rounds) -> Beside<'m> {
         Beside {
-            types: &self.memory.types,
-            known: &mut self.memory.known,
+            types: &memory.types,
+            known: &mut memory.known,
             believed: self.believed,
-            least_gain: self.shares.least_gain(),
+            least_gain: self.shares.any_least_gain(),
         }
     }
 
     /// Takes in the cluster and the set of jobs; says whether anything changed.
-    fn sync(&mut self, view: View<'_>, types: Vec<TypePool>) {
-        let m = &mut self.memory;
+    fn sync(&self, memory: &mut Rounds, view: View<'_>, types: Vec<TypePool>) {
+        let m = &mut *memory;
         let same_names = m.types.len() == types.len()
             && m.types.iter().zip(&types).all(|(a, b)| a.name == b.name);
         if !same_names {
@@ -201,16 +202,16 @@ impl Gavel {
             }
         }
         let before = std::mem::replace(&mut m.jobs, active);
-        let pairs = self.shares.wants_pairs();
-        for at in 0..self.memory.jobs.len() {
-            let id = self.memory.jobs[at];
+        let pairs = self.shares.any_wants_pairs();
+        for at in 0..memory.jobs.len() {
+            let id = memory.jobs[at];
             let Some(job) = view.job(id).filter(|_| before.binary_search(&id).is_err()) else {
                 continue;
             };
-            let rates = rates(&self.memory.types, &job);
+            let rates = rates(&memory.types, &job);
             let runs = rates.iter().map(|r| *r > 0.0).collect();
             let gpus = job.gpus().get();
-            let m = &mut self.memory;
+            let m = &mut *memory;
             m.rounds.add(Combination::single(id), gpus, runs);
             // With all that were there, and with new ones that came before it.
             let others = if pairs { m.jobs.clone() } else { Vec::new() };
@@ -219,23 +220,23 @@ impl Gavel {
                 let Some(other) = view.job(other).filter(|o| known && o.id() != id) else {
                     continue;
                 };
-                if let Some(rates) = self.beside().rates(&job, &other) {
+                if let Some(rates) = self.beside(memory).rates(&job, &other) {
                     let runs = rates.iter().map(|r| r.iter().all(|r| *r > 0.0));
                     let who = Combination::pair(id, other.id());
-                    self.memory.rounds.add(who, gpus, runs.collect());
+                    memory.rounds.add(who, gpus, runs.collect());
                 }
             }
         }
     }
 
-    fn instance(&mut self, view: View<'_>) -> Instance {
-        let jobs = self.memory.jobs.iter();
+    fn instance(&self, memory: &mut Rounds, view: View<'_>) -> Instance {
+        let jobs = memory.jobs.iter();
         let jobs: Vec<JobRef<'_>> = jobs.filter_map(|id| view.job(*id)).collect();
-        let pairs = match self.shares.wants_pairs() {
-            true => self.beside().pairs(&jobs),
+        let pairs = match self.shares.any_wants_pairs() {
+            true => self.beside(memory).pairs(&jobs),
             false => Vec::new(),
         };
-        let m = &self.memory;
+        let m = memory;
         let entrant = |job: &JobRef<'_>| {
             let weight = job.spec().extras().weight;
             Entrant {
@@ -255,16 +256,16 @@ impl Gavel {
         }
     }
 
-    fn allocate(&mut self, view: View<'_>) {
+    fn allocate(&self, memory: &mut Rounds, shares: &mut AnyMemory, view: View<'_>) {
         let now = view.now();
-        if !self.memory.changed || self.memory.asked.is_some_and(|at| now - at < self.gap) {
+        if !memory.changed || memory.asked.is_some_and(|at| now - at < self.gap) {
             return;
         }
-        let instance = self.instance(view);
-        let allocation = self.shares.allocate(&instance);
-        let allocation = allocation.or_else(|_| Isolated.allocate(&instance));
+        let instance = self.instance(memory, view);
+        let allocation = self.shares.any_allocate(shares, &instance);
+        let allocation = allocation.or_else(|_| Isolated.allocate(&mut (), &instance));
         let allocation = allocation.unwrap_or_default().completed(&instance);
-        let m = &mut self.memory;
+        let m = &mut *memory;
         let elapsed = m.asked.map_or(0.0, |at| (now - at).secs());
         m.rounds.reset(elapsed, &allocation);
         m.asked = Some(now);
@@ -272,9 +273,9 @@ impl Gavel {
     }
 
     /// The types as they are filled.
-    fn order(&self, view: View<'_>) -> Vec<usize> {
-        let m = &self.memory;
-        if self.shares.is_blind() {
+    fn order(&self, memory: &Rounds, view: View<'_>) -> Vec<usize> {
+        let m = memory;
+        if self.shares.any_is_blind() {
             let count = m.types.len().max(1);
             let first = (m.turn % count as u64) as usize;
             return (0..m.types.len()).map(|i| (first + i) % count).collect();
@@ -296,39 +297,39 @@ impl Gavel {
     }
 }
 
-impl Part for Gavel {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.shares.observe(view, event);
-    }
+impl Policy for Gavel {
+    type Memory = With<Rounds, AnyMemory>;
 
-    fn observes_launches(&self) -> bool {
-        self.shares.observes_launches()
-    }
-
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value((&self.memory, self.shares.save())).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let (memory, shares): (Memory, Option<Value>) = serde_json::from_value(memory)?;
-        if let Some(shares) = shares {
-            self.shares.restore(shares)?;
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: Rounds::default(),
+            inner: self.shares.any_initial(seed),
         }
-        self.memory = memory;
-        Ok(())
+    }
+
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.shares.any_event(&mut memory.inner, view, event);
+    }
+
+    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
+        self.shares.any_launches(&mut memory.inner, view, plan);
     }
 }
 
 impl SchedulingPolicy for Gavel {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let With {
+            own: memory,
+            inner: shares,
+        } = memory;
         let (types, ids) = pools(view, &self.prices);
-        let before = self.memory.running.iter();
+        let before = memory.running.iter();
         let before: Vec<_> = before.map(|r| (r.who, r.kind)).collect();
-        self.credit(view);
-        self.sync(view, types);
-        self.allocate(view);
+        self.credit(memory, view);
+        self.sync(memory, view, types);
+        self.allocate(memory, shares, view);
         out.stop_unlisted();
-        let m = &self.memory;
+        let m = &*memory;
         let free: Vec<u32> = m.types.iter().map(|t| t.gpus).collect();
         let starting = |who: &Combination| {
             let mut phases = who.jobs().map(|j| view.job(j).map(|j| j.phase()));
@@ -338,7 +339,7 @@ impl SchedulingPolicy for Gavel {
             .iter()
             .filter(|(who, kind)| *kind < free.len() && starting(who));
         let kept: Vec<(Combination, usize)> = kept.copied().collect();
-        let (order, conserves) = (self.order(view), self.shares.conserves_work());
+        let (order, conserves) = (self.order(memory, view), self.shares.any_conserves_work());
         let chosen = m.rounds.select_beside(&kept, &order, &free, conserves);
         let mut running = Vec::with_capacity(chosen.len());
         for Chosen {
@@ -363,12 +364,12 @@ impl SchedulingPolicy for Gavel {
             request.partner = who.partner;
             out.push(request);
         }
-        self.memory.running = running;
-        if self.memory.jobs.is_empty() {
+        memory.running = running;
+        if memory.jobs.is_empty() {
             return Outlook::Stable;
         }
         // Rounds without jobs may be passed over, so they take no turn.
-        self.memory.turn += 1;
+        memory.turn += 1;
         Outlook::NextRound
     }
 }

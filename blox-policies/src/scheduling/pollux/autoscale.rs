@@ -1,6 +1,6 @@
 //! A cluster that follows its use.
 
-use blox_core::{ClusterManager, NodeAction, NodeActions, NodeId, Outlook, Part, View};
+use blox_core::{NodeAction, NodeActions, NodeId, Outlook, View};
 use std::collections::BTreeSet;
 
 /// Asks for a node when the cluster's utility (the sum of speedups over one GPU each, by GPU) is above a
@@ -10,7 +10,6 @@ pub struct Autoscale {
     low: f64,
     high: f64,
     nodes: (u32, u32),
-    utility: Option<f64>,
 }
 
 impl Autoscale {
@@ -19,32 +18,17 @@ impl Autoscale {
     pub fn between(utilities: (f64, f64), nodes: (u32, u32)) -> Option<Self> {
         let (low, high) = utilities;
         let sound = 0.0 <= low && low < high && high <= 1.0 && 0 < nodes.0 && nodes.0 <= nodes.1;
-        sound.then_some(Autoscale {
-            low,
-            high,
-            nodes,
-            utility: None,
-        })
+        sound.then_some(Autoscale { low, high, nodes })
     }
 
-    pub(super) fn note(&mut self, utility: f64) {
-        self.utility = Some(utility);
-    }
-
-    pub(super) fn memory(&self) -> Option<f64> {
-        self.utility
-    }
-
-    pub(super) fn remember(&mut self, utility: Option<f64>) {
-        self.utility = utility;
-    }
-}
-
-impl Part for Autoscale {}
-
-impl ClusterManager for Autoscale {
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
-        let Some(utility) = self.utility.take() else {
+    /// Reads the utility of the last search, once.
+    pub(super) fn manage(
+        &self,
+        utility: &mut Option<f64>,
+        view: View<'_>,
+        out: &mut NodeActions,
+    ) -> Outlook {
+        let Some(utility) = utility.take() else {
             return Outlook::Stable;
         };
         let up: Vec<NodeId> = view

@@ -6,9 +6,10 @@ mod speedup;
 
 pub use autoscale::Autoscale;
 
+use crate::placement::OnNodes;
 use blox_core::{
-    ClusterManager, Event, GpuCount, JobId, JobRef, NodeId, Outlook, Part, Place, PlacementPolicy,
-    Request, Requests, RestoreError, SchedulingPolicy, Seconds, Shape, View,
+    ClusterManager, Composition, Event, GpuCount, JobId, JobRef, NodeActions, NodeId, Outlook,
+    Place, Policy, Request, Requests, SchedulingPolicy, Seconds, Shape, View,
 };
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
@@ -29,10 +30,16 @@ use std::collections::BTreeMap;
 #[derive(Clone)]
 pub struct Pollux {
     settings: PolluxSettings,
+    autoscale: Option<Autoscale>,
+}
+
+/// The search so far, and what is remembered of each job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PolluxMemory {
+    /// The utility of the last search, until the cluster manager has read it.
+    utility: Option<f64>,
     population: Population,
     known: BTreeMap<JobId, Known>,
-    placement: crate::placement::OnNodes,
-    autoscale: Option<Autoscale>,
 }
 
 /// Settings of [`Pollux`].
@@ -46,8 +53,6 @@ pub struct PolluxSettings {
     pub generations: usize,
     /// Generations without a better one after which a round's search ends.
     pub patience: usize,
-    /// Seed of the search.
-    pub seed: u64,
 }
 
 impl Default for PolluxSettings {
@@ -58,7 +63,6 @@ impl Default for PolluxSettings {
             population: 100,
             generations: 100,
             patience: 20,
-            seed: 0,
         }
     }
 }
@@ -81,10 +85,7 @@ impl Pollux {
     /// With these settings.
     pub fn new(settings: PolluxSettings) -> Self {
         Pollux {
-            population: Population::seeded(settings.seed),
             settings,
-            known: BTreeMap::new(),
-            placement: crate::placement::OnNodes,
             autoscale: None,
         }
     }
@@ -96,7 +97,19 @@ impl Pollux {
         self
     }
 
-    fn note(&mut self, view: View<'_>, job: &JobRef<'_>) -> Known {
+    /// Adds it to a composition: it orders jobs, and manages the cluster where it autoscales. Its
+    /// requests name nodes, which [`OnNodes`] serves.
+    #[must_use]
+    pub fn compose(self, composition: Composition) -> Composition {
+        let autoscales = self.autoscale.is_some();
+        let composition = composition.joint(self, |roles| match autoscales {
+            true => roles.scheduling().cluster(),
+            false => roles.scheduling(),
+        });
+        composition.placement(OnNodes)
+    }
+
+    fn note(&self, memory: &mut PolluxMemory, view: View<'_>, job: &JobRef<'_>) -> Known {
         let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
         for gpu in job.assignment().into_iter().flat_map(|a| &a.gpus) {
             if let Some(node) = view.cluster().node_of(*gpu) {
@@ -104,7 +117,7 @@ impl Pollux {
             }
         }
         let has: Vec<(NodeId, u32)> = counts.into_iter().collect();
-        let known = self.known.entry(job.id()).or_default();
+        let known = memory.known.entry(job.id()).or_default();
         if !has.is_empty() && has != known.last {
             known.restarts = Some(known.restarts.map_or(0, |n| n + 1));
         }
@@ -113,37 +126,35 @@ impl Pollux {
     }
 }
 
-impl Part for Pollux {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Policy for Pollux {
+    type Memory = PolluxMemory;
+
+    fn initial(&self, seed: u64) -> PolluxMemory {
+        PolluxMemory {
+            population: Population::seeded(seed),
+            known: BTreeMap::new(),
+            utility: None,
+        }
+    }
+
+    fn on_event(&self, memory: &mut PolluxMemory, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
-            self.known.remove(job);
+            memory.known.remove(job);
         }
     }
+}
 
-    fn observes_launches(&self) -> bool {
-        false
-    }
-
-    fn save(&self) -> Option<serde_json::Value> {
-        let known: Vec<_> = self.known.iter().collect();
-        let used = self.autoscale.as_ref().and_then(Autoscale::memory);
-        serde_json::to_value((known, &self.population, used)).ok()
-    }
-
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        let (known, population, used): (Vec<(JobId, Known)>, Population, Option<f64>) =
-            serde_json::from_value(memory)?;
-        self.known = known.into_iter().collect();
-        self.population = population;
-        if let Some(autoscale) = &mut self.autoscale {
-            autoscale.remember(used);
+impl ClusterManager for Pollux {
+    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        match &self.autoscale {
+            Some(autoscale) => autoscale.manage(&mut memory.utility, view, out),
+            None => Outlook::Stable,
         }
-        Ok(())
     }
 }
 
 impl SchedulingPolicy for Pollux {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
         let mut jobs: Vec<JobRef<'_>> = view.active().collect();
         if jobs.is_empty() {
@@ -169,7 +180,7 @@ impl SchedulingPolicy for Pollux {
         let fair = total.div_ceil(jobs.len() as u32).max(1);
         let mut problem = Problem::of(&workers, self.settings);
         for job in &jobs {
-            let known = self.note(view, job);
+            let known = self.note(memory, view, job);
             let speedups = Speedups::of(view, job, &workers, fair, known.last.is_empty());
             let restart = job.spec().extras().training.as_ref();
             let restart = restart.map_or(Seconds::ZERO, |t| t.restart);
@@ -177,9 +188,9 @@ impl SchedulingPolicy for Pollux {
             let penalty = penalty(age, known.restarts.unwrap_or(0), restart);
             problem.add(job.id(), speedups, &known.last, penalty);
         }
-        let best = self.population.search(&mut problem);
-        if let Some(autoscale) = &mut self.autoscale {
-            autoscale.note(problem.utility(&best));
+        let best = memory.population.search(&mut problem);
+        if self.autoscale.is_some() {
+            memory.utility = Some(problem.utility(&best));
         }
         for (job, row) in jobs.iter().zip(problem.rows(&best)) {
             let nodes: Vec<(NodeId, u32)> = row
@@ -201,15 +212,6 @@ impl SchedulingPolicy for Pollux {
             out.push(Request::with_shape(job.id(), shape));
         }
         Outlook::NextRound
-    }
-
-    fn placement(&mut self) -> Option<&mut dyn PlacementPolicy> {
-        Some(&mut self.placement)
-    }
-
-    fn cluster(&mut self) -> Option<&mut dyn ClusterManager> {
-        let autoscale = self.autoscale.as_mut()?;
-        Some(autoscale)
     }
 }
 

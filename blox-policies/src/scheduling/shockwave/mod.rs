@@ -10,11 +10,10 @@ pub use market::{Bidder, Market, Window};
 pub use regimes::Regimes;
 
 use blox_core::{
-    GpuCount, JobId, JobRef, Outlook, Part, Phase, Request, Requests, RestoreError,
-    SchedulingPolicy, Shape, View,
+    GpuCount, JobId, JobRef, Outlook, Phase, Policy, Request, Requests, SchedulingPolicy, Shape,
+    View,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Efficiency and fairness over the next rounds (Shockwave, NSDI 2023).
@@ -35,11 +34,11 @@ use std::collections::BTreeMap;
 pub struct Shockwave {
     market: Market,
     period: u32,
-    memory: Memory,
 }
 
+/// What `Shockwave` remembers: estimates of jobs, and the plan of the next rounds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+pub struct Plans {
     jobs: Vec<(JobId, Known)>,
     gpus: u32,
     /// The jobs of each round of the plan, this round first.
@@ -67,11 +66,7 @@ impl Default for Shockwave {
 impl Shockwave {
     /// With a market; its rounds should be those of the composition.
     pub fn new(market: Market) -> Self {
-        Shockwave {
-            market,
-            period: 8,
-            memory: Memory::default(),
-        }
+        Shockwave { market, period: 8 }
     }
 
     /// With another number of rounds after which the plan is made anew (default 8), at
@@ -83,8 +78,8 @@ impl Shockwave {
     }
 
     /// Takes in the set of jobs; says whether it changed.
-    fn sync(&mut self, view: View<'_>) -> bool {
-        let known = &mut self.memory.jobs;
+    fn sync(&self, memory: &mut Plans, view: View<'_>) -> bool {
+        let known = &mut memory.jobs;
         let same = view.active().map(|j| j.id()).eq(known.iter().map(|k| k.0));
         if same {
             return false;
@@ -102,9 +97,9 @@ impl Shockwave {
     }
 
     /// Plans the window, and estimates fair ends if the set of jobs changed.
-    fn replan(&mut self, view: View<'_>, gpus: u32, changed: bool) {
+    fn replan(&self, memory: &mut Plans, view: View<'_>, gpus: u32, changed: bool) {
         let now = view.now().secs();
-        let jobs = &mut self.memory.jobs;
+        let jobs = &mut memory.jobs;
         let share = (f64::from(gpus) / jobs.len().max(1) as f64).min(1.0);
         let mut bidders = Vec::with_capacity(jobs.len());
         for (id, known) in &mut *jobs {
@@ -117,8 +112,8 @@ impl Shockwave {
             bidder.fair_s = known.fair.value(now).unwrap_or(bidder.age_s);
             bidders.push(bidder);
         }
-        self.memory.age = 0;
-        self.memory.plan = match self.market.plan(gpus, &bidders) {
+        memory.age = 0;
+        memory.plan = match self.market.plan(gpus, &bidders) {
             Ok(window) => {
                 let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].0).collect();
                 window.rounds.into_iter().map(ids).collect()
@@ -170,45 +165,38 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
     }
 }
 
-impl Part for Shockwave {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for Shockwave {
+    type Memory = Plans;
 
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value(&self.memory).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
+    fn initial(&self, _: u64) -> Plans {
+        Plans::default()
     }
 }
 
 impl SchedulingPolicy for Shockwave {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
         let gpus = view.usable_gpus().get();
         if gpus == 0 {
             // Nothing can be shared: estimates wait until something can.
-            self.memory.gpus = 0;
-            self.memory.plan.clear();
+            memory.gpus = 0;
+            memory.plan.clear();
             return Outlook::Stable;
         }
-        let changed = self.sync(view);
-        if self.memory.jobs.is_empty() {
-            self.memory.plan.clear();
+        let changed = self.sync(memory, view);
+        if memory.jobs.is_empty() {
+            memory.plan.clear();
             return Outlook::Stable;
         }
-        self.memory.age += 1;
-        let m = &self.memory;
+        memory.age += 1;
+        let m = &*memory;
         if changed || gpus != m.gpus || m.age >= self.period || m.plan.is_empty() {
-            self.memory.gpus = gpus;
-            self.replan(view, gpus, changed);
+            memory.gpus = gpus;
+            self.replan(memory, view, gpus, changed);
         }
-        let planned = match self.memory.plan.is_empty() {
+        let planned = match memory.plan.is_empty() {
             true => Vec::new(),
-            false => self.memory.plan.remove(0),
+            false => memory.plan.remove(0),
         };
         let mut free = gpus;
         let mut listed: Vec<JobId> = Vec::new();

@@ -12,12 +12,13 @@ pub use turns::{Turns, turns};
 
 use blox_core::perf::goodput::KnownBatches;
 use blox_core::{
-    Adapts, Event, GpuCount, JobId, JobRef, NameId, Outlook, Part, Phase, Request, Requests,
-    RestoreError, SchedulingPolicy, Seconds, Shape, TrainingReport, View,
+    Adapts, Event, GpuCount, JobId, JobRef, NameId, Outlook, Phase, Policy, Request, Requests,
+    SchedulingPolicy, Seconds, Shape, TrainingReport, View,
 };
 use blox_solve::{Alternative, Choices};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Sia (SOSP 2023): in each round the best assignment of jobs to configurations, a type
 /// and a number of GPUs each.
@@ -32,12 +33,18 @@ use std::collections::BTreeMap;
 /// What is believed of jobs and how ties are settled are parts: [`Scores`], [`Ties`].
 #[derive(Clone)]
 pub struct Sia {
-    scores: Box<dyn Scores>,
-    ties: Box<dyn Ties>,
+    scores: Arc<dyn Scores>,
+    ties: Arc<dyn Ties>,
     most_gpus: u32,
     most_nodes: BTreeMap<String, u32>,
     work: usize,
+}
+
+/// What `Sia` remembers of each job.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct SiaMemory {
     known: BTreeMap<JobId, Known>,
+    #[serde(skip)]
     kept: Kept,
 }
 
@@ -80,20 +87,18 @@ impl Sia {
     /// With a belief about values.
     pub fn new(scores: impl Scores + 'static) -> Self {
         Sia {
-            scores: Box::new(scores),
-            ties: Box::new(Hashed),
+            scores: Arc::new(scores),
+            ties: Arc::new(Hashed),
             most_gpus: 64,
             most_nodes: BTreeMap::new(),
             work: 1 << 14,
-            known: BTreeMap::new(),
-            kept: Kept::default(),
         }
     }
 
     /// With another way to settle ties.
     #[must_use]
     pub fn settling(mut self, ties: impl Ties + 'static) -> Self {
-        self.ties = Box::new(ties);
+        self.ties = Arc::new(ties);
         self
     }
 
@@ -119,7 +124,7 @@ impl Sia {
     }
 
     /// Takes note of what a job has, and says what it had at the last decision.
-    fn note(&mut self, view: View<'_>, job: &JobRef<'_>) -> &Known {
+    fn note<'m>(&self, memory: &'m mut SiaMemory, view: View<'_>, job: &JobRef<'_>) -> &'m Known {
         let has = job.assignment().and_then(|a| {
             let node = view.cluster().node_of(*a.gpus.first()?)?;
             let gpu_type = view.cluster().node(node)?.gpu_type();
@@ -133,7 +138,7 @@ impl Sia {
         });
         let lies = lies.unwrap_or_default();
         let has = has.map(|(gpu_type, a)| (gpu_type.0, a.count().get()));
-        let known = self.known.entry(job.id()).or_default();
+        let known = memory.known.entry(job.id()).or_default();
         if has.is_some() && (has != known.last || lies != known.lies) {
             known.restarts = Some(known.restarts.map_or(0, |n| n + 1));
         }
@@ -143,16 +148,22 @@ impl Sia {
     }
 
     /// What configurations are worth to a job: as kept, where it still holds.
-    fn row(&mut self, view: View<'_>, kinds: &Kinds, applicant: &Applicant<'_>) -> Row {
+    fn row(
+        &self,
+        memory: &mut SiaMemory,
+        view: View<'_>,
+        kinds: &Kinds,
+        applicant: &Applicant<'_>,
+    ) -> Row {
         let report = applicant.job.report();
-        if let Some(row) = self.kept.rows.remove(&applicant.job.id())
+        if let Some(row) = memory.kept.rows.remove(&applicant.job.id())
             && row.report.as_ref() == report
             && row.previous == applicant.previous
         {
             return row;
         }
         let configs = kinds.of(applicant);
-        let batches = &mut self.kept.batches;
+        let batches = &mut memory.kept.batches;
         Row {
             report: report.cloned(),
             previous: applicant.previous,
@@ -161,8 +172,13 @@ impl Sia {
         }
     }
 
-    fn applicant<'a>(&mut self, view: View<'a>, job: &JobRef<'a>) -> Applicant<'a> {
-        let known = self.note(view, job);
+    fn applicant<'a>(
+        &self,
+        memory: &mut SiaMemory,
+        view: View<'a>,
+        job: &JobRef<'a>,
+    ) -> Applicant<'a> {
+        let known = self.note(memory, view, job);
         let (restarts, previous) = (known.restarts.unwrap_or(0), known.last);
         let extras = job.spec().extras();
         let training = extras.training.as_deref();
@@ -184,31 +200,23 @@ impl Sia {
     }
 }
 
-impl Part for Sia {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Policy for Sia {
+    type Memory = SiaMemory;
+
+    fn initial(&self, _: u64) -> SiaMemory {
+        SiaMemory::default()
+    }
+
+    fn on_event(&self, memory: &mut SiaMemory, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
-            self.known.remove(job);
-            self.kept.rows.remove(job);
+            memory.known.remove(job);
+            memory.kept.rows.remove(job);
         }
-    }
-
-    fn observes_launches(&self) -> bool {
-        false
-    }
-
-    fn save(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(self.known.iter().collect::<Vec<_>>()).ok()
-    }
-
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        let known: Vec<(JobId, Known)> = serde_json::from_value(memory)?;
-        self.known = known.into_iter().collect();
-        Ok(())
     }
 }
 
 impl SchedulingPolicy for Sia {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
         let jobs: Vec<_> = view.active().collect();
         if jobs.is_empty() {
@@ -216,9 +224,9 @@ impl SchedulingPolicy for Sia {
         }
         let limit = |name: &str| self.most_nodes.get(name).copied();
         let kinds = configs_of(view, self.most_gpus, limit);
-        if kinds != self.kept.kinds {
-            self.kept.rows.clear();
-            self.kept.kinds = kinds.clone();
+        if kinds != memory.kept.kinds {
+            memory.kept.rows.clear();
+            memory.kept.kinds = kinds.clone();
         }
         let mut left: Vec<u32> = kinds.capacities.clone();
         let (columns, types) = (kinds.configs.len(), kinds.capacities.len());
@@ -226,7 +234,7 @@ impl SchedulingPolicy for Sia {
         let mut open: Vec<usize> = Vec::new();
         let mut groups: Vec<Vec<(Alternative, usize)>> = Vec::new();
         for (i, job) in jobs.iter().enumerate() {
-            let applicant = self.applicant(view, job);
+            let applicant = self.applicant(memory, view, job);
             let restarting = matches!(job.phase(), Phase::Starting | Phase::Stopping);
             if let Some(has) = applicant.previous.filter(|_| restarting) {
                 // It has not left its checkpoint yet.
@@ -236,7 +244,7 @@ impl SchedulingPolicy for Sia {
                 }
                 continue;
             }
-            let row = self.row(view, &kinds, &applicant);
+            let row = self.row(memory, view, &kinds, &applicant);
             let costs = self.scores.costs(&applicant, &row.configs, &row.values);
             let mut group = Vec::with_capacity(row.configs.len());
             for (k, (config, cost)) in row.configs.iter().zip(costs).enumerate() {
@@ -261,7 +269,7 @@ impl SchedulingPolicy for Sia {
                 };
                 group.push((alternative, k));
             }
-            self.kept.rows.insert(job.id(), row);
+            memory.kept.rows.insert(job.id(), row);
             open.push(i);
             groups.push(group);
         }
@@ -272,13 +280,13 @@ impl SchedulingPolicy for Sia {
         // Nothing is required, so that only a cluster of too many types fails: nobody moves then.
         let Ok(best) = program.solve() else {
             for job in jobs.iter().filter(|j| j.is_placed()) {
-                let has = self.known.get(&job.id()).and_then(|k| k.last);
+                let has = memory.known.get(&job.id()).and_then(|k| k.last);
                 out.push(request(job, has.unwrap_or((0, job.gpus().get()))));
             }
             return Outlook::NextRound;
         };
         for ((pick, group), i) in best.of.iter().zip(&groups).zip(&open) {
-            let row = self.kept.rows.get(&jobs[*i].id());
+            let row = memory.kept.rows.get(&jobs[*i].id());
             chosen[*i] = pick.zip(row).map(|(p, row)| {
                 let config = &row.configs[group[p].1];
                 (config.gpu_type.0, config.gpus)

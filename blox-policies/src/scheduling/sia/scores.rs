@@ -2,7 +2,7 @@
 
 use super::configs::Config;
 use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
-use blox_core::{Adapts, JobRef, Name, NameId, Part, Seconds, TrainingSpec, View};
+use blox_core::{Adapts, JobRef, Name, NameId, Seconds, TrainingSpec, View};
 
 /// A job that a configuration is sought for.
 pub struct Applicant<'a> {
@@ -23,7 +23,7 @@ pub struct Applicant<'a> {
 }
 
 /// Values configurations for a job.
-pub trait Scores: Part {
+pub trait Scores: Send + Sync + 'static {
     /// What each configuration is worth, in any unit; `None` for one that cannot be used.
     ///
     /// It follows from what the job says, has reported and has, and from the nodes of the cluster, and is
@@ -52,7 +52,6 @@ pub trait Scores: Part {
         placement
     }
 }
-blox_core::dyn_part!(Scores);
 
 /// The factor of a job's values where it would have to restart (section 3.4, equation 2): the share of its
 /// life that it would not have spent on restarts, 1 for a job younger than one of them.
@@ -86,8 +85,6 @@ impl Default for Goodputs {
         }
     }
 }
-
-impl Part for Goodputs {}
 
 impl Scores for Goodputs {
     fn values(

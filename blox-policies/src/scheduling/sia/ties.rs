@@ -1,7 +1,7 @@
 //! Which of equally good assignments is taken.
 
 use crate::splitmix::mixed;
-use blox_core::{JobId, Part};
+use blox_core::JobId;
 
 /// A configuration of a job, as far as a tie may depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -21,18 +21,15 @@ pub struct Tie {
 }
 
 /// Settles ties by changing costs so little that only equals change places.
-pub trait Ties: Part {
+pub trait Ties: Send + Sync + 'static {
     /// The cost of a configuration with what settles ties.
     fn settle(&self, cost: f64, tie: &Tie) -> f64;
 }
-blox_core::dyn_part!(Ties);
 
 /// The configuration that a job has comes first, then a hash of job and configuration decides: no
 /// type of GPU is preferred. Altogether costs change by less than `1e-6`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hashed;
-
-impl Part for Hashed {}
 
 impl Ties for Hashed {
     fn settle(&self, cost: f64, tie: &Tie) -> f64 {

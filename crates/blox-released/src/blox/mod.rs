@@ -51,6 +51,7 @@ fn compose(name: &str, policy: impl SchedulingPolicy + Clone + 'static) -> Pipel
         ))
         .placement(Scattered)
         .build()
+        .expect(crate::ONCE)
 }
 
 /// Every job runs faster by one factor, which Blox's `Optimus` chooses by the load.

@@ -5,8 +5,8 @@
 //! factor on the speed of every job, chosen by the load: [`optimus_factor`].
 
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobRef, NodeStatus, Outlook, Part, PlacementPolicy,
-    Reason, Requests, SchedulingPolicy, Shape, View,
+    Assignment, Draft, DraftError, GpuList, JobRef, NodeStatus, Outlook, PlacementPolicy, Reason,
+    Requests, SchedulingPolicy, Shape, Stateless, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -28,15 +28,11 @@ impl Default for Fifo {
     }
 }
 
-impl Part for Fifo {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Fifo {}
 
 impl SchedulingPolicy for Fifo {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.0.schedule(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        self.0.schedule(&mut (), view, out)
     }
 }
 
@@ -56,15 +52,11 @@ impl Default for Srtf {
     }
 }
 
-impl Part for Srtf {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Srtf {}
 
 impl SchedulingPolicy for Srtf {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.0.schedule(view, out)
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        self.0.schedule(&mut (), view, out)
     }
 }
 
@@ -102,14 +94,15 @@ impl Scattered {
     }
 }
 
-impl Part for Scattered {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Scattered {}
 
 impl PlacementPolicy for Scattered {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes.first().map_or(0, |s| s.gpus.get() as usize);
             let mut found = Scattered::find(draft, needed);
@@ -130,7 +123,7 @@ impl PlacementPolicy for Scattered {
             draft.assign(request.job, Assignment::of(gpus))?;
             requests.candidate_placed(draft);
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -107,7 +107,7 @@ impl Settings {
         let admission = case.text("admission").unwrap_or("AcceptAll");
         if let Some(threshold) = threshold(admission) {
             let policy = LoadThreshold::new(threshold).map_err(|e| bad(e.to_string()))?;
-            scheduler = scheduler.with_admission(Box::new(policy));
+            scheduler = scheduler.with_admission(policy).expect(crate::ONCE);
         } else if !admission.to_ascii_lowercase().starts_with("accept") {
             return Err(bad(format!(
                 "admission is `{admission}`, expected AcceptAll or LoadBased 1.2x"

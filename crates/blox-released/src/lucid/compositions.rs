@@ -9,7 +9,7 @@ use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::{
     Assignment, ClusterSpec, Composition, Draft, GpuCount, GpuList, JobRef, JobSpec, NodeStatus,
-    Outlook, Part, Pipeline, Request, Requests, SchedulingPolicy, Seconds, Shape, View,
+    Outlook, Pipeline, Request, Requests, SchedulingPolicy, Seconds, Shape, Stateless, View,
 };
 use blox_policies::placement::{Rule, Walk, suits};
 use blox_sim::completion::AtRoundEnd;
@@ -43,6 +43,7 @@ fn compose(name: &str, order: impl SchedulingPolicy + 'static, placer: Placer) -
         .scheduling(order)
         .placement(Walk::new(placer))
         .build()
+        .expect(crate::ONCE)
 }
 
 /// Runs one of these compositions on `nodes` nodes of 8 GPUs and returns the records of the original.
@@ -117,14 +118,10 @@ fn service(job: &JobSpec) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct QuasiService;
 
-impl Part for QuasiService {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for QuasiService {}
 
 impl SchedulingPolicy for QuasiService {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let mut waiting: Vec<JobRef<'_>> = view.waiting().collect();
         let oldest = waiting.iter().map(JobRef::submit).min();
         let keyed = oldest.map(|at| at + Seconds::new(1.0));

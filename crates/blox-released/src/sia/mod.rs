@@ -33,7 +33,9 @@ pub use recorded::{RecordedFits, add_points};
 use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
 use crate::sia::world::{MOST_NODES, lies};
 use blox_core::perf::goodput::{BatchLimits, KnownBatches, split};
-use blox_core::{Adapts, Cadence, Composition, Name, Part, Pipeline, Rounds, Seconds, Time, View};
+use blox_core::{
+    Adapts, Cadence, Composition, Name, Part, Pipeline, Rounds, Seconds, Stateless, Time, View,
+};
 use blox_policies::scheduling::Sia;
 use blox_policies::scheduling::sia::{Applicant, Config, Scores};
 use blox_sim::Simulation;
@@ -93,7 +95,10 @@ pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
     for (gpu_type, nodes) in MOST_NODES {
         policy = policy.on_nodes(gpu_type, nodes);
     }
-    base.scheduling(policy).placement(RoundAndRound).build()
+    base.scheduling(policy)
+        .placement(RoundAndRound)
+        .build()
+        .expect(crate::ONCE)
 }
 
 /// Values as [`ReleasedScores`] has them, but those of rigid jobs follow from the true step times of
@@ -104,7 +109,7 @@ struct TrueRates {
     applications: Arc<Applications>,
 }
 
-impl Part for TrueRates {}
+impl Stateless for TrueRates {}
 
 impl Scores for TrueRates {
     fn values(
@@ -186,10 +191,10 @@ mod tests {
     #[derive(Clone)]
     struct AsAsked;
 
-    impl Part for AsAsked {}
+    impl Stateless for AsAsked {}
 
     impl SchedulingPolicy for AsAsked {
-        fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
             out.stop_unlisted();
             for job in view.active() {
                 if job.id().0 > 0 || view.now() != Time::new(120.0) {
@@ -223,7 +228,11 @@ mod tests {
         let cluster: ClusterSpec = "2x2:aws".parse().unwrap();
         let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
         let scheduler = Composition::new("as asked").cadence(rounds);
-        let scheduler = scheduler.scheduling(AsAsked).placement(KeepNodes).build();
+        let scheduler = scheduler
+            .scheduling(AsAsked)
+            .placement(KeepNodes)
+            .build()
+            .expect(crate::ONCE);
         let report = simulation(Simulation::new(cluster), training(applications.clone()))
             .run(scheduler, &mut Jobs::new(jobs))
             .unwrap();
@@ -237,14 +246,15 @@ mod tests {
     #[derive(Clone)]
     struct Turns(Vec<Vec<u32>>);
 
-    impl Part for Turns {}
+    impl Stateless for Turns {}
 
     impl PlacementPolicy for Turns {
         fn place(
-            &mut self,
+            &self,
+            (): &mut (),
             requests: &mut Requests,
             draft: &mut Draft<'_>,
-        ) -> Result<(), DraftError> {
+        ) -> Result<Outlook, DraftError> {
             let minute = (draft.view().now().secs() / 60.0) as usize;
             let turn = self.0.get(minute - 1).or(self.0.last());
             let gpus = turn.into_iter().flatten().map(|gpu| GpuId(*gpu));
@@ -257,7 +267,7 @@ mod tests {
                 }
                 draft.assign(job, assignment.clone())?;
             }
-            Ok(())
+            Ok(Outlook::Stable)
         }
     }
 
@@ -268,7 +278,7 @@ mod tests {
         columns: Arc<Mutex<Vec<(usize, usize)>>>,
     }
 
-    impl Part for Noted {}
+    impl Stateless for Noted {}
 
     impl Scores for Noted {
         fn values(
@@ -324,7 +334,11 @@ mod tests {
         let policy = Sia::new(noted.clone()).settling(noted.clone());
         let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
         let scheduler = Composition::new("turns").cadence(rounds);
-        let scheduler = scheduler.scheduling(policy).placement(placement).build();
+        let scheduler = scheduler
+            .scheduling(policy)
+            .placement(placement)
+            .build()
+            .expect(crate::ONCE);
         let simulation = Simulation::new(cluster.parse().unwrap());
         let report = super::simulation(simulation, training(applications))
             .run(scheduler, &mut Jobs::new(vec![job]))

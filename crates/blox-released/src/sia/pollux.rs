@@ -10,8 +10,8 @@
 use super::AfterOne;
 use blox_core::{
     Assignment, Composition, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobRef, NodeId,
-    Outlook, Part, Pipeline, PlacementPolicy, Reason, Request, Requests, RestoreError,
-    SchedulingPolicy, Seconds, Shape, View,
+    Outlook, Pipeline, PlacementPolicy, Policy, Reason, Request, Requests, SchedulingPolicy,
+    Seconds, Shape, Stateless, View,
 };
 use blox_sim::execution::training::{Application, Applications};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,10 @@ fn over(name: &str, round: Seconds, policy: impl SchedulingPolicy + 'static) -> 
         Some(rounds) => base.cadence(rounds),
         None => base,
     };
-    base.scheduling(policy).placement(MostFree).build()
+    base.scheduling(policy)
+        .placement(MostFree)
+        .build()
+        .expect(crate::ONCE)
 }
 
 /// Length of the rounds of the published runs, in seconds.
@@ -39,7 +42,7 @@ pub fn tiresias() -> Pipeline {
 
 /// As [`tiresias`], in rounds of another length, above 0.
 pub fn tiresias_every(round: Seconds) -> Pipeline {
-    over("tiresias", round, TwoQueues::default())
+    over("tiresias", round, TwoQueues)
 }
 
 /// Optimus as in Pollux' simulator, in rounds of 60 s: it knows the true step times and curves.
@@ -58,10 +61,15 @@ pub fn optimus_every(round: Seconds, applications: Applications) -> Pipeline {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MostFree;
 
-impl Part for MostFree {}
+impl Stateless for MostFree {}
 
 impl PlacementPolicy for MostFree {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let mut todo: Vec<(JobId, u32)> = Vec::new();
         for request in requests.list() {
             let wanted = request.shapes.first().map_or(0, |s| s.gpus.get());
@@ -95,14 +103,17 @@ impl PlacementPolicy for MostFree {
             }
             draft.assign(job, Assignment::of(gpus))?;
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 
 /// Two queues; a job moves to the second for good once it has had 16 GPU-hours. Whoever does not
 /// fit in the count of GPUs that are left is passed over.
+struct TwoQueues;
+
+/// The queues, and what each job had.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct TwoQueues {
+struct QueueState {
     queues: [Vec<JobId>; 2],
     /// Seconds of rounds in which a job was granted.
     executed: BTreeMap<JobId, f64>,
@@ -113,57 +124,54 @@ struct TwoQueues {
 /// GPU-seconds after which a job moves to the second queue.
 const DEMOTED_S: f64 = 57_600.0;
 
-impl Part for TwoQueues {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Policy for TwoQueues {
+    type Memory = QueueState;
+
+    fn initial(&self, _: u64) -> QueueState {
+        QueueState::default()
+    }
+
+    fn on_event(&self, memory: &mut QueueState, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
-            for queue in &mut self.queues {
+            for queue in &mut memory.queues {
                 queue.retain(|j| j != job);
             }
-            self.executed.remove(job);
-            self.granted.retain(|j| j != job);
+            memory.executed.remove(job);
+            memory.granted.retain(|j| j != job);
         }
-    }
-
-    fn save(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(self).ok()
-    }
-
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        *self = serde_json::from_value(memory)?;
-        Ok(())
     }
 }
 
 impl SchedulingPolicy for TwoQueues {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
         let now = view.now().secs();
-        let passed = now - self.last;
-        self.last = now;
+        let passed = now - memory.last;
+        memory.last = now;
         for job in view.active() {
             let id = job.id();
-            if let Entry::Vacant(new) = self.executed.entry(id) {
+            if let Entry::Vacant(new) = memory.executed.entry(id) {
                 new.insert(0.0);
-                self.queues[0].push(id);
+                memory.queues[0].push(id);
             }
-            if self.granted.contains(&id) {
-                let executed = self.executed.entry(id).or_default();
+            if memory.granted.contains(&id) {
+                let executed = memory.executed.entry(id).or_default();
                 *executed += passed;
                 let width = f64::from(job.gpus().get());
-                if *executed * width >= DEMOTED_S && self.queues[0].contains(&id) {
-                    self.queues[0].retain(|j| *j != id);
-                    self.queues[1].push(id);
+                if *executed * width >= DEMOTED_S && memory.queues[0].contains(&id) {
+                    memory.queues[0].retain(|j| *j != id);
+                    memory.queues[1].push(id);
                 }
             }
         }
-        self.granted.clear();
+        memory.granted.clear();
         let mut left = view.usable_gpus().get();
-        for id in self.queues.iter().flatten() {
+        for id in memory.queues.iter().flatten() {
             let Some(job) = view.job(*id) else { continue };
             let wanted = job.gpus().get();
             if wanted <= left {
                 left -= wanted;
-                self.granted.push(*id);
+                memory.granted.push(*id);
                 out.push(Request::gang(&job));
             }
         }
@@ -177,7 +185,7 @@ struct MarginalGain {
     applications: Arc<Applications>,
 }
 
-impl Part for MarginalGain {}
+impl Stateless for MarginalGain {}
 
 /// GPUs of a node there.
 const NODE: u32 = 4;
@@ -235,7 +243,7 @@ fn step_time(app: &Application, batch: u32, gpus: u32) -> f64 {
 }
 
 impl SchedulingPolicy for MarginalGain {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
         let mut left = view.usable_gpus().get();
         let jobs: Vec<JobRef<'_>> = view.active().collect();

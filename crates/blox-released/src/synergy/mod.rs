@@ -59,7 +59,8 @@ pub fn synergy(settings: Settings, jobs: impl IntoIterator<Item = (JobId, Time)>
     let pipeline = Composition::new("synergy-released")
         .scheduling(Order::new(settings.key, settings.mode, round).arriving(jobs, settings.first))
         .placement(placement)
-        .build();
+        .build()
+        .expect(crate::ONCE);
     match RoundsFrom::new(settings.first, round) {
         Some(rounds) => pipeline.with_cadence(rounds),
         None => pipeline,

@@ -30,11 +30,12 @@ use crate::tiresias::quirks::{
     AsNamed, Count, EveryOther, InPlace, Nowhere, Pending, Repack, ShortestBy, Yarn,
 };
 use blox_core::{
-    Assignment, ClusterSpec, Composition, JobRef, NodeSpec, OnEvent, Part, Pipeline,
-    PlacementPolicy, SchedulingPolicy, View,
+    AnyPlacement, Assignment, ClusterSpec, Composition, JobRef, NodeSpec, OnEvent, Part, Pipeline,
+    SchedulingPolicy, View,
 };
 use blox_policies::placement::{Blocked, FirstFree, Walk};
 use blox_sim::execution::ExecutionModel;
+use std::sync::Arc;
 
 /// Where jobs go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +51,11 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    fn placement(self, blocked: Blocked) -> Box<dyn PlacementPolicy> {
+    fn placement(self, blocked: Blocked) -> Arc<dyn AnyPlacement> {
         match self {
-            Scheme::Count => Box::new(Repack::by(Count::default()).when_blocked(blocked)),
-            Scheme::Yarn => Box::new(Repack::by(Yarn::default()).when_blocked(blocked)),
-            Scheme::Balance => Box::new(Repack::by(Nowhere).when_blocked(blocked)),
+            Scheme::Count => Arc::new(Repack::by(Count::default()).when_blocked(blocked)),
+            Scheme::Yarn => Arc::new(Repack::by(Yarn::default()).when_blocked(blocked)),
+            Scheme::Balance => Arc::new(Repack::by(Nowhere).when_blocked(blocked)),
         }
     }
 }
@@ -86,14 +87,14 @@ pub fn shortest(by: ShortestBy, scheme: Scheme) -> Pipeline {
 /// [`ClassQueues`](crate::tiresias::quirks::ClassQueues).
 pub fn counted(name: &str, policy: impl SchedulingPolicy + 'static) -> Pipeline {
     let placement = Walk::new(FirstFree).when_blocked(Blocked::Skip);
-    over(name, policy, Box::new(placement))
+    over(name, policy, Arc::new(placement))
 }
 
 /// `gandiva`: time slices on sets of nodes, by
 /// [`NodeSets`](crate::tiresias::quirks::NodeSets). Simulate it with the same steps as
 /// [completion rule](blox_sim::Simulation::completion).
 pub fn gandiva(policy: impl SchedulingPolicy + 'static, steps: Steps) -> Pipeline {
-    let placement = Box::new(Repack::by(AsNamed));
+    let placement = Arc::new(Repack::by(AsNamed));
     over("gandiva", policy, placement).with_cadence(steps)
 }
 
@@ -128,13 +129,13 @@ impl ExecutionModel for InstantEndsAreLost {
 fn over(
     name: &str,
     policy: impl SchedulingPolicy + 'static,
-    placement: Box<dyn PlacementPolicy>,
+    placement: Arc<dyn AnyPlacement>,
 ) -> Pipeline {
     Composition::new(format!("tiresias-{name}"))
         .cadence(OnEvent::default())
         .scheduling(policy)
-        .placement(Walk::new(FirstFree))
+        .placement(placement)
         .build()
-        .with_placement(placement)
+        .expect(crate::ONCE)
         .awaiting_growth(true)
 }

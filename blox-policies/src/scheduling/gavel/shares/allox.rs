@@ -1,8 +1,8 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
 use super::assignment::cheapest;
-use blox_core::{JobId, Part, RestoreError};
+use blox_core::{JobId, Policy};
 use blox_solve::SolveError;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The least average completion time over types of GPUs (AlloX, EuroSys 2020): jobs
@@ -16,16 +16,18 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct AlloX {
     alpha: f64,
+}
+
+/// The last answer by job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Matched {
     last: BTreeMap<JobId, PerType>,
 }
 
 impl AlloX {
     /// With the part of waiting jobs that is matched, above 0 and at most 1.
     pub fn new(alpha: f64) -> Self {
-        AlloX {
-            alpha,
-            last: BTreeMap::new(),
-        }
+        AlloX { alpha }
     }
 }
 
@@ -35,30 +37,26 @@ impl Default for AlloX {
     }
 }
 
-impl Part for AlloX {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for AlloX {
+    type Memory = Matched;
 
-    fn save(&self) -> Option<Value> {
-        let last: Vec<_> = self.last.iter().collect();
-        serde_json::to_value(last).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let last: Vec<(JobId, PerType)> = serde_json::from_value(memory)?;
-        self.last = last.into_iter().collect();
-        Ok(())
+    fn initial(&self, _: u64) -> Matched {
+        Matched::default()
     }
 }
 
 impl SharePolicy for AlloX {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(
+        &self,
+        memory: &mut Self::Memory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
         let n = instance.types.len();
-        self.last
+        memory
+            .last
             .retain(|id, x| x.len() == n && instance.position(*id).is_some());
         let runs = |id: JobId| {
-            let x = self.last.get(&id)?;
+            let x = memory.last.get(&id)?;
             (x.iter().sum::<f64>() == 1.0).then_some(x)
         };
         let mut gpus: Vec<usize> = Vec::new();
@@ -103,7 +101,7 @@ impl SharePolicy for AlloX {
             for (gpu, first) in first.into_iter().enumerate() {
                 if let Some((row, _)) = first {
                     let job = &instance.jobs[waiting[row]];
-                    let x = self.last.entry(job.id);
+                    let x = memory.last.entry(job.id);
                     x.or_insert_with(|| PerType::from_elem(0.0, n))[gpus[gpu]] =
                         1.0 / f64::from(job.gpus);
                 }
@@ -111,7 +109,7 @@ impl SharePolicy for AlloX {
         }
         let none = PerType::from_elem(0.0, n);
         let row = |id: JobId| {
-            let x = self.last.get(&id).unwrap_or(&none);
+            let x = memory.last.get(&id).unwrap_or(&none);
             (Combination::single(id), x.clone())
         };
         let all = instance.jobs.iter().map(|j| row(j.id));

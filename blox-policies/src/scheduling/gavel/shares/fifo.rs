@@ -1,8 +1,7 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
-use blox_core::{JobId, Part, RestoreError};
+use blox_core::{JobId, Policy};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// First in, first out over types of GPUs (Gavel's baselines): each job in order of
@@ -10,6 +9,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct FifoShares {
     queue: Queue,
+}
+
+/// The type of GPU that each job has.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Has {
     /// The type of each job that has one.
     has: BTreeMap<JobId, usize>,
 }
@@ -31,39 +35,32 @@ pub enum Queue {
 impl FifoShares {
     /// With a choice of types.
     pub fn new(queue: Queue) -> Self {
-        FifoShares {
-            queue,
-            has: BTreeMap::new(),
-        }
+        FifoShares { queue }
     }
 }
 
-impl Part for FifoShares {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for FifoShares {
+    type Memory = Has;
 
-    fn save(&self) -> Option<Value> {
-        let has: Vec<_> = self.has.iter().collect();
-        serde_json::to_value(has).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let has: Vec<(JobId, usize)> = serde_json::from_value(memory)?;
-        self.has = has.into_iter().collect();
-        Ok(())
+    fn initial(&self, _: u64) -> Has {
+        Has::default()
     }
 }
 
 impl SharePolicy for FifoShares {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(
+        &self,
+        memory: &mut Self::Memory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
         if self.queue != Queue::Plain {
-            self.has.clear();
+            memory.has.clear();
         }
-        self.has
+        memory
+            .has
             .retain(|job, kind| instance.position(*job).is_some() && *kind < instance.types.len());
         let mut free: Vec<i64> = instance.types.iter().map(|t| i64::from(t.gpus)).collect();
-        for (job, kind) in &self.has {
+        for (job, kind) in &memory.has {
             if let Some(i) = instance.position(*job) {
                 free[*kind] -= i64::from(instance.jobs[i].gpus);
             }
@@ -71,7 +68,7 @@ impl SharePolicy for FifoShares {
         let mut placed: Vec<(Combination, usize)> = Vec::new();
         let mut waiting = Vec::new();
         for (i, job) in instance.jobs.iter().enumerate() {
-            if let Some(kind) = self.has.get(&job.id) {
+            if let Some(kind) = memory.has.get(&job.id) {
                 placed.push((Combination::single(job.id), *kind));
                 continue;
             }
@@ -91,7 +88,7 @@ impl SharePolicy for FifoShares {
             {
                 Some(kind) => {
                     free[kind] -= i64::from(job.gpus);
-                    self.has.insert(job.id, kind);
+                    memory.has.insert(job.id, kind);
                     placed.push((Combination::single(job.id), kind));
                 }
                 // It may fit later, or nowhere at all: then it holds nobody up.

@@ -2,10 +2,9 @@ use super::super::instance::{Allocation, Combination, Instance, PerType, SharePo
 use super::super::program::{ShareProgram, Ties};
 use super::isolated::isolated_throughput;
 use super::{Isolated, Knows, Memory};
-use blox_core::{JobId, Part, RestoreError};
+use blox_core::{JobId, Policy};
 use blox_solve::{Program, SolveError};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Finish-time fairness (Themis' measure as Gavel solves it, section 4.2): the
@@ -21,7 +20,13 @@ pub struct FinishTimeShares {
     knows: Knows,
     weighted: bool,
     memory: Memory,
+}
+
+/// What each job did so far, and the last answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FairPast {
     past: BTreeMap<JobId, Past>,
+    ties: Memory,
 }
 
 /// By what part a step makes the largest rho less, if it is not the last one.
@@ -79,10 +84,10 @@ impl FinishTimeShares {
     }
 
     /// Brings the isolated times up to now.
-    fn catch_up(&mut self, instance: &Instance) {
+    fn catch_up(&self, memory: &mut FairPast, instance: &Instance) {
         let mut now = BTreeMap::new();
         for (i, job) in instance.jobs.iter().enumerate() {
-            let before = self.past.get(&job.id);
+            let before = memory.past.get(&job.id);
             let time = before.map_or(0.0, |p| match p.rate {
                 0.0 => p.time,
                 rate => p.time + (p.left - job.left) / rate,
@@ -94,12 +99,12 @@ impl FinishTimeShares {
             };
             now.insert(job.id, past);
         }
-        self.past = now;
+        memory.past = now;
     }
 
     /// The isolated duration of a job that has a past.
-    fn isolated(&self, job: JobId) -> Option<f64> {
-        let past = self.past.get(&job)?;
+    fn isolated(&self, memory: &FairPast, job: JobId) -> Option<f64> {
+        let past = memory.past.get(&job)?;
         Some(past.time + past.left / past.rate)
     }
 }
@@ -110,13 +115,22 @@ impl FinishTimeShares {
     /// authors has products of speed and slowness instead; that is a cone, and where speeds of jobs
     /// lie far apart rounding leaves it short of the optimum, by one part in 80,000 on a recorded
     /// instance.)
-    fn below(&self, instance: &Instance, ties: &Ties, rho: f64) -> Result<Allocation, SolveError> {
+    fn below(
+        &self,
+        memory: &FairPast,
+        instance: &Instance,
+        ties: &Ties,
+        rho: f64,
+    ) -> Result<Allocation, SolveError> {
         let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)
         });
         let part = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
         for (i, job) in instance.jobs.iter().enumerate() {
-            let Some(isolated) = self.isolated(job.id).filter(|t| *t > 0.0 && t.is_finite()) else {
+            let Some(isolated) = self
+                .isolated(memory, job.id)
+                .filter(|t| *t > 0.0 && t.is_finite())
+            else {
                 continue;
             };
             let time = rho * isolated - job.age;
@@ -131,40 +145,39 @@ impl FinishTimeShares {
     }
 }
 
-impl Part for FinishTimeShares {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for FinishTimeShares {
+    type Memory = FairPast;
 
-    fn save(&self) -> Option<Value> {
-        let past: Vec<_> = self.past.iter().collect();
-        serde_json::to_value((past, &self.memory)).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let (past, memory): (Vec<(JobId, Past)>, Memory) = serde_json::from_value(memory)?;
-        (self.past, self.memory) = (past.into_iter().collect(), memory);
-        Ok(())
+    fn initial(&self, _: u64) -> FairPast {
+        FairPast {
+            past: BTreeMap::new(),
+            ties: self.memory.clone(),
+        }
     }
 }
 
 impl SharePolicy for FinishTimeShares {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
-        self.catch_up(instance);
+    fn allocate(
+        &self,
+        memory: &mut Self::Memory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
+        self.catch_up(memory, instance);
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let ties = self.memory.ties(instance);
+        let ties = memory.ties.ties(instance);
         // An answer may give out a little more than there is.
+        let past = memory.clone();
         let rho = |answer: &Allocation| {
-            let rho = self.objective(instance, &answer.within(instance));
+            let rho = self.objective(&past, instance, &answer.within(instance));
             rho.filter(|r| r.is_finite())
         };
-        let mut best = Isolated.allocate(instance)?;
+        let mut best = Isolated.allocate(&mut (), instance)?;
         let mut reached = rho(&best);
         for _ in 0..STEPS {
             let Some(so_far) = reached else { break };
-            let Ok(answer) = self.below(instance, &ties, so_far) else {
+            let Ok(answer) = self.below(memory, instance, &ties, so_far) else {
                 break;
             };
             let Some(now) = rho(&answer).filter(|r| *r <= so_far * (1.0 + ROUNDING)) else {
@@ -176,7 +189,7 @@ impl SharePolicy for FinishTimeShares {
             }
             reached = Some(now);
         }
-        Ok(self.memory.keep(best))
+        Ok(memory.ties.keep(best))
     }
 
     fn is_blind(&self) -> bool {
@@ -191,7 +204,12 @@ impl SharePolicy for FinishTimeShares {
         1.0
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(
+        &self,
+        memory: &FairPast,
+        instance: &Instance,
+        allocation: &Allocation,
+    ) -> Option<f64> {
         let rho = |i: usize| {
             let job = &instance.jobs[i];
             let rate = match self.knows {
@@ -203,7 +221,7 @@ impl SharePolicy for FinishTimeShares {
                 _ => allocation.throughput(instance, i),
             };
             let left = job.left * self.weight(instance, i);
-            Some((job.age + left / rate) / self.isolated(job.id)?)
+            Some((job.age + left / rate) / self.isolated(memory, job.id)?)
         };
         let all = (0..instance.jobs.len()).filter_map(rho);
         all.reduce(f64::max)

@@ -1,9 +1,9 @@
 use super::super::instance::{Allocation, Combination, Instance, Pair, PerType, SharePolicy};
 use super::equal_part;
 use blox_core::compat::cpython::Random;
-use blox_core::{JobId, Part, RestoreError};
+use blox_core::{JobId, Policy};
 use blox_solve::SolveError;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Gandiva's packing as Gavel compares with it: while jobs ask for more GPUs than
@@ -11,42 +11,45 @@ use std::collections::BTreeMap;
 /// pairs and single jobs share time equally.
 #[derive(Clone, Debug)]
 pub struct GandivaPacking {
-    random: Random,
-    /// Whom each paired job shares with.
-    with: BTreeMap<JobId, JobId>,
     gain: fn(&Instance, &Pair) -> f64,
 }
 
-impl GandivaPacking {
-    /// From a seed. A pair is given up if [`mean_gain`] is below 1.
-    pub fn new(seed: u64) -> Self {
-        GandivaPacking::judging(seed, mean_gain)
-    }
+/// The generator, and the pairs so far.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Packed {
+    random: Random,
+    /// Whom each paired job shares with.
+    with: BTreeMap<JobId, JobId>,
+}
 
+impl Default for GandivaPacking {
+    /// Gives a pair up if [`mean_gain`] is below 1.
+    fn default() -> Self {
+        GandivaPacking::judging(mean_gain)
+    }
+}
+
+impl GandivaPacking {
     /// By another measure of what a pair gains, below 1 of which it is given up.
-    pub fn judging(seed: u64, gain: fn(&Instance, &Pair) -> f64) -> Self {
-        GandivaPacking {
-            random: Random::new(seed),
-            with: BTreeMap::new(),
-            gain,
-        }
+    pub fn judging(gain: fn(&Instance, &Pair) -> f64) -> Self {
+        GandivaPacking { gain }
     }
 
     /// Makes pairs of the instance, as far as chance brings them together.
-    fn draw(&mut self, instance: &Instance) {
+    fn draw(&self, memory: &mut Packed, instance: &Instance) {
         let alone = instance
             .jobs
             .iter()
-            .filter(|j| !self.with.contains_key(&j.id));
+            .filter(|j| !memory.with.contains_key(&j.id));
         let mut pool: Vec<JobId> = alone.map(|j| j.id).collect();
         for _ in 0..pool.len() {
-            let Some((a, b)) = self.random.sample_two(pool.len()) else {
+            let Some((a, b)) = memory.random.sample_two(pool.len()) else {
                 break;
             };
             let (one, other) = (pool[a], pool[b]);
             if pair(instance, one, other).is_some() {
-                self.with.insert(one, other);
-                self.with.insert(other, one);
+                memory.with.insert(one, other);
+                memory.with.insert(other, one);
                 pool.remove(a.max(b));
                 pool.remove(a.min(b));
             }
@@ -75,40 +78,38 @@ pub fn mean_gain(instance: &Instance, pair: &Pair) -> f64 {
     gains.iter().sum::<f64>() / gains.len().max(1) as f64
 }
 
-impl Part for GandivaPacking {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for GandivaPacking {
+    type Memory = Packed;
 
-    fn save(&self) -> Option<Value> {
-        let with: Vec<_> = self.with.iter().collect();
-        serde_json::to_value((&self.random, with)).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let (random, with): (Random, Vec<(JobId, JobId)>) = serde_json::from_value(memory)?;
-        (self.random, self.with) = (random, with.into_iter().collect());
-        Ok(())
+    fn initial(&self, seed: u64) -> Packed {
+        Packed {
+            random: Random::new(seed),
+            with: BTreeMap::new(),
+        }
     }
 }
 
 impl SharePolicy for GandivaPacking {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
-        let kept: Vec<(JobId, JobId)> = self
+    fn allocate(
+        &self,
+        memory: &mut Self::Memory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
+        let kept: Vec<(JobId, JobId)> = memory
             .with
             .iter()
             .filter(|(a, b)| self.keeps(instance, **a, **b))
             .map(|(a, b)| (*a, *b))
             .collect();
-        self.with = kept.into_iter().collect();
+        memory.with = kept.into_iter().collect();
         let asked: f64 = instance.jobs.iter().map(|j| f64::from(j.gpus)).sum();
         let packs = asked > instance.gpus();
         if packs {
-            self.draw(instance);
+            self.draw(memory, instance);
         }
         let mut rows: Vec<(Combination, u32)> = Vec::new();
         for job in &instance.jobs {
-            match self.with.get(&job.id).filter(|_| packs) {
+            match memory.with.get(&job.id).filter(|_| packs) {
                 Some(other) if *other < job.id => {}
                 Some(other) => rows.push((Combination::pair(job.id, *other), job.gpus)),
                 None => rows.push((Combination::single(job.id), job.gpus)),

@@ -1,5 +1,5 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
-use blox_core::Part;
+use blox_core::Stateless;
 use blox_solve::SolveError;
 
 /// Everybody has the same part of every type, whatever others ask for: what a job
@@ -7,14 +7,10 @@ use blox_solve::SolveError;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Isolated;
 
-impl Part for Isolated {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Isolated {}
 
 impl SharePolicy for Isolated {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         let rows = instance.jobs.iter().enumerate();
         Ok(Allocation::of(
             rows.map(|(i, j)| (Combination::single(j.id), isolated(instance, i)))

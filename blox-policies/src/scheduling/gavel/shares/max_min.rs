@@ -3,9 +3,8 @@ use super::super::merged::Merged;
 use super::super::program::ShareProgram;
 use super::proportional::proportional;
 use super::{Knows, Memory};
-use blox_core::{Part, RestoreError};
+use blox_core::Policy;
 use blox_solve::{Program, SolveError, Var};
-use serde_json::Value;
 
 /// Max-min fairness (Gavel's LAS, section 4.1): the job that is worst off is as well
 /// off as can be. A job is as well off as its throughput, counted in what it would
@@ -34,26 +33,20 @@ impl MaxMinFairness {
     }
 }
 
-impl Part for MaxMinFairness {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for MaxMinFairness {
+    type Memory = Memory;
 
-    fn save(&self) -> Option<Value> {
-        self.memory.save()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory.restore(memory)
+    fn initial(&self, _: u64) -> Memory {
+        self.memory.clone()
     }
 }
 
 impl SharePolicy for MaxMinFairness {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, memory: &mut Memory, instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let kinds = kinds(instance, self.knows, self.memory.is_central());
+        let kinds = kinds(instance, self.knows, memory.is_central());
         let scale = scales(&kinds.instance, self.knows);
         let (mut lp, least) = levels(&kinds, self.knows);
         for (i, scale) in scale.iter().enumerate() {
@@ -62,9 +55,9 @@ impl SharePolicy for MaxMinFairness {
             lp.program.at_least(&row, 0.0);
             lp.own_row(i);
         }
-        let solution = lp.solve(&self.memory.ties(instance))?;
+        let solution = lp.solve(&memory.ties(instance))?;
         let answer = kinds.spread(instance, lp.read(&solution));
-        Ok(self.memory.keep(answer))
+        Ok(memory.keep(answer))
     }
 
     fn is_blind(&self) -> bool {
@@ -79,7 +72,7 @@ impl SharePolicy for MaxMinFairness {
         1.0
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(&self, _: &Memory, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let scale = scales(instance, self.knows);
         let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
         (0..instance.jobs.len()).map(level).reduce(f64::min)

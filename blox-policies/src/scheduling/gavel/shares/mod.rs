@@ -31,9 +31,7 @@ pub use max_min::{kinds, scales};
 
 use super::instance::{Allocation, Combination, Instance};
 use super::program::Ties;
-use blox_core::RestoreError;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// What a policy knows of speeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,14 +131,5 @@ impl Memory {
             *last = answer.clone();
         }
         answer
-    }
-
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value(&self.ties).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.ties = serde_json::from_value(memory)?;
-        Ok(())
     }
 }

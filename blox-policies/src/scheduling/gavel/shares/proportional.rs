@@ -1,5 +1,5 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
-use blox_core::Part;
+use blox_core::Stateless;
 use blox_solve::SolveError;
 
 /// Everybody spends all of its time on the types in proportion to their numbers of
@@ -7,14 +7,10 @@ use blox_solve::SolveError;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proportional;
 
-impl Part for Proportional {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for Proportional {}
 
 impl SharePolicy for Proportional {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         let x = proportional(instance);
         let rows = instance.jobs.iter();
         Ok(Allocation::of(

@@ -2,7 +2,7 @@ use super::super::instance::{Allocation, Combination, Instance, PerType, SharePo
 use super::super::program::{ShareProgram, Ties};
 use super::Knows;
 use super::max_min::scales;
-use blox_core::Part;
+use blox_core::Stateless;
 use blox_solve::{Program, SolveError, Var};
 
 /// Strategy-proof sharing (Gavel, section 4.4): what maximises the geometric mean of
@@ -14,14 +14,10 @@ use blox_solve::{Program, SolveError, Var};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StrategyProof;
 
-impl Part for StrategyProof {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for StrategyProof {}
 
 impl SharePolicy for StrategyProof {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }

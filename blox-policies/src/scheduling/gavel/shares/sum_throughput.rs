@@ -3,9 +3,8 @@ use super::super::merged::Merged;
 use super::super::program::ShareProgram;
 use super::max_min::kinds;
 use super::{Knows, Memory};
-use blox_core::{Part, RestoreError};
+use blox_core::Policy;
 use blox_solve::{Program, SolveError};
-use serde_json::Value;
 
 /// The most iterations a second over all jobs, each divided by what its GPUs cost
 /// (Gavel, section 4.2): cheap types go to whom they help most. Unfair by design.
@@ -71,30 +70,24 @@ impl MaxSumThroughput {
     }
 }
 
-impl Part for MaxSumThroughput {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for MaxSumThroughput {
+    type Memory = Memory;
 
-    fn save(&self) -> Option<Value> {
-        self.memory.save()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory.restore(memory)
+    fn initial(&self, _: u64) -> Memory {
+        self.memory.clone()
     }
 }
 
 impl SharePolicy for MaxSumThroughput {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, memory: &mut Memory, instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let ties = self.memory.ties(instance);
+        let ties = memory.ties(instance);
         // Deadlines make jobs different.
         let kinds = match self.deadlines {
             true => Merged::apart(instance),
-            false => kinds(instance, Knows::Types, self.memory.is_central()),
+            false => kinds(instance, Knows::Types, memory.is_central()),
         };
         let mut lp = self.program(&kinds);
         let free = lp.program.clone();
@@ -116,7 +109,7 @@ impl SharePolicy for MaxSumThroughput {
             other => other?,
         };
         let answer = kinds.spread(instance, lp.read(&solution));
-        Ok(self.memory.keep(answer))
+        Ok(memory.keep(answer))
     }
 
     fn wants_pairs(&self) -> bool {
@@ -127,7 +120,7 @@ impl SharePolicy for MaxSumThroughput {
         1.0
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(&self, _: &Memory, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let mut sum = 0.0;
         for job in &instance.jobs {
             let who = super::super::instance::Combination::single(job.id);

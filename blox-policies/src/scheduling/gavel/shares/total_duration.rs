@@ -1,9 +1,8 @@
 use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::program::ShareProgram;
 use super::{Knows, Memory};
-use blox_core::{Part, RestoreError};
+use blox_core::Policy;
 use blox_solve::{Program, SolveError, Var};
-use serde_json::Value;
 
 /// The shortest time in which all jobs can end (Gavel's makespan policy, section
 /// 4.2): all get the throughput at which they end together, as early as can be.
@@ -59,28 +58,22 @@ impl MinTotalDuration {
     }
 }
 
-impl Part for MinTotalDuration {
-    fn observes_launches(&self) -> bool {
-        false
-    }
+impl Policy for MinTotalDuration {
+    type Memory = Memory;
 
-    fn save(&self) -> Option<Value> {
-        self.memory.save()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory.restore(memory)
+    fn initial(&self, _: u64) -> Memory {
+        self.memory.clone()
     }
 }
 
 impl SharePolicy for MinTotalDuration {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, memory: &mut Memory, instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.iter().all(|j| j.left <= 0.0) {
             return Ok(Allocation::default());
         }
         let (lp, _) = self.program(instance, self.unit(instance));
-        let solution = lp.solve(&self.memory.ties(instance))?;
-        Ok(self.memory.keep(lp.read(&solution)))
+        let solution = lp.solve(&memory.ties(instance))?;
+        Ok(memory.keep(lp.read(&solution)))
     }
 
     fn is_blind(&self) -> bool {
@@ -95,7 +88,7 @@ impl SharePolicy for MinTotalDuration {
         1.0
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(&self, _: &Memory, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let duration = |i: usize| {
             let job = &instance.jobs[i];
             let rate = match self.knows {

@@ -2,7 +2,7 @@ use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::program::Ties;
 use super::Knows;
 use super::max_min::{kinds, levels, scales};
-use blox_core::Part;
+use blox_core::Stateless;
 use blox_solve::SolveError;
 
 /// Max-min fairness to the end: once the worst off is as well off as can be, so is
@@ -26,14 +26,10 @@ impl WaterFilling {
     }
 }
 
-impl Part for WaterFilling {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for WaterFilling {}
 
 impl SharePolicy for WaterFilling {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         let blind = self.knows == Knows::Nothing;
         let kinds = kinds(instance, self.knows, !blind);
         let scale = scales(&kinds.instance, self.knows);
@@ -100,7 +96,7 @@ impl SharePolicy for WaterFilling {
         1.0
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(&self, _: &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let scale = scales(instance, self.knows);
         let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
         (0..instance.jobs.len()).map(level).reduce(f64::min)

@@ -55,7 +55,9 @@ pub(crate) fn runs(
                 simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(measure.clone()),
                 scheduler: match threshold {
                     None => las,
-                    Some(t) => las.with_admission(Box::new(LoadThreshold::new(*t)?)),
+                    Some(t) => las
+                        .with_admission(LoadThreshold::new(*t)?)
+                        .expect(crate::ONCE),
                 },
                 workload: workload()?,
             })

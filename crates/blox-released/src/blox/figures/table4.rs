@@ -59,11 +59,13 @@ impl Figure for BloxTable4 {
             workload: Box::new(Jobs::new(jobs.clone())),
         };
         // Jobs stay on one node: it is the links within that count.
-        let lowest = Box::new(Walk::new(Consolidated::new(Split::Never)));
-        let by_bandwidth = Box::new(Walk::new(Bandwidth::new(Split::Never)));
+        let lowest = Walk::new(Consolidated::new(Split::Never));
+        let by_bandwidth = Walk::new(Bandwidth::new(Split::Never));
         Ok(vec![
-            run(fifo().with_placement(lowest)),
-            run(bandwidth_placement().with_placement(by_bandwidth)),
+            run(fifo().with_placement(lowest).expect(crate::ONCE)),
+            run(bandwidth_placement()
+                .with_placement(by_bandwidth)
+                .expect(crate::ONCE)),
         ])
     }
 

@@ -1,10 +1,11 @@
 use crate::clock::now;
 use crate::figure::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
+use crate::gavel::{Asked, Shares};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::shares::{
     FinishTimeShares, Knows, MaxMinFairness, MaxSumThroughput, MinTotalDuration, WaterFilling,
 };
-use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, SharePolicy, TypePool};
+use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, TypePool};
 use blox_sim::{Report, Watch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +22,7 @@ const KINDS: usize = 26;
 /// Calls are repeated for so many milliseconds: clocks of CPU time may tick every 4 ms.
 const ENOUGH_MS: f64 = 200.0;
 
-type Policy = fn() -> Box<dyn SharePolicy>;
+type Policy = fn() -> Asked;
 
 /// A policy, whether jobs share GPUs, and for each number of jobs the milliseconds of the
 /// released program, where they are known.
@@ -36,13 +37,13 @@ const TIMED: [Timed; 6] = [
     Timed {
         name: "max-min fairness",
         pairs: false,
-        policy: || Box::new(MaxMinFairness::default()),
+        policy: || Asked::new(MaxMinFairness::default(), 0),
         sizes: &[(256, Some(9.7)), (1024, Some(21.5)), (2048, Some(48.9))],
     },
     Timed {
         name: "finish-time fairness",
         pairs: false,
-        policy: || Box::new(FinishTimeShares::default()),
+        policy: || Asked::new(FinishTimeShares::default(), 0),
         sizes: &[
             (128, Some(248.9)),
             (256, Some(474.7)),
@@ -53,25 +54,25 @@ const TIMED: [Timed; 6] = [
     Timed {
         name: "water filling",
         pairs: false,
-        policy: || Box::new(WaterFilling::default()),
+        policy: || Asked::new(WaterFilling::default(), 0),
         sizes: &[(128, Some(90.8)), (256, None), (1024, None), (2048, None)],
     },
     Timed {
         name: "least duration",
         pairs: false,
-        policy: || Box::new(MinTotalDuration::default()),
+        policy: || Asked::new(MinTotalDuration::default(), 0),
         sizes: &[(256, None), (512, Some(57.6)), (1024, None), (2048, None)],
     },
     Timed {
         name: "most throughput",
         pairs: false,
-        policy: || Box::new(MaxSumThroughput::default()),
+        policy: || Asked::new(MaxSumThroughput::default(), 0),
         sizes: &[(256, None), (1024, None), (2048, None)],
     },
     Timed {
         name: "max-min fairness in pairs",
         pairs: true,
-        policy: || Box::new(MaxMinFairness::new(Knows::Pairs)),
+        policy: || Asked::new(MaxMinFairness::new(Knows::Pairs), 0),
         sizes: &[
             (64, Some(92.9)),
             (128, Some(442.5)),

@@ -1,6 +1,6 @@
 //! Gavel's makespan policy as its program searches for it.
 
-use blox_core::Part;
+use blox_core::{Policy, Stateless};
 use blox_policies::scheduling::gavel::program::ShareProgram;
 use blox_policies::scheduling::gavel::shares::{Knows, MinTotalDuration};
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
@@ -54,10 +54,10 @@ impl BisectedDuration {
     }
 }
 
-impl Part for BisectedDuration {}
+impl Stateless for BisectedDuration {}
 
 impl SharePolicy for BisectedDuration {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.iter().all(|j| j.left <= 0.0) {
             return Ok(Allocation::default());
         }
@@ -82,7 +82,8 @@ impl SharePolicy for BisectedDuration {
         self.knows == Knows::Pairs
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        self.exact.objective(instance, allocation)
+    fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        self.exact
+            .objective(&self.exact.initial(0), instance, allocation)
     }
 }

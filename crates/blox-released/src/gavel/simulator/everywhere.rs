@@ -1,53 +1,52 @@
 //! Shares on types where a job does not run.
 
-use blox_core::{Event, Part, RestoreError, View};
+use blox_core::{Event, Plan, Policy, View};
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
 use blox_solve::SolveError;
-use serde_json::Value;
 
 /// A policy whose program also has shares on types where a job, or a pair of jobs, does not run, as
 /// the released program's has: they take time and GPUs and give nothing, so that no measure gains by
 /// them, but they move the middle of all solutions. The rounds pass them over.
-#[derive(Clone)]
-pub struct OnEveryType {
-    policy: Box<dyn SharePolicy>,
+#[derive(Clone, Debug)]
+pub struct OnEveryType<P> {
+    policy: P,
 }
 
-impl OnEveryType {
+impl<P: SharePolicy> OnEveryType<P> {
     /// Asks a policy so.
-    pub fn new(policy: impl SharePolicy + 'static) -> Self {
-        OnEveryType {
-            policy: Box::new(policy),
-        }
+    pub fn new(policy: P) -> Self {
+        OnEveryType { policy }
     }
 }
 
-impl Part for OnEveryType {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.policy.observe(view, event);
+impl<P: SharePolicy> Policy for OnEveryType<P> {
+    type Memory = P::Memory;
+
+    fn initial(&self, seed: u64) -> P::Memory {
+        self.policy.initial(seed)
     }
 
-    fn observes_launches(&self) -> bool {
-        self.policy.observes_launches()
+    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
+        self.policy.on_event(memory, view, event);
     }
 
-    fn save(&self) -> Option<Value> {
-        self.policy.save()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.policy.restore(memory)
+    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
+        self.policy.on_launches(memory, view, plan);
     }
 }
 
-impl SharePolicy for OnEveryType {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+impl<P: SharePolicy> SharePolicy for OnEveryType<P> {
+    fn allocate(
+        &self,
+        memory: &mut P::Memory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
         let runs = |rate: &f64| *rate > 0.0;
         let both = |rates: &[f64; 2]| rates.iter().all(runs);
         if instance.jobs.iter().all(|j| j.rates.iter().all(runs))
             && instance.pairs.iter().all(|p| p.rates.iter().all(both))
         {
-            return self.policy.allocate(instance);
+            return self.policy.allocate(memory, instance);
         }
         let mut everywhere = instance.clone();
         for rate in everywhere.jobs.iter_mut().flat_map(|j| &mut j.rates) {
@@ -57,7 +56,7 @@ impl SharePolicy for OnEveryType {
         for rates in pairs.filter(|rates| !both(rates)) {
             *rates = [f64::MIN_POSITIVE; 2];
         }
-        self.policy.allocate(&everywhere)
+        self.policy.allocate(memory, &everywhere)
     }
 
     fn wants_pairs(&self) -> bool {
@@ -72,13 +71,19 @@ impl SharePolicy for OnEveryType {
         self.policy.is_blind()
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        self.policy.objective(instance, allocation)
+    fn objective(
+        &self,
+        memory: &P::Memory,
+        instance: &Instance,
+        allocation: &Allocation,
+    ) -> Option<f64> {
+        self.policy.objective(memory, instance, allocation)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Asked, Shares};
     use super::*;
     use blox_core::JobId;
     use blox_policies::scheduling::gavel::shares::{Knows, MaxMinFairness};
@@ -111,9 +116,9 @@ mod tests {
             jobs: vec![job(0, &[0.0, 1.0]), job(1, &[1.0, 1.0])],
             pairs: Vec::new(),
         };
-        let mut plain = MaxMinFairness::default();
-        let mut everywhere = OnEveryType::new(MaxMinFairness::default());
-        let [a, b] = [&mut plain as &mut dyn SharePolicy, &mut everywhere].map(|policy| {
+        let plain = Asked::new(MaxMinFairness::default(), 0);
+        let everywhere = Asked::new(OnEveryType::new(MaxMinFairness::default()), 0);
+        let [a, b] = [plain, everywhere].map(|mut policy| {
             let allocation = policy.allocate(&instance).unwrap();
             let measure = policy.objective(&instance, &allocation).unwrap();
             let x = allocation.get(Combination::single(JobId(0))).unwrap();
@@ -136,10 +141,11 @@ mod tests {
         };
         let policy = || MaxMinFairness::new(Knows::Pairs);
         let pair = Combination::pair(JobId(0), JobId(1));
-        let plain = policy().allocate(&instance).unwrap();
+        let plain = Asked::new(policy(), 0).allocate(&instance).unwrap();
         let share = |a: &Allocation| a.get(pair).map_or(0.0, |x| x[0]);
         assert_eq!(share(&plain), 0.0);
-        let everywhere = OnEveryType::new(policy()).allocate(&instance).unwrap();
+        let mut everywhere = Asked::new(OnEveryType::new(policy()), 0);
+        let everywhere = everywhere.allocate(&instance).unwrap();
         // It takes from what the jobs have alone, but for what the optimum leaves.
         assert!(share(&everywhere) > 0.0, "{everywhere:?}");
     }

@@ -1,12 +1,11 @@
 //! First in, first out as Gavel's program has it.
 
 use blox_core::compat::cpython::Random;
-use blox_core::{JobId, Part, RestoreError};
+use blox_core::{JobId, Policy};
 use blox_policies::scheduling::gavel::shares::gain;
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Which of the program's three.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,11 +24,11 @@ pub enum FifoMode {
 #[derive(Clone, Debug)]
 pub struct ReleasedFifo {
     mode: FifoMode,
-    memory: Memory,
 }
 
+/// The generator, and the types that were given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Memory {
+pub struct Given {
     random: Random,
     /// Who has which type, in the order in which it was given.
     has: Vec<(Combination, usize)>,
@@ -39,20 +38,20 @@ struct Memory {
 const THRESHOLD: f64 = 1.5;
 
 impl ReleasedFifo {
-    /// In a mode, with the program's seed.
-    pub fn new(mode: FifoMode, seed: u64) -> Self {
-        ReleasedFifo {
-            mode,
-            memory: Memory {
-                random: Random::new(seed),
-                has: Vec::new(),
-            },
-        }
+    /// In a mode; the program's seed goes to its memory.
+    pub fn new(mode: FifoMode) -> Self {
+        ReleasedFifo { mode }
     }
 
     /// Running jobs keep their GPUs; the head of the queue inherits those of ended ones.
-    fn inherit(&mut self, instance: &Instance, queue: &mut Vec<usize>, free: &mut [i64]) {
-        let mut before = self.memory.has.clone();
+    fn inherit(
+        &self,
+        memory: &mut Given,
+        instance: &Instance,
+        queue: &mut Vec<usize>,
+        free: &mut [i64],
+    ) {
+        let mut before = memory.has.clone();
         before.sort_by_key(|(who, _)| *who);
         for (who, kind) in before {
             if let Some(i) = instance.position(who.job) {
@@ -62,16 +61,22 @@ impl ReleasedFifo {
             if let Some(head) = queue.first().map(|i| &instance.jobs[*i]) {
                 let gpus = i64::from(head.gpus);
                 if gpus <= free[kind] && head.rates[kind] > 0.0 {
-                    self.memory.has.push((Combination::single(head.id), kind));
+                    memory.has.push((Combination::single(head.id), kind));
                     free[kind] -= gpus;
                     queue.remove(0);
                 }
             }
-            self.memory.has.retain(|(w, _)| *w != who);
+            memory.has.retain(|(w, _)| *w != who);
         }
     }
 
-    fn fill(&mut self, instance: &Instance, queue: &mut Vec<usize>, free: &mut [i64]) {
+    fn fill(
+        &self,
+        memory: &mut Given,
+        instance: &Instance,
+        queue: &mut Vec<usize>,
+        free: &mut [i64],
+    ) {
         let mut available: Vec<usize> = (0..free.len()).filter(|k| free[*k] > 0).collect();
         while !queue.is_empty() && !available.is_empty() {
             let job = &instance.jobs[queue.remove(0)];
@@ -82,7 +87,7 @@ impl ReleasedFifo {
             let Some(&first) = fits.first() else { return };
             let (kind, popped) = match self.mode {
                 FifoMode::Base => {
-                    let drawn = self.memory.random.randbelow(fits.len() as u64) as usize;
+                    let drawn = memory.random.randbelow(fits.len() as u64) as usize;
                     (available[available.len() - 1], fits[drawn])
                 }
                 _ => {
@@ -93,7 +98,7 @@ impl ReleasedFifo {
                 }
             };
             if job.rates[kind] > 0.0 {
-                self.memory.has.push((Combination::single(job.id), kind));
+                memory.has.push((Combination::single(job.id), kind));
                 free[kind] -= gpus;
                 if free[kind] == 0 {
                     available.remove(popped);
@@ -102,12 +107,12 @@ impl ReleasedFifo {
         }
     }
 
-    fn pack(&mut self, instance: &Instance, queue: &[usize]) {
+    fn pack(&self, memory: &mut Given, instance: &Instance, queue: &[usize]) {
         for &i in queue {
             let job = &instance.jobs[i];
             let mut best = THRESHOLD;
             let mut beside: Option<usize> = None;
-            for (at, (who, kind)) in self.memory.has.iter().enumerate() {
+            for (at, (who, kind)) in memory.has.iter().enumerate() {
                 if who.partner.is_some() {
                     continue;
                 }
@@ -118,45 +123,49 @@ impl ReleasedFifo {
                 }
             }
             let Some(at) = beside else { return };
-            let (who, kind) = self.memory.has.remove(at);
+            let (who, kind) = memory.has.remove(at);
             let pair = Combination::pair(who.job, job.id);
-            self.memory.has.push((pair, kind));
+            memory.has.push((pair, kind));
         }
     }
 }
 
-impl Part for ReleasedFifo {
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value(&self.memory).ok()
-    }
+impl Policy for ReleasedFifo {
+    type Memory = Given;
 
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
+    fn initial(&self, seed: u64) -> Given {
+        Given {
+            random: Random::new(seed),
+            has: Vec::new(),
+        }
     }
 }
 
 impl SharePolicy for ReleasedFifo {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(
+        &self,
+        memory: &mut Self::Memory,
+        instance: &Instance,
+    ) -> Result<Allocation, SolveError> {
         if self.mode != FifoMode::Base {
-            self.memory.has.clear();
+            memory.has.clear();
         }
-        let has = |id: JobId| self.memory.has.iter().any(|(who, _)| who.has(id));
+        let has = |id: JobId| memory.has.iter().any(|(who, _)| who.has(id));
         let mut queue: Vec<usize> = (0..instance.jobs.len())
             .filter(|i| !has(instance.jobs[*i].id))
             .collect();
         let mut free: Vec<i64> = instance.types.iter().map(|t| i64::from(t.gpus)).collect();
-        self.inherit(instance, &mut queue, &mut free);
-        self.fill(instance, &mut queue, &mut free);
+        self.inherit(memory, instance, &mut queue, &mut free);
+        self.fill(memory, instance, &mut queue, &mut free);
         if self.mode == FifoMode::Packed {
-            self.pack(instance, &queue);
+            self.pack(memory, instance, &queue);
         }
         let none = || PerType::from_elem(0.0, instance.types.len());
         let singles = instance.jobs.iter().map(|j| Combination::single(j.id));
         let pairs = instance.pairs.iter().map(|p| instance.combination(p));
         let row = |who: Combination| {
             let mut x = none();
-            for (_, kind) in self.memory.has.iter().filter(|(w, _)| *w == who) {
+            for (_, kind) in memory.has.iter().filter(|(w, _)| *w == who) {
                 x[*kind] = 1.0;
             }
             (who, x)

@@ -1,6 +1,6 @@
 //! Gavel's water filling as its program solves it.
 
-use blox_core::Part;
+use blox_core::Stateless;
 use blox_policies::scheduling::gavel::program::ShareProgram;
 use blox_policies::scheduling::gavel::shares::{Knows, WaterFilling, kinds, scales};
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
@@ -29,10 +29,10 @@ impl ReleasedFilling {
     }
 }
 
-impl Part for ReleasedFilling {}
+impl Stateless for ReleasedFilling {}
 
 impl SharePolicy for ReleasedFilling {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         let kinds = kinds(instance, self.knows, true);
         let scale = scales(&kinds.instance, self.knows);
         let jobs = &kinds.instance.jobs;
@@ -95,7 +95,7 @@ impl SharePolicy for ReleasedFilling {
         self.exact.wants_pairs()
     }
 
-    fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        self.exact.objective(instance, allocation)
+    fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
+        self.exact.objective(&(), instance, allocation)
     }
 }

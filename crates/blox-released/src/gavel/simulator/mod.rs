@@ -11,6 +11,7 @@
 //! - GPUs that a round gives to jobs newer than the last allocation stay idle.
 //! - A job that makes no progress in five quanta in a row is dropped.
 
+mod asked;
 mod assign;
 mod bisection;
 mod dialect;
@@ -22,6 +23,7 @@ mod market;
 mod program;
 mod shockwave;
 
+pub use asked::{Asked, Shares};
 pub use bisection::BisectedDuration;
 pub use dialect::{AsGavel, Dialect};
 pub use everywhere::OnEveryType;

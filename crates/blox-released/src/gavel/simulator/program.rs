@@ -1,5 +1,6 @@
 //! The main loop of the released simulators: one turn a round.
 
+use super::asked::Shares;
 use super::assign::{Placed, Servers, assign};
 use super::dialect::{Dialect, Quantum};
 use super::job::Job;
@@ -7,7 +8,7 @@ use super::{Outcome, Pool, ReleasedEnd, RoundRow, Settings};
 use blox_core::compat::cpython::Random;
 use blox_core::{JobId, JobSpec};
 use blox_policies::scheduling::gavel::{
-    Chosen, Combination, Entrant, Instance, Pair, RoundMechanism, SharePolicy, TypePool,
+    Chosen, Combination, Entrant, Instance, Pair, RoundMechanism, TypePool,
 };
 
 /// Quanta without progress after which a job is dropped.
@@ -25,7 +26,7 @@ const STANDSTILL: u32 = 20_000;
 pub fn run<E>(
     settings: &Settings,
     dialect: impl Dialect,
-    shares: &mut dyn SharePolicy,
+    shares: &mut dyn Shares,
     jobs: impl IntoIterator<Item = Result<JobSpec, E>>,
 ) -> Result<Outcome, E> {
     let mut program = Program::new(settings, dialect, shares);
@@ -75,7 +76,7 @@ struct Running {
 struct Program<'a, D> {
     settings: &'a Settings,
     dialect: D,
-    shares: &'a mut dyn SharePolicy,
+    shares: &'a mut dyn Shares,
     /// Whether the share policy shares GPUs among pairs of jobs.
     pairs: bool,
     types: Vec<TypePool>,
@@ -102,7 +103,7 @@ struct Program<'a, D> {
 }
 
 impl<'a, D: Dialect> Program<'a, D> {
-    fn new(settings: &'a Settings, dialect: D, shares: &'a mut dyn SharePolicy) -> Self {
+    fn new(settings: &'a Settings, dialect: D, shares: &'a mut dyn Shares) -> Self {
         let mut pools: Vec<&Pool> = settings.pools.iter().collect();
         pools.retain(|p| p.gpus / p.per_server.max(1) > 0);
         pools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -460,10 +461,11 @@ fn split(steps: f64, workers: &[u32]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AsGavel, AsShockwave, BatchJob, Mode};
+    use super::super::{AsGavel, AsShockwave, Asked, BatchJob, Mode};
     use super::*;
     use blox_core::perf::TypeSpeeds;
     use blox_core::{Extras, GpuCount, Seconds, Time, Work};
+    use blox_policies::scheduling::gavel::SharePolicy;
     use blox_policies::scheduling::gavel::shares::{Isolated, Knows, MaxMinFairness};
     use std::collections::BTreeMap;
     use std::convert::Infallible;
@@ -508,10 +510,11 @@ mod tests {
     fn outcome(
         settings: &Settings,
         dialect: impl Dialect,
-        mut shares: impl SharePolicy,
+        shares: impl SharePolicy,
         jobs: Vec<JobSpec>,
     ) -> Outcome {
         let jobs = jobs.into_iter().map(Ok::<_, Infallible>);
+        let mut shares = Asked::new(shares, settings.seed);
         let Ok(outcome) = run(settings, dialect, &mut shares, jobs);
         outcome
     }
@@ -578,7 +581,7 @@ mod tests {
         };
         let endless =
             (0u32..).map(|i| Ok::<_, Infallible>(job(40.0 * f64::from(i), 90.0, [1.0, 0.0])));
-        let Ok(found) = run(&settings, AsGavel, &mut Isolated, endless);
+        let Ok(found) = run(&settings, AsGavel, &mut Asked::new(Isolated, 0), endless);
         let last = found.ends[&2].at;
         assert!(found.ends.values().all(|e| e.at <= last), "{found:?}");
         // The turn in which the window ends also plans the next round.

@@ -3,7 +3,7 @@
 use super::dialect::{Dialect, Quantum};
 use super::job::Job;
 use super::market::Planner;
-use blox_core::Part;
+use blox_core::Stateless;
 use blox_policies::scheduling::gavel::{
     Allocation, Chosen, Combination, Instance, PerType, SharePolicy,
 };
@@ -275,10 +275,10 @@ impl Dialect for AsShockwave {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EqualTime;
 
-impl Part for EqualTime {}
+impl Stateless for EqualTime {}
 
 impl SharePolicy for EqualTime {
-    fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         let m = instance.jobs.len() as f64;
         let mut x: PerType = instance
             .types

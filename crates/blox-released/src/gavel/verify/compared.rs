@@ -2,9 +2,9 @@
 
 use super::policy::{Determined, Policy};
 use super::recorded::Recorded;
+use crate::gavel::Shares;
 use crate::gavel::{Outcome, Settings};
 use crate::verify::{Case, Compared, VerifyError};
-use blox_policies::scheduling::gavel::SharePolicy;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far averages may lie apart where optima are not unique: completion times, makespan.
@@ -24,7 +24,7 @@ pub(super) trait Released {
     fn settings(&self) -> &Settings;
 
     /// Runs the program with a share policy.
-    fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError>;
+    fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError>;
 
     /// Compares ends and times of every job.
     fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
@@ -74,7 +74,7 @@ pub(super) fn compare(
         _ if replayed => By::Allocations,
         _ => By::Averages,
     };
-    let found = released.run(case, &mut *policy.shares)?;
+    let found = released.run(case, &mut policy.shares)?;
     outcome(released, case, &found, by, out)
 }
 

@@ -11,10 +11,9 @@ mod policy;
 mod recorded;
 mod shockwave;
 
-use crate::gavel::{self, AsGavel, Outcome, Pool, Settings};
+use crate::gavel::{self, AsGavel, Outcome, Pool, Settings, Shares};
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::{JobSpec, Seconds, Time};
-use blox_policies::scheduling::gavel::SharePolicy;
 use blox_sim::SimError;
 use blox_sim::workload::formats::gavel as files;
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
@@ -121,7 +120,7 @@ impl compared::Released for Run {
         &self.settings
     }
 
-    fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError> {
+    fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError> {
         let mut jobs: Box<dyn Workload> = match &self.jobs {
             Some(jobs) => Box::new(Jobs::new(jobs.clone())),
             None => Box::new(crate::gavel::GavelWorkload::new(

@@ -1,9 +1,9 @@
 //! The released program's policies by the names of its command line.
 
 use crate::gavel::{
-    BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling, summed_gain,
+    Asked, BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling,
+    summed_gain,
 };
-use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
     WaterFilling,
@@ -25,7 +25,7 @@ pub(super) enum Determined {
 /// A policy of the program.
 #[derive(Clone)]
 pub(super) struct Policy {
-    pub shares: Box<dyn SharePolicy>,
+    pub shares: Asked,
     /// Whether the program fills types in random order.
     pub shuffles: bool,
     /// Whether nobody overtakes a job that does not fit.
@@ -42,7 +42,7 @@ pub(super) const NAMES: &str = "isolated, isolated_plus, gandiva_fair, fifo, fif
 /// A policy by its name; `alpha` is that of `allox`.
 pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
     use Determined::{Bisected, Fully, Least, Most};
-    let policy = |shares: Box<dyn SharePolicy>, shuffles, determined| {
+    let policy = |shares: Asked, shuffles, determined| {
         Some(Policy {
             shares,
             shuffles,
@@ -50,20 +50,20 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
             determined,
         })
     };
-    let fifo = |mode| Box::new(ReleasedFifo::new(mode, seed));
+    let fifo = |mode| Asked::new(ReleasedFifo::new(mode), seed);
     match name {
-        "isolated" => return policy(Box::new(Isolated), true, Fully),
+        "isolated" => return policy(Asked::new(Isolated, seed), true, Fully),
         "isolated_plus" => {
-            let plus = policy(Box::new(EqualTime), true, Fully);
+            let plus = policy(Asked::new(EqualTime, seed), true, Fully);
             return plus.map(|p| Policy { in_turn: true, ..p });
         }
-        "gandiva_fair" => return policy(Box::new(EqualTime), true, Fully),
+        "gandiva_fair" => return policy(Asked::new(EqualTime, seed), true, Fully),
         "fifo" => return policy(fifo(FifoMode::Base), true, Fully),
         "fifo_perf" => return policy(fifo(FifoMode::Perf), false, Fully),
         "fifo_packed" => return policy(fifo(FifoMode::Packed), false, Fully),
         "gandiva" => {
-            let shares = GandivaPacking::judging(seed, summed_gain);
-            return policy(Box::new(shares), false, Fully);
+            let shares = GandivaPacking::judging(summed_gain);
+            return policy(Asked::new(shares, seed), false, Fully);
         }
         _ => {}
     }
@@ -73,15 +73,20 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
             None if rest.is_empty() => alpha,
             None => return None,
         };
-        return policy(Box::new(AlloX::new(alpha)), false, Fully);
+        return policy(Asked::new(AlloX::new(alpha), seed), false, Fully);
     }
-    let optimal =
-        |shares: OnEveryType, shuffles, determined| policy(Box::new(shares), shuffles, determined);
+    let optimal = policy;
     let sum = MaxSumThroughput::new(Knows::Types);
     match name {
-        "max_sum_throughput_perf" => return optimal(OnEveryType::new(sum), false, Most),
+        "max_sum_throughput_perf" => {
+            return optimal(Asked::new(OnEveryType::new(sum), seed), false, Most);
+        }
         "max_sum_throughput_normalized_by_cost_perf" => {
-            return optimal(OnEveryType::new(sum.by_cost()), false, Most);
+            return optimal(
+                Asked::new(OnEveryType::new(sum.by_cost()), seed),
+                false,
+                Most,
+            );
         }
         _ => {}
     }
@@ -92,10 +97,19 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
     };
     let shuffles = knows == Knows::Nothing;
     let (shares, determined) = match base {
-        "max_min_fairness" => (OnEveryType::new(MaxMinFairness::new(knows)), Most),
+        "max_min_fairness" => (
+            Asked::new(OnEveryType::new(MaxMinFairness::new(knows)), seed),
+            Most,
+        ),
         "max_min_fairness_water_filling" => match knows {
-            Knows::Nothing => (OnEveryType::new(WaterFilling::new(knows)), Most),
-            _ => (OnEveryType::new(ReleasedFilling::new(knows)), Most),
+            Knows::Nothing => (
+                Asked::new(OnEveryType::new(WaterFilling::new(knows)), seed),
+                Most,
+            ),
+            _ => (
+                Asked::new(OnEveryType::new(ReleasedFilling::new(knows)), seed),
+                Most,
+            ),
         },
         "finish_time_fairness" => {
             let shares = FinishTimeShares::new(knows);
@@ -104,10 +118,10 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
                 Knows::Pairs => shares.weighted(),
                 _ => shares,
             };
-            (OnEveryType::new(shares), Least)
+            (Asked::new(OnEveryType::new(shares), seed), Least)
         }
         "min_total_duration" => {
-            let shares = OnEveryType::new(BisectedDuration::new(knows));
+            let shares = Asked::new(OnEveryType::new(BisectedDuration::new(knows)), seed);
             (shares, Bisected(knows))
         }
         _ => return None,

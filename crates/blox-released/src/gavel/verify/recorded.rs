@@ -1,10 +1,10 @@
 //! Allocations that an original program recorded.
 
 use super::policy::{Determined, Policy};
-use crate::gavel::BisectedDuration;
+use crate::gavel::{Asked, BisectedDuration, Shares};
 use crate::verify::{Compared, VerifyError};
-use blox_core::{JobId, Part};
-use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_core::JobId;
+use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType};
 use blox_solve::SolveError;
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -33,7 +33,7 @@ struct Line {
 #[derive(Clone)]
 pub(super) struct Recorded {
     matrices: Vec<Matrix>,
-    policy: Box<dyn SharePolicy>,
+    policy: Asked,
     determined: Determined,
     /// For each call.
     measured: Vec<Option<Measured>>,
@@ -175,9 +175,7 @@ fn row(name: &str) -> Option<Combination> {
     }
 }
 
-impl Part for Recorded {}
-
-impl SharePolicy for Recorded {
+impl Shares for Recorded {
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
         let ours = self.policy.allocate(instance);
         let Some(matrix) = self.matrices.get(self.measured.len()) else {

@@ -3,10 +3,9 @@
 use super::compared;
 use super::policy::{self, Determined, Policy};
 use super::{above_zero, by_type, failed, file_name, option, pools, throughputs};
-use crate::gavel::{self, AsShockwave, BatchJob, Mode, Outcome, Pool, Settings};
+use crate::gavel::{self, AsShockwave, Asked, BatchJob, Mode, Outcome, Pool, Settings, Shares};
 use crate::verify::{Case, Compared, System, VerifyError};
 use blox_core::JobSpec;
-use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::Isolated;
 use blox_policies::scheduling::shockwave::Market;
 use blox_sim::workload::formats::gavel as files;
@@ -64,7 +63,7 @@ impl Run {
         let seed = seed.unwrap_or(0);
         let own = (name == OWN).then(|| Policy {
             // The planner asks for no shares.
-            shares: Box::new(Isolated),
+            shares: Asked::new(Isolated, seed),
             shuffles: true,
             in_turn: false,
             determined: Determined::Most,
@@ -192,7 +191,7 @@ impl compared::Released for Run {
         &self.settings
     }
 
-    fn run(&self, case: &Case, shares: &mut dyn SharePolicy) -> Result<Outcome, VerifyError> {
+    fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError> {
         let mut jobs = self.jobs.clone();
         let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
         let outcome = gavel::run(&self.settings, self.dialect.clone(), shares, jobs);

@@ -25,14 +25,20 @@ fn scheduler(name: &str, belief: NoisyOracle) -> Pipeline {
         "sjf" => base()
             .scheduling(Sjf::with(belief))
             .placement(walk())
-            .build(),
+            .build()
+            .expect(crate::ONCE),
         "qssf" => blox_schedulers::schedulers::qssf_with(belief),
         "srtf" => base()
             .scheduling(Srtf::with(belief))
             .placement(walk())
-            .build(),
+            .build()
+            .expect(crate::ONCE),
         "lucid" => blox_schedulers::schedulers::lucid_with(Default::default(), belief),
-        _ => base().scheduling(Fifo::default()).placement(walk()).build(),
+        _ => base()
+            .scheduling(Fifo::default())
+            .placement(walk())
+            .build()
+            .expect(crate::ONCE),
     }
 }
 

@@ -2,8 +2,8 @@ use super::drawn;
 use crate::clock::now;
 use crate::figure::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
 use blox_core::{
-    Adapts, ClusterSpec, Composition, Event, JobSpec, Outlook, Part, PlacementPolicy, Requests,
-    RestoreError, SchedulingPolicy, Seconds, Time, View,
+    Adapts, AnyMemory, AnyScheduling, ClusterSpec, Composition, Event, JobSpec, Outlook,
+    PlacementPolicy, Policy, Requests, SchedulingPolicy, Seconds, Time, View, With,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
@@ -24,9 +24,8 @@ const RELEASED: &str =
     "siasosp23/artifacts aaf7a0d, its simulator, the first jobs of Philly workload 1, 64 GPUs";
 
 /// Notes how long each decision of another policy takes.
-#[derive(Clone)]
 struct Timed {
-    policy: Box<dyn SchedulingPolicy>,
+    policy: Arc<dyn AnyScheduling>,
     /// Milliseconds.
     times: Arc<Mutex<Vec<f64>>>,
     /// Stopped once no more jobs come: an emptying cluster is of no interest.
@@ -35,24 +34,22 @@ struct Timed {
     all: Arc<Watch>,
 }
 
-impl Part for Timed {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.policy.observe(view, event);
+impl Policy for Timed {
+    type Memory = AnyMemory;
+
+    fn initial(&self, seed: u64) -> AnyMemory {
+        self.policy.initial(seed)
     }
 
-    fn save(&self) -> Option<serde_json::Value> {
-        self.policy.save()
-    }
-
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        self.policy.restore(memory)
+    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+        self.policy.on_event(memory, view, event);
     }
 }
 
 impl SchedulingPolicy for Timed {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook {
         let start = now();
-        let outlook = self.policy.schedule(view, out);
+        let outlook = self.policy.schedule(memory, view, out);
         let stopped = self.all.stop.load(Ordering::Relaxed);
         if stopped || view.now() >= Time::new(BUSY_HOURS * 3600.0) {
             self.watch.stop.store(true, Ordering::Relaxed);
@@ -65,29 +62,41 @@ impl SchedulingPolicy for Timed {
 }
 
 /// Asks another policy beside the one that decides, in some rounds: what it answers is dropped.
-#[derive(Clone)]
 struct Beside {
-    decides: Box<dyn SchedulingPolicy>,
+    decides: Arc<dyn AnyScheduling>,
     asked: Timed,
     /// One round in so many.
     every: u32,
-    rounds: u32,
 }
 
-impl Part for Beside {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.decides.observe(view, event);
-        self.asked.observe(view, event);
+impl Policy for Beside {
+    /// Rounds so far, and the memories of both.
+    type Memory = With<u32, With<AnyMemory, AnyMemory>>;
+
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: 0,
+            inner: With {
+                own: self.decides.initial(seed),
+                inner: self.asked.initial(seed),
+            },
+        }
+    }
+
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.decides.on_event(&mut memory.inner.own, view, event);
+        self.asked.on_event(&mut memory.inner.inner, view, event);
     }
 }
 
 impl SchedulingPolicy for Beside {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        self.rounds += 1;
-        if self.rounds.is_multiple_of(self.every) {
-            self.asked.schedule(view, &mut Requests::default());
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        memory.own += 1;
+        if memory.own.is_multiple_of(self.every) {
+            let asked = &mut memory.inner.inner;
+            self.asked.schedule(asked, view, &mut Requests::default());
         }
-        self.decides.schedule(view, out);
+        self.decides.schedule(&mut memory.inner.own, view, out);
         Outlook::NextRound
     }
 }
@@ -148,7 +157,11 @@ fn decisions(
     )
     .parse()?;
     let base = Composition::new("timed").in_rounds(Seconds::new(60.0));
-    let scheduler = base.scheduling(scheduling).placement(placement).build();
+    let scheduler = base
+        .scheduling(scheduling)
+        .placement(placement)
+        .build()
+        .expect(crate::ONCE);
     let jobs = drawn(pool, 20.0 * f64::from(size), BUSY_HOURS, 1);
     Simulation::new(cluster)
         .execution(Training::of(applications.clone()))
@@ -222,7 +235,7 @@ fn scale(all: &Arc<Watch>) -> Whole {
             }
             let times = Arc::new(Mutex::new(Vec::new()));
             let watch: Arc<Watch> = Arc::default();
-            let timed = |policy: Box<dyn SchedulingPolicy>| Timed {
+            let timed = |policy: Arc<dyn AnyScheduling>| Timed {
                 policy,
                 times: Arc::clone(&times),
                 watch: Arc::clone(&watch),
@@ -230,18 +243,17 @@ fn scale(all: &Arc<Watch>) -> Whole {
             };
             let notes = (&*times, &watch);
             let [median, high] = if name == "Sia" {
-                let sia = timed(Box::<Sia>::default());
+                let sia = timed(Arc::new(Sia::default()));
                 decisions(size.units, sia, KeepNodes, notes, &pool, &applications)?
             } else if let Some(every) = size.pollux_in {
                 let both = Beside {
-                    decides: Box::<Sia>::default(),
-                    asked: timed(Box::<Pollux>::default()),
+                    decides: Arc::new(Sia::default()),
+                    asked: timed(Arc::new(Pollux::default())),
                     every,
-                    rounds: 0,
                 };
                 decisions(size.units, both, KeepNodes, notes, &pool, &applications)?
             } else {
-                let pollux = timed(Box::<Pollux>::default());
+                let pollux = timed(Arc::new(Pollux::default()));
                 decisions(size.units, pollux, OnNodes, notes, &pool, &applications)?
             };
             let what = |part: &str| format!("ms a round, {name}, {gpus} GPUs, {part}");

@@ -1,4 +1,3 @@
-use blox_core::Part;
 use blox_policies::scheduling::sia::{Tie, Ties};
 
 /// One of the equally good assignments of the released program, the same whatever solver is used: with
@@ -7,8 +6,6 @@ use blox_policies::scheduling::sia::{Tie, Ties};
 /// less than 0.2 hundredths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Canonical;
-
-impl Part for Canonical {}
 
 /// What leaving a job out costs there.
 const LEAVING_OUT: f64 = 1.1;

@@ -2,7 +2,7 @@
 
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobRef, NodeId,
-    Part, PlacementPolicy, Reason, Requests, Shape, View,
+    Outlook, PlacementPolicy, Reason, Requests, Shape, Stateless, View,
 };
 use blox_policies::scheduling::sia::{Turns, turns};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::collections::btree_map::Entry;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundAndRound;
 
-impl Part for RoundAndRound {}
+impl Stateless for RoundAndRound {}
 
 /// The nodes of a type, and where the next job begins.
 struct Ring {
@@ -90,7 +90,12 @@ impl PlacementPolicy for RoundAndRound {
         }
     }
 
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let view = draft.view();
         let mut todo: Vec<(JobId, bool, &Shape)> = Vec::new();
         for request in requests.list() {
@@ -148,7 +153,7 @@ impl PlacementPolicy for RoundAndRound {
                 None => draft.explain(job, Reason::other("no CPUs or memory left on its nodes")),
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 

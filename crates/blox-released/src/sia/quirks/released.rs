@@ -1,6 +1,6 @@
 use super::single::Tried;
 use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
-use blox_core::{Adapts, NameId, Part, Seconds, TrainingSpec, View};
+use blox_core::{Adapts, NameId, Seconds, Stateless, TrainingSpec, View};
 use blox_policies::scheduling::sia::{Applicant, Config, Scores, restart_factor};
 
 /// What stands for a configuration that cannot be used.
@@ -107,7 +107,7 @@ impl ReleasedScores {
     }
 }
 
-impl Part for ReleasedScores {}
+impl Stateless for ReleasedScores {}
 
 impl Scores for ReleasedScores {
     fn values(

@@ -6,8 +6,8 @@ use crate::sia::AfterOne;
 use crate::verify::{Case, Compared, VerifyError};
 use blox_core::{
     Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, GpuId, JobId, JobSpec,
-    NodeSpec, Outlook, Part, PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Seconds,
-    Shape, Time, View,
+    NodeSpec, Outlook, PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Seconds,
+    Shape, Stateless, Time, View,
 };
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
@@ -48,7 +48,8 @@ pub(super) fn compare(
     let scheduler = scheduler
         .scheduling(recorded.clone())
         .placement(recorded)
-        .build();
+        .build()
+        .expect(crate::ONCE);
     let jobs = input.jobs_for(input.policy);
     let decisions = Decisions::default();
     let report = Simulation::new(cluster.clone())
@@ -266,10 +267,10 @@ impl Recorded {
     }
 }
 
-impl Part for Recorded {}
+impl Stateless for Recorded {}
 
 impl SchedulingPolicy for Recorded {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         out.stop_unlisted();
         for job in view.active() {
             if let Some(gpus) = self.now(job.id(), view.now()) {
@@ -282,7 +283,12 @@ impl SchedulingPolicy for Recorded {
 }
 
 impl PlacementPolicy for Recorded {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let at = draft.view().now();
         let mut moved = Vec::new();
         for request in requests.list() {
@@ -304,7 +310,7 @@ impl PlacementPolicy for Recorded {
                 draft.assign(job, Assignment::of(gpus.iter().copied()))?;
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 

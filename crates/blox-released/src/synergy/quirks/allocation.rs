@@ -4,7 +4,7 @@ use super::Mode;
 use super::demand::{Demand, ServerSize};
 use super::pass::Pass;
 use blox_core::{
-    Draft, DraftError, GpuCount, JobId, Outlook, Part, PlacementPolicy, Reason, Requests,
+    Draft, DraftError, GpuCount, JobId, Outlook, PlacementPolicy, Reason, Requests, Stateless,
 };
 use blox_policies::placement::{release_all, settle};
 
@@ -49,10 +49,15 @@ impl Allocate {
     }
 }
 
-impl Part for Allocate {}
+impl Stateless for Allocate {}
 
 impl PlacementPolicy for Allocate {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
         let view = draft.view();
         let mut jobs: Vec<(JobId, Demand)> = Vec::new();
         let size = ServerSize::in_view(view);
@@ -85,11 +90,7 @@ impl PlacementPolicy for Allocate {
         for (job, assignment) in pass.assignments() {
             settle(draft, job, assignment)?;
         }
-        Ok(())
-    }
-
-    fn outlook(&self) -> Outlook {
-        // Who comes first gets its demand, and running jobs change places.
-        Outlook::NextRound
+        // The first job gets its demand, and running jobs change places.
+        Ok(Outlook::NextRound)
     }
 }

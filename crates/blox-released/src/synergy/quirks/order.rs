@@ -4,11 +4,10 @@ use super::Mode;
 use super::arrivals::Arrivals;
 use super::demand::{Demand, ServerSize};
 use blox_core::{
-    Event, JobId, JobRef, Outlook, Part, Phase, Request, Requests, RestoreError, SchedulingPolicy,
-    Seconds, Time, View,
+    Event, JobId, JobRef, Outlook, Phase, Policy, Request, Requests, SchedulingPolicy, Seconds,
+    Time, View,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What jobs are sorted by, ascending; ties go to the job that arrived first, then to the one that
@@ -39,11 +38,12 @@ pub struct Order {
     key: Key,
     mode: Mode,
     round: Seconds,
-    memory: Memory,
+    arrivals: Arrivals,
 }
 
+/// The list of the last round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+pub struct OrderState {
     arrivals: Arrivals,
     /// Jobs in the order of the last round: the original sorts its list in place.
     listed: Vec<JobId>,
@@ -61,7 +61,7 @@ impl Order {
             key,
             mode,
             round,
-            memory: Memory::default(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -70,13 +70,13 @@ impl Order {
     /// are not among these come by their numbers.
     #[must_use]
     pub fn arriving(mut self, jobs: impl IntoIterator<Item = (JobId, Time)>, first: Time) -> Self {
-        self.memory.arrivals = Arrivals::of(jobs, first);
+        self.arrivals = Arrivals::of(jobs, first);
         self
     }
 
     /// Brings the list up to this round.
-    fn list(&mut self, view: View<'_>) {
-        let m = &mut self.memory;
+    fn list(&self, memory: &mut OrderState, view: View<'_>) {
+        let m = &mut *memory;
         let leases = view.active().filter(|j| j.is_placed()).count() + m.ended;
         m.ended = 0;
         let listed = &mut m.listed;
@@ -145,28 +145,28 @@ fn speedup_of_last_round(job: &JobRef<'_>, d: &Demand) -> f64 {
     if shrunk { 1.0 } else { d.speedup }
 }
 
-impl Part for Order {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
-        if matches!(event, Event::Ended { .. }) {
-            self.memory.ended += 1;
+impl Policy for Order {
+    type Memory = OrderState;
+
+    fn initial(&self, _: u64) -> OrderState {
+        OrderState {
+            arrivals: self.arrivals.clone(),
+            ..OrderState::default()
         }
     }
 
-    fn save(&self) -> Option<Value> {
-        serde_json::to_value(&self.memory).ok()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
+    fn on_event(&self, memory: &mut OrderState, _: View<'_>, event: &Event) {
+        if matches!(event, Event::Ended { .. }) {
+            memory.ended += 1;
+        }
     }
 }
 
 impl SchedulingPolicy for Order {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let size = ServerSize::in_view(view);
-        self.list(view);
-        let listed = self.memory.listed.iter().filter_map(|id| view.job(*id));
+        self.list(memory, view);
+        let listed = memory.listed.iter().filter_map(|id| view.job(*id));
         let mut jobs: Vec<(bool, f64, Time, JobId)> = listed
             .map(|job| {
                 let behind = self.key == Key::Fifo || !job.promoted();
@@ -178,9 +178,9 @@ impl SchedulingPolicy for Order {
             let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
             keys.then(a.2.cmp(&b.2))
         });
-        self.memory.listed = jobs.iter().map(|(.., id)| *id).collect();
+        memory.listed = jobs.iter().map(|(.., id)| *id).collect();
         out.allow_preemption();
-        for &id in &self.memory.listed {
+        for &id in &memory.listed {
             let Some(job) = view.job(id) else { continue };
             if !job.promoted() && self.starves(view, &job) {
                 out.promote(id);

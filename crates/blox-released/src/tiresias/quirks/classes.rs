@@ -2,11 +2,8 @@
 
 use super::ends::StaleEnds;
 use super::{News, active, repeat, samples::round};
-use blox_core::{
-    Event, JobId, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Time, View,
-};
+use blox_core::{Event, JobId, Outlook, Policy, Requests, SchedulingPolicy, Time, View};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Jobs of one GPU count share GPUs that are reserved for them, and have two
@@ -19,12 +16,13 @@ use std::collections::BTreeMap;
 /// reservation would let a job run: hence it is told when the last job comes.
 #[derive(Clone, Debug)]
 pub struct ClassQueues {
+    classes: Vec<Class>,
     last_arrival: Time,
-    memory: Memory,
 }
 
+/// The program's classes and lists.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+pub struct ClassState {
     classes: Vec<Class>,
     demoted: BTreeMap<JobId, bool>,
     granted: Vec<JobId>,
@@ -57,23 +55,19 @@ impl ClassQueues {
             ..Class::default()
         };
         ClassQueues {
+            classes: order.iter().map(class).collect(),
             last_arrival,
-            memory: Memory {
-                classes: order.iter().map(class).collect(),
-                reserve_at: INTERVAL,
-                ..Memory::default()
-            },
         }
-    }
-
-    /// Jobs that the last decision would have stopped and started at one and
-    /// the same moment, as the program counts it; in the plan they just go on.
-    pub fn blinks(&self) -> &[JobId] {
-        &self.memory.blinks
     }
 }
 
-impl Memory {
+impl ClassState {
+    /// Jobs that the last decision would have stopped and started at one and
+    /// the same moment, as the program counts it; in the plan they just go on.
+    pub fn blinks(&self) -> &[JobId] {
+        &self.blinks
+    }
+
     /// One pass over all classes: who runs after it.
     fn pass(&mut self, view: View<'_>, ran: &dyn Fn(JobId) -> bool) -> Vec<JobId> {
         let (now, demoted) = (view.now(), &mut self.demoted);
@@ -181,25 +175,26 @@ impl Memory {
     }
 }
 
-impl Part for ClassQueues {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
-        self.memory.news.hear(event);
+impl Policy for ClassQueues {
+    type Memory = ClassState;
+
+    fn initial(&self, _: u64) -> ClassState {
+        ClassState {
+            classes: self.classes.clone(),
+            reserve_at: INTERVAL,
+            ..ClassState::default()
+        }
     }
 
-    fn save(&self) -> Option<Value> {
-        Some(json!(self.memory))
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
+    fn on_event(&self, memory: &mut ClassState, _: View<'_>, event: &Event) {
+        memory.news.hear(event);
     }
 }
 
 impl SchedulingPolicy for ClassQueues {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let now = view.now();
-        let m = &mut self.memory;
+        let m = &mut *memory;
         m.blinks.clear();
         let jumps = m.jump_at.is_some_and(|at| at <= now);
         if !m.news.take() && !jumps && now.secs() < m.reserve_at {
@@ -340,7 +335,7 @@ mod tests {
 
     #[test]
     fn reservations_follow_demand() {
-        let mut m = ClassQueues::new(&[8, 1, 2], Time::ZERO).memory;
+        let mut m = ClassQueues::new(&[8, 1, 2], Time::ZERO).initial(0);
         for (class, jobs) in m.classes.iter_mut().zip([2, 4, 1]) {
             class.runnable = (0..jobs).map(JobId).collect();
         }

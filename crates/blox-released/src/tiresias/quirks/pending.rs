@@ -1,16 +1,16 @@
 //! Schedules that never stop a job.
 
-use blox_core::{Outlook, Part, Request, Requests, SchedulingPolicy, View};
+use blox_core::{Outlook, Request, Requests, SchedulingPolicy, Stateless, View};
 
 /// The schedules `fifo` and `fjf`: waiting jobs by submission. What tells them
 /// apart is what their placement does with a job that does not fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pending;
 
-impl Part for Pending {}
+impl Stateless for Pending {}
 
 impl SchedulingPolicy for Pending {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         for job in view.waiting() {
             out.push(Request::gang(&job));
         }
@@ -24,10 +24,10 @@ impl SchedulingPolicy for Pending {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryOther;
 
-impl Part for EveryOther {}
+impl Stateless for EveryOther {}
 
 impl SchedulingPolicy for EveryOther {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         for job in view.waiting().step_by(2) {
             out.push(Request::gang(&job));
         }

@@ -2,11 +2,8 @@
 
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
-use blox_core::{
-    Event, JobId, JobRef, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Time, View,
-};
+use blox_core::{Event, JobId, JobRef, Outlook, Policy, Requests, SchedulingPolicy, Time, View};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Discretised LAS as the released program has it; decisions fall on events.
@@ -28,11 +25,11 @@ pub struct DlasQueues {
     by_gpus: bool,
     knob: Option<f64>,
     ranks: Option<Samples>,
-    memory: Memory,
 }
 
+/// The program's queues and accounts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+pub struct DlasState {
     /// All jobs in order of arrival.
     runnable: Vec<JobId>,
     queues: Vec<Vec<JobId>>,
@@ -55,6 +52,13 @@ struct Account {
     promotions: u32,
 }
 
+impl DlasState {
+    /// How often each live job was promoted.
+    pub fn promotions(&self) -> impl Iterator<Item = (JobId, u32)> + '_ {
+        self.jobs.iter().map(|(id, a)| (*id, a.promotions))
+    }
+}
+
 impl DlasQueues {
     /// The limits of the released program, in GPU-seconds or seconds.
     pub const LIMITS: [f64; 2] = [3250.0, 7200.0];
@@ -64,10 +68,6 @@ impl DlasQueues {
     pub fn new(limits: impl Into<Vec<f64>>, by_gpus: bool) -> Self {
         let limits = limits.into();
         DlasQueues {
-            memory: Memory {
-                queues: vec![Vec::new(); limits.len() + 1],
-                ..Memory::default()
-            },
             limits,
             by_gpus,
             knob: None,
@@ -89,11 +89,6 @@ impl DlasQueues {
         self
     }
 
-    /// How often each live job was promoted.
-    pub fn promotions(&self) -> impl Iterator<Item = (JobId, u32)> + '_ {
-        self.memory.jobs.iter().map(|(id, a)| (*id, a.promotions))
-    }
-
     fn width(&self, job: &JobRef<'_>) -> f64 {
         if self.by_gpus {
             f64::from(job.gpus().get())
@@ -103,9 +98,9 @@ impl DlasQueues {
     }
 
     /// Updates one job; the queues change with it.
-    fn update(&mut self, job: &JobRef<'_>, elapsed: f64) {
+    fn update(&self, memory: &mut DlasState, job: &JobRef<'_>, elapsed: f64) {
         let (id, width) = (job.id(), self.width(job));
-        let m = &mut self.memory;
+        let m = &mut *memory;
         let Some(account) = m.jobs.get_mut(&id) else {
             return;
         };
@@ -138,14 +133,14 @@ impl DlasQueues {
     }
 
     /// The next moment at which a job crosses a limit or is promoted, as the program reckons.
-    fn next_jump(&self, view: View<'_>) -> Option<Time> {
+    fn next_jump(&self, memory: &DlasState, view: View<'_>) -> Option<Time> {
         let mut next: Option<Time> = None;
-        for job in self.memory.runnable.iter().filter_map(|id| view.job(*id)) {
-            let Some(account) = self.memory.jobs.get(&job.id()) else {
+        for job in memory.runnable.iter().filter_map(|id| view.job(*id)) {
+            let Some(account) = memory.jobs.get(&job.id()) else {
                 continue;
             };
             let executed = job.attained_time().secs() - account.forgiven;
-            let wait = if self.memory.granted.contains(&job.id()) {
+            let wait = if memory.granted.contains(&job.id()) {
                 let Some(limit) = self.limits.get(account.queue) else {
                     continue;
                 };
@@ -167,26 +162,25 @@ impl DlasQueues {
     }
 }
 
-impl Part for DlasQueues {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
-        self.memory.news.hear(event);
+impl Policy for DlasQueues {
+    type Memory = DlasState;
+
+    fn initial(&self, _: u64) -> DlasState {
+        DlasState {
+            queues: vec![Vec::new(); self.limits.len() + 1],
+            ..DlasState::default()
+        }
     }
 
-    fn save(&self) -> Option<Value> {
-        Some(json!(self.memory))
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        self.memory.queues.resize(self.limits.len() + 1, Vec::new());
-        Ok(())
+    fn on_event(&self, memory: &mut DlasState, _: View<'_>, event: &Event) {
+        memory.news.hear(event);
     }
 }
 
 impl SchedulingPolicy for DlasQueues {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let now = view.now();
-        let m = &mut self.memory;
+        let m = &mut *memory;
         if !m.news.take() && m.next_jump.is_none_or(|at| now < at) {
             repeat(view, &m.granted, out);
             return m.next_jump.map_or(Outlook::Stable, Outlook::Until);
@@ -214,10 +208,10 @@ impl SchedulingPolicy for DlasQueues {
         for id in m.runnable.clone() {
             if let Some(job) = view.job(id) {
                 let waits_since_pass = if arrivals.contains(&id) { 0.0 } else { elapsed };
-                self.update(&job, waits_since_pass);
+                self.update(memory, &job, waits_since_pass);
             }
         }
-        let m = &mut self.memory;
+        let m = &mut *memory;
         if self.ranks.is_some() {
             let rank = |id: &JobId| m.jobs.get(id).map_or(0.0, |a| a.rank);
             let submit = |id: &JobId| view.job(*id).map_or(Time::ZERO, |j| j.submit());
@@ -235,9 +229,7 @@ impl SchedulingPolicy for DlasQueues {
         let running = m.runnable.iter().filter(|id| runs(id));
         let running = running.filter_map(|id| view.job(*id));
         m.ends.note(now, !arrivals.is_empty(), running);
-        self.memory.next_jump = self.next_jump(view);
-        self.memory
-            .next_jump
-            .map_or(Outlook::Stable, Outlook::Until)
+        memory.next_jump = self.next_jump(memory, view);
+        memory.next_jump.map_or(Outlook::Stable, Outlook::Until)
     }
 }

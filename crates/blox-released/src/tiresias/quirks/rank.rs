@@ -2,11 +2,8 @@
 
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
-use blox_core::{
-    Event, JobId, Outlook, Part, Requests, RestoreError, SchedulingPolicy, Time, View,
-};
+use blox_core::{Event, JobId, Outlook, Policy, Requests, SchedulingPolicy, Time, View};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// All jobs by their Gittins index, **lowest first**: the opposite of what the
@@ -17,11 +14,11 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub struct LowestRank {
     samples: Samples,
-    memory: Memory,
 }
 
+/// The program's lists.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Memory {
+pub struct RankState {
     runnable: Vec<JobId>,
     granted: Vec<JobId>,
     news: News,
@@ -32,38 +29,32 @@ struct Memory {
 impl LowestRank {
     /// With samples of past jobs.
     pub fn new(samples: Samples) -> Self {
-        LowestRank {
-            samples,
-            memory: Memory {
-                runnable: Vec::new(),
-                granted: Vec::new(),
-                news: News::default(),
-                next_look: Samples::QUANTUM as f64,
-                ends: StaleEnds::default(),
-            },
-        }
+        LowestRank { samples }
     }
 }
 
-impl Part for LowestRank {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
-        self.memory.news.hear(event);
+impl Policy for LowestRank {
+    type Memory = RankState;
+
+    fn initial(&self, _: u64) -> RankState {
+        RankState {
+            runnable: Vec::new(),
+            granted: Vec::new(),
+            news: News::default(),
+            next_look: Samples::QUANTUM as f64,
+            ends: StaleEnds::default(),
+        }
     }
 
-    fn save(&self) -> Option<Value> {
-        Some(json!(self.memory))
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
+    fn on_event(&self, memory: &mut RankState, _: View<'_>, event: &Event) {
+        memory.news.hear(event);
     }
 }
 
 impl SchedulingPolicy for LowestRank {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let now = view.now();
-        let m = &mut self.memory;
+        let m = &mut *memory;
         if !m.news.take() && now.secs() < m.next_look {
             repeat(view, &m.granted, out);
             return Outlook::Until(Time::new(m.next_look));

@@ -2,11 +2,12 @@
 
 use super::News;
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobRef, Node, NodeId, Part,
-    PlacementPolicy, Reason, Request, Requests, RestoreError, View,
+    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobRef, Node, NodeId, Outlook,
+    PlacementPolicy, Policy, Reason, Request, Requests, View,
 };
 use blox_policies::placement::Blocked;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a scheme gives a job.
@@ -19,7 +20,14 @@ pub enum Grant {
 }
 
 /// A placement scheme of the released program.
-pub trait Scheme: Part + Clone + 'static {
+///
+/// It is its own memory: a placement starts with a copy of it.
+pub trait Scheme: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// A job ended or something else happened.
+    fn on_event(&mut self, event: &Event) {
+        let _ = event;
+    }
+
     /// A pass begins: none of the listed jobs has anything.
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]);
 
@@ -41,6 +49,12 @@ pub trait Scheme: Part + Clone + 'static {
 pub struct Repack<S> {
     scheme: S,
     blocked: Blocked,
+}
+
+/// The scheme with what it has noted, and whether anything happened since the last pass.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RepackState<S> {
+    scheme: S,
     news: News,
 }
 
@@ -50,7 +64,6 @@ impl<S: Scheme> Repack<S> {
         Repack {
             scheme,
             blocked: Blocked::Skip,
-            news: News::default(),
         }
     }
 
@@ -62,29 +75,35 @@ impl<S: Scheme> Repack<S> {
     }
 }
 
-impl<S: Scheme> Part for Repack<S> {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.news.hear(event);
-        self.scheme.observe(view, event);
+impl<S: Scheme> Policy for Repack<S> {
+    type Memory = RepackState<S>;
+
+    fn initial(&self, _: u64) -> RepackState<S> {
+        RepackState {
+            scheme: self.scheme.clone(),
+            news: News::default(),
+        }
     }
-    fn save(&self) -> Option<Value> {
-        Some(json!((self.news, self.scheme.save())))
-    }
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        let (news, scheme): (News, Option<Value>) = serde_json::from_value(memory)?;
-        self.news = news;
-        scheme.map_or(Ok(()), |memory| self.scheme.restore(memory))
+
+    fn on_event(&self, memory: &mut RepackState<S>, _: View<'_>, event: &Event) {
+        memory.news.hear(event);
+        memory.scheme.on_event(event);
     }
 }
 
 impl<S: Scheme> PlacementPolicy for Repack<S> {
-    fn place(&mut self, requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        if !self.news.take() && self.scheme.follows_events() {
-            return Ok(());
+    fn place(
+        &self,
+        memory: &mut Self::Memory,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        if !memory.news.take() && memory.scheme.follows_events() {
+            return Ok(Outlook::Stable);
         }
         let view = draft.view();
         let list = requests.list();
-        self.scheme.empty(draft, list);
+        memory.scheme.empty(draft, list);
         let mut granted = Vec::new();
         let mut blocked = false;
         for request in list {
@@ -94,7 +113,7 @@ impl<S: Scheme> PlacementPolicy for Repack<S> {
             let grant = if blocked {
                 None
             } else {
-                self.scheme.grant(&job, request)
+                memory.scheme.grant(&job, request)
             };
             blocked |= grant.is_none() && self.blocked == Blocked::Stop;
             let stays = |a: &Assignment| match &grant {
@@ -123,7 +142,7 @@ impl<S: Scheme> PlacementPolicy for Repack<S> {
                 }
             }
         }
-        Ok(())
+        Ok(Outlook::Stable)
     }
 }
 
@@ -174,12 +193,10 @@ pub(super) fn gpus_of_pass(draft: &Draft<'_>, listed: &[Request]) -> BTreeMap<No
 }
 
 /// The scheme `count`: enough free GPUs, wherever they are.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Count {
     free: u32,
 }
-
-impl Part for Count {}
 
 impl Scheme for Count {
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]) {
@@ -194,10 +211,8 @@ impl Scheme for Count {
 
 /// The scheme `balance`: its solver is commented out in the released program,
 /// so that no job is ever placed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Nowhere;
-
-impl Part for Nowhere {}
 
 impl Scheme for Nowhere {
     fn empty(&mut self, _: &Draft<'_>, _: &[Request]) {}
@@ -208,10 +223,8 @@ impl Scheme for Nowhere {
 }
 
 /// The nodes that the request itself names.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct AsNamed;
-
-impl Part for AsNamed {}
 
 impl Scheme for AsNamed {
     fn follows_events(&self) -> bool {

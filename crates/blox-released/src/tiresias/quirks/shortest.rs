@@ -1,11 +1,8 @@
 //! The schedules `sjf`, `shortest`, `shortest-gpu` and `shortest-expected`.
 
 use super::{News, Samples, active};
-use blox_core::{
-    Event, JobId, JobRef, Outlook, Part, Request, Requests, RestoreError, SchedulingPolicy, View,
-};
+use blox_core::{Event, JobId, JobRef, Outlook, Policy, Request, Requests, SchedulingPolicy, View};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What [`InPlace`] sorts by, ascending.
@@ -29,11 +26,11 @@ pub enum ShortestBy {
 #[derive(Clone, Debug)]
 pub struct InPlace {
     by: ShortestBy,
-    memory: Memory,
 }
 
+/// The jobs in the program's order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+pub struct InPlaceState {
     runnable: Vec<JobId>,
     news: News,
     expected: BTreeMap<JobId, f64>,
@@ -44,45 +41,39 @@ struct Memory {
 impl InPlace {
     /// By a key.
     pub fn new(by: ShortestBy) -> Self {
-        InPlace {
-            by,
-            memory: Memory::default(),
-        }
+        InPlace { by }
     }
 
-    fn key(&self, job: &JobRef<'_>) -> f64 {
+    fn key(&self, memory: &InPlaceState, job: &JobRef<'_>) -> f64 {
         let gpus = f64::from(job.gpus().get());
         let left = job.spec().duration().secs() - job.attained_time().secs();
         match &self.by {
             ShortestBy::Gpus => gpus,
             ShortestBy::Remaining => left,
             ShortestBy::RemainingGpu => left * gpus,
-            ShortestBy::Expected(_) => self.memory.expected.get(&job.id()).copied().unwrap_or(0.0),
+            ShortestBy::Expected(_) => memory.expected.get(&job.id()).copied().unwrap_or(0.0),
         }
     }
 }
 
-impl Part for InPlace {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
-        self.memory.news.hear(event);
+impl Policy for InPlace {
+    type Memory = InPlaceState;
+
+    fn initial(&self, _: u64) -> InPlaceState {
+        InPlaceState::default()
     }
 
-    fn save(&self) -> Option<Value> {
-        Some(json!(self.memory))
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
+    fn on_event(&self, memory: &mut InPlaceState, _: View<'_>, event: &Event) {
+        memory.news.hear(event);
     }
 }
 
 impl SchedulingPolicy for InPlace {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        if self.memory.news.take() {
-            self.pass(view);
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        if memory.news.take() {
+            self.pass(memory, view);
         }
-        for job in self.memory.runnable.iter().filter_map(|id| view.job(*id)) {
+        for job in memory.runnable.iter().filter_map(|id| view.job(*id)) {
             out.push(Request::gang(&job));
         }
         out.allow_preemption();
@@ -92,8 +83,8 @@ impl SchedulingPolicy for InPlace {
 
 impl InPlace {
     /// Takes who came and leaves out who went, and puts all in order.
-    fn pass(&mut self, view: View<'_>) {
-        let m = &mut self.memory;
+    fn pass(&self, memory: &mut InPlaceState, view: View<'_>) {
+        let m = &mut *memory;
         let here = |id: &JobId| active(view, *id).is_some();
         m.runnable.retain(here);
         m.expected.retain(|id, _| here(id));
@@ -113,9 +104,10 @@ impl InPlace {
                 *expected = samples.expected(job.attained_time().secs());
             }
         }
-        let jobs = self.memory.runnable.iter().filter_map(|id| view.job(*id));
-        let mut keyed: Vec<(f64, JobId)> = jobs.map(|job| (self.key(&job), job.id())).collect();
+        let jobs = memory.runnable.iter().filter_map(|id| view.job(*id));
+        let mut keyed: Vec<(f64, JobId)> =
+            jobs.map(|job| (self.key(memory, &job), job.id())).collect();
         keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        self.memory.runnable = keyed.into_iter().map(|(_, id)| id).collect();
+        memory.runnable = keyed.into_iter().map(|(_, id)| id).collect();
     }
 }

@@ -2,11 +2,10 @@
 
 use super::active;
 use blox_core::{
-    JobId, JobRef, NodeId, Outlook, Part, Place, Request, Requests, RestoreError, SchedulingPolicy,
-    Shape, Time, View,
+    JobId, JobRef, NodeId, Outlook, Place, Policy, Request, Requests, SchedulingPolicy, Shape,
+    Time, View,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Gandiva's time slicing as the released simulator has it.
@@ -27,12 +26,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// ends still counts them when the emptiest is looked for; and jobs are dealt
 /// anew over a grown number of sets only if a variable happens not to be 0.
 #[derive(Clone, Debug, Default)]
-pub struct NodeSets {
-    memory: Memory,
-}
+pub struct NodeSets;
 
+/// The program's sets of nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+pub struct SetState {
     begun: bool,
     free: VecDeque<NodeId>,
     /// By GPU count, in [`ORDER`].
@@ -85,15 +83,13 @@ impl Class {
     }
 }
 
-impl NodeSets {
+impl SetState {
     /// When each live job joined a set; the program calls it its start, though
     /// the job may have to wait for its slice.
     pub fn joined(&self) -> impl Iterator<Item = (JobId, Joined)> + '_ {
-        self.memory.joined.iter().map(|(id, joined)| (*id, *joined))
+        self.joined.iter().map(|(id, joined)| (*id, *joined))
     }
-}
 
-impl Memory {
     /// The first jobs of each set had their slice: who ended leaves, full
     /// minutes turn the lists, empty sets go. Whether any did.
     fn end_step(&mut self, view: View<'_>, classes: &[Class]) -> bool {
@@ -228,22 +224,19 @@ fn deal(sets: &mut [Set], jobs: Vec<JobId>) {
     }
 }
 
-impl Part for NodeSets {
-    fn save(&self) -> Option<Value> {
-        Some(json!(self.memory))
-    }
+impl Policy for NodeSets {
+    type Memory = SetState;
 
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
+    fn initial(&self, _: u64) -> SetState {
+        SetState::default()
     }
 }
 
 impl SchedulingPolicy for NodeSets {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let gpus_a_node = view.nodes().map(|n| n.gpu_count()).max().unwrap_or(1);
         let classes = ORDER.map(|g| Class::of(g, gpus_a_node));
-        let m = &mut self.memory;
+        let m = &mut *memory;
         if !m.begun {
             m.begun = true;
             m.free = view.nodes().map(|n| n.id()).collect();

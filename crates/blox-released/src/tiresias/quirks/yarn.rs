@@ -1,9 +1,8 @@
 //! The scheme `yarn`.
 
 use super::repack::{Grant, Scheme, gpus_of_pass};
-use blox_core::{Draft, Event, JobId, JobRef, NodeId, Part, Request, RestoreError, View};
+use blox_core::{Draft, Event, JobId, JobRef, NodeId, Request};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The scheme `yarn` (and `cbalance`, which falls through to it): on one node,
@@ -18,9 +17,11 @@ use std::collections::BTreeMap;
 /// it is is dropped before it is placed anew, and only the last one is given
 /// back when the job ends. So each pass that a job survives leaks its memory,
 /// until no node has enough and jobs wait for ever.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Yarn {
     memory: YarnMemory,
+    /// Filled in each pass.
+    #[serde(skip)]
     switches: Vec<Vec<Room>>,
 }
 
@@ -101,8 +102,8 @@ impl Yarn {
     }
 }
 
-impl Part for Yarn {
-    fn observe(&mut self, _: View<'_>, event: &Event) {
+impl Scheme for Yarn {
+    fn on_event(&mut self, event: &Event) {
         if let Event::Ended { job, .. } = event {
             for part in self.memory.records.remove(job).into_iter().flatten() {
                 *self.memory.free.entry(part.node).or_default() += part.memory;
@@ -110,17 +111,6 @@ impl Part for Yarn {
         }
     }
 
-    fn save(&self) -> Option<Value> {
-        Some(json!(self.memory))
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.memory = serde_json::from_value(memory)?;
-        Ok(())
-    }
-}
-
-impl Scheme for Yarn {
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]) {
         let view = draft.view();
         let free = gpus_of_pass(draft, listed);

@@ -8,12 +8,11 @@ use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
 use crate::verify::{Case, VerifyError};
 use blox_core::{
-    ClusterSpec, Event, JobId, Outlook, Part, Pipeline, Requests, RestoreError, SchedulingPolicy,
-    Time, View,
+    ClusterSpec, Event, JobId, Outlook, Pipeline, Plan, Policy, Requests, SchedulingPolicy, Time,
+    View,
 };
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::formats::tiresias::{read_cluster, read_rows, read_samples};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -143,7 +142,7 @@ impl Settings {
             "gandiva" => {
                 let steps = Steps::between(arrivals);
                 completion = Some(steps.clone());
-                let policy = Kept::of(NodeSets::default(), &memory, |p, m| {
+                let policy = Kept::of(NodeSets, &memory, |p, m| {
                     for (job, joined) in p.joined() {
                         m.entry(job).or_default().joined = Some(joined);
                     }
@@ -310,15 +309,14 @@ impl Memory {
 }
 
 /// A policy whose memory is read after each decision.
-#[derive(Clone)]
-struct Kept<P> {
+struct Kept<P: Policy> {
     policy: P,
     memory: Memory,
-    read: fn(&P, &mut Jobs),
+    read: fn(&P::Memory, &mut Jobs),
 }
 
-impl<P> Kept<P> {
-    fn of(policy: P, memory: &Memory, read: fn(&P, &mut Jobs)) -> Self {
+impl<P: Policy> Kept<P> {
+    fn of(policy: P, memory: &Memory, read: fn(&P::Memory, &mut Jobs)) -> Self {
         Kept {
             policy,
             memory: memory.clone(),
@@ -327,23 +325,27 @@ impl<P> Kept<P> {
     }
 }
 
-impl<P: Part + Clone> Part for Kept<P> {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        self.policy.observe(view, event);
+impl<P: Policy> Policy for Kept<P> {
+    type Memory = P::Memory;
+
+    fn initial(&self, seed: u64) -> P::Memory {
+        self.policy.initial(seed)
     }
-    fn save(&self) -> Option<Value> {
-        self.policy.save()
+
+    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
+        self.policy.on_event(memory, view, event);
     }
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        self.policy.restore(memory)
+
+    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
+        self.policy.on_launches(memory, view, plan);
     }
 }
 
-impl<P: SchedulingPolicy + Clone> SchedulingPolicy for Kept<P> {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
-        let outlook = self.policy.schedule(view, out);
+impl<P: SchedulingPolicy> SchedulingPolicy for Kept<P> {
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let outlook = self.policy.schedule(memory, view, out);
         let mut jobs = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.read)(&self.policy, &mut jobs);
+        (self.read)(memory, &mut jobs);
         outlook
     }
 }

@@ -1,0 +1,202 @@
+//! Policies behind pointers: what registries hold and the runtime calls.
+//!
+//! An `Arc<dyn AnyScheduling>` is a scheduling policy as any other, with [`AnyMemory`] for a
+//! memory, so that decorators wrap parts from a registry too.
+
+use super::{
+    AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
+};
+use crate::decision::{NodeActions, Outlook, Plan, Verdicts};
+use crate::draft::{Draft, DraftError};
+use crate::event::Event;
+use crate::ids::JobId;
+use crate::job::JobRef;
+use crate::reason::Reason;
+use crate::request::Requests;
+use crate::view::View;
+use std::any::Any;
+use std::sync::Arc;
+
+/// A [`Policy`] of any type. Implemented for every policy.
+pub trait AnyPolicy: Send + Sync {
+    /// See [`Policy::initial`].
+    fn any_initial(&self, seed: u64) -> AnyMemory;
+
+    /// See [`Policy::on_event`].
+    fn any_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event);
+
+    /// See [`Policy::on_launches`].
+    fn any_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan);
+
+    /// The policy, to look at it as the type that it is.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<P: Policy> AnyPolicy for P {
+    fn any_initial(&self, seed: u64) -> AnyMemory {
+        AnyMemory::of(self.initial(seed))
+    }
+
+    fn any_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+        self.on_event(memory.own::<P>(), view, event);
+    }
+
+    fn any_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
+        self.on_launches(memory.own::<P>(), view, plan);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A pointer to a policy of any type is a policy.
+macro_rules! pointer {
+    ($any:ident) => {
+        impl Policy for Arc<dyn $any> {
+            type Memory = AnyMemory;
+
+            fn initial(&self, seed: u64) -> AnyMemory {
+                (**self).any_initial(seed)
+            }
+
+            fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+                (**self).any_event(memory, view, event);
+            }
+
+            fn on_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
+                (**self).any_launches(memory, view, plan);
+            }
+        }
+    };
+}
+
+/// An [`AdmissionPolicy`] of any type. Implemented for every admission policy.
+pub trait AnyAdmission: AnyPolicy {
+    /// See [`AdmissionPolicy::admit`].
+    fn any_admit(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook;
+}
+
+impl<P: AdmissionPolicy> AnyAdmission for P {
+    fn any_admit(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
+        self.admit(memory.own::<P>(), view, asking, out)
+    }
+}
+
+pointer!(AnyAdmission);
+
+impl AdmissionPolicy for Arc<dyn AnyAdmission> {
+    fn admit(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
+        (**self).any_admit(memory, view, asking, out)
+    }
+}
+
+/// A [`ClusterManager`] of any type. Implemented for every cluster manager.
+pub trait AnyClusterManager: AnyPolicy {
+    /// See [`ClusterManager::manage`].
+    fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Outlook;
+}
+
+impl<P: ClusterManager> AnyClusterManager for P {
+    fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        self.manage(memory.own::<P>(), view, out)
+    }
+}
+
+pointer!(AnyClusterManager);
+
+impl ClusterManager for Arc<dyn AnyClusterManager> {
+    fn manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+        (**self).any_manage(memory, view, out)
+    }
+}
+
+/// A [`SchedulingPolicy`] of any type. Implemented for every scheduling policy.
+pub trait AnyScheduling: AnyPolicy {
+    /// See [`SchedulingPolicy::schedule`].
+    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook;
+}
+
+impl<P: SchedulingPolicy> AnyScheduling for P {
+    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook {
+        self.schedule(memory.own::<P>(), view, out)
+    }
+}
+
+pointer!(AnyScheduling);
+
+impl SchedulingPolicy for Arc<dyn AnyScheduling> {
+    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook {
+        (**self).any_schedule(memory, view, out)
+    }
+}
+
+/// A [`PlacementPolicy`] of any type. Implemented for every placement policy.
+pub trait AnyPlacement: AnyPolicy {
+    /// See [`PlacementPolicy::place`].
+    ///
+    /// # Errors
+    /// Those of [`PlacementPolicy::place`].
+    fn any_place(
+        &self,
+        memory: &mut AnyMemory,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError>;
+
+    /// See [`PlacementPolicy::can_ever_place`].
+    ///
+    /// # Errors
+    /// Those of [`PlacementPolicy::can_ever_place`].
+    fn any_can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason>;
+}
+
+impl<P: PlacementPolicy> AnyPlacement for P {
+    fn any_place(
+        &self,
+        memory: &mut AnyMemory,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        self.place(memory.own::<P>(), requests, draft)
+    }
+
+    fn any_can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        self.can_ever_place(view, job)
+    }
+}
+
+pointer!(AnyPlacement);
+
+impl PlacementPolicy for Arc<dyn AnyPlacement> {
+    fn place(
+        &self,
+        memory: &mut AnyMemory,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        (**self).any_place(memory, requests, draft)
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        (**self).any_can_ever_place(view, job)
+    }
+}

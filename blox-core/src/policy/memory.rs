@@ -1,0 +1,214 @@
+//! What policies remember: values that the runtime owns, copies, saves and restores.
+
+use super::Policy;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::any::Any;
+
+/// What a policy remembers between decisions; `()` for nothing.
+///
+/// Every type that serde can write and read is a memory. A cache that follows from the view is a
+/// field with `#[serde(skip)]`: it is empty after a restart, and the policy fills it again.
+pub trait Memory: Clone + Send + Sync + 'static {
+    /// Returns the memory as a JSON value.
+    ///
+    /// # Errors
+    /// JSON cannot hold the memory, such as a map whose keys are no texts or numbers.
+    fn save(&self) -> Result<Value, MemoryError>;
+
+    /// Replaces the memory by what [`save`](Memory::save) returned.
+    ///
+    /// # Errors
+    /// The value was saved by another policy. The memory may be changed in part.
+    fn restore(&mut self, saved: Value) -> Result<(), MemoryError>;
+}
+
+impl<T> Memory for T
+where
+    T: Clone + Send + Sync + Serialize + DeserializeOwned + 'static,
+{
+    fn save(&self) -> Result<Value, MemoryError> {
+        serde_json::to_value(self).map_err(|e| MemoryError::Save(e.to_string()))
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), MemoryError> {
+        *self = serde_json::from_value(saved).map_err(|e| MemoryError::Restore(e.to_string()))?;
+        Ok(())
+    }
+}
+
+/// A memory that cannot be saved or restored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// JSON cannot hold it.
+    #[error("cannot save the memory of a policy: {0}")]
+    Save(String),
+    /// The value is not a memory of this policy.
+    #[error("cannot restore the memory of a policy: {0}")]
+    Restore(String),
+    /// The memory of one part of a composition.
+    #[error("{part}: {error}")]
+    Part {
+        /// The roles of the part.
+        part: String,
+        /// What went wrong.
+        error: Box<MemoryError>,
+    },
+}
+
+impl MemoryError {
+    /// With the part that the memory belongs to.
+    pub(crate) fn of(self, part: &str) -> Self {
+        MemoryError::Part {
+            part: part.to_owned(),
+            error: Box::new(self),
+        }
+    }
+}
+
+/// The memory of a decorator: its own beside that of the policy that it wraps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct With<Own, Inner> {
+    /// What the decorator remembers.
+    pub own: Own,
+    /// What the wrapped policy remembers.
+    pub inner: Inner,
+}
+
+impl<Own: Memory, Inner: Memory> Memory for With<Own, Inner> {
+    fn save(&self) -> Result<Value, MemoryError> {
+        Ok(json!({ "own": self.own.save()?, "inner": self.inner.save()? }))
+    }
+
+    fn restore(&mut self, mut saved: Value) -> Result<(), MemoryError> {
+        let mut part = |name| {
+            let part = saved.get_mut(name).map(Value::take);
+            part.ok_or_else(|| MemoryError::Restore(format!("found no field `{name}`")))
+        };
+        let (own, inner) = (part("own")?, part("inner")?);
+        self.own.restore(own)?;
+        self.inner.restore(inner)
+    }
+}
+
+/// The memory of a policy whose type is not known, such as one from a registry.
+///
+/// It is restored into the [initial](super::Policy::initial) memory of its policy, so that a
+/// value of another policy is an error at once.
+pub struct AnyMemory(Box<dyn Live>);
+
+impl AnyMemory {
+    /// Wraps a memory.
+    pub fn of(memory: impl Memory) -> Self {
+        AnyMemory(Box::new(memory))
+    }
+
+    /// Returns the memory as the type that it is; `None` if it is another.
+    pub fn get<M: Memory>(&self) -> Option<&M> {
+        self.0.as_any().downcast_ref()
+    }
+
+    /// Returns the memory as the type that it is, to change it; `None` if it is another.
+    #[inline]
+    pub fn get_mut<M: Memory>(&mut self) -> Option<&mut M> {
+        self.0.as_any_mut().downcast_mut()
+    }
+
+    /// Returns the memory of a policy.
+    ///
+    /// # Panics
+    /// It is the memory of another policy: the caller has to pair each policy with its own.
+    #[inline]
+    pub fn own<P: Policy>(&mut self) -> &mut P::Memory {
+        match self.get_mut() {
+            Some(memory) => memory,
+            None => panic!("a policy got the memory of another"),
+        }
+    }
+
+    /// Returns whether there is nothing to remember.
+    pub fn is_empty(&self) -> bool {
+        self.get::<()>().is_some() || self.get::<AnyMemory>().is_some_and(AnyMemory::is_empty)
+    }
+}
+
+impl Clone for AnyMemory {
+    fn clone(&self) -> Self {
+        AnyMemory(self.0.boxed())
+    }
+}
+
+impl std::fmt::Debug for AnyMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AnyMemory({:?})", self.0.saved())
+    }
+}
+
+impl Memory for AnyMemory {
+    fn save(&self) -> Result<Value, MemoryError> {
+        self.0.saved()
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), MemoryError> {
+        self.0.restored(saved)
+    }
+}
+
+/// A memory behind a pointer.
+trait Live: Send + Sync {
+    fn boxed(&self) -> Box<dyn Live>;
+    fn saved(&self) -> Result<Value, MemoryError>;
+    fn restored(&mut self, saved: Value) -> Result<(), MemoryError>;
+    fn as_any(&self) -> &dyn Any;
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<M: Memory> Live for M {
+    fn boxed(&self) -> Box<dyn Live> {
+        Box::new(self.clone())
+    }
+
+    fn saved(&self) -> Result<Value, MemoryError> {
+        self.save()
+    }
+
+    fn restored(&mut self, saved: Value) -> Result<(), MemoryError> {
+        self.restore(saved)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    #[inline]
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_memory_refuses_what_another_policy_saved() {
+        let mut memory = AnyMemory::of(With {
+            own: 3_u32,
+            inner: AnyMemory::of(String::from("inside")),
+        });
+        let saved = memory.save().unwrap();
+        assert_eq!(saved, json!({ "own": 3, "inner": "inside" }));
+        assert!(memory.restore(json!(7)).is_err());
+        assert!(memory.restore(json!({ "own": 3, "inner": 7 })).is_err());
+        memory.restore(saved.clone()).unwrap();
+        assert_eq!(memory.clone().save().unwrap(), saved);
+    }
+
+    #[test]
+    fn any_memory_is_empty_only_of_nothing() {
+        assert!(AnyMemory::of(AnyMemory::of(())).is_empty());
+        assert!(!AnyMemory::of(0_u32).is_empty());
+    }
+}

@@ -1,0 +1,128 @@
+//! The traits that a scheduler is composed of: cluster manager, admission, scheduling and placement
+//! policy; and the collectors that watch it. Launching and preempting are the backend's
+//! ([`drive::Backend`](crate::drive::Backend)).
+//!
+//! A policy is immutable. What it remembers is a [`Memory`], a value that the runtime owns: it is
+//! cloned to look ahead, and saved and restored when a daemon starts again. A policy reads a
+//! [`View`] and answers. It performs no I/O, takes time from the view, and draws randomness only
+//! from a generator in its memory, which [`Policy::initial`] seeds.
+
+mod admission;
+mod by_key;
+mod cluster;
+mod collector;
+mod erased;
+mod memory;
+mod placement;
+mod scheduling;
+
+pub use admission::{AcceptAll, AdmissionPolicy};
+pub use by_key::{ByKey, KeyFn, SchedulingFn, by_key, scheduling_fn};
+pub use cluster::{ClusterManager, StaticCluster};
+pub use collector::{MetricCollector, Part, RestoreError};
+pub use erased::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
+pub use memory::{AnyMemory, Memory, MemoryError, With};
+pub use placement::PlacementPolicy;
+pub use scheduling::SchedulingPolicy;
+
+use crate::decision::Plan;
+use crate::event::Event;
+use crate::view::View;
+
+/// What all policies share. Several role traits on one type share one memory.
+///
+/// A policy that remembers nothing implements [`Stateless`] instead.
+///
+/// ```
+/// use blox_core::{Composition, Event, JobRef, Name, Outlook, Policy, Request, Requests};
+/// use blox_core::{SchedulingPolicy, View};
+/// use std::collections::BTreeMap;
+///
+/// /// Puts jobs of users first that had the fewest jobs completed.
+/// struct LeastDone;
+///
+/// /// Completed jobs by user.
+/// type Ended = BTreeMap<Name, u32>;
+///
+/// impl Policy for LeastDone {
+///     type Memory = Ended;
+///
+///     fn initial(&self, _seed: u64) -> Ended {
+///         Ended::new()
+///     }
+///
+///     fn on_event(&self, ended: &mut Ended, view: View<'_>, event: &Event) {
+///         // The view does not show the job after this event.
+///         if let Event::Ended { job, .. } = event
+///             && let Some(user) = view.job(*job).and_then(|j| j.spec().user.clone())
+///         {
+///             *ended.entry(user).or_default() += 1;
+///         }
+///     }
+/// }
+///
+/// impl SchedulingPolicy for LeastDone {
+///     fn schedule(&self, ended: &mut Ended, view: View<'_>, out: &mut Requests) -> Outlook {
+///         let count = |job: &JobRef<'_>| {
+///             let user = job.spec().user.as_ref();
+///             user.and_then(|u| ended.get(u)).copied().unwrap_or(0)
+///         };
+///         let mut jobs: Vec<_> = view.active().collect();
+///         jobs.sort_by_key(count);
+///         for job in &jobs {
+///             out.push(Request::gang(job));
+///         }
+///         Outlook::NextRound
+///     }
+/// }
+///
+/// // The suite saves and restores the memory in the middle of runs, among other things.
+/// # use blox_core::testing::{conformance, FirstFit};
+/// conformance(|seed| {
+///     let composition = Composition::new("least-done").scheduling(LeastDone).placement(FirstFit);
+///     composition.seed(seed).build().expect("each role is taken once")
+/// })
+/// # .cases(30)
+/// .check()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no policy",
+    note = "write `impl Stateless for {Self} {{}}` if it remembers nothing, else `impl Policy for {Self}`"
+)]
+pub trait Policy: Send + Sync + 'static {
+    /// What the policy remembers; `()` for nothing.
+    type Memory: Memory;
+
+    /// Returns the memory at the start. A random generator in it starts from `seed`.
+    fn initial(&self, seed: u64) -> Self::Memory;
+
+    /// Called after every event except launches and stops. The view shows the event.
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        let _ = (memory, view, event);
+    }
+
+    /// Called once for each applied plan that is not empty. The view shows the plan as applied:
+    /// jobs run already where launches take no time.
+    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
+        let _ = (memory, view, plan);
+    }
+}
+
+/// A policy that remembers nothing: `impl Stateless for MyPolicy {}`.
+pub trait Stateless: Send + Sync + 'static {}
+
+impl<T: Stateless> Policy for T {
+    type Memory = ();
+
+    fn initial(&self, _: u64) {}
+}
+
+/// The start of a saved value, for messages.
+pub(crate) fn start_of(saved: &serde_json::Value) -> String {
+    let mut text = saved.to_string();
+    if let Some((end, _)) = text.char_indices().nth(80) {
+        text.replace_range(end.., "...");
+    }
+    text
+}

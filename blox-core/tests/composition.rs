@@ -1,0 +1,557 @@
+//! What a composition refuses, and which part has which memory.
+
+use blox_core::core::{Core, Decided};
+use blox_core::order::SortKey;
+use blox_core::policy::{AcceptAll, ByKey, StaticCluster, by_key};
+use blox_core::testing::{FirstFit, conformance};
+use blox_core::*;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+
+fn fifo() -> ByKey {
+    by_key(|job| SortKey::by(job.submit().secs())).stable()
+}
+
+/// A cluster of one node with two GPUs.
+fn world() -> Core {
+    let cadence = Rounds::every(Seconds::new(300.0)).unwrap();
+    let state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
+    Core::new(state, Box::new(cadence))
+}
+
+/// Ends the jobs that run, submits three, decides, and returns the plan that it carried out.
+fn round(core: &mut Core, n: u32, policy: &mut Pipeline) -> Vec<Action> {
+    let at = Time::new(300.0 * f64::from(n));
+    let running = core.view().placed().filter(|j| j.phase() == Phase::Running);
+    for job in running.map(|j| j.id()).collect::<Vec<_>>() {
+        let outcome = Outcome::Completed;
+        let ended = Event::Ended { job, outcome };
+        core.event(at, &ended, policy).unwrap();
+    }
+    for _ in 0..3 {
+        let spec = Arc::new(JobSpec::new(at, GpuCount(1), Seconds::new(1e4)));
+        let job = core.state().next_job_id();
+        core.event(at, &Event::Submitted { job, spec }, policy)
+            .unwrap();
+    }
+    assert_eq!(core.decide(at, policy), Decided::Applied);
+    let plan = core.plan().actions.clone();
+    let mut commands = Vec::new();
+    core.take_commands(&mut commands);
+    for command in commands {
+        let Command::Start { job, attempt } = command else {
+            panic!("expected launches alone, found {command:?}");
+        };
+        let rate = 1.0;
+        let started = Event::Started { job, attempt, rate };
+        core.event(at, &started, policy).unwrap();
+    }
+    // The core goes on after a panic in `on_event` or `on_launches`, and counts it.
+    assert_eq!(core.counters().failed_observations, 0);
+    plan
+}
+
+/// Saves the memory of a scheduler, and restores it from its text in another one.
+fn restart(from: &Pipeline, into: &mut Pipeline) {
+    let text = from.save().unwrap().unwrap().to_string();
+    into.restore(serde_json::from_str(&text).unwrap()).unwrap();
+}
+
+/// Accepts and orders jobs, and places them, with counts of all that it was asked and heard.
+struct Gate;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Counts {
+    seed: u64,
+    admissions: u32,
+    schedules: u32,
+    submissions: u32,
+    plans: u32,
+}
+
+impl Policy for Gate {
+    type Memory = Counts;
+
+    fn initial(&self, seed: u64) -> Counts {
+        let none = Counts::default();
+        Counts { seed, ..none }
+    }
+
+    fn on_event(&self, counts: &mut Counts, _: View<'_>, event: &Event) {
+        counts.submissions += u32::from(matches!(event, Event::Submitted { .. }));
+    }
+
+    fn on_launches(&self, counts: &mut Counts, _: View<'_>, _: &Plan) {
+        counts.plans += 1;
+    }
+}
+
+impl AdmissionPolicy for Gate {
+    fn admit(
+        &self,
+        counts: &mut Counts,
+        _: View<'_>,
+        asking: &[JobId],
+        out: &mut Verdicts,
+    ) -> Outlook {
+        // What each role counted is in reach of the other.
+        assert_eq!(counts.admissions, counts.schedules);
+        counts.admissions += 1;
+        asking.iter().for_each(|&job| out.accept(job));
+        Outlook::Stable
+    }
+}
+
+impl SchedulingPolicy for Gate {
+    fn schedule(&self, counts: &mut Counts, view: View<'_>, out: &mut Requests) -> Outlook {
+        counts.schedules += 1;
+        assert_eq!(counts.admissions, counts.schedules);
+        fifo().schedule(&mut (), view, out)
+    }
+}
+
+impl PlacementPolicy for Gate {
+    fn place(
+        &self,
+        _: &mut Counts,
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        FirstFit.place(&mut (), requests, draft)
+    }
+}
+
+fn gated() -> Composition {
+    Composition::new("gate")
+        .joint(Gate, |roles| roles.scheduling().admission())
+        .placement(FirstFit)
+}
+
+fn error(composition: Composition) -> ComposeError {
+    composition.build().err().expect("the parts do not fit")
+}
+
+#[test]
+fn two_parts_for_one_role_are_refused() {
+    let complete = || {
+        Composition::new("both")
+            .cluster(StaticCluster)
+            .admission(AcceptAll)
+            .scheduling(fifo())
+            .placement(FirstFit)
+    };
+    assert!(complete().build().is_ok());
+    let twice = |role| {
+        let name = "both".into();
+        ComposeError::Twice { name, role }
+    };
+    let second = complete().cluster(StaticCluster);
+    assert_eq!(error(second), twice(Role::Cluster));
+    let second = complete().admission(AcceptAll);
+    assert_eq!(error(second), twice(Role::Admission));
+    let second = complete().scheduling(fifo());
+    assert_eq!(error(second), twice(Role::Scheduling));
+    let second = complete().placement(FirstFit);
+    assert_eq!(error(second), twice(Role::Placement));
+    assert_eq!(
+        twice(Role::Placement).to_string(),
+        "scheduler `both`: two parts take the role `placement`, expected one"
+    );
+}
+
+#[test]
+fn a_role_of_a_joint_part_is_taken() {
+    let twice = |role| {
+        let name = "gate".into();
+        ComposeError::Twice { name, role }
+    };
+    assert_eq!(
+        error(gated().admission(AcceptAll)),
+        twice(Role::Admission),
+        "after it"
+    );
+    let before = Composition::new("gate").admission(AcceptAll);
+    let before = before.joint(Gate, |roles| roles.scheduling().admission());
+    assert_eq!(error(before.placement(FirstFit)), twice(Role::Admission));
+    // Of several, the first.
+    let several = gated().scheduling(fifo()).admission(AcceptAll);
+    assert_eq!(error(several), twice(Role::Scheduling));
+}
+
+#[test]
+fn a_role_without_a_default_is_missed() {
+    let missing = |role| {
+        let name = "part".into();
+        ComposeError::Missing { name, role }
+    };
+    let unordered = Composition::new("part").placement(FirstFit);
+    assert_eq!(error(unordered), missing(Role::Scheduling));
+    let unplaced = Composition::new("part").scheduling(fifo());
+    assert_eq!(error(unplaced), missing(Role::Placement));
+    assert_eq!(
+        missing(Role::Scheduling).to_string(),
+        "scheduler `part`: no part takes the role `scheduling`, expected one"
+    );
+}
+
+#[test]
+fn a_part_without_a_role_is_refused() {
+    let idle = gated().joint(Gate, |roles| roles);
+    let expected = "scheduler `gate`: a part takes no role, expected one at least";
+    assert_eq!(error(idle).to_string(), expected);
+}
+
+#[test]
+fn a_role_named_twice_by_one_part_is_one_role() {
+    let gate = Composition::new("gate").joint(Gate, |roles| roles.scheduling().scheduling());
+    let policy = gate.placement(FirstFit).build().unwrap();
+    assert_eq!(policy.roles_beside(Role::Scheduling), [Role::Scheduling]);
+}
+
+#[test]
+fn a_role_that_is_taken_with_others_is_not_replaced() {
+    let joint = Composition::new("gate")
+        .joint(Gate, |roles| roles.scheduling().placement())
+        .build()
+        .unwrap();
+    let both = [Role::Scheduling, Role::Placement];
+    assert_eq!(joint.roles_beside(Role::Placement), both);
+    let shared = ComposeError::Shared {
+        name: "gate".into(),
+        role: Role::Placement,
+        roles: "scheduling+placement".into(),
+    };
+    let refused = joint.clone().with_placement(FirstFit).err();
+    assert_eq!(refused.as_ref(), Some(&shared));
+    assert_eq!(
+        shared.to_string(),
+        "scheduler `gate`: one part takes the roles scheduling+placement, \
+         so `placement` cannot be another's"
+    );
+    // The roles that it does not take are free.
+    let joint = joint.with_admission(AcceptAll).unwrap();
+    assert!(joint.with_cluster(StaticCluster).is_ok());
+
+    let refused = gated().build().unwrap().with_admission(AcceptAll).err();
+    assert_eq!(
+        refused,
+        Some(ComposeError::Shared {
+            name: "gate".into(),
+            role: Role::Admission,
+            roles: "admission+scheduling".into(),
+        })
+    );
+    assert!(gated().build().unwrap().with_placement(FirstFit).is_ok());
+}
+
+#[test]
+fn a_joint_part_has_one_memory() {
+    let mut policy = gated().seed(11).build().unwrap();
+    let mut core = world();
+    for n in 0..3 {
+        assert_eq!(round(&mut core, n, &mut policy).len(), 2);
+    }
+    // It hears of each event and plan once, however many roles it has.
+    let expected = Counts {
+        seed: 11,
+        admissions: 3,
+        schedules: 3,
+        submissions: 9,
+        plans: 3,
+    };
+    assert_eq!(policy.policy::<Gate>().unwrap().1, &expected);
+    let saved = policy.save().unwrap();
+    assert_eq!(saved, Some(json!({ "admission+scheduling": expected })));
+    let mut fresh = gated().build().unwrap();
+    restart(&policy, &mut fresh);
+    assert_eq!(fresh.policy::<Gate>().unwrap().1, &expected);
+    // A clone goes on by itself.
+    let mut clone = policy.clone();
+    let mut ahead = Core::new(core.state().clone(), clone.cadence());
+    round(&mut ahead, 3, &mut clone);
+    assert_eq!(clone.policy::<Gate>().unwrap().1.plans, 4);
+    assert_eq!(policy.policy::<Gate>().unwrap().1, &expected);
+
+    let two = Composition::new("two")
+        .admission(Gate)
+        .scheduling(fifo())
+        .placement(FirstFit);
+    let error = two.build().unwrap().restore(saved.unwrap()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot restore the memory of a policy: no part takes the roles `admission+scheduling`"
+    );
+}
+
+#[test]
+fn seeds_reach_the_memories() {
+    let policy = gated().seed(7).build().unwrap();
+    let seed = |policy: &Pipeline| policy.policy::<Gate>().unwrap().1.seed;
+    assert_eq!(seed(&policy), 7);
+    let mut policy = policy.with_seed(8);
+    assert_eq!(seed(&policy), 8);
+    // With a seed, it starts anew.
+    round(&mut world(), 0, &mut policy);
+    assert_eq!(policy.policy::<Gate>().unwrap().1.plans, 1);
+    let policy = policy.with_seed(9);
+    let start = Gate.initial(9);
+    assert_eq!(policy.policy::<Gate>().unwrap().1, &start);
+    // A part that comes later gets the seed, too.
+    let plain = Composition::new("plain").scheduling(fifo());
+    let plain = plain.placement(FirstFit).seed(10).build().unwrap();
+    assert!(plain.policy::<Gate>().is_none());
+    assert_eq!(seed(&plain.with_admission(Gate).unwrap()), 10);
+}
+
+/// First come first served, and the other way round while an odd number of jobs have ended.
+struct Moody;
+
+impl Policy for Moody {
+    /// How many jobs ended.
+    type Memory = u32;
+
+    fn initial(&self, _: u64) -> u32 {
+        0
+    }
+
+    fn on_event(&self, ended: &mut u32, _: View<'_>, event: &Event) {
+        *ended += u32::from(matches!(event, Event::Ended { .. }));
+    }
+}
+
+impl SchedulingPolicy for Moody {
+    fn schedule(&self, ended: &mut u32, view: View<'_>, out: &mut Requests) -> Outlook {
+        let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
+        if *ended % 2 == 1 {
+            jobs.reverse();
+        }
+        jobs.into_iter().for_each(|j| out.push(j));
+        Outlook::Stable
+    }
+}
+
+/// A decorator that leaves out a decision now and then, at random.
+struct Pausing<P>(P);
+
+impl<P: SchedulingPolicy> Policy for Pausing<P> {
+    type Memory = With<u64, P::Memory>;
+
+    fn initial(&self, seed: u64) -> Self::Memory {
+        let inner = self.0.initial(seed);
+        With { own: seed, inner }
+    }
+
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.0.on_event(&mut memory.inner, view, event);
+    }
+
+    fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
+        self.0.on_launches(&mut memory.inner, view, plan);
+    }
+}
+
+impl<P: SchedulingPolicy> SchedulingPolicy for Pausing<P> {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        let state = &mut memory.own;
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        if z >> 62 != 0 {
+            let _ = self.0.schedule(&mut memory.inner, view, out);
+        }
+        Outlook::NextRound
+    }
+}
+
+fn moody(part: impl SchedulingPolicy) -> Pipeline {
+    let moody = Composition::new("moody").scheduling(part);
+    moody.placement(FirstFit).seed(5).build().unwrap()
+}
+
+#[test]
+fn the_memory_of_a_decorator_is_restored() {
+    let mut policy = moody(Pausing(Moody));
+    let mut core = world();
+    let first: Vec<_> = (0..4).map(|n| round(&mut core, n, &mut policy)).collect();
+    let memory = policy.policy::<Pausing<Moody>>().unwrap().1.clone();
+    let placed = first.iter().map(Vec::len).sum::<usize>() as u32;
+    let running = core.view().placed().count() as u32;
+    assert!(running < placed, "{first:?}");
+    let own = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(4).wrapping_add(5);
+    let inner = placed - running;
+    assert_eq!(memory, With { own, inner });
+    let saved = json!({ "scheduling": { "own": own, "inner": inner } });
+    assert_eq!(policy.save().unwrap(), Some(saved));
+
+    let mut again = moody(Pausing(Moody)).with_seed(6);
+    assert_ne!(again.policy::<Pausing<Moody>>().unwrap().1, &memory);
+    restart(&policy, &mut again);
+    assert_eq!(again.policy::<Pausing<Moody>>().unwrap().1, &memory);
+    let state = serde_json::to_string(core.state()).unwrap();
+    let state = serde_json::from_str(&state).unwrap();
+    let mut restarted = Core::new(state, again.cadence());
+    let mut pauses = 0;
+    for n in 4..12 {
+        let expected = round(&mut core, n, &mut policy);
+        assert_eq!(round(&mut restarted, n, &mut again), expected, "round {n}");
+        pauses += u32::from(expected.is_empty());
+    }
+    assert!((1..8).contains(&pauses), "{pauses}");
+    assert_eq!(again.save().unwrap(), policy.save().unwrap());
+
+    let wrong = json!({ "scheduling": { "own": 5 } });
+    let error = policy.restore(wrong).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "scheduling: cannot restore the memory of a policy: found no field `inner`"
+    );
+}
+
+#[test]
+fn a_part_behind_a_pointer_is_a_part() {
+    let part: Arc<dyn AnyScheduling> = Arc::new(Moody);
+    let mut policy = moody(Arc::clone(&part));
+    let mut plain = moody(Moody);
+    let (mut core, mut beside) = (world(), world());
+    for n in 0..8 {
+        let expected = round(&mut beside, n, &mut plain);
+        assert_eq!(round(&mut core, n, &mut policy), expected, "round {n}");
+    }
+    assert_eq!(policy.save().unwrap(), plain.save().unwrap());
+    let (_, memory) = policy.policy::<Arc<dyn AnyScheduling>>().unwrap();
+    assert_eq!(memory.get::<u32>(), Some(&14));
+    // The policy is found behind its pointer, too.
+    assert_eq!(policy.policy::<Moody>().unwrap().1, &14);
+    // One part in two schedulers: each has a memory of its own.
+    let other = moody(Arc::clone(&part));
+    let (_, memory) = other.policy::<Arc<dyn AnyScheduling>>().unwrap();
+    assert_eq!(memory.get::<u32>(), Some(&0));
+    // The memories of a pointer and of what it points to are saved alike.
+    let mut restored = moody(Moody);
+    restart(&policy, &mut restored);
+    assert_eq!(restored.policy::<Moody>().unwrap().1, &14);
+    let error = policy
+        .restore(json!({ "scheduling": "seven" }))
+        .unwrap_err();
+    assert!(error.to_string().starts_with("scheduling: "), "{error}");
+}
+
+#[test]
+fn a_part_with_memory_misses_its_entry() {
+    let mut policy = moody(Moody);
+    let error = policy.restore(json!({})).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot restore the memory of a policy: found nothing for the part with the roles `scheduling`"
+    );
+}
+
+#[test]
+fn decorators_and_pointers_conform() {
+    let pointer = || Arc::new(Moody) as Arc<dyn AnyScheduling>;
+    let builders: [&(dyn Fn() -> Pipeline + Sync); 3] =
+        [&|| moody(Pausing(Moody)), &|| moody(pointer()), &|| {
+            moody(Pausing(pointer()))
+        }];
+    for build in builders {
+        let report = conformance(|seed| build().with_seed(seed))
+            .cases(32)
+            .check();
+        match report {
+            Ok(report) => assert!(report.shadows > 25, "{report:?}"),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+}
+
+#[test]
+fn policies_hear_of_launches_once_a_plan() {
+    /// Writes down what it hears.
+    struct Listener(Arc<Mutex<Vec<String>>>);
+    impl Policy for Listener {
+        type Memory = ();
+
+        fn initial(&self, _: u64) {}
+
+        fn on_event(&self, (): &mut (), _: View<'_>, event: &Event) {
+            let launch = matches!(event, Event::Started { .. } | Event::Stopped { .. });
+            assert!(!launch, "{event:?}");
+            if let Event::Ended { job, .. } = event {
+                self.0.lock().unwrap().push(format!("end {job}"));
+            }
+        }
+
+        fn on_launches(&self, (): &mut (), view: View<'_>, plan: &Plan) {
+            let mut line = String::from("plan");
+            for action in &plan.actions {
+                let Action::Place { job, .. } = action else {
+                    panic!("expected placements alone, found {action:?}");
+                };
+                assert!(view.job(*job).unwrap().is_placed(), "as applied");
+                line += &format!(" {job}");
+            }
+            self.0.lock().unwrap().push(line);
+        }
+    }
+    impl ClusterManager for Listener {
+        fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Outlook {
+            Outlook::Stable
+        }
+    }
+    let heard = Arc::<Mutex<Vec<String>>>::default();
+    let mut policy = Composition::new("listener")
+        .cluster(Listener(Arc::clone(&heard)))
+        .scheduling(fifo())
+        .placement(FirstFit)
+        .build()
+        .unwrap();
+    let mut core = world();
+    round(&mut core, 0, &mut policy);
+    // A decision without a plan is not reported.
+    assert_eq!(core.decide(Time::new(1.0), &mut policy), Decided::Applied);
+    assert!(core.plan().is_empty());
+    round(&mut core, 1, &mut policy);
+    let so_far = || {
+        heard
+            .lock()
+            .unwrap()
+            .drain(..)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    assert_eq!(so_far(), "plan 0 1, end 0, end 1, plan 2 3");
+
+    // Asked beside the loop, it hears of the plan when that is applied.
+    let mut core = world();
+    let (job, spec) = (
+        JobId(0),
+        JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1e4)),
+    );
+    let spec = Arc::new(spec);
+    let submitted = Event::Submitted { job, spec };
+    core.event(Time::ZERO, &submitted, &mut policy).unwrap();
+    let (decision, outlook) = core.consult(Time::ZERO, &mut policy).unwrap();
+    assert_eq!(so_far(), "");
+    core.answer(Time::ZERO, decision, outlook, &mut policy);
+    assert_eq!(so_far(), "plan 0");
+}
+
+#[test]
+fn a_scheduler_without_memory_saves_none_and_restores_none() {
+    let mut plain = Composition::new("plain")
+        .scheduling(fifo())
+        .placement(FirstFit)
+        .build()
+        .unwrap();
+    assert_eq!(plain.save().unwrap(), None);
+    let error = plain.restore(json!({ "cluster+placement": 1 }));
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "cannot restore the memory of a policy: no part takes the roles `cluster+placement`"
+    );
+    let error = plain.restore(json!([1])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot restore the memory of a policy: found [1], expected an entry a part"
+    );
+}
