@@ -1,11 +1,18 @@
-//! What the documents show is what the program prints, and every command line
-//! in them and in the help runs.
+//! README and site: shown output is real, every command line runs, generated pages are
+//! current, and every link resolves.
+//!
+//! `BLOX_BLESS=1 cargo test --test readme` rewrites the generated pages and shown output.
 
 mod support;
 
+use blox::core::ClusterSpec;
+use blox::core::testing::conformance;
+use blox::sim::workload::generate::blox::BloxWorkload;
+use blox::sim::{Measure, Simulation};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::{Seen, blox, good};
 
@@ -17,44 +24,356 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     rest.split_once(to).unwrap_or_else(|| panic!("{to}")).0
 }
 
-#[test]
-fn commands_print_what_the_readme_shows() {
-    let mut shown = 0;
-    for block in README.split("```text\n$ blox ").skip(1) {
-        let (command, rest) = block.split_once('\n').unwrap();
-        let (expected, _) = rest.split_once("```").unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let seen = good(dir.path(), &command.replace('\'', ""));
-        assert_eq!(seen.out, expected, "{command} prints\n{}", seen.out);
-        shown += 1;
+/// Returns README and all pages of the site: path and text.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut paths = vec![PathBuf::from("README.md"), PathBuf::from("CONTRIBUTING.md")];
+    let mut folders = vec![PathBuf::from("docs/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                paths.push(path);
+            }
+        }
     }
-    assert_eq!(shown, 3);
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path, text)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Copies the files that commands in documents read.
+fn lay_out_site(dir: &Path) {
+    for entry in fs::read_dir("docs/src/files").unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, dir.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+/// Runs the commands of a transcript (`$ COMMAND`, then its standard output) and returns the
+/// transcript with the output that they print. A line `...` stands for any lines.
+fn transcript(dir: &Path, block: &str, ran: &mut usize) -> String {
+    let mut text = String::new();
+    for part in block.split_inclusive('\n').fold(Vec::new(), grouped) {
+        let (command, shown) = part.split_once('\n').unwrap();
+        let seen = typed(dir, command);
+        let fails = command.contains("2>&1");
+        assert!(fails || seen.code == Some(0), "{command}\n{}", seen.err);
+        text.push_str(&format!("$ {command}\n"));
+        // Two commands that stand together are one paragraph.
+        let empty = if shown.ends_with("\n\n") { "\n" } else { "" };
+        let out = seen.out.trim_end();
+        match shown.split_once("...\n") {
+            Some((head, tail)) if out.starts_with(head) && out.ends_with(tail.trim_end()) => {
+                text.push_str(shown);
+            }
+            _ if out.is_empty() => text.push_str(empty),
+            _ => text.push_str(&format!("{out}\n{empty}")),
+        }
+        *ran += 1;
+    }
+    text
+}
+
+/// Collects lines into one text a command.
+fn grouped(mut parts: Vec<String>, line: &str) -> Vec<String> {
+    match (line.strip_prefix("$ "), parts.last_mut()) {
+        (Some(command), _) => parts.push(command.to_owned()),
+        (None, Some(last)) => last.push_str(line),
+        (None, None) => panic!("{line}: expected a command"),
+    }
+    parts
 }
 
 #[test]
-fn the_first_table_and_the_trace_are_as_shown() {
+fn shown_commands_print_shown_output() {
+    const OPEN: &str = "```text\n$ ";
+    let mut ran = 0;
+    for (path, text) in documents() {
+        let dir = tempfile::tempdir().unwrap();
+        lay_out_site(dir.path());
+        let mut parts = text.split(OPEN);
+        let mut found = parts.next().unwrap().to_owned();
+        for part in parts {
+            let (block, rest) = part.split_once("```").unwrap();
+            let now = transcript(dir.path(), &format!("$ {block}"), &mut ran);
+            found.push_str(&format!("```text\n{now}```{rest}"));
+        }
+        agree(&path, &text, &found);
+    }
+    assert!(ran >= 20, "{ran}");
+}
+
+/// Compares a document with what it should be, or rewrites it if `BLOX_BLESS` is set.
+fn agree(path: &Path, text: &str, expected: &str) {
+    if std::env::var_os("BLOX_BLESS").is_some() {
+        if text != expected {
+            fs::write(path, expected).unwrap();
+        }
+        return;
+    }
+    let differs = text.lines().zip(expected.lines()).find(|(a, b)| a != b);
+    let path = path.display();
+    assert!(
+        text == expected,
+        "{path} is not current: run `BLOX_BLESS=1 cargo test --test readme`; first: {differs:?}"
+    );
+}
+
+#[test]
+fn first_command_prints_and_draws_what_readme_shows() {
     let dir = tempfile::tempdir().unwrap();
-    let commands = between(README, "which is built in:\n\n", "\n\nRun all tests");
+    let commands = between(README, "built-in workload:\n\n", "\n\nRun all tests");
     let line = commands.trim().strip_prefix("cargo run --release -- ");
     let table = between(README, "The first command prints:\n\n```text\n", "```");
-    let seen = good(dir.path(), line.unwrap());
-    assert_eq!(seen.out, table);
-    let commands = between(
-        README,
-        "`generate` (whatever `--workload` makes, as a file):\n",
-        "```",
+    let line = format!("{} --output-dir results --plots", line.unwrap());
+    assert!(README.contains("--output-dir results --plots"));
+    let seen = good(dir.path(), &line);
+    assert!(seen.out.starts_with(table), "{}", seen.out);
+    let drawn = fs::read(dir.path().join("results/plots/jct-cdf.svg")).unwrap();
+    agree(
+        Path::new("docs/src/images/jct-cdf.svg"),
+        &fs::read_to_string("docs/src/images/jct-cdf.svg").unwrap(),
+        &String::from_utf8(drawn).unwrap(),
     );
-    let about = between(
-        README,
-        "trace info blox.csv --cluster 32x4\n\n```text\n",
-        "```",
-    );
-    let mut last = String::new();
-    for line in commands.lines().filter(|line| !line.is_empty()) {
-        let line = line.trim().strip_prefix("blox ").unwrap();
-        last = good(dir.path(), line).out;
+}
+
+/// Returns the help of a command with all its subcommands as sections of a page.
+fn help_of(name: &str, page: &mut String) {
+    let help = good(Path::new("."), &format!("{name} --help")).out;
+    let title = format!("blox {name}").trim_end().to_owned();
+    page.push_str(&format!("## {title}\n\n```text\n{}```\n\n", tidy(&help)));
+    let subcommands = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, rest)| rest);
+    for line in subcommands.lines().take_while(|line| !line.is_empty()) {
+        let sub = line.split_whitespace().next().unwrap();
+        if sub != "help" {
+            help_of(format!("{name} {sub}").trim_start(), page);
+        }
     }
-    assert_eq!(last, about);
+}
+
+/// Removes spaces at the ends of lines.
+fn tidy(text: &str) -> String {
+    text.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+const GENERATED: &str = "<!-- Generated: BLOX_BLESS=1 cargo test --test readme -->\n\n";
+
+#[test]
+fn reference_of_commands_is_current() {
+    let mut page = format!("# Commands\n\n{GENERATED}");
+    page.push_str("This page holds the help of every command, as the program prints it.\n\n");
+    help_of("", &mut page);
+    let path = Path::new("docs/src/reference/commands.md");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    agree(path, &text, &format!("{}\n", page.trim_end()));
+}
+
+#[test]
+fn reference_of_parameters_is_current() {
+    let mut page = format!("# Parameters\n\n{GENERATED}");
+    page.push_str("This page holds the output of `blox policies`: every registered component,");
+    page.push_str(" its parameters and their defaults.\n\n```text\n");
+    page.push_str(&tidy(&good(Path::new("."), "policies").out));
+    page.push_str("```\n");
+    let path = Path::new("docs/src/reference/parameters.md");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    agree(path, &text, &page);
+}
+
+#[test]
+fn every_scheduler_has_a_row_in_the_reference() {
+    let page = fs::read_to_string("docs/src/reference/schedulers.md").unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let listed: BTreeSet<&str> = rows.filter_map(|line| line.split('`').nth(1)).collect();
+    let registry = blox::registry();
+    let known: BTreeSet<&str> = registry.schedulers.iter().map(|(name, _)| name).collect();
+    assert_eq!(listed, known);
+}
+
+#[test]
+fn every_result_column_is_in_the_reference() {
+    let page = fs::read_to_string("docs/src/reference/results.md").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    lay_out_site(dir.path());
+    good(
+        dir.path(),
+        "compare fifo las --trace jobs.csv --cluster 4x4 --rounds --assignments --fairness --output-dir out",
+    );
+    good(
+        dir.path(),
+        "sweep fifo las --workload poisson --cluster 2x4 --jobs 20 --loads 1,2 --output-dir swept",
+    );
+    let files = [
+        "out/las/jobs.csv",
+        "out/las/timeline.csv",
+        "out/las/rounds.csv",
+        "out/las/assignments.csv",
+        "swept/sweep.csv",
+    ];
+    for file in files {
+        let text = fs::read_to_string(dir.path().join(file)).unwrap();
+        for column in text.lines().next().unwrap().split(',') {
+            assert!(page.contains(&format!("`{column}`")), "{file}: {column}");
+        }
+    }
+    for column in blox::sim::results::COLUMNS {
+        let row = format!("| `{}` | {} |", column.name, column.formula);
+        assert!(page.contains(&row), "expected the row {row}");
+    }
+}
+
+/// Returns the anchors of a page as mdBook and GitHub derive them from its headings.
+fn anchors(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        code ^= line.starts_with("```");
+        if code || !line.starts_with('#') {
+            continue;
+        }
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        });
+        let anchor: String = kept.collect();
+        let again = found.iter().filter(|a| **a == anchor).count();
+        found.push(match again {
+            0 => anchor,
+            n => format!("{anchor}-{n}"),
+        });
+    }
+    found
+}
+
+#[test]
+fn every_relative_link_and_anchor_resolves() {
+    let mut documents = documents();
+    for name in ["DESIGN.md", "CHANGELOG.md", "SECURITY.md"] {
+        documents.push((PathBuf::from(name), fs::read_to_string(name).unwrap()));
+    }
+    let mut checked = 0;
+    for (path, text) in &documents {
+        let mut code = false;
+        for line in text.lines() {
+            code ^= line.starts_with("```");
+            if code || line.starts_with("    ") {
+                continue;
+            }
+            for link in line.split("](").skip(1) {
+                let target = link.split(')').next().unwrap();
+                if target.contains("://") || target.starts_with("mailto:") {
+                    continue;
+                }
+                let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+                let folder = path.parent().unwrap();
+                let at = if file.is_empty() {
+                    path.clone()
+                } else {
+                    folder.join(file)
+                };
+                let place = format!("{}: {target}", path.display());
+                assert!(at.exists(), "{place}: no such file");
+                // A page of the site is copied without the folders around it.
+                let inside = at.canonicalize().unwrap();
+                let site = Path::new("docs/src").canonicalize().unwrap();
+                assert!(
+                    !path.starts_with("docs/src") || inside.starts_with(site),
+                    "{place}: outside the site"
+                );
+                if !anchor.is_empty() {
+                    let page = fs::read_to_string(&at).unwrap();
+                    let known = anchors(&page);
+                    assert!(
+                        known.iter().any(|a| a == anchor),
+                        "{place}: known {known:?}"
+                    );
+                }
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 60, "{checked}");
+    // Every page is in the table of contents.
+    let summary = fs::read_to_string("docs/src/SUMMARY.md").unwrap();
+    for (path, _) in &documents {
+        if let Ok(page) = path.strip_prefix("docs/src") {
+            let page = page.display().to_string();
+            assert!(
+                page == "SUMMARY.md" || summary.contains(&format!("({page})")),
+                "{page}"
+            );
+        }
+    }
+}
+
+#[path = "../docs/src/code/policy.rs"]
+mod policy;
+
+#[path = "../docs/src/code/placement.rs"]
+mod placement;
+
+#[path = "../docs/src/code/admission.rs"]
+mod admission;
+
+#[test]
+fn policy_of_readme_is_the_compiled_one() {
+    let shown = between(README, "```rust\n", "```");
+    assert_eq!(shown, include_str!("../docs/src/code/policy.rs"));
+    assert!(shown.lines().count() <= 25);
+}
+
+#[test]
+fn code_of_the_site_conforms() {
+    conformance(|_seed| policy::scheduler())
+        .cases(30)
+        .check()
+        .unwrap();
+    conformance(|_seed| placement::scheduler())
+        .cases(30)
+        .check()
+        .unwrap();
+    conformance(|_seed| admission::scheduler())
+        .cases(30)
+        .check()
+        .unwrap();
+}
+
+#[test]
+fn policy_of_readme_equals_las() {
+    let world = Simulation::new(ClusterSpec::uniform(32, 4)).measure(Measure::Ids(0, 100));
+    let ends = |scheduler| {
+        let mut jobs = BloxWorkload::new(7.0).unwrap();
+        let report = world.run(scheduler, &mut jobs).unwrap();
+        report.jobs.iter().map(|j| j.finish).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(policy::scheduler()), ends(blox::schedulers::las()));
+}
+
+#[test]
+fn components_of_the_site_work_on_the_command_line() {
+    let runs = [
+        (placement::registry(), "--placement", "emptiest-node"),
+        (admission::registry(), "--admission", "at-most{limit=4}"),
+    ];
+    for (registry, option, name) in runs {
+        let args = [
+            "blox", "compare", "fifo", "las", "--jobs", "50", option, name,
+        ];
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = blox::cli::run_with(&registry, args, &mut out, &mut err);
+        assert_eq!(code, 0, "{}", String::from_utf8_lossy(&err));
+    }
 }
 
 /// The commands of a real cluster, which `tests/cluster.rs` runs.
@@ -77,25 +396,26 @@ const CLUSTER: [&str; 16] = [
     "demo",
 ];
 
-/// Lines that begin a command in the README, and those of all help texts.
+/// Returns lines that begin a command in documents, and those of all help texts.
 fn command_lines() -> Vec<String> {
-    let mut lines: Vec<String> = README
-        .lines()
-        .filter_map(|line| line.strip_prefix("    "))
-        .map(|line| line.replace("cargo run --release -- ", "blox "))
-        .filter(|line| line.starts_with("blox "))
-        .collect();
-    // What ends with a backslash goes on.
-    let joined = README.replace("\\\n", " ");
-    let whole = joined
-        .lines()
-        .filter_map(|line| line.strip_prefix("    blox "));
-    lines.retain(|line| !line.ends_with('\\'));
-    lines.extend(
-        whole
-            .filter(|l| l.contains("--map"))
-            .map(|l| format!("blox {l}")),
-    );
+    let mut lines = Vec::new();
+    for (_, text) in documents() {
+        // A line that ends with a backslash continues.
+        let joined = text.replace("\\\n", " ");
+        let mut code = false;
+        for line in joined.lines() {
+            code ^= line.starts_with("```");
+            let Some(line) = line.strip_prefix("    ").filter(|_| !code) else {
+                continue;
+            };
+            let line = line
+                .trim_start()
+                .replace("cargo run --release -- ", "blox ");
+            if line.starts_with("blox ") {
+                lines.push(line);
+            }
+        }
+    }
     let dir = tempfile::tempdir().unwrap();
     let mut names = vec![String::new()];
     let mut at = 0;

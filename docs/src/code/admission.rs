@@ -1,0 +1,64 @@
+use blox::core::registry::{ParamDoc, Registry};
+use blox::core::{AdmissionPolicy, Composition, JobId, Outlook, Part, Pipeline, Verdicts, View};
+use blox::core::{Name, Reason};
+use blox::policies::placement::{Consolidated, Walk};
+use blox::policies::scheduling::Fifo;
+
+// ANCHOR: policy
+/// Admits jobs while at most `limit` jobs are in the system.
+#[derive(Clone)]
+struct AtMost {
+    limit: usize,
+}
+
+impl Part for AtMost {
+    fn observes_launches(&self) -> bool {
+        false
+    }
+}
+
+impl AdmissionPolicy for AtMost {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        let free = self.limit.saturating_sub(view.active().count());
+        // Deferred jobs are older than new ones.
+        let deferred = view.admissible().map(|job| job.id());
+        for (index, job) in deferred.chain(asking.iter().copied()).enumerate() {
+            if index < free {
+                out.accept(job);
+            } else {
+                out.defer(job, Reason::Other(Name::from("too many jobs")));
+            }
+        }
+        Outlook::Stable // until the next event
+    }
+}
+// ANCHOR_END: policy
+
+pub fn scheduler() -> Pipeline {
+    Composition::new("at-most")
+        .admission(AtMost { limit: 4 })
+        .scheduling(Fifo::default())
+        .placement(Walk::new(Consolidated::default()))
+        .build()
+}
+
+// ANCHOR: register
+pub fn registry() -> Registry {
+    let mut registry = blox::registry();
+    let limit = ParamDoc {
+        name: "limit",
+        default: "100",
+        about: "jobs in the system",
+    };
+    registry.admission.add(
+        "at-most",
+        "while few jobs are in the system",
+        &[limit],
+        |params, _seed| {
+            let limit = params.u64("limit", 100)? as usize;
+            Ok(Box::new(AtMost { limit }))
+        },
+    );
+    registry
+}
+// ANCHOR_END: register

@@ -1,0 +1,57 @@
+use blox::core::registry::Registry;
+use blox::core::{Assignment, Composition, Draft, GpuCount, JobRef, NodeStatus};
+use blox::core::{Pipeline, Shape, View};
+use blox::policies::placement::{Rule, Walk, suits};
+use blox::policies::scheduling::Fifo;
+
+// ANCHOR: rule
+/// Places each job on the single node with the most free GPUs.
+#[derive(Clone)]
+struct EmptiestNode;
+
+impl Rule for EmptiestNode {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let needed = shape.gpus.get();
+        let node = draft
+            .nodes_with_free()
+            .filter(|node| suits(node, job, shape, draft.view()))
+            .filter(|node| draft.free_on(node.id()) >= needed)
+            // Ties: the node with the lowest id.
+            .max_by_key(|node| (draft.free_on(node.id()), std::cmp::Reverse(node.id())))?;
+        let gpus = draft.free_gpus_on(node.id()).take(needed as usize);
+        let found = shape.on(gpus.collect());
+        draft.has_resources(&found).then_some(found)
+    }
+
+    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+        let nodes = view
+            .nodes()
+            .filter(|node| node.status() != NodeStatus::Left);
+        let suited = nodes.filter(|node| suits(node, job, &Shape::default(), view));
+        let sizes = suited.map(|node| GpuCount(node.gpu_count()));
+        sizes.max().unwrap_or_default()
+    }
+}
+// ANCHOR_END: rule
+
+// ANCHOR: compose
+pub fn scheduler() -> Pipeline {
+    Composition::new("emptiest-node")
+        .scheduling(Fifo::default())
+        .placement(Walk::new(EmptiestNode))
+        .build()
+}
+// ANCHOR_END: compose
+
+// ANCHOR: register
+pub fn registry() -> Registry {
+    let mut registry = blox::registry();
+    registry.placement.add(
+        "emptiest-node",
+        "the node with the most free GPUs",
+        &[],
+        |_params, _seed| Ok(Box::new(Walk::new(EmptiestNode))),
+    );
+    registry
+}
+// ANCHOR_END: register

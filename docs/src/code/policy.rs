@@ -1,0 +1,24 @@
+use blox::core::{Composition, Outlook, Part, Pipeline, Request, Requests, SchedulingPolicy, View};
+use blox::policies::placement::{Consolidated, Walk};
+
+/// Runs the jobs with the least attained service first.
+#[derive(Clone)]
+struct LeastService;
+
+impl Part for LeastService {}
+
+impl SchedulingPolicy for LeastService {
+    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+        let mut jobs: Vec<_> = view.active().collect();
+        jobs.sort_by_key(|job| job.attained_time());
+        jobs.iter().for_each(|job| out.push(Request::gang(job)));
+        out.allow_preemption();
+        Outlook::NextRound
+    }
+}
+
+pub fn scheduler() -> Pipeline {
+    let placement = Walk::new(Consolidated::default());
+    let scheduler = Composition::new("least-service").scheduling(LeastService);
+    scheduler.placement(placement).build()
+}
