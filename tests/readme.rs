@@ -267,6 +267,11 @@ fn every_relative_link_and_anchor_resolves() {
         let mut code = false;
         for line in text.lines() {
             code ^= line.starts_with("```");
+            for include in line.split("{{#include ").skip(1) {
+                let file = include.split([':', '}']).next().unwrap();
+                let at = path.parent().unwrap().join(file);
+                assert!(at.exists(), "{}: no {file} to include", path.display());
+            }
             if code || line.starts_with("    ") {
                 continue;
             }
