@@ -197,6 +197,34 @@ fn every_scheduler_has_a_row_in_the_reference() {
     let registry = blox::registry();
     let known: BTreeSet<&str> = registry.schedulers.iter().map(|(name, _)| name).collect();
     assert_eq!(listed, known);
+    assert!(README.contains(&format!("[{} schedulers]", known.len())));
+}
+
+#[test]
+fn every_workload_format_has_a_section_in_the_reference() {
+    let page = fs::read_to_string("docs/src/reference/workload-formats.md").unwrap();
+    let help = good(Path::new("."), "trace info --help").out;
+    let formats = between(&help, "Its format: ", " [default").replace(" or ", ", ");
+    let formats: Vec<&str> = formats.split(", ").collect();
+    assert!(README.contains(&format!("[{} formats]", formats.len())));
+    for format in formats {
+        assert!(page.contains(&format!("\n## {format}\n")), "{format}");
+        assert!(
+            page.contains(&format!("| [`{format}`](#{format}) |")),
+            "{format}"
+        );
+    }
+}
+
+#[test]
+fn every_figure_is_on_the_page_about_figures() {
+    let page = fs::read_to_string("docs/src/how-to/reproduce.md").unwrap();
+    let list = good(Path::new("."), "reproduce --list").out;
+    for line in list.lines().filter(|line| !line.starts_with(' ')) {
+        let name = line.split_whitespace().next().unwrap();
+        let elsewhere = name == "estimate-errors"; // how-to/estimates.md
+        assert!(elsewhere || page.contains(&format!("`{name}`")), "{name}");
+    }
 }
 
 #[test]
