@@ -368,15 +368,15 @@ fn policy_of_readme_is_the_compiled_one() {
 
 #[test]
 fn code_of_the_site_conforms() {
-    conformance(|_seed| policy::scheduler())
+    conformance(|_seed| policy::scheduler().unwrap())
         .cases(30)
         .check()
         .unwrap();
-    conformance(|_seed| placement::scheduler())
+    conformance(|_seed| placement::scheduler().unwrap())
         .cases(30)
         .check()
         .unwrap();
-    conformance(|_seed| admission::scheduler())
+    conformance(|_seed| admission::scheduler().unwrap())
         .cases(30)
         .check()
         .unwrap();
@@ -390,7 +390,10 @@ fn policy_of_readme_equals_las() {
         let report = world.run(scheduler, &mut jobs).unwrap();
         report.jobs.iter().map(|j| j.finish).collect::<Vec<_>>()
     };
-    assert_eq!(ends(policy::scheduler()), ends(blox::schedulers::las()));
+    assert_eq!(
+        ends(policy::scheduler().unwrap()),
+        ends(blox::schedulers::las())
+    );
 }
 
 #[test]

@@ -1,24 +1,20 @@
 use blox::core::registry::{ParamDoc, Registry};
-use blox::core::{AdmissionPolicy, Composition, JobId, Outlook, Part, Pipeline, Verdicts, View};
-use blox::core::{Name, Reason};
+use blox::core::{AdmissionPolicy, ComposeError, Composition, JobId, Outlook, Pipeline};
+use blox::core::{Name, Reason, Stateless, Verdicts, View};
 use blox::policies::placement::{Consolidated, Walk};
 use blox::policies::scheduling::Fifo;
+use std::sync::Arc;
 
 // ANCHOR: policy
 /// Admits jobs while at most `limit` jobs are in the system.
-#[derive(Clone)]
 struct AtMost {
     limit: usize,
 }
 
-impl Part for AtMost {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Stateless for AtMost {}
 
 impl AdmissionPolicy for AtMost {
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
         let free = self.limit.saturating_sub(view.active().count());
         // Deferred jobs are older than new ones.
         let deferred = view.admissible().map(|job| job.id());
@@ -34,7 +30,7 @@ impl AdmissionPolicy for AtMost {
 }
 // ANCHOR_END: policy
 
-pub fn scheduler() -> Pipeline {
+pub fn scheduler() -> Result<Pipeline, ComposeError> {
     Composition::new("at-most")
         .admission(AtMost { limit: 4 })
         .scheduling(Fifo::default())
@@ -56,7 +52,7 @@ pub fn registry() -> Registry {
         &[limit],
         |params, _seed| {
             let limit = params.u64("limit", 100)? as usize;
-            Ok(Box::new(AtMost { limit }))
+            Ok(Arc::new(AtMost { limit }))
         },
     );
     registry

@@ -1,8 +1,9 @@
 use blox::core::registry::Registry;
 use blox::core::{Assignment, Composition, Draft, GpuCount, JobRef, NodeStatus};
-use blox::core::{Pipeline, Shape, View};
+use blox::core::{ComposeError, Pipeline, Shape, View};
 use blox::policies::placement::{Rule, Walk, suits};
 use blox::policies::scheduling::Fifo;
+use std::sync::Arc;
 
 // ANCHOR: rule
 /// Places each job on the single node with the most free GPUs.
@@ -35,7 +36,7 @@ impl Rule for EmptiestNode {
 // ANCHOR_END: rule
 
 // ANCHOR: compose
-pub fn scheduler() -> Pipeline {
+pub fn scheduler() -> Result<Pipeline, ComposeError> {
     Composition::new("emptiest-node")
         .scheduling(Fifo::default())
         .placement(Walk::new(EmptiestNode))
@@ -50,7 +51,7 @@ pub fn registry() -> Registry {
         "emptiest-node",
         "the node with the most free GPUs",
         &[],
-        |_params, _seed| Ok(Box::new(Walk::new(EmptiestNode))),
+        |_params, _seed| Ok(Arc::new(Walk::new(EmptiestNode))),
     );
     registry
 }

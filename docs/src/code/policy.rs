@@ -1,14 +1,14 @@
-use blox::core::{Composition, Outlook, Part, Pipeline, Request, Requests, SchedulingPolicy, View};
+use blox::core::{ComposeError, View};
+use blox::core::{Composition, Outlook, Pipeline, Request, Requests, SchedulingPolicy, Stateless};
 use blox::policies::placement::{Consolidated, Walk};
 
 /// Runs the jobs with the least attained service first.
-#[derive(Clone)]
 struct LeastService;
 
-impl Part for LeastService {}
+impl Stateless for LeastService {}
 
 impl SchedulingPolicy for LeastService {
-    fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time());
         jobs.iter().for_each(|job| out.push(Request::gang(job)));
@@ -17,7 +17,7 @@ impl SchedulingPolicy for LeastService {
     }
 }
 
-pub fn scheduler() -> Pipeline {
+pub fn scheduler() -> Result<Pipeline, ComposeError> {
     let placement = Walk::new(Consolidated::default());
     let scheduler = Composition::new("least-service").scheduling(LeastService);
     scheduler.placement(placement).build()
