@@ -12,7 +12,9 @@ mod deadlines;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("chronus")
         .in_rounds(Seconds::new(240.0))
-        .scheduling(Chronus::new(Seconds::new(240.0)))
+        .joint(Chronus::new(Seconds::new(240.0)), |roles| {
+            roles.admission().scheduling()
+        })
         .placement(LocalSearch::default())
         .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {

@@ -12,10 +12,11 @@ mod deadlines;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("edf-admission")
         .in_rounds(Seconds::new(60.0))
-        .scheduling(
+        .joint(
             ElasticFlow::new(Seconds::new(60.0))
                 .share(Share::Greedy)
                 .expanding(false),
+            |roles| roles.admission().scheduling(),
         )
         .placement(Buddy)
         .build()?;

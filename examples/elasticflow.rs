@@ -12,7 +12,9 @@ mod deadlines;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let by_hand = Composition::new("elasticflow")
         .in_rounds(Seconds::new(60.0))
-        .scheduling(ElasticFlow::new(Seconds::new(60.0)))
+        .joint(ElasticFlow::new(Seconds::new(60.0)), |roles| {
+            roles.admission().scheduling()
+        })
         .placement(Buddy)
         .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {

@@ -4,7 +4,7 @@
 
 use blox::core::forecast::Horizon;
 use blox::core::{ClusterSpec, Composition, Rounds, Seconds};
-use blox::policies::{placement::*, scheduling::*};
+use blox::policies::scheduling::*;
 use blox::schedulers::{SynthesizerParams, fifo, las, synthesizer_over};
 use blox::sim::forecast::{LookAhead, forecaster};
 use blox::sim::workload::generate::blox::BloxWorkload;
@@ -12,14 +12,11 @@ use blox::sim::{Simulation, workload::Limited};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ahead = || forecaster(LookAhead::new(Rounds::default()));
-    let by_hand = Composition::new("synthesizer")
-        .scheduling(
-            Synthesizer::new(las(), ahead())
-                .or(fifo())
-                .every(Seconds::new(3000.0))
-                .looking(Horizon::For(Seconds::from_hours(4.0))),
-        )
-        .placement(Walk::new(Consolidated::default()))
+    let by_hand = Synthesizer::new(las(), ahead())
+        .or(fifo())
+        .every(Seconds::new(3000.0))
+        .looking(Horizon::For(Seconds::from_hours(4.0)))
+        .compose(Composition::new("synthesizer"))
         .build()?;
     let Some(by_hand) = blox::cli::backend(by_hand)? else {
         return Ok(());
