@@ -328,6 +328,18 @@ pub enum PlanError {
         /// The GPU.
         gpu: crate::ids::GpuId,
     },
+    /// The job does not accept GPUs of this type.
+    #[error("the plan gives job {job} GPU {gpu} of type `{found}`, expected {expected}")]
+    ForbiddenType {
+        /// The job.
+        job: JobId,
+        /// The GPU.
+        gpu: crate::ids::GpuId,
+        /// Its type.
+        found: Name,
+        /// The types that the job accepts.
+        expected: Name,
+    },
     /// A GPU is given twice.
     #[error("the plan gives GPU {gpu} to job {job}, but job {owner} has it")]
     GpuTwice {

@@ -207,8 +207,8 @@ impl Requests {
         self.unlisted
     }
 
-    /// From now on the job comes before all that are not promoted. Call it
-    /// before [`Requests::keep`] for it to count in this decision.
+    /// From now on the job comes before all that are not promoted. For an order that is kept, call
+    /// it before [`Requests::keep`] to count in this decision.
     pub fn promote(&mut self, job: JobId) {
         self.promoted.push(job);
     }
@@ -218,8 +218,22 @@ impl Requests {
         self.finished.push((job, why));
     }
 
-    /// The explicit requests, most important first; empty when an order is kept.
-    pub fn list(&self) -> &[Request] {
+    /// Returns what is asked for all jobs in order, placed and waiting ones alike, of a list or of
+    /// a kept order. Call it before the first candidate is taken.
+    pub fn all(&mut self, view: View<'_>) -> Vec<Request> {
+        match &mut self.kept {
+            Some(kept) if self.use_kept => {
+                let jobs = kept.in_order(view).into_iter();
+                jobs.filter_map(|id| view.job(id))
+                    .map(|job| Request::gang(&job))
+                    .collect()
+            }
+            _ => self.list.clone(),
+        }
+    }
+
+    /// The explicit requests; empty when an order is kept.
+    pub(crate) fn list(&self) -> &[Request] {
         &self.list
     }
 
@@ -336,7 +350,17 @@ impl Requests {
         self.finished.clear();
     }
 
-    pub(crate) fn start_walk(&mut self) {
+    /// Puts promoted jobs of a list before all others, and starts at its front.
+    pub(crate) fn start_walk(&mut self, view: View<'_>) {
+        if !self.use_kept {
+            let now = &self.promoted;
+            let promoted =
+                |id: JobId| now.contains(&id) || view.job(id).is_some_and(|job| job.promoted());
+            let last = |r: &Request| !promoted(r.job) && !r.partner.is_some_and(promoted);
+            if !self.list.is_sorted_by_key(last) {
+                self.list.sort_by_key(last);
+            }
+        }
         self.cursor = 0;
         self.back = self.list.len();
         self.back_mark = self.back;
@@ -355,6 +379,12 @@ impl Requests {
 
     pub(crate) fn finishes(&self) -> &[(JobId, Reason)] {
         &self.finished
+    }
+
+    /// Jobs of a list and those that should run beside them.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (JobId, JobId)> + '_ {
+        let list = if self.use_kept { &[][..] } else { &self.list };
+        list.iter().filter_map(|r| Some((r.job, r.partner?)))
     }
 
     /// Placed jobs that an explicit list does not name.

@@ -3,7 +3,7 @@
 use crate::assignment::{Assignment, GpuList};
 use crate::cluster::{Node, NodeStatus, OnNode};
 use crate::decision::{Action, Plan};
-use crate::ids::{GpuId, JobId, NodeId};
+use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase};
 use crate::reason::Reason;
 use crate::request::Shape;
@@ -91,6 +91,37 @@ impl<'a> Draft<'a> {
         self.view
     }
 
+    /// Hides GPUs of types that a job does not [accept](JobRef::accepts), until
+    /// [`Draft::widen`]: no method gives a free GPU of them, and no node with them is named. Counts
+    /// over all nodes ([`Draft::free_gpus`] and those by exact number) stay as they are.
+    ///
+    /// A cluster has at most 64 types that can be hidden; a plan with a GPU of another one is
+    /// refused.
+    pub fn narrow_to(&mut self, job: &JobRef<'_>) {
+        self.m.hidden = 0;
+        if job.has_extras() && !job.spec().extras().gpu_types.is_empty() {
+            let cluster = self.view.cluster();
+            let types = cluster.gpu_types().iter();
+            let hidden =
+                types.filter(|(id, _)| id.0 < 64 && !job.accepts(cluster, GpuTypeId(id.0)));
+            self.m.hidden = hidden.fold(0, |bits, (id, _)| bits | 1 << id.0);
+        }
+    }
+
+    /// Shows all GPUs in view again.
+    pub fn widen(&mut self) {
+        self.m.hidden = 0;
+    }
+
+    /// Whether the types of GPUs of a node are not hidden.
+    #[inline]
+    fn shows(&self, node: &Node) -> bool {
+        self.m.hidden == 0 || {
+            let id = node.gpu_type().0;
+            id >= 64 || self.m.hidden & 1 << id == 0
+        }
+    }
+
     /// Free GPUs in view.
     #[inline]
     pub fn free_gpus(&self) -> u32 {
@@ -130,7 +161,7 @@ impl<'a> Draft<'a> {
         self.m
             .ledger
             .with_free()
-            .filter_map(move |id| view.node(id))
+            .filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
     }
 
     /// Nodes in view with exactly `count` free GPUs, in order of registration.
@@ -138,7 +169,7 @@ impl<'a> Draft<'a> {
     pub fn nodes_with_exactly(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
         let nodes = self.m.ledger.with_exactly(count);
-        nodes.filter_map(move |id| view.node(id))
+        nodes.filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
     }
 
     /// The least number of free GPUs, at least `count`, that some node has exactly, whether in
@@ -649,7 +680,15 @@ impl<'a> Draft<'a> {
     #[inline]
     fn mask(&self, node: NodeId) -> u64 {
         match self.view.virtual_cluster() {
-            None => self.m.ledger.mask(node),
+            None if self.m.hidden == 0 => self.m.ledger.mask(node),
+            None => {
+                let node = self.view.cluster().node(node).filter(|n| self.shows(n));
+                node.map_or(0, |n| self.m.ledger.mask(n.id()))
+            }
+            Some(_) if self.m.hidden != 0 => {
+                let node = self.view.node(node).filter(|n| self.shows(n));
+                node.map_or(0, |n| self.m.ledger.mask(n.id()))
+            }
             Some(_) => self.view.node(node).map_or(0, |_| self.m.ledger.mask(node)),
         }
     }

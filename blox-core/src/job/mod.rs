@@ -4,8 +4,8 @@ pub mod spec;
 pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
-use crate::cluster::OnNode;
-use crate::ids::{JobId, Name, NameId};
+use crate::cluster::{Cluster, OnNode};
+use crate::ids::{GpuTypeId, JobId, Name, NameId};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
@@ -267,6 +267,12 @@ impl<'a> JobRef<'a> {
     pub fn has_extras(&self) -> bool {
         self.rec.extras
     }
+    /// Whether it accepts GPUs of a type: it lists the type, or lists none
+    /// ([`Extras::gpu_types`](crate::Extras::gpu_types)).
+    #[inline]
+    pub fn accepts(&self, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
+        !self.rec.extras || accepts(&self.rec.spec, cluster, gpu_type)
+    }
     /// Iterations a second that it says it does on the GPUs that it asked for.
     #[inline]
     pub fn own_rate(&self) -> f64 {
@@ -435,6 +441,13 @@ impl<'a> JobRef<'a> {
             0.0
         }
     }
+}
+
+/// See [`JobRef::accepts`].
+pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
+    let listed = &spec.extras().gpu_types;
+    let name = || cluster.gpu_types().get(NameId(gpu_type.0));
+    listed.is_empty() || name().is_some_and(|name| listed.contains(name))
 }
 
 #[cfg(test)]

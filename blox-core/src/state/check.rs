@@ -2,10 +2,10 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{MAX_JOBS_PER_GPU, NodeStatus, is_too_much};
+use crate::cluster::{MAX_JOBS_PER_GPU, Node, NodeStatus, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
-use crate::ids::{JobId, Name};
-use crate::job::{Held, Phase, Record};
+use crate::ids::{GpuId, JobId, Name, NameId};
+use crate::job::{Held, Phase, Record, accepts};
 
 /// What checking a plan changed, to be undone if it is wrong.
 #[derive(Clone, Debug, Default)]
@@ -129,6 +129,19 @@ impl State {
         Ok(())
     }
 
+    #[cold]
+    fn forbidden(&self, s: usize, gpu: GpuId, node: &Node) -> PlanError {
+        let found = self.cluster.gpu_types().get(NameId(node.gpu_type().0));
+        let listed = &self.records[s].spec.extras().gpu_types;
+        let listed: Vec<&str> = listed.iter().map(Name::as_str).collect();
+        PlanError::ForbiddenType {
+            job: self.records[s].id,
+            gpu,
+            found: found.cloned().unwrap_or_else(|| Name::from("")),
+            expected: listed.join(" or ").into(),
+        }
+    }
+
     fn try_place(
         &self,
         s: usize,
@@ -159,6 +172,12 @@ impl State {
                 || (!stays && (node.cordon.is_some() || node.failed & bit != 0))
             {
                 return Err(PlanError::UnusableGpu { job, gpu });
+            }
+            if !stays
+                && self.records[s].extras
+                && !accepts(&self.records[s].spec, &self.cluster, node.gpu_type())
+            {
+                return Err(self.forbidden(s, gpu, node));
             }
             if a.gpus[..i].contains(&gpu) {
                 return Err(PlanError::GpuTwice {

@@ -45,11 +45,15 @@ impl PlacementPolicy for FirstFit {
     ) -> Result<Outlook, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes[0].gpus;
+            if let Some(job) = draft.view().job(request.job) {
+                draft.narrow_to(&job);
+            }
             let free: GpuList = draft
                 .nodes_with_free()
                 .flat_map(|n| draft.free_gpus_on(n.id()))
                 .take(needed.get() as usize)
                 .collect();
+            draft.widen();
             if free.len() < needed.get() as usize {
                 let free = GpuCount(draft.free_gpus());
                 draft.explain(request.job, Reason::TooFewGpus { needed, free });

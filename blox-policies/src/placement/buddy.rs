@@ -18,7 +18,7 @@ use blox_core::{
 ///
 /// It takes the whole list of requests: a job for which those before it leave too few GPUs
 /// is passed over, and stops if it runs. Where nobody may be preempted, running jobs are before
-/// all others, and none has to leave. With a kept order it places the waiting jobs that fit.
+/// all others, and none has to leave.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buddy;
 
@@ -31,17 +31,15 @@ impl PlacementPolicy for Buddy {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        if requests.list().is_empty() {
-            place_waiting(requests, draft)?;
-            return Ok(Outlook::Stable);
-        }
-        let (mut wanted, passed_over) = enough_for(requests, draft)?;
+        let all = requests.all(draft.view());
+        let preempts = requests.preemption_allowed();
+        let (mut wanted, passed_over) = enough_for(&all, preempts, draft)?;
         wanted.sort_by_key(|(_, shape)| std::cmp::Reverse(shape.gpus));
         let start = draft.savepoint();
         if !stay_and_fill(&wanted, draft)? {
             draft.rollback(start);
             anew(&wanted, draft)?;
-            if !requests.preemption_allowed() && ends_someone(&wanted, draft) {
+            if !preempts && ends_someone(&wanted, draft) {
                 // Those who run stay, and the others get what is left, however it lies.
                 draft.rollback(start);
                 stay_and_fill(&wanted, draft)?;
@@ -68,13 +66,13 @@ type Wanted<'r> = Vec<(&'r Request, &'r Shape)>;
 /// jobs have nothing then. Where nobody may be preempted, a running job that is passed over goes on
 /// with what it has.
 fn enough_for<'r>(
-    requests: &'r Requests,
+    requests: &'r [Request],
+    preempts: bool,
     draft: &mut Draft<'_>,
 ) -> Result<(Wanted<'r>, Wanted<'r>), DraftError> {
     let has = |draft: &Draft<'_>, r: &Request| draft.current(r.job).map_or(0, |a| a.count().get());
-    let mut list: Vec<&Request> = requests.list().iter().collect();
+    let mut list: Vec<&Request> = requests.iter().collect();
     list.retain(|r| draft.may_place(r.job));
-    let preempts = requests.preemption_allowed();
     if !preempts {
         list.sort_by_key(|r| draft.current(r.job).is_none());
     }
@@ -128,26 +126,6 @@ fn fill_up(passed_over: &Wanted<'_>, draft: &mut Draft<'_>) -> Result<(), DraftE
         match find(draft, job, shape, &[], true) {
             Some(gpus) => draft.assign(job, shape.on(gpus))?,
             None => draft.explain(job, shortage_of_gpus(shape.gpus, draft)),
-        }
-    }
-    Ok(())
-}
-
-fn place_waiting(requests: &mut Requests, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-    while let Some(request) = requests.next_candidate(draft) {
-        let shape = request.shapes.first().cloned().unwrap_or_default();
-        match find(draft, request.job, &shape, &[], true) {
-            Some(gpus) => {
-                draft.assign(request.job, shape.on(gpus))?;
-                requests.candidate_placed(draft);
-            }
-            None => {
-                draft.explain(request.job, shortage_of_gpus(shape.gpus, draft));
-                requests.candidate_blocked(draft);
-            }
-        }
-        if draft.free_gpus() == 0 {
-            break;
         }
     }
     Ok(())

@@ -28,8 +28,8 @@ impl PlacementPolicy for KeepNodes {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         let view = draft.view();
-        let mut todo: Vec<(JobRef<'_>, &Request)> = Vec::new();
-        for request in requests.list() {
+        let mut todo: Vec<(JobRef<'_>, Request)> = Vec::new();
+        for request in requests.all(view) {
             let Some(job) = view.job(request.job) else {
                 continue;
             };
@@ -57,7 +57,7 @@ impl PlacementPolicy for KeepNodes {
                 }
             }
             if !placed {
-                let (needed, free) = (GpuCount(size(request)), GpuCount(draft.free_gpus()));
+                let (needed, free) = (GpuCount(size(&request)), GpuCount(draft.free_gpus()));
                 draft.explain(job.id(), Reason::Fragmented { needed, free });
             }
         }

@@ -32,9 +32,9 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        let list = requests.list();
+        let list = requests.all(draft.view());
         let mut moved: Vec<&Request> = Vec::new();
-        for request in list {
+        for request in &list {
             let jobs = || std::iter::once(request.job).chain(request.partner);
             if !draft.may_place(request.job) || renews(request, draft) {
                 continue;

@@ -137,9 +137,8 @@ impl PlacementPolicy for LocalSearch {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        let list = requests.list().iter();
-        let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
-        let listed: Vec<Request> = list.filter(waits).cloned().collect();
+        let mut listed = requests.all(draft.view());
+        listed.retain(|r| draft.current(r.job).is_none() && draft.may_place(r.job));
         for request in self.best_order(listed, draft)? {
             if !place_in_free(&Consolidated::default(), &request, draft)? {
                 let why = shortage(&request, draft);

@@ -1,7 +1,8 @@
 //! Just where the scheduling policy says.
 
+use super::consolidated::Consolidated;
 use super::types::fits_a_type;
-use super::walk::on_nodes;
+use super::walk::place_in_free;
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, JobRef, NodeId, Outlook, Place,
     PlacementPolicy, Reason, Requests, Shape, Stateless, TrainingSpec, View,
@@ -9,8 +10,8 @@ use blox_core::{
 use std::collections::BTreeMap;
 
 /// Jobs go to the [nodes](Place::Nodes) that their shapes name. One that has as many GPUs on each
-/// of them stays; any other is stopped first. Shapes that name none are passed over. A job that
-/// could never have what it needs of one type of GPU is turned away.
+/// of them stays; any other is stopped first. A shape that names none goes to as few nodes as
+/// possible. A job that could never have what it needs of one type of GPU is turned away.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 
@@ -24,7 +25,7 @@ impl PlacementPolicy for OnNodes {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         let mut todo = Vec::new();
-        for request in requests.list() {
+        for request in requests.all(draft.view()) {
             let stays = draft
                 .current(request.job)
                 .map(|has| request.shapes.iter().any(|s| lies(draft, has, s)));
@@ -38,17 +39,10 @@ impl PlacementPolicy for OnNodes {
             }
         }
         for request in todo {
-            let found = request
-                .shapes
-                .iter()
-                .find_map(|s| on_nodes(draft, nodes_of(s)?, s));
-            match found {
-                Some(assignment) => draft.assign(request.job, assignment)?,
-                None => {
-                    let needed = request.shapes.first().map_or(GpuCount(0), |s| s.gpus);
-                    let free = GpuCount(draft.free_gpus());
-                    draft.explain(request.job, Reason::Fragmented { needed, free });
-                }
+            if !place_in_free(&Consolidated::default(), &request, draft)? {
+                let needed = request.shapes.first().map_or(GpuCount(0), |s| s.gpus);
+                let free = GpuCount(draft.free_gpus());
+                draft.explain(request.job, Reason::Fragmented { needed, free });
             }
         }
         Ok(Outlook::Stable)
@@ -69,7 +63,7 @@ fn nodes_of(shape: &Shape) -> Option<&[(NodeId, u32)]> {
 
 fn lies(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     let Some(nodes) = nodes_of(shape) else {
-        return false;
+        return has.count() == shape.gpus;
     };
     let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
     for gpu in &has.gpus {

@@ -36,7 +36,7 @@ impl<R: Rule> PlacementPolicy for Resizing<R> {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        let list: Vec<Request> = requests.list().to_vec();
+        let list: Vec<Request> = requests.all(draft.view());
         for request in &list {
             shrink(request, draft)?;
         }

@@ -3,8 +3,9 @@
 use super::near::Near;
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobRef, Name, NameId, NodeId,
-    NodeStatus, Outlook, Place, PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
+    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobRef, NameId, NodeId, NodeStatus,
+    Outlook, Place, PlacementPolicy, Reason, Request, Requests, Shape, Stateless, TrainingSpec,
+    View,
 };
 use smallvec::SmallVec;
 
@@ -150,7 +151,18 @@ pub(crate) fn place_in_free<R: Rule>(
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
-    Ok(draft.free_gpus() >= least_free(request) && place_by_shapes(rule, request, draft)?)
+    if draft.free_gpus() < least_free(request) {
+        return Ok(false);
+    }
+    // A rule that does not look at types of GPUs sees those alone that the job accepts.
+    if let Some(job) = draft.view().job(request.job)
+        && job.has_extras()
+    {
+        draft.narrow_to(&job);
+    }
+    let placed = place_by_shapes(rule, request, draft);
+    draft.widen();
+    placed
 }
 
 /// With fewer free GPUs no shape of the request fits.
@@ -185,6 +197,7 @@ fn place_by_shapes<R: Rule>(
     for shape in &request.shapes {
         let found = match &shape.place {
             Place::ShareWith(other) => beside(draft, *other, shape),
+            Place::Nodes(nodes) if nodes.is_empty() => None,
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
             Place::Near(other) if draft.current(*other).is_some() => {
                 find(&Near(*other), draft, &job, shape)
@@ -473,21 +486,13 @@ pub fn suits(node: &blox_core::Node, job: &JobRef<'_>, shape: &Shape, view: View
 }
 
 fn runs_on(node: &blox_core::Node, job: &JobRef<'_>, view: View<'_>) -> bool {
-    let extras = job.spec().extras();
-    if extras.gpu_types.is_empty() && extras.training.is_none() {
-        return true;
-    }
-    let types = view.cluster().gpu_types();
-    let name = types.get(NameId(node.gpu_type().0));
-    let listed = |name: &Name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
-    let trains = |name: &Name| {
-        let training = extras.training.as_ref();
-        name.is_empty() || training.is_none_or(|t| t.on(name).is_some())
+    let (cluster, gpu_type) = (view.cluster(), node.gpu_type());
+    let trains = |training: &TrainingSpec| {
+        let name = cluster.gpu_types().get(NameId(gpu_type.0));
+        name.is_none_or(|name| name.is_empty() || training.on(name).is_some())
     };
-    match name {
-        Some(name) => listed(name) && trains(name),
-        None => extras.gpu_types.is_empty(),
-    }
+    let training = job.spec().extras().training.as_deref();
+    job.accepts(cluster, gpu_type) && training.is_none_or(trains)
 }
 
 /// Whether CPUs and memory for `count` of the shape's GPUs are left on a node in

@@ -98,7 +98,8 @@ impl PlacementPolicy for RoundAndRound {
     ) -> Result<Outlook, DraftError> {
         let view = draft.view();
         let mut todo: Vec<(JobId, bool, &Shape)> = Vec::new();
-        for request in requests.list() {
+        let all = requests.all(view);
+        for request in &all {
             let (Some(job), Some(shape)) = (view.job(request.job), request.shapes.first()) else {
                 continue;
             };

@@ -1,0 +1,129 @@
+//! Every scheduler over every placement, behind every admission policy and cluster manager: each
+//! runs to its end, or the composition names the role that is taken.
+
+use blox::core::registry::{Named, Shelf};
+use blox::core::{
+    ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec, Pipeline, Seconds,
+    Time,
+};
+use blox::sim::Simulation;
+use blox::sim::workload::Jobs;
+use std::collections::BTreeSet;
+
+/// Jobs that differ in what placements and schedulers look at.
+fn jobs() -> Vec<JobSpec> {
+    let job = |n: u32| {
+        let at = Time::new(f64::from(n * 450));
+        let gpus = GpuCount([1, 2, 4, 8, 1, 3][n as usize % 6]);
+        let spec = JobSpec::new(at, gpus, Seconds::new(f64::from(900 + n % 5 * 1500)));
+        let mut extras = Extras {
+            cpus: f64::from(gpus.get() * 2),
+            user: Some(["ada", "bob", "eve"][n as usize % 3].into()),
+            ..Extras::default()
+        };
+        if n % 4 == 1 && gpus.get() <= 4 {
+            extras.gpu_types = vec!["v100".into()];
+        }
+        if n % 5 == 2 {
+            let at = at + Seconds::from_hours(24.0);
+            extras.deadlines = vec![Deadline { at, value: 1.0 }];
+        }
+        spec.with_extras(extras)
+    };
+    (0..24).map(job).collect()
+}
+
+/// Why a composition does not run to its end; `None` if it does.
+fn failure(scheduler: Pipeline) -> Option<String> {
+    let cluster: ClusterSpec = "2x4:v100,2x4:a100".parse().expect("a cluster");
+    let report = match Simulation::new(cluster).run(scheduler, &mut Jobs::new(jobs())) {
+        Ok(report) => report,
+        Err(e) => return Some(e.to_string()),
+    };
+    let left = report.jobs.iter().filter(|job| job.outcome.is_none());
+    let left: Vec<String> = left.map(|job| job.job.to_string()).collect();
+    (!left.is_empty()).then(|| format!("jobs {} never end", left.join(", ")))
+}
+
+/// Compositions that ran, and the roles that one part takes together with others.
+#[derive(Default)]
+struct Seen {
+    ran: usize,
+    conflicts: BTreeSet<String>,
+    failures: Vec<String>,
+}
+
+impl Seen {
+    fn count(&mut self, name: &str, composed: Result<Pipeline, ComposeError>) {
+        match composed {
+            Ok(scheduler) => {
+                self.ran += 1;
+                if let Some(why) = failure(scheduler) {
+                    self.failures.push(format!("{name}: {why}"));
+                }
+            }
+            Err(ComposeError::Shared { role, roles, .. }) => {
+                let scheduler = name.split('/').next().unwrap_or(name);
+                self.conflicts
+                    .insert(format!("{scheduler}: {role} of {roles}"));
+            }
+            Err(other) => panic!("{name}: {other}"),
+        }
+    }
+
+    fn holds(&self, least: usize, conflicts: &[&str]) {
+        assert!(self.failures.is_empty(), "{}", self.failures.join("\n"));
+        assert!(self.ran >= least, "{} of {least}", self.ran);
+        let found: Vec<&str> = self.conflicts.iter().map(String::as_str).collect();
+        assert_eq!(found, conflicts);
+    }
+}
+
+fn named(name: &str) -> Named {
+    name.parse().expect("a registered name")
+}
+
+/// Names of a shelf.
+fn names<T>(shelf: &Shelf<T>) -> Vec<String> {
+    shelf.iter().map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn every_scheduler_over_every_placement_runs_to_its_end() {
+    let registry = blox::registry();
+    let mut seen = Seen::default();
+    for placement in names(&registry.placement) {
+        let place = || registry.placement.build(&named(&placement), 0).unwrap();
+        for scheduler in names(&registry.schedulers) {
+            let built = registry.schedulers.build(&named(&scheduler), 0).unwrap();
+            let name = format!("{scheduler}/{placement}");
+            seen.count(&name, built.with_placement(place()));
+        }
+        for scheduling in names(&registry.scheduling) {
+            let part = registry.scheduling.build(&named(&scheduling), 0).unwrap();
+            let name = format!("{scheduling}/{placement}");
+            let composition = Composition::new(name.as_str()).scheduling(part);
+            seen.count(&name, composition.placement(place()).build());
+        }
+    }
+    seen.holds(300, &[]);
+}
+
+#[test]
+fn every_scheduler_behind_every_admission_and_cluster_manager_runs_to_its_end() {
+    let registry = blox::registry();
+    let mut seen = Seen::default();
+    for scheduler in names(&registry.schedulers) {
+        for admission in names(&registry.admission) {
+            for cluster in names(&registry.cluster) {
+                let name = format!("{scheduler}/{admission}/{cluster}");
+                let built = registry.schedulers.build(&named(&scheduler), 0).unwrap();
+                let part = registry.admission.build(&named(&admission), 0).unwrap();
+                let manager = registry.cluster.build(&named(&cluster), 0).unwrap();
+                let composed = built.with_admission(part);
+                seen.count(&name, composed.and_then(|p| p.with_cluster(manager)));
+            }
+        }
+    }
+    seen.holds(200, &[]);
+}
