@@ -15,10 +15,10 @@ fn jobs() -> Vec<JobSpec> {
     let job = |n: u32| {
         let at = Time::new(f64::from(n * 450));
         let gpus = GpuCount([1, 2, 4, 8, 1, 3][n as usize % 6]);
-        let spec = JobSpec::new(at, gpus, Seconds::new(f64::from(900 + n % 5 * 1500)));
+        let mut spec = JobSpec::new(at, gpus, Seconds::new(f64::from(900 + n % 5 * 1500)));
+        spec.user = Some(["ada", "bob", "eve"][n as usize % 3].into());
         let mut extras = Extras {
             cpus: f64::from(gpus.get() * 2),
-            user: Some(["ada", "bob", "eve"][n as usize % 3].into()),
             ..Extras::default()
         };
         if n % 4 == 1 && gpus.get() <= 4 {
@@ -57,6 +57,7 @@ impl Seen {
     fn count(&mut self, name: &str, composed: Result<Pipeline, ComposeError>) {
         match composed {
             Ok(scheduler) => {
+                eprintln!("{name}");
                 self.ran += 1;
                 if let Some(why) = failure(scheduler) {
                     self.failures.push(format!("{name}: {why}"));
