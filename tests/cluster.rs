@@ -463,6 +463,158 @@ fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
 }
 
 #[test]
+fn stopped_job_that_exits_zero_is_resumed() {
+    let c = Cluster::start("las", &[1]);
+    let saved = c.dir.path().join("steps");
+    let env = format!("SAVED={}", saved.display());
+    let script = "trap 'exit 0' TERM; n=$(cat $SAVED 2>/dev/null || echo 0); \
+        while [ $n -lt 40 ]; do n=$((n+1)); echo $n > $SAVED; \
+        echo $n $n > $BLOX_PROGRESS_FILE.new; mv $BLOX_PROGRESS_FILE.new $BLOX_PROGRESS_FILE; \
+        sleep 0.1; done";
+    let work = ["--duration", "40", "--iterations", "40", "--env", &env];
+    let long = c.submit(&[&work[..], &["--", "sh", "-c", script]].concat());
+    c.until_phase(long, "running");
+    std::thread::sleep(Duration::from_secs(1));
+    let short = c.submit(&["--", "true"]);
+    c.until_phase(short, "completed");
+    c.until_phase(long, "completed");
+    // With exit code 0 alone it would have been completed at its first stop.
+    assert_eq!(read(&saved), "40\n");
+    let exits = c.exits(long);
+    assert_eq!(
+        exits.first().map(String::as_str),
+        Some("Yielded"),
+        "{exits:?}"
+    );
+    assert_eq!(
+        exits.last().map(String::as_str),
+        Some("Completed"),
+        "{exits:?}"
+    );
+}
+
+#[test]
+fn stopped_job_that_reports_all_work_is_completed() {
+    let c = Cluster::start("fifo", &[3]);
+    let at_once = "trap 'echo 40 0 > $BLOX_PROGRESS_FILE; exit 0' TERM";
+    let in_part = "trap 'echo 39 7 > $BLOX_PROGRESS_FILE; exit 0' TERM";
+    let wait = "touch ready.$BLOX_JOB_ID; while :; do sleep 0.1; done";
+    let work = ["--duration", "40", "--iterations", "40"];
+    let submit = |trap: &str, more: &[&str]| {
+        let script = format!("{trap}; {wait}");
+        c.submit(&[&work[..], more, &["--", "sh", "-c", &script]].concat())
+    };
+    let all = submit(at_once, &[]);
+    let some = submit(in_part, &[]);
+    let silent = submit("trap 'exit 0' TERM", &["--on-exit", "0=complete"]);
+    for job in [all, some, silent] {
+        let ready = c.dir.path().join(format!("ready.{job}"));
+        c.until("its trap is set", |_| ready.exists());
+    }
+    c.run(&["drain", "n0", "--why", "a fan"]).unwrap();
+    for job in [all, some, silent] {
+        c.run(&["requeue", &job.to_string()]).unwrap();
+    }
+    c.until_phase(all, "completed");
+    c.until_phase(silent, "completed");
+    c.until_phase(some, "waiting");
+    assert_eq!(c.job(some)["iterations_done"], 7.0);
+    for job in [all, some, silent] {
+        assert_eq!(c.exits(job), ["Yielded"]);
+    }
+    let wrong = c.run(&["submit", "--on-exit", "0=fail", "--", "true"]);
+    let wrong = wrong.unwrap_err();
+    assert!(
+        wrong.contains("on_exit is 0, expected an exit code"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn bad_files_of_jobs_end_their_launches_alone() {
+    let c = Cluster::start("fifo", &[16]);
+    let go_on = "while [ ! -e stop ]; do sleep 0.1; done";
+    let steady = c.submit(&["--", "sh", "-c", go_on]);
+    c.until_phase(steady, "running");
+    let regular = "expected a regular file";
+    let parsed = "cannot be parsed: ";
+    let bad = [
+        (
+            "printf '\\377\\376\\000' > progress",
+            "progress",
+            "expected text in UTF-8",
+        ),
+        (
+            "echo hello > progress",
+            "progress",
+            "has the line `hello`, expected two numbers",
+        ),
+        (
+            "echo nan 1 > progress",
+            "progress",
+            "has the line `nan 1`, expected finite numbers",
+        ),
+        (
+            "truncate -s 2G progress",
+            "progress",
+            "has 2147483648 bytes, expected at most",
+        ),
+        ("mkdir progress", "progress", regular),
+        ("mkfifo progress", "progress", regular),
+        ("ln -s progress progress", "progress", "cannot be read: "),
+        ("printf '\\377\\376' > final.json", "final.json", parsed),
+        (
+            r#"echo '{"exit":"Completed","ran":NaN}' > final.json"#,
+            "final.json",
+            parsed,
+        ),
+        ("echo 7 > final.json", "final.json", parsed),
+        (
+            "truncate -s 1M final.json",
+            "final.json",
+            "has 1048576 bytes, expected at most 65536",
+        ),
+        ("mkdir -p final.json/within", "final.json", regular),
+        ("mkfifo final.json", "final.json", regular),
+        (
+            "ln -s final.json final.json",
+            "final.json",
+            "cannot be read: ",
+        ),
+        (
+            "until mkdir status.json; do rm -f status.json; done",
+            "status.json",
+            regular,
+        ),
+    ];
+    let jobs = bad.map(|(script, ..)| {
+        // It ignores that it is told to end.
+        let script = format!("trap '' TERM; cd $(dirname $BLOX_PROGRESS_FILE); {script}; sleep 60");
+        c.submit(&["--max-retries", "0", "--", "sh", "-c", &script])
+    });
+    for (job, (script, file, why)) in jobs.into_iter().zip(bad) {
+        c.until_phase(job, "failed");
+        assert_eq!(c.exits(job), ["BadFile"], "{script}");
+        let reason = c.job(job)["reason"].as_str().unwrap_or("").to_owned();
+        let path = c.node_dir(0).join(format!("attempts/{job}.1/{file} "));
+        let begin = path.to_string_lossy().into_owned();
+        assert!(
+            reason.starts_with(&begin) && reason.contains(why),
+            "{reason}"
+        );
+    }
+    c.until("nothing of them is left", |c| {
+        c.json(&["nodes"])[0]["free"] == 15
+    });
+    // One launch of the other job, on a node that was never lost.
+    assert_eq!(c.phase(steady), "running");
+    std::fs::write(c.dir.path().join("stop"), "").unwrap();
+    c.until_phase(steady, "completed");
+    assert_eq!(c.exits(steady), ["Completed"]);
+    assert_eq!(c.json(&["nodes"])[0]["status"], "up");
+}
+
+#[test]
 fn what_a_job_saves_as_it_leaves_counts() {
     let c = Cluster::start("las", &[1]);
     let script = "trap 'echo 7 7 > $BLOX_PROGRESS_FILE; exit 75' TERM; while :; do sleep 0.1; done";

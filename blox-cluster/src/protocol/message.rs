@@ -99,6 +99,10 @@ pub struct Final {
     pub estimated: bool,
     /// Anything that helps a person; empty if there is nothing to say.
     pub why: String,
+    /// Whether every rank ended with 0, with [`Exit::Yielded`]: the exit codes leave open whether
+    /// the work is done.
+    #[serde(default)]
+    pub exited_zero: bool,
 }
 
 /// How a launch ended on a node.
@@ -108,8 +112,8 @@ pub enum Exit {
     NeverRan,
     /// Every rank ended with 0.
     Completed,
-    /// It was told to stop, and every rank said that its work is saved (exit
-    /// code 75 or 143, or 0 from some).
+    /// It was told to stop, and every rank ended by itself with 75 or 143 (its work is saved)
+    /// or with 0.
     Yielded,
     /// A rank failed by itself.
     Failed {
@@ -120,6 +124,8 @@ pub enum Exit {
     Cut,
     /// Nobody knows: its node went down, or what watched it.
     Lost,
+    /// It was ended because a file that it wrote cannot be read.
+    BadFile,
 }
 
 impl fmt::Display for Exit {

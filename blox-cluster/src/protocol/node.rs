@@ -538,6 +538,7 @@ impl Node {
             ShimSays::Gone { ran } => {
                 a.standing = Standing::Done(Final {
                     exit: Exit::Lost,
+                    exited_zero: false,
                     ran,
                     estimated: true,
                     why: "what watched over it died".to_owned(),
@@ -586,6 +587,7 @@ impl Node {
 fn never(why: String) -> Final {
     Final {
         exit: Exit::NeverRan,
+        exited_zero: false,
         ran: Millis(0),
         estimated: false,
         why,

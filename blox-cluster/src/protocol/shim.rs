@@ -31,7 +31,7 @@ pub enum ShimWish {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShimInput {
     /// The node manager said something.
     Control(Control),
@@ -44,6 +44,8 @@ pub enum ShimInput {
     },
     /// After [`ShimEffect::KillAll`]: no process is left.
     Empty,
+    /// A file that the job writes cannot be read: a sentence that names the file and the reason.
+    BadFile(String),
     /// Time has passed.
     Tick,
 }
@@ -78,6 +80,8 @@ pub struct Shim {
     began: Millis,
     codes: Vec<Option<i32>>,
     failed: Option<i32>,
+    /// Ended because of a file that the job wrote.
+    bad_file: bool,
     /// Told to stop by an order or by the end of the lease.
     told: bool,
     /// Ended by force while processes were there.
@@ -95,6 +99,7 @@ impl Shim {
             began: now,
             codes: vec![None; ranks],
             failed: None,
+            bad_file: false,
             told: false,
             cut: false,
             why: String::new(),
@@ -125,6 +130,7 @@ impl Shim {
             ShimInput::Control(c) => self.control(now, c, &mut out),
             ShimInput::RankExit { rank, code } => self.rank_exit(now, rank, code, &mut out),
             ShimInput::Empty => self.empty(now, &mut out),
+            ShimInput::BadFile(why) => self.bad_file(now, &why, &mut out),
             ShimInput::Tick => {}
         }
         out
@@ -196,6 +202,15 @@ impl Shim {
         }
     }
 
+    fn bad_file(&mut self, now: Millis, why: &str, out: &mut Vec<ShimEffect>) {
+        // A launch that ends already ends for the reason that it has.
+        if self.phase == Phase::Running {
+            self.bad_file = true;
+            self.note(why);
+            self.end_within(now, self.timers.kill, out);
+        }
+    }
+
     fn empty(&mut self, now: Millis, out: &mut Vec<ShimEffect>) {
         if self.phase != Phase::Killing {
             return;
@@ -206,10 +221,13 @@ impl Shim {
                 .iter()
                 .all(|c| c.is_some_and(|c| c == 0 || ok.contains(&c)))
         };
+        let zero = all(&[]);
         let exit = match self.failed {
             Some(code) => Exit::Failed { code },
-            None if all(&[]) => Exit::Completed,
-            None if self.told && !self.cut && all(&SAVED) => Exit::Yielded,
+            None if self.bad_file => Exit::BadFile,
+            None if zero && !self.told => Exit::Completed,
+            // A rank may end with 0 because it was told to stop.
+            None if zero || (self.told && !self.cut && all(&SAVED)) => Exit::Yielded,
             None => Exit::Cut,
         };
         if exit == Exit::Completed {
@@ -217,6 +235,7 @@ impl Shim {
         }
         out.push(ShimEffect::Finish(Final {
             exit,
+            exited_zero: zero && exit == Exit::Yielded,
             ran: now - self.began,
             estimated: false,
             why: std::mem::take(&mut self.why),
@@ -307,8 +326,8 @@ mod tests {
             wish: ShimWish::Yield(Millis(3_000)),
         });
         let mut s = shim(1);
-        assert_eq!(s.step(Millis(1_000), stop), [ShimEffect::Term]);
-        assert_eq!(s.step(Millis(2_000), stop), []);
+        assert_eq!(s.step(Millis(1_000), stop.clone()), [ShimEffect::Term]);
+        assert_eq!(s.step(Millis(2_000), stop.clone()), []);
         assert_eq!(s.step(Millis(3_000), exit(0, 143)), [ShimEffect::KillAll]);
         assert_eq!(
             finish(&s.step(Millis(3_001), ShimInput::Empty)).0,
@@ -368,5 +387,88 @@ mod tests {
             s.step(Millis(7_000), ShimInput::Tick),
             [ShimEffect::KillAll]
         );
+    }
+
+    fn yield_within(grace: u64) -> ShimInput {
+        ShimInput::Control(Control {
+            lease: Millis(15_000),
+            wish: ShimWish::Yield(Millis(grace)),
+        })
+    }
+
+    fn ended(effects: &[ShimEffect]) -> (Exit, bool) {
+        match effects {
+            [ShimEffect::Finish(f)] => (f.exit, f.exited_zero),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn shim_zero_after_a_stop_yields() {
+        let mut s = shim(2);
+        // One rank ends before it is told to.
+        s.step(Millis(500), exit(0, 0));
+        s.step(Millis(1_000), yield_within(3_000));
+        assert_eq!(s.step(Millis(2_000), exit(1, 0)), [ShimEffect::KillAll]);
+        let end = s.step(Millis(2_001), ShimInput::Empty);
+        assert_eq!(ended(&end), (Exit::Yielded, true));
+        // With another code it says itself that there is more to do.
+        let mut s = shim(1);
+        s.step(Millis(1_000), yield_within(3_000));
+        s.step(Millis(2_000), exit(0, 75));
+        let end = s.step(Millis(2_001), ShimInput::Empty);
+        assert_eq!(ended(&end), (Exit::Yielded, false));
+    }
+
+    #[test]
+    fn shim_zero_after_the_lease_yields() {
+        let mut s = shim(1);
+        assert_eq!(s.step(Millis(10_000), ShimInput::Tick), [ShimEffect::Term]);
+        s.step(Millis(11_000), exit(0, 0));
+        let end = s.step(Millis(11_001), ShimInput::Empty);
+        assert_eq!(ended(&end), (Exit::Yielded, true));
+    }
+
+    #[test]
+    fn shim_zero_before_a_stop_completes() {
+        let mut s = shim(1);
+        s.step(Millis(1_000), exit(0, 0));
+        assert_eq!(s.step(Millis(1_001), yield_within(3_000)), []);
+        let end = s.step(Millis(1_002), ShimInput::Empty);
+        assert_eq!(ended(&end), (Exit::Completed, false));
+    }
+
+    #[test]
+    fn shim_bad_file_ends_with_its_reason() {
+        let bad = || ShimInput::BadFile("a is a folder".to_owned());
+        for code in [0, 1, 75, 143] {
+            let mut s = shim(1);
+            assert_eq!(s.step(Millis(1_000), bad()), [ShimEffect::Term]);
+            assert_eq!(s.step(Millis(1_050), bad()), []);
+            s.step(Millis(2_000), exit(0, code));
+            match &s.step(Millis(2_001), ShimInput::Empty)[..] {
+                [ShimEffect::Finish(f)] => {
+                    assert_eq!(f.exit, Exit::BadFile, "{code}");
+                    assert_eq!(f.why, "a is a folder");
+                    assert!(!f.exited_zero);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // It has as long as after the failure of a rank.
+        let mut s = shim(1);
+        s.step(Millis(1_000), bad());
+        assert_eq!(s.due(), Some(Millis(1_000) + Timers::default().kill));
+    }
+
+    #[test]
+    fn shim_bad_file_of_a_stopping_launch_is_ignored() {
+        let mut s = shim(1);
+        s.step(Millis(1_000), yield_within(3_000));
+        let bad = ShimInput::BadFile("a is a folder".to_owned());
+        assert_eq!(s.step(Millis(1_500), bad), []);
+        s.step(Millis(2_000), exit(0, 143));
+        let end = s.step(Millis(2_001), ShimInput::Empty);
+        assert_eq!(ended(&end), (Exit::Yielded, false));
     }
 }

@@ -1,9 +1,171 @@
-//! Small files that are there whole or not at all, as JSON.
+//! Small files that are there whole or not at all, as JSON, and files that jobs write.
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::{Serialize, de::DeserializeOwned};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a file that a job can write is of no use. One sentence names the file and the reason.
+#[derive(Debug, Error)]
+pub enum BadFile {
+    /// It is something else than a regular file.
+    #[error("{} is {found}, expected a regular file", path.display())]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// It has too many bytes.
+    #[error("{} has {bytes} bytes, expected at most {most}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes.
+        bytes: u64,
+        /// Bytes that it may have.
+        most: u64,
+    },
+    /// It, or the way to it, is closed to its reader.
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// It cannot be replaced.
+    #[error("{} cannot be written: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// It is not the JSON value that it should be.
+    #[error("{} cannot be parsed: {source}", path.display())]
+    NotAValue {
+        /// The file.
+        path: PathBuf,
+        /// What the parser says.
+        source: serde_json::Error,
+    },
+    /// It has a line that makes no sense.
+    #[error("{} has the line `{line}`, expected {expected}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The beginning of the line, without control characters.
+        line: String,
+        /// What the line should be.
+        expected: &'static str,
+    },
+}
+
+/// Why a file that a job can write was not read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file is to blame, and with it the job.
+    #[error(transparent)]
+    Bad(#[from] BadFile),
+    /// The machine is to blame: its disk, or too many open files.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Whether the job is to blame for an error of the operating system.
+fn is_of_the_file(e: &io::Error) -> bool {
+    let of_the_file = [
+        Errno::ISDIR,
+        Errno::NOTDIR,
+        Errno::ACCESS,
+        Errno::PERM,
+        Errno::LOOP,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::NOTEMPTY,
+        Errno::EXIST,
+        Errno::AGAIN,
+    ];
+    Errno::from_io_error(e).is_some_and(|e| of_the_file.contains(&e))
+}
+
+/// Sorts an error of reading a file that a job can write.
+pub fn unreadable(path: &Path, source: io::Error) -> ReadError {
+    match is_of_the_file(&source) {
+        true => ReadError::Bad(BadFile::Unreadable {
+            path: path.to_owned(),
+            source,
+        }),
+        false => ReadError::Io(named(path, &source)),
+    }
+}
+
+fn named(path: &Path, e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+}
+
+/// Opens a file without waiting: a pipe that nobody writes to opens at once.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits();
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags as i32).open(path)
+}
+
+/// Opens a file that a job can write, and returns its length; `None` if there is no such file.
+///
+/// # Errors
+/// It is not a regular file, has more than `most` bytes, or cannot be opened.
+pub fn open_regular(path: &Path, most: u64) -> Result<Option<(File, u64)>, ReadError> {
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(unreadable(path, e)),
+    };
+    let meta = file.metadata().map_err(|e| unreadable(path, e))?;
+    let path = path.to_owned();
+    if !meta.is_file() {
+        let found = match meta.is_dir() {
+            true => "a folder",
+            false => "a pipe or a device",
+        };
+        return Err(BadFile::NotAFile { path, found }.into());
+    }
+    let bytes = meta.len();
+    if bytes > most {
+        return Err(BadFile::TooLarge { path, bytes, most }.into());
+    }
+    Ok(Some((file, bytes)))
+}
+
+/// Most bytes of what is said of a launch while it runs and at its end.
+pub const LARGEST_STATUS: u64 = 64 << 10;
+/// Most bytes of the description of a launch.
+pub const LARGEST_LAUNCH: u64 = 16 << 20;
+
+/// Reads a JSON value of at most so many bytes from a file that a job can write; `None` if there
+/// is no such file.
+///
+/// # Errors
+/// The file is of no use ([`ReadError::Bad`]), or the operating system failed.
+pub fn read_checked<T: DeserializeOwned>(path: &Path, most: u64) -> Result<Option<T>, ReadError> {
+    let Some((file, _)) = open_regular(path, most)? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    file.take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|e| unreadable(path, e))?;
+    let parsed = serde_json::from_slice(&bytes).map(Some);
+    parsed.map_err(|source| {
+        let path = path.to_owned();
+        BadFile::NotAValue { path, source }.into()
+    })
+}
 
 /// Writes a value beside the file and moves it there; `durable` waits for the disk.
 ///
@@ -23,14 +185,50 @@ pub fn write<T: Serialize>(path: &Path, value: &T, durable: bool) -> io::Result<
     Ok(())
 }
 
+/// Writes a value in the folder of a launch, in place of anything that a job put there.
+///
+/// # Errors
+/// The file cannot be replaced ([`ReadError::Bad`]), or the operating system failed.
+pub fn replace<T: Serialize>(path: &Path, value: &T, durable: bool) -> Result<(), ReadError> {
+    for path in [path.to_owned(), path.with_extension("tmp")] {
+        let meta = fs::symlink_metadata(&path);
+        if meta.is_ok_and(|m| !m.is_file()) {
+            // If this fails the next step says so.
+            let _ = remove(&path);
+        }
+    }
+    write(path, value, durable).map_err(|source| {
+        let gone = source.kind() == io::ErrorKind::NotFound;
+        match gone || is_of_the_file(&source) {
+            true => ReadError::Bad(BadFile::Unwritable {
+                path: path.to_owned(),
+                source,
+            }),
+            false => ReadError::Io(named(path, &source)),
+        }
+    })
+}
+
+/// Removes a file or a folder with all that is in it.
+///
+/// # Errors
+/// The operating system refused.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path)?.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    }
+}
+
 /// Reads a value; `None` if the file is not there. What is no such value is an error that names
 /// the file.
 ///
 /// # Errors
 /// It cannot be read, or is not such a value.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+    let mut bytes = Vec::new();
+    match open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
+        Ok(_) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("{}: {e}", path.display()),
@@ -44,11 +242,13 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// Reads a value that nobody waited to have on the disk: after a power cut there may be anything,
 /// which counts as nothing.
 pub fn said<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    read(path).ok().flatten()
+    read_checked(path, LARGEST_LAUNCH).ok().flatten()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn a_file_that_is_no_such_value_is_named() {
         let dir = tempfile::tempdir().unwrap();
@@ -56,5 +256,47 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let said = super::read::<String>(&path).unwrap_err().to_string();
         assert!(said.starts_with(&format!("{}: ", path.display())), "{said}");
+    }
+
+    #[test]
+    fn replace_over_a_folder_writes_the_value() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("final.json");
+        for blocked in [path.clone(), path.with_extension("tmp")] {
+            fs::create_dir_all(blocked.join("within")).unwrap();
+        }
+        assert!(write(&path, &7, false).is_err());
+        replace(&path, &7, false).unwrap();
+        assert_eq!(read::<u32>(&path).unwrap(), Some(7));
+    }
+
+    #[test]
+    fn replace_in_a_missing_folder_blames_the_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gone").join("control.json");
+        let said = match replace(&path, &7, false) {
+            Err(ReadError::Bad(bad @ BadFile::Unwritable { .. })) => bad.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let begin = format!("{} cannot be written: ", path.display());
+        assert!(said.starts_with(&begin), "{said}");
+    }
+
+    #[test]
+    fn read_checked_rubbish_blames_the_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("final.json");
+        let said = || match read_checked::<u32>(&path, 64) {
+            Err(ReadError::Bad(bad)) => bad.to_string(),
+            other => panic!("{other:?}"),
+        };
+        fs::write(&path, b"\xff\x00 rubbish").unwrap();
+        let begin = format!("{} cannot be parsed: ", path.display());
+        assert!(said().starts_with(&begin), "{}", said());
+        fs::write(&path, [b' '; 65]).unwrap();
+        let expected = format!("{} has 65 bytes, expected at most 64", path.display());
+        assert_eq!(said(), expected);
+        fs::write(&path, b"7").unwrap();
+        assert_eq!(read_checked::<u32>(&path, 64).unwrap(), Some(7));
     }
 }

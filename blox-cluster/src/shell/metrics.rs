@@ -193,6 +193,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
             Exit::Failed { .. } => "failed",
             Exit::Cut => "cut",
             Exit::Lost => "lost",
+            Exit::BadFile => "bad-file",
         };
         *parts.entry(exit.to_owned()).or_default() += 1;
         gpu_s += end.ran.as_secs() * f64::from(end.gpus);

@@ -8,6 +8,7 @@ mod listen;
 mod logs;
 mod metrics;
 pub mod node;
+mod progress;
 mod room;
 pub mod scheduler;
 pub mod service;

@@ -3,7 +3,7 @@
 
 use super::clock;
 use super::containment::Containment;
-use super::files;
+use super::files::{self, BadFile, LARGEST_LAUNCH, LARGEST_STATUS, ReadError};
 use super::room::Ended;
 pub use super::room::LogRoom;
 use super::shim::{LaunchFile, StatusFile};
@@ -126,6 +126,7 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
     let mut tasks = tokio::task::JoinSet::new();
     let (tell, mut news) = mpsc::unbounded_channel();
     tasks.spawn(link(shell.settings.clone(), from_us, to_us, tell));
+    shell.notes.drain(..).for_each(|note| trouble(&note));
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -143,6 +144,7 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
             },
             _ = look.tick() => shell.look(),
         };
+        shell.notes.drain(..).for_each(|note| trouble(&note));
         match said {
             Ok(said) => {
                 for report in said {
@@ -281,6 +283,8 @@ struct Watched {
     /// When its status changed last: it does every second.
     moved: Millis,
     done: bool,
+    /// Why a file in its folder is of no use: the launch is to end.
+    bad_file: Option<String>,
 }
 
 struct Shell {
@@ -292,6 +296,8 @@ struct Shell {
     /// Shims that have nothing to say any more.
     leaving: Vec<Child>,
     ended: Ended,
+    /// Sentences for the operator.
+    notes: Vec<String>,
     // Held as long as this lives.
     _lock: File,
 }
@@ -326,7 +332,11 @@ impl Shell {
             offer: Arc::new(settings.offer.clone()),
             address: Name::from(settings.address.clone()),
         };
-        let (found, watched) = found(&dir.join("attempts"), &boot)?;
+        let Left {
+            found,
+            watched,
+            notes,
+        } = found(&dir.join("attempts"), &boot)?;
         let now = clock::now();
         let ended = Ended::open(dir.join("logs"), settings.logs.ended)?;
         Ok(Shell {
@@ -337,6 +347,7 @@ impl Shell {
             watched,
             leaving: Vec::new(),
             ended,
+            notes,
             _lock: lock,
         })
     }
@@ -383,7 +394,11 @@ impl Shell {
                 }
                 NodeEffect::Tell(id, control) => {
                     let path = self.folder(id).join("control.json");
-                    files::write(&path, &control, false)?;
+                    match files::replace(&path, &control, false) {
+                        Ok(()) => {}
+                        Err(ReadError::Bad(bad)) => self.end_for(id, &bad),
+                        Err(ReadError::Io(e)) => return Err(e),
+                    }
                 }
                 NodeEffect::Destroy(id) => self.destroy(id),
                 NodeEffect::Forget(id) => {
@@ -426,6 +441,7 @@ impl Shell {
                 ran: Millis(0),
                 estimated: false,
                 why: "its shim could not be started".to_owned(),
+                exited_zero: false,
             };
             files::write(&dir.join("final.json"), &done, true)?;
         }
@@ -435,6 +451,7 @@ impl Shell {
             said: None,
             moved: clock::now(),
             done: false,
+            bad_file: None,
         };
         self.watched.insert(launch.id, watched);
         Ok(())
@@ -456,7 +473,19 @@ impl Shell {
         Ok(reports)
     }
 
+    /// Looks at one launch. A file of the launch that is of no use ends this launch alone.
     fn look_at(&mut self, id: AttemptId) -> io::Result<Vec<ShimSays>> {
+        match self.look_into(id) {
+            Ok(says) => Ok(says),
+            Err(ReadError::Bad(bad)) => {
+                self.end_for(id, &bad);
+                Ok(Vec::new())
+            }
+            Err(ReadError::Io(e)) => Err(e),
+        }
+    }
+
+    fn look_into(&mut self, id: AttemptId) -> Result<Vec<ShimSays>, ReadError> {
         let dir = self.folder(id);
         let settled = clock::now() - self.began > SETTLE;
         let Some(w) = self.watched.get_mut(&id) else {
@@ -470,7 +499,8 @@ impl Shell {
             Some(child) => child.try_wait()?.is_none(),
             None => !settled || is_locked(&dir),
         };
-        if let Some(done) = files::read::<Final>(&dir.join("final.json"))? {
+        let last = files::read_checked::<Final>(&dir.join("final.json"), LARGEST_STATUS)?;
+        if let Some(done) = last {
             w.done = true;
             // What it saved as it left, nobody has looked at yet.
             let last: Option<StatusFile> = files::said(&dir.join("status.json"));
@@ -481,7 +511,8 @@ impl Shell {
             self.destroy(id);
             return Ok(Vec::new());
         }
-        let Some(status) = files::read::<StatusFile>(&dir.join("status.json"))? else {
+        let status = files::read_checked::<StatusFile>(&dir.join("status.json"), LARGEST_STATUS)?;
+        let Some(status) = status else {
             return Ok(Vec::new());
         };
         let before = w.said.replace(status.clone());
@@ -506,6 +537,18 @@ impl Shell {
         Ok(says)
     }
 
+    /// Ends a launch because a file in its folder is of no use.
+    fn end_for(&mut self, id: AttemptId, bad: &BadFile) {
+        let Some(w) = self.watched.get_mut(&id) else {
+            return;
+        };
+        if w.bad_file.is_none() {
+            self.notes.push(format!("launch {id} is ended: {bad}"));
+            w.bad_file = Some(bad.to_string());
+        }
+        self.destroy(id);
+    }
+
     /// Ends a launch without its shim; the next look finds what is written here.
     fn destroy(&mut self, id: AttemptId) {
         let dir = self.folder(id);
@@ -526,21 +569,29 @@ impl Shell {
         }
         held.remove();
         let said: Option<StatusFile> = files::said(&dir.join("status.json"));
+        let said = said.or_else(|| w.said.clone());
+        let (exit, why) = match &w.bad_file {
+            Some(why) => (Exit::BadFile, why.as_str()),
+            None => (Exit::Lost, "its shim died or stood still"),
+        };
         let done = Final {
-            exit: Exit::Lost,
+            exit,
             ran: said.map_or(Millis(0), |s| s.ran),
             estimated: true,
-            why: "its shim died or stood still".to_owned(),
+            why: why.to_owned(),
+            exited_zero: false,
         };
-        if !dir.join("final.json").exists() {
-            let _ = files::write(&dir.join("final.json"), &done, true);
+        if w.bad_file.is_some() || !dir.join("final.json").exists() {
+            // The job may have removed the folder. A disk that refuses is asked by the next look.
+            let _ = fs::create_dir_all(&dir);
+            let _ = files::replace(&dir.join("final.json"), &done, true);
         }
     }
 }
 
 /// Whether a shim lives in this folder.
 fn is_locked(dir: &Path) -> bool {
-    File::open(dir.join("lock")).is_ok_and(|f| f.try_lock().is_err())
+    files::open(&dir.join("lock")).is_ok_and(|f| f.try_lock().is_err())
 }
 
 /// The process that was started for this folder.
@@ -555,32 +606,63 @@ fn shim_of(dir: &Path) -> Option<rustix::process::Pid> {
     })
 }
 
-type Left = (Vec<Found>, BTreeMap<AttemptId, Watched>);
-
 /// What earlier lives left in the launches' folders.
+#[derive(Default)]
+struct Left {
+    found: Vec<Found>,
+    watched: BTreeMap<AttemptId, Watched>,
+    /// Sentences for the operator.
+    notes: Vec<String>,
+}
+
+/// Looks through the launches' folders.
 fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
-    let (mut found, mut watched) = (Vec::new(), BTreeMap::new());
+    let mut left = Left::default();
     for entry in fs::read_dir(attempts)? {
         let dir = entry?.path();
-        let Some(launch) = files::read::<LaunchFile>(&dir.join("launch.json"))? else {
-            // It was never started.
-            fs::remove_dir_all(&dir)?;
-            continue;
+        let launch: LaunchFile = match files::read_checked(&dir.join("launch.json"), LARGEST_LAUNCH)
+        {
+            Ok(Some(launch)) => launch,
+            Ok(None) => {
+                // It was never started.
+                fs::remove_dir_all(&dir)?;
+                continue;
+            }
+            Err(ReadError::Bad(bad)) => {
+                // A shim whose folder is gone ends its launch.
+                let removed = files::remove(&dir);
+                left.notes.push(match removed {
+                    Ok(()) => format!("{bad}: its folder is removed, its launch ends"),
+                    Err(e) => format!("{bad}: its folder cannot be removed: {e}"),
+                });
+                continue;
+            }
+            Err(ReadError::Io(e)) => return Err(e),
         };
-        let mut done: Option<Final> = files::read(&dir.join("final.json"))?;
+        let (mut done, bad_file) =
+            match files::read_checked::<Final>(&dir.join("final.json"), LARGEST_STATUS) {
+                Ok(done) => (done, None),
+                Err(ReadError::Bad(bad)) => (None, Some(bad.to_string())),
+                Err(ReadError::Io(e)) => return Err(e),
+            };
         let said: Option<StatusFile> = files::said(&dir.join("status.json"));
         if done.is_none() && launch.boot != boot {
+            let (exit, why) = match bad_file {
+                Some(why) => (Exit::BadFile, why),
+                None => (Exit::Lost, "the node went down".to_owned()),
+            };
             let last = Final {
-                exit: Exit::Lost,
+                exit,
                 ran: said.as_ref().map_or(Millis(0), |s| s.ran),
                 estimated: true,
-                why: "the node went down".to_owned(),
+                why,
+                exited_zero: false,
             };
-            files::write(&dir.join("final.json"), &last, true)?;
+            files::replace(&dir.join("final.json"), &last, true).map_err(io::Error::other)?;
             done = Some(last);
         }
         let control: Option<Control> = files::said(&dir.join("control.json"));
-        watched.insert(
+        left.watched.insert(
             launch.id,
             Watched {
                 mark: launch.mark.clone(),
@@ -588,9 +670,11 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
                 said: None,
                 moved: clock::now(),
                 done: done.is_some(),
+                // The first look finds it.
+                bad_file: None,
             },
         );
-        found.push(Found {
+        left.found.push(Found {
             id: launch.id,
             fence: launch.fence,
             task: Arc::new(launch.task),
@@ -600,7 +684,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
             said: said.map(|s| s.said).unwrap_or_default(),
         });
     }
-    Ok((found, watched))
+    Ok(left)
 }
 
 /// The launch that a folder is named after.
@@ -654,10 +738,8 @@ mod tests {
         assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), expected);
     }
 
-    #[test]
-    fn what_a_power_cut_tore_is_as_if_it_were_not_there() {
-        let id = parse_attempt("3.1").unwrap();
-        let launch = LaunchFile {
+    fn launch(id: AttemptId, boot: &str) -> LaunchFile {
+        LaunchFile {
             id,
             fence: crate::protocol::Fence(1),
             task: Task {
@@ -677,21 +759,154 @@ mod tests {
                 port: 1,
             },
             port: 1,
-            boot: "before".to_owned(),
-            mark: "mark".to_owned(),
+            boot: boot.to_owned(),
+            mark: format!("test-{}-{id}", std::process::id()),
             timers: Timers::default(),
             devices: Vec::new(),
             log_bytes: None,
-        };
+        }
+    }
+
+    #[test]
+    fn what_a_power_cut_tore_is_as_if_it_were_not_there() {
+        let id = parse_attempt("3.1").unwrap();
         let attempts = tempfile::tempdir().unwrap();
         let dir = attempts.path().join(id.to_string());
         fs::create_dir(&dir).unwrap();
-        files::write(&dir.join("launch.json"), &launch, true).unwrap();
+        files::write(&dir.join("launch.json"), &launch(id, "before"), true).unwrap();
         fs::write(dir.join("status.json"), "").unwrap();
         fs::write(dir.join("control.json"), "{\"lease\":").unwrap();
-        let (found, watched) = found(attempts.path(), "now").unwrap();
+        let Left { found, watched, .. } = found(attempts.path(), "now").unwrap();
         let exit = found[0].done.as_ref().map(|d| d.exit);
         assert_eq!(exit, Some(Exit::Lost));
         assert!(watched[&id].done);
+    }
+
+    #[test]
+    fn found_bad_files_keep_the_other_launches() {
+        let attempts = tempfile::tempdir().unwrap();
+        let write = |id: &str, boot: &str| {
+            let id = parse_attempt(id).unwrap();
+            let dir = attempts.path().join(id.to_string());
+            fs::create_dir(&dir).unwrap();
+            files::write(&dir.join("launch.json"), &launch(id, boot), true).unwrap();
+            (id, dir)
+        };
+        let (sound, _) = write("1.1", "now");
+        // Of this boot, its processes have to be ended first.
+        let (live, dir) = write("2.1", "now");
+        fs::write(dir.join("final.json"), "rubbish").unwrap();
+        let (dead, dir) = write("3.1", "before");
+        fs::create_dir_all(dir.join("final.json").join("within")).unwrap();
+        let (_, nameless) = write("4.1", "now");
+        fs::write(nameless.join("launch.json"), "rubbish").unwrap();
+        fs::write(attempts.path().join("5.1"), "no folder").unwrap();
+        let left = found(attempts.path(), "now").unwrap();
+        let ends: Vec<_> = left.found.iter().map(|f| (f.id, f.done.clone())).collect();
+        let end = |id| ends.iter().find(|(i, _)| *i == id).map(|(_, e)| e.clone());
+        assert_eq!(ends.len(), 3);
+        assert_eq!((end(sound), end(live)), (Some(None), Some(None)));
+        let done = end(dead).flatten().unwrap();
+        assert_eq!(done.exit, Exit::BadFile);
+        assert!(
+            done.why
+                .ends_with("final.json is a folder, expected a regular file")
+        );
+        assert!(!nameless.exists());
+        let notes = left.notes.join("\n");
+        for name in [
+            "4.1/launch.json cannot be parsed: ",
+            "5.1/launch.json cannot be read: ",
+        ] {
+            assert!(notes.contains(name), "{notes}");
+        }
+    }
+
+    /// A node manager with shims that do nothing.
+    fn shell(dir: &Path) -> Shell {
+        let settings = NodeSettings {
+            scheduler: "http://127.0.0.1:1".to_owned(),
+            dir: dir.to_owned(),
+            offer: NodeSpec::with_gpus(2),
+            address: "127.0.0.1".to_owned(),
+            timers: Timers::default(),
+            shim: ["sh", "-c", "exec sleep 60"].map(str::to_owned).into(),
+            devices: Vec::new(),
+            token: Token::none(),
+            logs: LogRoom::default(),
+        };
+        Shell::open(settings).unwrap()
+    }
+
+    #[test]
+    fn shell_bad_file_ends_its_launch_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = shell(dir.path());
+        let later = clock::now() + Millis(60_000);
+        let mut spawn = |id: &str| {
+            let id = parse_attempt(id).unwrap();
+            shell.spawn(&launch(id, "now"), later).unwrap();
+            id
+        };
+        let (sound, bad, blocked) = (spawn("1.1"), spawn("2.1"), spawn("3.1"));
+        fs::write(shell.folder(bad).join("final.json"), b"\xff\xfe").unwrap();
+        fs::create_dir(shell.folder(blocked).join("status.json")).unwrap();
+        let mut end = |id| {
+            // The first look ends it, a later one finds the end.
+            for _ in 0..100 {
+                match shell.look_at(id).unwrap().pop() {
+                    Some(ShimSays::Done(done)) => return done,
+                    _ => std::thread::sleep(Duration::from_millis(10)),
+                }
+            }
+            panic!("{id} does not end")
+        };
+        for (id, file) in [
+            (bad, "final.json cannot be "),
+            (blocked, "status.json is a folder"),
+        ] {
+            let done = end(id);
+            assert_eq!(done.exit, Exit::BadFile);
+            assert!(done.why.contains(&format!("{id}/{file}")), "{}", done.why);
+        }
+        assert_eq!(shell.notes.len(), 2, "{:?}", shell.notes);
+        assert!(shell.notes[0].starts_with("launch 2.1 is ended: "));
+        assert_eq!(shell.look_at(sound).unwrap(), []);
+        let child = shell.watched.get_mut(&sound).and_then(|w| w.child.as_mut());
+        let child = child.unwrap();
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn shell_removed_folder_ends_its_launch_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = shell(dir.path());
+        let id = parse_attempt("1.1").unwrap();
+        let lease = clock::now() + Millis(60_000);
+        shell.spawn(&launch(id, "now"), lease).unwrap();
+        let folder = shell.folder(id);
+        fs::remove_dir_all(&folder).unwrap();
+        let wish = ShimWish::Run;
+        let bad = files::replace(
+            &folder.join("control.json"),
+            &Control { lease, wish },
+            false,
+        );
+        let Err(ReadError::Bad(bad)) = bad else {
+            panic!("{bad:?}");
+        };
+        shell.end_for(id, &bad);
+        let said = shell.look_at(id).unwrap();
+        let [ShimSays::Done(done)] = &said[..] else {
+            panic!("{said:?}");
+        };
+        assert_eq!(done.exit, Exit::BadFile);
+        assert!(
+            done.why.contains("control.json cannot be written: "),
+            "{}",
+            done.why
+        );
     }
 }

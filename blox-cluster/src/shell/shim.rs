@@ -9,14 +9,15 @@
 
 use super::clock::now;
 use super::containment::{Containment, MARK};
-use super::files;
+use super::files::{self, BadFile, ReadError};
+use super::progress;
 use super::room::Shares;
-use crate::protocol::message::{MOST_METRICS, Meeting, Task};
+use crate::protocol::message::{Meeting, Task};
 use crate::protocol::shim::{Control, Shim, ShimEffect, ShimInput};
-use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Progress, Said, Timers};
+use crate::protocol::{AttemptId, Exit, Fence, Final, Millis, Said, Timers};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ use std::time::Duration;
 
 /// How often the shim looks around.
 const LOOK: Duration = Duration::from_millis(50);
+/// For so long a progress file has to be wrong before it ends the launch: the job may be writing it.
+const WRONG_FOR: Millis = Millis(1_000);
 /// How often the end is tried to be written down: for a minute.
 const FINISH_TRIES: u32 = 1_200;
 
@@ -108,6 +111,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
                 ran: now() - began,
                 estimated: false,
                 why,
+                exited_zero: false,
             };
             return finish(&lock, &held, done);
         }
@@ -123,6 +127,8 @@ pub fn run(dir: &Path) -> io::Result<()> {
         killing: false,
         last_control: Some(control),
         last_status: None,
+        said: Said::default(),
+        wrong_since: None,
     }
     .run_out()
 }
@@ -133,6 +139,7 @@ fn cut_before_start() -> Final {
         ran: Millis(0),
         estimated: false,
         why: "its lease ran out before it was started".to_owned(),
+        exited_zero: false,
     }
 }
 
@@ -197,6 +204,10 @@ struct Watch {
     killing: bool,
     last_control: Option<Control>,
     last_status: Option<StatusFile>,
+    /// What the job reported last.
+    said: Said,
+    /// Since when its progress file is wrong.
+    wrong_since: Option<Millis>,
 }
 
 impl Watch {
@@ -220,6 +231,10 @@ impl Watch {
 
     fn look(&mut self) -> io::Result<Option<Final>> {
         let mut inputs = vec![ShimInput::Tick];
+        inputs.extend(
+            self.read_progress()
+                .map(|bad| ShimInput::BadFile(bad.to_string())),
+        );
         // A file that cannot be read now will be read the next time; the lease goes on.
         let control: Option<Control> =
             files::read(&self.dir.join("control.json")).unwrap_or(self.last_control);
@@ -261,13 +276,27 @@ impl Watch {
         Ok(None)
     }
 
+    /// Reads what the job reports. Returns the error once the file has been wrong for long enough.
+    fn read_progress(&mut self) -> Option<BadFile> {
+        match progress::read(&self.dir.join("progress")) {
+            Ok(said) => (self.said, self.wrong_since) = (said, None),
+            // The next look may find the machine in order.
+            Err(ReadError::Io(_)) => {}
+            Err(ReadError::Bad(bad)) => {
+                let since = *self.wrong_since.get_or_insert_with(now);
+                return (now() - since >= WRONG_FOR).then_some(bad);
+            }
+        }
+        None
+    }
+
     fn tell(&mut self) {
         let status = StatusFile {
             running: true,
             stopping: self.machine.is_stopping(),
             // Whole seconds: the file is written when it changes.
             ran: Millis((now() - self.began).0 / 1000 * 1000),
-            said: said(&self.dir.join("progress")),
+            said: self.said.clone(),
         };
         // A disk that is full now takes it the next time; the launch goes on.
         if self.last_status.as_ref() != Some(&status)
@@ -276,49 +305,6 @@ impl Watch {
             self.last_status = Some(status);
         }
     }
-}
-
-/// So much of the end of a progress file is read.
-const LAST_BYTES: u64 = 4096;
-
-/// What the job wrote, anew each time or line after line.
-fn said(path: &Path) -> Said {
-    let read = || -> io::Result<(Vec<u8>, bool)> {
-        let mut file = File::open(path)?;
-        let from = file.metadata()?.len().saturating_sub(LAST_BYTES);
-        file.seek(SeekFrom::Start(from))?;
-        let mut bytes = Vec::new();
-        file.take(LAST_BYTES).read_to_end(&mut bytes)?;
-        Ok((bytes, from > 0))
-    };
-    let (bytes, cut) = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    // The first line that is read may be the end of one.
-    parse(text.lines().skip(usize::from(cut)))
-}
-
-/// Lines of two numbers, iterations done and those that the last checkpoint holds, and lines of
-/// a name and a number. The last of each counts; what is neither is passed over.
-fn parse<'a>(lines: impl Iterator<Item = &'a str>) -> Said {
-    let number = |word: &str| word.parse::<f64>().ok();
-    let mut said = Said::default();
-    for line in lines {
-        let mut words = line.split_whitespace();
-        let Some(first) = words.next() else { continue };
-        let second = words.next().and_then(number);
-        if let Some(done) = number(first) {
-            let saved = second.unwrap_or(0.0);
-            let sound = |x: f64| x.is_finite() && x >= 0.0;
-            if sound(done) && sound(saved) {
-                said.progress = Some(Progress { done, saved });
-            }
-        } else if let Some(value) = second.filter(|x| x.is_finite())
-            && (said.metrics.contains_key(first) || said.metrics.len() < MOST_METRICS)
-        {
-            said.metrics.insert(first.into(), value);
-        }
-    }
-    said
 }
 
 type Started = Result<Vec<Child>, (Vec<Child>, String)>;
@@ -458,52 +444,6 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(text: &str) -> Said {
-        parse(text.lines())
-    }
-
-    fn expected(progress: Option<(f64, f64)>, metrics: &[(&str, f64)]) -> Said {
-        let metrics = metrics.iter().map(|(name, value)| ((*name).into(), *value));
-        Said {
-            progress: progress.map(|(done, saved)| Progress { done, saved }),
-            metrics: metrics.collect(),
-        }
-    }
-
-    #[test]
-    fn a_progress_file_is_lines_of_which_the_last_of_each_kind_counts() {
-        assert_eq!(read(""), expected(None, &[]));
-        assert_eq!(read("12 10"), expected(Some((12.0, 10.0)), &[]));
-        assert_eq!(read("12"), expected(Some((12.0, 0.0)), &[]));
-        assert_eq!(read("loss -0.5\n"), expected(None, &[("loss", -0.5)]));
-        let all = "1 0\nloss 3\n\n2.5e1 1\nloss 2 (train)\n";
-        assert_eq!(read(all), expected(Some((25.0, 1.0)), &[("loss", 2.0)]));
-        // Neither a number nor a name and one; a loss that is none; a step back before the start.
-        for odd in [
-            "loss", "loss x", "loss NaN", "loss inf", "-3 1", "3 -1", "nan 1",
-        ] {
-            let text = format!("7 6\nloss 1\n{odd}\n");
-            let before = expected(Some((7.0, 6.0)), &[("loss", 1.0)]);
-            assert_eq!(read(&text), before, "{odd}");
-        }
-        let many: String = (10..40).map(|i| format!("m{i} {i}\n")).collect();
-        let metrics = read(&many).metrics;
-        assert_eq!(metrics.len(), MOST_METRICS);
-        assert_eq!(metrics.last_key_value(), Some((&"m25".into(), &25.0)));
-    }
-
-    #[test]
-    fn of_a_long_progress_file_the_end_is_read() {
-        let path = std::env::temp_dir().join(format!("blox-said-{}", std::process::id()));
-        let lines: String = (0..9_000).map(|i| format!("{i} 0\nloss 0.{i}\n")).collect();
-        std::fs::write(&path, lines).unwrap();
-        let found = said(&path);
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(found.progress.map(|p| p.done), Some(8_999.0));
-        assert_eq!(found.metrics.get("loss"), Some(&0.8999));
-        assert_eq!(said(&path), Said::default());
-    }
 
     #[test]
     fn a_status_from_before_there_were_numbers_is_read() {

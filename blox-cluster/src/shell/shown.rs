@@ -58,7 +58,7 @@ fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
         *ran = ran.max(end.ran.as_secs());
         *stopped &= matches!(end.exit, Exit::Yielded | Exit::Cut);
         line.attempt = part.id.attempt;
-        if matches!(end.exit, Exit::Failed { .. }) && phase == "failed" {
+        if matches!(end.exit, Exit::Failed { .. } | Exit::BadFile) && phase == "failed" {
             line.reason = end.why.clone();
         }
     }

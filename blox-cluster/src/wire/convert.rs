@@ -125,6 +125,7 @@ fn attempt_to(a: &AttemptReport) -> pb::AttemptReport {
             Exit::Failed { code } => (pb::Exit::Failed, code),
             Exit::Cut => (pb::Exit::Cut, 0),
             Exit::Lost => (pb::Exit::Lost, 0),
+            Exit::BadFile => (pb::Exit::BadFile, 0),
         };
         pb::Final {
             exit: exit.into(),
@@ -132,6 +133,7 @@ fn attempt_to(a: &AttemptReport) -> pb::AttemptReport {
             ran_ms: f.ran.0,
             estimated: f.estimated,
             why: f.why.clone(),
+            exited_zero: f.exited_zero,
         }
     };
     pb::AttemptReport {
@@ -214,6 +216,7 @@ fn attempt_from(a: pb::AttemptReport) -> Result<AttemptReport, WireError> {
                 pb::Exit::Failed => Exit::Failed { code: f.code },
                 pb::Exit::Cut => Exit::Cut,
                 pb::Exit::Lost => Exit::Lost,
+                pb::Exit::BadFile => Exit::BadFile,
                 pb::Exit::Unspecified => {
                     return Err(unknown("final.exit", f.exit, "a known exit"));
                 }
@@ -223,6 +226,7 @@ fn attempt_from(a: pb::AttemptReport) -> Result<AttemptReport, WireError> {
                 ran: Millis(f.ran_ms),
                 estimated: f.estimated,
                 why: f.why.clone(),
+                exited_zero: f.exited_zero,
             })
         }
         pb::Status::Unspecified => return Err(unknown("status", a.status, "a known status")),
@@ -493,8 +497,16 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
             return wrong(field, found, "100 characters at most");
         }
     }
-    if let Some(code) = j.on_exit.keys().find(|c| !(1..=255).contains(*c)) {
-        return wrong("on_exit", code.to_string(), "an exit code from 1 to 255");
+    let complete = i32::from(pb::OnExit::Complete);
+    for (code, meaning) in &j.on_exit {
+        let is_sound = match code {
+            0 => *meaning == complete,
+            _ => (1..=255).contains(code),
+        };
+        if !is_sound {
+            let expected = "an exit code from 1 to 255, or 0=complete";
+            return wrong("on_exit", code.to_string(), expected);
+        }
     }
     let is_name = |k: &String| !k.is_empty() && !k.contains(['=', '\0']);
     if let Some((name, value)) = j.env.iter().find(|(k, _)| !is_name(k)) {
@@ -634,6 +646,7 @@ mod tests {
             },
         };
         let ended = Final {
+            exited_zero: true,
             exit: Exit::Failed { code: 3 },
             ran: Millis(77),
             estimated: false,
@@ -702,10 +715,14 @@ mod tests {
             ..job()
         };
         let sound = [job(), on_exit(1), on_exit(255), env("A"), grace_s(86_400.0)];
-        for sound in sound.into_iter().chain([name(100)]) {
+        let zero = pb::Job {
+            on_exit: [(0, pb::OnExit::Complete.into())].into(),
+            ..job()
+        };
+        for sound in sound.into_iter().chain([name(100), zero]) {
             assert_eq!(check_new(&sound), Ok(()));
         }
-        let codes = "expected an exit code from 1 to 255";
+        let codes = "expected an exit code from 1 to 255, or 0=complete";
         let names = "expected a name, `=` and a value";
         let graces = "expected above 0, and a day (86400 s) at most";
         for (wrong, said) in [

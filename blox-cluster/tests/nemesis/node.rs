@@ -130,6 +130,7 @@ impl NodeModel {
             let gone = !self.shims.contains_key(id) && !self.processes.contains_key(id);
             let done = j.done.clone().or_else(|| {
                 gone.then(|| Final {
+                    exited_zero: false,
                     exit: Exit::Lost,
                     ran: Millis(0),
                     estimated: true,

@@ -1045,6 +1045,7 @@ impl World {
         };
         let ran = now - j.began;
         j.done.get_or_insert(blox_cluster::protocol::Final {
+            exited_zero: false,
             exit: blox_cluster::protocol::Exit::Lost,
             ran,
             estimated: true,

@@ -157,7 +157,8 @@ pub(in crate::cli) struct SubmitArgs {
     /// How often it may fail and is tried again [default: 3]
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
-    /// What an exit code means: retry, fail, complete, or requeue (try again and count nothing)
+    /// What an exit code means: retry, fail, complete, or requeue (try again and count nothing);
+    /// with 0=complete exit code 0 after a stop completes the job
     #[arg(long, value_name = "CODE=MEANING")]
     pub on_exit: Vec<String>,
     /// Seconds in which it should be done

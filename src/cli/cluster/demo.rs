@@ -247,6 +247,7 @@ fn report(
         ("Cut", "cut"),
         ("Lost", "lost"),
         ("Failed", "failed"),
+        ("BadFile", "ended for a bad file"),
         ("NeverRan", "never ran"),
     ];
     let counts = ways.map(|(exit, words)| {

@@ -3,7 +3,7 @@
 use super::training::{batch, modelled_rate};
 use super::{Attempt, End, Goal, Launch, Launches, Link, Outcome};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
-use crate::protocol::message::{Exit, Status, Task};
+use crate::protocol::message::{Exit, Progress, Status, Task};
 use crate::protocol::record::Record;
 use blox_core::{
     Assignment, Command, Event, GpuCount, JobId, JobRef, Name, NodeAction, NodeId, NodeStatus,
@@ -273,11 +273,15 @@ impl Launches {
                 outcome,
             })
         };
-        let completed = a.ends.values().all(|e| e.exit == Exit::Completed);
+        let progress = self.said(id).progress;
+        let completed = is_completed(job, a, progress);
         // One that has saved nothing yet goes on from what was there before it.
-        let saved = self.said(id).progress.map(|p| p.saved).filter(|s| *s > 0.0);
+        let saved = progress.map(|p| p.saved).filter(|s| *s > 0.0);
         let mut lost = a.ends.values().filter(|e| e.exit == Exit::Lost);
+        let bad_file = a.ends.values().any(|e| e.exit == Exit::BadFile);
+        // A file that cannot be read is a failure of the job, without an exit code.
         let rule = a.failed.map(|code| on_exit(job, code));
+        let rule = rule.or(bad_file.then_some(OnExit::Retry));
         let current = job.attempt() == id.attempt;
         match &a.goal {
             Goal::Cancel if !others => return (ended(How::Cancelled), false),
@@ -298,7 +302,8 @@ impl Launches {
         });
         let work = match saved {
             Some(saved) => Some(saved),
-            None if kept => None,
+            // All that was done is kept, and the job counts better than the clock.
+            None if kept => progress.map(|p| p.done),
             None => Some(a.launch.before),
         };
         let failures = self.durable.failures.get(&id.job).copied().unwrap_or(0) + 1;
@@ -442,6 +447,25 @@ fn rate(view: View<'_>, id: AttemptId, a: &Attempt) -> f64 {
         .or_else(|| spec.rate_at(GpuCount(world)))
         .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))
 }
+
+/// Whether the work of a job is done when a launch of it is over.
+///
+/// A rank that ends with 0 after it was told to stop may have finished or may have given up its
+/// work. The launch is then completed only if the job reports all iterations as done, or if the
+/// job was submitted with `--on-exit 0=complete`.
+fn is_completed(job: &JobRef<'_>, a: &Attempt, progress: Option<Progress>) -> bool {
+    let by_itself = |e: &End| e.exit == Exit::Completed;
+    if a.ends.values().all(by_itself) {
+        return true;
+    }
+    let with_zero = |e: &End| by_itself(e) || (e.exit == Exit::Yielded && e.exited_zero);
+    let all = job.spec().work.iterations;
+    let reported = progress.is_some_and(|p| all > 0.0 && p.done >= all * ALL_DONE);
+    a.ends.values().all(with_zero) && (reported || on_exit(job, 0) == OnExit::Complete)
+}
+
+/// Iterations may be a product of seconds and a rate: this share of them is all.
+const ALL_DONE: f64 = 1.0 - 1e-9;
 
 /// What an exit code means for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

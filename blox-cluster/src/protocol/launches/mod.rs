@@ -98,6 +98,9 @@ pub struct End {
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
+    /// Whether every rank there ended with 0 after it was told to stop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exited_zero: bool,
 }
 
 /// What is kept of a job for people, also when it has ended.
@@ -746,6 +749,7 @@ impl Launches {
             gpus: self.gpus_of(part),
             estimated: true,
             why: why.to_owned(),
+            exited_zero: false,
         }
     }
 
@@ -760,6 +764,7 @@ impl Launches {
             gpus,
             estimated: false,
             why: f.why.clone(),
+            exited_zero: f.exited_zero,
         }
     }
 }

@@ -101,7 +101,7 @@ impl Launches {
     /// ever ran, as long as the other ranks of a node have then: there is little to save.
     /// Else, when some of it was lost, as long as if it was stopped.
     fn grace_of_rest(&self, a: &Attempt) -> crate::protocol::Millis {
-        let failed = |end: &super::End| matches!(end.exit, Exit::Failed { .. });
+        let failed = |end: &super::End| matches!(end.exit, Exit::Failed { .. } | Exit::BadFile);
         if !a.started || a.ends.values().any(failed) {
             self.timers.kill
         } else {

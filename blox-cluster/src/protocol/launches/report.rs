@@ -761,6 +761,7 @@ mod tests {
         let step = all.hear_of("k", 7, 1, named("n", 2), vec![launch(Status::Running)]);
         assert_eq!(told(&step), ("c".to_owned(), vec![Wish::Kill], 0));
         let done = Status::Done(Final {
+            exited_zero: false,
             exit: Exit::Completed,
             ran: Millis(1),
             estimated: false,

@@ -98,7 +98,7 @@ impl Gang {
         };
         extras.attributes.insert("grace_s".into(), 7.into());
         let on_exit = serde_json::json!({ "42": "fail" });
-        extras.attributes.insert("on_exit".into(), on_exit);
+        extras.attributes.entry("on_exit".into()).or_insert(on_exit);
         let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(secs)).with_extras(extras);
         gang.step(Input::Request(Request::Submit {
             key: "key".into(),
@@ -280,6 +280,7 @@ fn done(exit: Exit) -> Status {
 fn done_after(exit: Exit, secs: u64) -> Status {
     Status::Done(Final {
         exit,
+        exited_zero: false,
         ran: Millis::secs(secs),
         estimated: false,
         why: String::new(),
@@ -910,4 +911,133 @@ fn a_job_has_sixteen_names_and_no_more() {
     g.beats(10);
     let heard = |name| g.scheduler.view().job(JOB).map(|j| j.metric(name).len());
     assert_eq!((heard("m9"), heard("m99")), (Some(2), Some(0)));
+}
+
+/// Every rank ended with 0 after it was told to stop.
+fn stopped_with_zero() -> Status {
+    Status::Done(Final {
+        exit: Exit::Yielded,
+        exited_zero: true,
+        ran: Millis::secs(9),
+        estimated: false,
+        why: "told to stop".to_owned(),
+    })
+}
+
+/// A job of 100 iterations that is put back and whose ranks end so, with this progress.
+fn put_back(ends: [Status; 2], done: Option<(f64, f64)>, extras: Extras) -> Gang {
+    let mut g = Gang::of(&[], 100.0, extras);
+    g.runs(1, &[0, 1]);
+    g.step(Input::Request(Request::Requeue(JOB)));
+    g.said.progress = done.map(|(done, saved)| Progress { done, saved });
+    for (node, end) in ends.into_iter().enumerate() {
+        g.set(node, 1, end);
+    }
+    g.beat();
+    g
+}
+
+#[test]
+fn launch_zero_after_a_stop_is_resumed() {
+    let zero = || [stopped_with_zero(), stopped_with_zero()];
+    // All that is known of its work is kept: what it saved, else what it did.
+    for (progress, work) in [
+        ((40.0, 30.0), 30.0),
+        ((40.0, 0.0), 40.0),
+        ((99.9, 0.0), 99.9),
+    ] {
+        let g = put_back(zero(), Some(progress), Extras::default());
+        assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
+        assert_eq!(g.work(), work);
+    }
+    let mut g = put_back(zero(), None, Extras::default());
+    assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
+    g.said = Said::default();
+    g.runs(2, &[0, 1]);
+    assert_eq!(g.phase(), Some(Phase::Running));
+    for node in 0..2 {
+        g.set(node, 2, done(Exit::Completed));
+    }
+    g.beat();
+    let durable = g.scheduler.launches().durable();
+    assert_eq!(durable.failures.get(&JOB), None);
+    assert_eq!((g.outcome, g.granted()), (Some(Outcome::Completed), 2));
+}
+
+#[test]
+fn launch_zero_after_all_iterations_is_completed() {
+    for ends in [
+        [stopped_with_zero(), stopped_with_zero()],
+        [done(Exit::Completed), stopped_with_zero()],
+    ] {
+        let g = put_back(ends, Some((100.0, 0.0)), Extras::default());
+        assert_eq!(g.outcome, Some(Outcome::Completed));
+    }
+    // Who ends with 75 says that there is more to do than was submitted.
+    let ends = [done(Exit::Yielded), stopped_with_zero()];
+    let g = put_back(ends, Some((100.0, 0.0)), Extras::default());
+    assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
+}
+
+#[test]
+fn launch_zero_that_means_complete_is_completed() {
+    let rules = serde_json::json!({ "0": "complete" });
+    let extras = Extras {
+        attributes: [("on_exit".into(), rules)].into(),
+        ..Extras::default()
+    };
+    let ends = [stopped_with_zero(), stopped_with_zero()];
+    let g = put_back(ends, None, extras);
+    assert_eq!(g.outcome, Some(Outcome::Completed));
+}
+
+#[test]
+fn launch_zero_after_a_lost_lease_is_resumed() {
+    let mut g = Gang::lasting(100.0);
+    g.runs(1, &[0, 1]);
+    for node in 0..2 {
+        g.set(node, 1, stopped_with_zero());
+    }
+    g.beat();
+    assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
+    let durable = g.scheduler.launches().durable();
+    assert_eq!(durable.failures.get(&JOB), None);
+}
+
+#[test]
+fn launch_bad_file_is_a_failure_with_its_reason() {
+    let bad = || {
+        Status::Done(Final {
+            exit: Exit::BadFile,
+            exited_zero: false,
+            ran: Millis::secs(9),
+            estimated: false,
+            why: "/x/progress is a folder, expected a regular file".to_owned(),
+        })
+    };
+    let attributes = [("max_retries".into(), 1.into())];
+    let extras = Extras {
+        attributes: attributes.into(),
+        ..Extras::default()
+    };
+    let mut g = Gang::of(&[], 9.0, extras);
+    g.runs(1, &[0, 1]);
+    g.set(0, 1, bad());
+    g.beat();
+    // Its other ranks have as long as after the failure of one.
+    let kill = Settings::default().timers.kill;
+    assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(kill)));
+    g.set(1, 1, done(Exit::Cut));
+    g.beat();
+    let why = &g.accounts()[0].why;
+    assert_eq!(why, "/x/progress is a folder, expected a regular file");
+    let durable = g.scheduler.launches().durable();
+    assert_eq!(durable.failures.get(&JOB), Some(&1));
+    assert_eq!(g.outcome, None);
+    g.runs(2, &[0, 1]);
+    for node in 0..2 {
+        g.set(node, 2, bad());
+    }
+    g.beat();
+    assert_eq!((g.outcome, g.granted()), (Some(Outcome::Failed), 2));
 }
