@@ -5,7 +5,7 @@
 //! where it survives, a frame before it that does not check was damaged later
 //! and not torn while it was written.
 
-use super::crc::crc32c;
+use crc32c::crc32c;
 
 /// Bytes of a head.
 pub const HEAD: usize = 24;
@@ -100,4 +100,33 @@ pub fn records(mut body: &[u8]) -> Option<Vec<Vec<u8>>> {
         body = &body[4 + len..];
     }
     Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame as it is on the disks of clusters that exist.
+    const FRAME: [u8; 31] = [
+        0x42, 0x4c, 0x58, 0x64, 0x07, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0xf8, 0x83, 0x14, 0x55, 0xec, 0xdd, 0x36, 0x8d, 0x03, 0x00, 0x00, 0x00, 0x61, 0x62,
+        0x63,
+    ];
+
+    #[test]
+    fn frame_format_stays_as_it_is() {
+        let (mut body_bytes, mut frame) = (Vec::new(), Vec::new());
+        push(b"abc", &mut body_bytes);
+        write(Kind::Data, 7, &body_bytes, &mut frame);
+        assert_eq!(frame, FRAME);
+        let found = head(&FRAME).unwrap();
+        assert_eq!((found.kind, found.len, found.seq), (Kind::Data, 7, 7));
+        let found = body(&found, &FRAME).and_then(records);
+        assert_eq!(found, Some(vec![b"abc".to_vec()]));
+    }
+
+    #[test]
+    fn crc32c_check_value_is_that_of_the_catalogue() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
 }

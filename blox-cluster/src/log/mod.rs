@@ -5,7 +5,6 @@
 //! When a log is opened, a frame that was being written when the power went is
 //! cut off; any other damage is refused, with its position, and nothing is changed.
 
-pub(crate) mod crc;
 mod frame;
 
 use frame::{HEAD, Kind};

@@ -16,8 +16,8 @@ use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId
 use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
 use super::record::{CoreInput, Record};
 use super::timers::Timers;
-use crate::log::crc::crc32c;
 use blox_core::{Event, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
+use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
