@@ -232,7 +232,7 @@ impl Node {
     }
     /// The GPU with this number on the node, from 0; `None` beyond the last.
     pub fn gpu(&self, local: u32) -> Option<GpuId> {
-        (local < self.spec.gpus).then_some(GpuId(self.first_gpu + local))
+        (local < self.spec.gpus).then(|| GpuId(self.first_gpu + local))
     }
     fn all_mask(&self) -> u64 {
         if self.spec.gpus >= 64 {
@@ -637,5 +637,23 @@ impl Cluster {
             node.cpus_promised += a.cpus * share;
             node.memory_promised += a.memory_gib * share;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cluster::spec::ClusterSpec;
+    use crate::ids::GpuId;
+    use crate::state::State;
+
+    #[test]
+    fn node_gpu_beyond_the_last_is_none() {
+        let state = State::new(&ClusterSpec::uniform(2, 3)).unwrap();
+        let [first, second] = state.cluster.nodes() else {
+            panic!("{} nodes", state.cluster.nodes().len());
+        };
+        let gpus = |node: &super::Node| [0, 2, 3, u32::MAX].map(|local| node.gpu(local));
+        assert_eq!(gpus(first), [Some(GpuId(0)), Some(GpuId(2)), None, None]);
+        assert_eq!(gpus(second), [Some(GpuId(3)), Some(GpuId(5)), None, None]);
     }
 }

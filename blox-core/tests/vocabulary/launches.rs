@@ -479,6 +479,58 @@ fn a_pair_moves_as_a_pair() {
 }
 
 #[test]
+fn pairs_that_swap_gpus_are_not_deadlocked() {
+    let plans = [
+        vec![
+            place(0, &[0]),
+            beside(1, &[0], 0),
+            place(2, &[1]),
+            beside(3, &[1], 2),
+        ],
+        vec![
+            place(0, &[1]),
+            beside(1, &[1], 0),
+            place(2, &[0]),
+            beside(3, &[0], 2),
+        ],
+    ];
+    let mut b = bench("1x2", plans, 4);
+    b.round(0.0);
+    b.decide(10.0);
+    // One pair leaves, then the other has room.
+    assert_eq!(b.take_commands(), "stop 0.1; stop 1.1");
+    assert_eq!(b.phases(), "0 stopping, 1 stopping, 2 running, 3 running");
+    b.stopped(20.0, 0, 1);
+    assert_eq!(b.take_commands(), "");
+    b.stopped(30.0, 1, 1);
+    b.settle(30.0);
+    assert_eq!(b.phases(), "0 running, 1 running, 2 running, 3 running");
+    assert_eq!(b.job(0).assignment().unwrap().gpus[..], [GpuId(1)]);
+    assert_eq!(b.job(3).assignment().unwrap().gpus[..], [GpuId(0)]);
+}
+
+#[test]
+fn partners_that_wait_for_a_third_job_keep_running() {
+    let plans = [
+        vec![place(0, &[0, 1]), place(1, &[2, 3]), beside(2, &[2, 3], 1)],
+        vec![stop(2), place(0, &[1, 2]), beside(1, &[1, 2], 0)],
+    ];
+    let mut b = Bench::new("1x4", OnEvent::default(), Scripted::new(plans));
+    for _ in 0..3 {
+        b.submit(0.0, job(2, 1e6));
+    }
+    b.round(0.0);
+    b.decide(10.0);
+    // Jobs 0 and 1 each hold a GPU of the other, which they will share.
+    assert_eq!(b.take_commands(), "stop 2.1");
+    assert_eq!(b.phases(), "0 running, 1 running, 2 stopping");
+    b.stopped(20.0, 2, 1);
+    b.settle(20.0);
+    assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
+    assert_eq!(b.job(0).assignment().unwrap().partner, Some(JobId(1)));
+}
+
+#[test]
 fn a_wrong_plan_is_refused_as_a_whole_by_name() {
     let mut small = on(&[1]);
     small.partner = Some(JobId(0));
@@ -583,6 +635,26 @@ fn answer(b: &mut Bench, at: f64, plan: Plan) -> Decided {
         .answer(t(at), decision, Outlook::Stable, &mut *b.policy);
     b.core.take_commands(&mut b.commands);
     decided
+}
+
+#[test]
+fn answer_without_later_news_is_not_due() {
+    let mut b = bench("1x2", [vec![]], 1);
+    b.round(0.0);
+    // The last news is what the plan was made from.
+    b.event(5.0, Event::GpuFailed { gpu: GpuId(1) });
+    let plan = Plan {
+        version: b.core.state().version(),
+        ..Plan::default()
+    };
+    b.core.asked();
+    assert_eq!(answer(&mut b, 10.0, plan.clone()), Decided::Applied);
+    assert_eq!(b.core.due(), None);
+    // News that came after the question are due at once.
+    b.core.asked();
+    b.event(11.0, Event::GpuRepaired { gpu: GpuId(1) });
+    assert_eq!(answer(&mut b, 12.0, plan), Decided::Applied);
+    assert_eq!(b.core.due(), Some(t(12.0)));
 }
 
 #[test]

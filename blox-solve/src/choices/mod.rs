@@ -306,18 +306,32 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_search_keeps_within_capacities() {
+    fn narrow_search_keeps_within_capacities() {
+        let mut solved = 0;
         for seed in 0..50 {
             let p = program(seed).with_width(1);
             let Ok(best) = p.solve() else { continue };
-            let mut left = p.capacities.clone();
+            solved += 1;
+            assert_eq!(best.of.len(), p.groups.len());
+            let mut used = vec![0; p.capacities.len()];
+            let mut cost = 0.0;
             for (choice, group) in best.of.iter().zip(&p.groups) {
+                if let Some(required) = group.required {
+                    assert_eq!(*choice, Some(required), "{seed}");
+                }
                 if let Some(i) = choice {
                     let a = group.alternatives[*i];
-                    left[a.resource] -= a.amount;
+                    used[a.resource] += a.amount;
+                    cost += a.cost;
                 }
             }
+            for (used, capacity) in used.iter().zip(&p.capacities) {
+                assert!(used <= capacity, "{seed}: {used} of {capacity}");
+            }
+            assert!((best.cost - cost).abs() < 1e-9, "{seed}: {best:?}, {cost}");
+            assert!(best.cost >= by_trying(&p) - 1e-9, "{seed}: {best:?}");
         }
+        assert!(solved > 40, "{solved}");
     }
 
     #[test]

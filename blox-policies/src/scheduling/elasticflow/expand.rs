@@ -190,3 +190,42 @@ fn offer(
         plan: Some(new),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(left: f64, levels: &[(u32, f64)]) -> Task {
+        Task {
+            left,
+            due: None,
+            levels: levels.into(),
+        }
+    }
+
+    #[test]
+    fn expand_offer_that_got_worse_waits_its_turn() {
+        let window = Window {
+            now: 0.0,
+            until: None,
+            grid: Grid { slot: 60.0 },
+        };
+        // For each GPU more, in GPU-seconds: the first job wastes 11 to have two and 44 to have
+        // four, the second 18 to have two.
+        let tasks = [
+            (JobId(0), task(100.0, &[(1, 1.0), (2, 1.8), (4, 2.0)])),
+            (JobId(1), task(100.0, &[(1, 1.0), (2, 1.7)])),
+        ];
+        let shares = |gpus: i64| {
+            let mut line = vec![(0.0, gpus)];
+            let spare = expand(&window, &tasks, &mut BTreeMap::new(), &mut line, true);
+            let left = line[0].1;
+            (spare.into_values().collect::<Vec<u32>>(), left)
+        };
+        assert_eq!(shares(3), (vec![2, 1], 0));
+        // Four are enough for the four of the first job, if it does not wait its turn.
+        assert_eq!(shares(4), (vec![2, 2], 0));
+        assert_eq!(shares(5), (vec![2, 2], 1));
+        assert_eq!(shares(6), (vec![4, 2], 0));
+    }
+}

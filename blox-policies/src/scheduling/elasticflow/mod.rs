@@ -376,3 +376,122 @@ impl ElasticFlow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::cadence::OnEvent;
+    use blox_core::core::Core;
+    use blox_core::order::SortKey;
+    use blox_core::policy::by_key;
+    use blox_core::testing::FirstFit;
+    use blox_core::{ClusterSpec, Composition, Deadline, Extras, JobSpec, Pipeline, State};
+
+    /// Jobs that were accepted on a cluster of two GPUs.
+    struct Run {
+        core: Core,
+        pipeline: Pipeline,
+        elastic: ElasticFlow,
+        memory: Promised,
+    }
+
+    impl Run {
+        /// Jobs of so many seconds, with levels, rates and a deadline after 120 s.
+        fn of(jobs: &[(f64, &[(u32, f64)])]) -> Self {
+            let state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
+            let pipeline = Composition::new("toy")
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .placement(FirstFit)
+                .build()
+                .unwrap();
+            let elastic = ElasticFlow::new(Seconds::new(60.0));
+            let mut run = Run {
+                core: Core::new(state, Box::new(OnEvent::default())),
+                pipeline,
+                memory: elastic.initial(0),
+                elastic,
+            };
+            for (i, (work, levels)) in jobs.iter().enumerate() {
+                let extras = Extras {
+                    levels: levels.iter().map(|(g, _)| GpuCount(*g)).collect(),
+                    rates: levels.iter().map(|(_, rate)| *rate).collect(),
+                    deadlines: vec![Deadline {
+                        at: Time::new(120.0),
+                        value: 1.0,
+                    }],
+                    class: ServiceClass::Guaranteed,
+                    ..Extras::default()
+                };
+                let spec = JobSpec::new(Time::ZERO, GpuCount(levels[0].0), Seconds::new(*work));
+                let event = Event::Submitted {
+                    job: JobId(i as u32),
+                    spec: Arc::new(spec.with_extras(extras)),
+                };
+                run.core
+                    .event(Time::ZERO, &event, &mut run.pipeline)
+                    .unwrap();
+            }
+            run.decide();
+            run
+        }
+
+        fn decide(&mut self) {
+            self.core.decide(Time::ZERO, &mut self.pipeline);
+        }
+
+        fn refresh(&mut self) {
+            self.elastic.refresh(&mut self.memory, self.core.view());
+        }
+
+        /// The plans after a refresh of these, job by job.
+        fn refreshed(&mut self, plans: [Plan; 2]) -> [Plan; 2] {
+            self.memory.plans = (0..).map(JobId).zip(plans).collect();
+            self.memory.decision = None;
+            self.refresh();
+            [0, 1].map(|job| self.memory.plans[&JobId(job)].clone())
+        }
+    }
+
+    fn plan(steps: &[(f64, u32)], end: f64) -> Plan {
+        Plan {
+            steps: steps.to_vec(),
+            end,
+        }
+    }
+
+    #[test]
+    fn refresh_plans_once_a_decision() {
+        let mut run = Run::of(&[(60.0, &[(1, 1.0)])]);
+        let expected = BTreeMap::from([(JobId(0), plan(&[(0.0, 1)], 60.0))]);
+        run.refresh();
+        assert_eq!(run.memory.plans, expected);
+        assert_eq!(run.memory.free, [(0.0, 1), (60.0, 2)]);
+        // What admission adds in the same decision stays.
+        let added = plan(&[(60.0, 2)], 120.0);
+        run.memory.plans.insert(JobId(7), added.clone());
+        run.refresh();
+        assert_eq!(run.memory.plans.get(&JobId(7)), Some(&added));
+        run.decide();
+        run.refresh();
+        assert_eq!(run.memory.plans, expected);
+    }
+
+    #[test]
+    fn refresh_keeps_plans_that_new_ones_would_break() {
+        // In order of deadline the first job would take one GPU for all of the time, and the
+        // second, which needs both for half of it, would be late.
+        let mut run = Run::of(&[(120.0, &[(1, 1.0), (2, 2.0)]), (60.0, &[(2, 1.0)])]);
+        let late = || plan(&[(60.0, 2)], 120.0);
+        let early = || plan(&[(0.0, 2)], 60.0);
+        assert_eq!(run.refreshed([late(), early()]), [late(), early()]);
+        assert_eq!(run.memory.free, [(0.0, 0), (120.0, 2)]);
+        assert_eq!(run.refreshed([early(), late()]), [early(), late()]);
+        // A plan that does too little, ends too late or overlaps is made anew.
+        let anew = || plan(&[(0.0, 0), (60.0, 2)], 120.0);
+        let short = plan(&[(60.0, 1)], 120.0);
+        assert_eq!(run.refreshed([short, early()]), [anew(), early()]);
+        let overdue = plan(&[(60.0, 1)], 180.0);
+        assert_eq!(run.refreshed([overdue, early()]), [anew(), early()]);
+        assert_eq!(run.refreshed([early(), early()]), [early(), anew()]);
+    }
+}

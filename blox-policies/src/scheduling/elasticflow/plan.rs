@@ -350,8 +350,14 @@ mod tests {
     }
 
     #[test]
-    fn filling_goes_around_what_is_taken() {
+    fn fill_taken_gpus_goes_around_them() {
         let line = vec![(0.0, 0), (60.0, 1), (120.0, 4)];
+        // 60 on one GPU, and 140 on two take 77.8 s: slots as short as a second show it.
+        let fine = Grid { slot: 1.0 };
+        let plan = minimum(&task(200.0, 240.0), fine, &line, 0.0).unwrap();
+        assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (120.0, 2)]);
+        assert_eq!(plan.end, 198.0);
+        assert_eq!(plan.gpu_time(0.0), 60.0 + 2.0 * 78.0);
         let plan = minimum(&task(200.0, 240.0), GRID, &line, 0.0).unwrap();
         assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (120.0, 2)]);
         assert_eq!(plan.end, 240.0);
