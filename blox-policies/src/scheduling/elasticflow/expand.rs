@@ -211,10 +211,10 @@ mod tests {
             grid: Grid { slot: 60.0 },
         };
         // For each GPU more, in GPU-seconds: the first job wastes 11 to have two and 44 to have
-        // four, the second 18 to have two.
+        // four, the second 18 and 30.
         let tasks = [
             (JobId(0), task(100.0, &[(1, 1.0), (2, 1.8), (4, 2.0)])),
-            (JobId(1), task(100.0, &[(1, 1.0), (2, 1.7)])),
+            (JobId(1), task(100.0, &[(1, 1.0), (2, 1.7), (4, 2.25)])),
         ];
         let shares = |gpus: i64| {
             let mut line = vec![(0.0, gpus)];
@@ -223,9 +223,9 @@ mod tests {
             (spare.into_values().collect::<Vec<u32>>(), left)
         };
         assert_eq!(shares(3), (vec![2, 1], 0));
-        // Four are enough for the four of the first job, if it does not wait its turn.
         assert_eq!(shares(4), (vec![2, 2], 0));
-        assert_eq!(shares(5), (vec![2, 2], 1));
-        assert_eq!(shares(6), (vec![4, 2], 0));
+        // Two more are worth less to the first job than its first two were.
+        assert_eq!(shares(6), (vec![2, 4], 0));
+        assert_eq!(shares(8), (vec![4, 4], 0));
     }
 }
