@@ -2,8 +2,8 @@
 //!
 //! [`protocol`] is the heart: scheduler, node manager and shim as functions of
 //! state, input and moment, with no socket and no clock. [`log`] keeps what must
-//! not be forgotten, [`wire`] has the typed messages. [`shell`] is the processes
-//! around these machines, [`client`] what users' commands say to them.
+//! not be forgotten, `wire` has the typed messages. `shell` is the processes
+//! around these machines, `client` what users' commands say to them.
 //!
 //! `client`, `shell` and `wire` need the feature `rpc`.
 
