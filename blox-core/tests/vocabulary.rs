@@ -9,6 +9,8 @@ mod harness;
 mod launches;
 #[path = "vocabulary/memory.rs"]
 mod memory;
+#[path = "vocabulary/requests.rs"]
+mod requests;
 #[path = "vocabulary/rounds.rs"]
 mod rounds;
 #[path = "vocabulary/virtual_clusters.rs"]

@@ -1,0 +1,147 @@
+//! Requests are honoured whichever placement serves them.
+
+use crate::harness::*;
+use blox_core::core::Decided;
+use blox_core::order::SortKey;
+use blox_core::policy::{by_key, scheduling_fn};
+use blox_core::testing::FirstFit;
+use blox_core::*;
+
+/// Places what [`Requests::all`] gives, on the lowest free GPUs of any type.
+struct Blind;
+
+impl Stateless for Blind {}
+
+impl PlacementPolicy for Blind {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        for request in requests.all(draft.view()) {
+            if draft.current(request.job).is_some() || !draft.may_place(request.job) {
+                continue;
+            }
+            let count = request.shapes[0].gpus.get() as usize;
+            let nodes = draft.nodes_with_free();
+            let free: GpuList = nodes
+                .flat_map(|node| draft.free_gpus_on(node.id()))
+                .take(count)
+                .collect();
+            if free.len() == count {
+                draft.assign(request.job, Assignment::of(free))?;
+            }
+        }
+        Ok(Outlook::Stable)
+    }
+}
+
+fn of_type(gpus: u32, name: &str) -> JobSpec {
+    job(gpus, 1000.0).with_extras(Extras {
+        gpu_types: vec![name.into()],
+        ..Extras::default()
+    })
+}
+
+fn composed(scheduling: impl SchedulingPolicy, placement: impl PlacementPolicy) -> Pipeline {
+    let composition = Composition::new("test").scheduling(scheduling);
+    composition.placement(placement).build().unwrap()
+}
+
+fn longest_first() -> impl SchedulingPolicy {
+    by_key(|job| SortKey::by(-job.spec().duration().secs()))
+}
+
+fn decided(bench: &mut Bench) -> (Decided, String) {
+    let decided = bench.core.decide(t(0.0), &mut *bench.policy);
+    let plan = text(&bench.core.plan().actions);
+    (decided, plan)
+}
+
+#[test]
+fn plan_with_forbidden_gpu_type_is_refused() {
+    let mut bench = Bench::new(
+        "1x2:a100,1x2:v100",
+        rounds(300.0),
+        composed(longest_first(), Blind),
+    );
+    bench.submit(0.0, of_type(1, "v100"));
+    let (Decided::Failed(error), _) = decided(&mut bench) else {
+        panic!("the plan was applied");
+    };
+    assert_eq!(
+        error.to_string(),
+        "policy `test`: the plan gives job 0 GPU 0 of type `a100`, expected v100"
+    );
+    assert!(!bench.core.view().job(JobId(0)).unwrap().is_placed());
+}
+
+#[test]
+fn draft_narrowed_to_a_job_hides_other_types() {
+    let mut bench = Bench::new(
+        "1x2:a100,1x2:v100",
+        rounds(300.0),
+        composed(longest_first(), FirstFit),
+    );
+    bench.submit(0.0, of_type(1, "v100"));
+    bench.submit(0.0, job(1, 500.0));
+    let (applied, plan) = decided(&mut bench);
+    assert_eq!(
+        (applied, plan.as_str()),
+        (Decided::Applied, "place 0 on 2; place 1 on 0")
+    );
+}
+
+#[test]
+fn list_of_a_kept_order_names_all_jobs_in_order() {
+    let mut bench = Bench::new("1x3", rounds(300.0), composed(longest_first(), Blind));
+    for secs in [100.0, 300.0, 200.0] {
+        bench.submit(0.0, job(1, secs));
+    }
+    let (applied, plan) = decided(&mut bench);
+    let expected = "place 1 on 0; place 2 on 1; place 0 on 2";
+    assert_eq!((applied, plan.as_str()), (Decided::Applied, expected));
+}
+
+#[test]
+fn promoted_job_of_a_list_comes_first() {
+    let promoting = || {
+        scheduling_fn(|view, out: &mut Requests| {
+            for job in view.active() {
+                out.push(Request::gang(&job));
+            }
+            out.promote(JobId(2));
+            Outlook::NextRound
+        })
+    };
+    let mut bench = Bench::new("1x1", rounds(300.0), composed(promoting(), FirstFit));
+    for _ in 0..3 {
+        bench.submit(0.0, job(1, 100.0));
+    }
+    let (applied, plan) = decided(&mut bench);
+    assert_eq!(applied, Decided::Applied);
+    assert!(plan.contains("place 2 on 0"), "{plan}");
+    assert!(bench.core.view().job(JobId(2)).unwrap().promoted());
+}
+
+#[test]
+fn partner_is_put_beside_its_job_by_any_placement() {
+    let paired = scheduling_fn(|view, out: &mut Requests| {
+        if let Some(job) = view.active().next() {
+            out.push(Request::gang(&job).beside(JobId(1)));
+        }
+        Outlook::NextRound
+    });
+    for (gpus, expected) in [
+        (2, "place 0 on 0 1; place 1 on 0 1 beside 0"),
+        // It asks for another number of GPUs.
+        (1, "place 0 on 0 1"),
+    ] {
+        let mut bench = Bench::new("1x2", rounds(300.0), composed(paired.clone(), Blind));
+        bench.submit(0.0, job(2, 100.0));
+        bench.submit(0.0, job(gpus, 100.0));
+        let (applied, plan) = decided(&mut bench);
+        assert_eq!((applied, plan.as_str()), (Decided::Applied, expected));
+    }
+}
