@@ -70,7 +70,7 @@ enum Phase {
     Done,
 }
 
-/// The machine. Every input is preceded by what its moment alone brings about:
+/// The machine. Every input but the end of a rank is preceded by what its moment alone brings about:
 /// a shim that slept through the end of its lease does nothing else first.
 #[derive(Clone, Debug)]
 pub struct Shim {
@@ -123,15 +123,18 @@ impl Shim {
     /// Takes an input at a moment.
     pub fn step(&mut self, now: Millis, input: ShimInput) -> Vec<ShimEffect> {
         let mut out = Vec::new();
+        // A rank ended before anything that its end is found with was told to it.
+        if let ShimInput::RankExit { rank, code } = input {
+            self.rank_exit(now, rank, code, &mut out);
+        }
         // The lease's end comes before any message that would extend it: the
         // GPUs may be somebody else's by now.
         self.time(now, &mut out);
         match input {
             ShimInput::Control(c) => self.control(now, c, &mut out),
-            ShimInput::RankExit { rank, code } => self.rank_exit(now, rank, code, &mut out),
             ShimInput::Empty => self.empty(now, &mut out),
             ShimInput::BadFile(why) => self.bad_file(now, &why, &mut out),
-            ShimInput::Tick => {}
+            ShimInput::RankExit { .. } | ShimInput::Tick => {}
         }
         out
     }
@@ -435,6 +438,11 @@ mod tests {
         s.step(Millis(1_000), exit(0, 0));
         assert_eq!(s.step(Millis(1_001), yield_within(3_000)), []);
         let end = s.step(Millis(1_002), ShimInput::Empty);
+        assert_eq!(ended(&end), (Exit::Completed, false));
+        // Found at the very moment at which it would have been told.
+        let mut s = shim(1);
+        assert_eq!(s.step(Millis(10_000), exit(0, 0)), [ShimEffect::KillAll]);
+        let end = s.step(Millis(10_001), ShimInput::Empty);
         assert_eq!(ended(&end), (Exit::Completed, false));
     }
 

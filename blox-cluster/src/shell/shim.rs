@@ -129,6 +129,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         last_status: None,
         said: Said::default(),
         wrong_since: None,
+        bad_file: None,
     }
     .run_out()
 }
@@ -208,6 +209,8 @@ struct Watch {
     said: Said,
     /// Since when its progress file is wrong.
     wrong_since: Option<Millis>,
+    /// Why the progress file ends the launch at the next look.
+    bad_file: Option<BadFile>,
 }
 
 impl Watch {
@@ -230,18 +233,8 @@ impl Watch {
     }
 
     fn look(&mut self) -> io::Result<Option<Final>> {
-        let mut inputs = vec![ShimInput::Tick];
-        inputs.extend(
-            self.read_progress()
-                .map(|bad| ShimInput::BadFile(bad.to_string())),
-        );
-        // A file that cannot be read now will be read the next time; the lease goes on.
-        let control: Option<Control> =
-            files::read(&self.dir.join("control.json")).unwrap_or(self.last_control);
-        if control != self.last_control {
-            self.last_control = control;
-            inputs.extend(control.map(ShimInput::Control));
-        }
+        // First those that ended: they did before anything that this look tells them.
+        let mut inputs = Vec::new();
         for (rank, slot) in self.children.iter_mut().enumerate() {
             if let Some(child) = slot
                 && let Some(status) = child.try_wait()?
@@ -252,6 +245,16 @@ impl Watch {
                 *slot = None;
                 inputs.push(ShimInput::RankExit { rank, code });
             }
+        }
+        inputs.push(ShimInput::Tick);
+        let bad = self.bad_file.take();
+        inputs.extend(bad.map(|bad| ShimInput::BadFile(bad.to_string())));
+        // A file that cannot be read now will be read the next time; the lease goes on.
+        let control: Option<Control> =
+            files::read(&self.dir.join("control.json")).unwrap_or(self.last_control);
+        if control != self.last_control {
+            self.last_control = control;
+            inputs.extend(control.map(ShimInput::Control));
         }
         if self.killing {
             if self.held.is_empty() && self.children.iter().all(Option::is_none) {
@@ -272,6 +275,8 @@ impl Watch {
                 }
             }
         }
+        // After the exits: what a rank reports as it leaves counts.
+        self.bad_file = self.read_progress();
         self.tell();
         Ok(None)
     }
