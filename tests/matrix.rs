@@ -90,6 +90,27 @@ fn names<T>(shelf: &Shelf<T>) -> Vec<String> {
 }
 
 #[test]
+fn every_file_of_the_examples_names_a_registered_scheduler() {
+    let registry = blox::registry();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/schedulers/src");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path
+            .file_stem()
+            .unwrap()
+            .to_string_lossy()
+            .replace('_', "-");
+        let helper = ["lib", "schedulers", "registry"].contains(&name.as_str());
+        if path.is_file() && !helper {
+            registry.schedulers.build(&named(&name), 0).unwrap();
+            count += 1;
+        }
+    }
+    assert!(count >= 26, "{count}");
+}
+
+#[test]
 fn every_scheduler_over_every_placement_runs_to_its_end() {
     let registry = blox::registry();
     let mut seen = Seen::default();

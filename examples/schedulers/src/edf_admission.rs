@@ -1,0 +1,26 @@
+use crate::elasticflow::in_slots;
+use blox_core::{Pipeline, Seconds};
+use blox_policies::scheduling::{ElasticFlow, Share};
+
+/// Earliest deadline first with admission control (ASPLOS 2023, section 6: "EDF +
+/// admission control").
+///
+/// **Rule.** As [`edf`](crate::schedulers::edf()), but a job is taken only if it and all that
+/// were taken before can end in time. The guarantee of
+/// [`elasticflow`](crate::schedulers::elasticflow()) holds here as well.
+///
+/// **Parameters** (command line): `slot_s`, the length of a slot and of a round
+/// (default 60).
+///
+/// **Verified.** The guarantee, on random workloads. The released program is
+/// `blox_released::elasticflow::Algorithm::EdfAdmission`; it equals the original per job
+/// on all golden runs.
+pub fn edf_admission() -> Pipeline {
+    edf_admission_with(Seconds::new(60.0))
+}
+
+/// [`edf_admission`] with another slot.
+pub fn edf_admission_with(slot: Seconds) -> Pipeline {
+    let policy = ElasticFlow::new(slot).share(Share::Greedy);
+    in_slots("edf-admission", policy.expanding(false), slot)
+}

@@ -1,0 +1,60 @@
+use crate::ONCE;
+use blox_core::{Composition, Pipeline, Seconds};
+use blox_policies::{
+    placement::KeepNodes,
+    scheduling::{Sia, sia::Goodputs},
+};
+
+/// Sia's settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SiaParams {
+    /// The fairness power; below 0 jobs that are badly off count more the further they are off.
+    pub power: f64,
+    /// What leaving a job out costs.
+    pub leaving_out: f64,
+    /// Length of a round, above 0.
+    pub round: Seconds,
+}
+
+impl Default for SiaParams {
+    /// Power `-0.5`, `1.1` for leaving a job out, rounds of 60 s.
+    fn default() -> Self {
+        SiaParams {
+            power: -0.5,
+            leaving_out: 1.1,
+            round: Seconds::new(60.0),
+        }
+    }
+}
+
+/// The best assignment of training jobs to types and numbers of GPUs, in rounds (Sia, SOSP 2023).
+///
+/// **Rule.** Each job is valued on each configuration (a type, and a number of GPUs: powers of two
+/// within a node, whole nodes beyond) by its goodput there, as it reports it; a job that would have to
+/// restart counts less there. An integer program chooses the configurations with the best sum of
+/// values to a power. Jobs tune their batches themselves. See
+/// [`Sia`](blox_policies::scheduling::Sia) and [`KeepNodes`] for the parts.
+///
+/// **Parameters** (command line): `power` (default -0.5), `leaving_out` (1.1), `round_s` (60).
+///
+/// **Jobs** that train say so ([`TrainingSpec`](blox_core::TrainingSpec)): those of a workload in
+/// the format `sia` do. Others run on as many GPUs as they ask for, of any one type.
+///
+/// **Verified.** The program that its authors released is `blox_released::sia`; it is equal to the original
+/// per job where the original's choice among equally good assignments is known.
+pub fn sia() -> Pipeline {
+    sia_with(SiaParams::default())
+}
+
+/// [`sia`] with other settings.
+pub fn sia_with(params: SiaParams) -> Pipeline {
+    Composition::new("sia")
+        .in_rounds(params.round)
+        .scheduling(Sia::new(Goodputs {
+            power: params.power,
+            leaving_out: params.leaving_out,
+        }))
+        .placement(KeepNodes)
+        .build()
+        .expect(ONCE)
+}

@@ -1,0 +1,101 @@
+use crate::ONCE;
+use crate::schedulers::{fifo, las, srtf};
+use blox_core::forecast::{Forecaster, Horizon};
+use blox_core::{Composition, Pipeline, Rounds, Seconds};
+use blox_policies::{admission::LoadThreshold, scheduling::Synthesizer};
+use blox_sim::forecast::{LookAhead, forecaster};
+use std::sync::Arc;
+
+/// What can be chosen about [`synthesizer`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SynthesizerParams {
+    /// Time from one choice to the next.
+    pub every: Seconds,
+    /// How far to look ahead.
+    pub horizon: Horizon,
+    /// Rounds, of the look-ahead too.
+    pub round: Rounds,
+    /// Whether [`srtf`] is among the candidates.
+    pub srtf: bool,
+}
+
+impl Default for SynthesizerParams {
+    fn default() -> Self {
+        SynthesizerParams {
+            every: Seconds::new(3000.0),
+            horizon: Horizon::For(Seconds::from_hours(4.0)),
+            round: Rounds::default(),
+            srtf: true,
+        }
+    }
+}
+
+/// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
+///
+/// **Rule.** Every ten rounds each combination of a scheduler ([`srtf`],
+/// [`las`], [`fifo`]) with an admission (all, and by load at 1.2 and 1.4) is
+/// simulated four hours ahead from the present state, without further arrivals,
+/// and the one under which the jobs known now spend the least time in the system
+/// until then decides until the next choice; ties go to the first of them.
+/// Placement is consolidated; decisions fall in rounds of 300 s.
+///
+/// The look-ahead knows true durations, and takes changes to cost nothing. The
+/// released program looks ahead until all jobs have ended, every round; its
+/// driver does not start.
+///
+/// **Parameters** (command line): `every_rounds`, the rounds from one choice to
+/// the next (default 10); `horizon_h`, the hours to look ahead (default 4; 0
+/// until all jobs have ended); `round_s`, the length of rounds, of the look-ahead
+/// too (default 300); `srtf`, whether Srtf is among the candidates (default
+/// `true`).
+///
+/// **Verified.** On 10,000 bursty jobs at 97 % of 128 GPUs jobs 3000 to 4000 have an
+/// average JCT of 32,192 s, that of the best static composition (they reach from
+/// 32,192 to 46,076 s); without Srtf among the candidates 37,292 s, where the best
+/// static one has 36,922 s. Looking ahead four hours on 128 GPUs takes 0.1 to 0.4 ms a
+/// candidate, with up to thousands of jobs waiting.
+pub fn synthesizer() -> Pipeline {
+    synthesizer_with(SynthesizerParams::default())
+}
+
+/// [`synthesizer`] with other parameters.
+pub fn synthesizer_with(params: SynthesizerParams) -> Pipeline {
+    let ahead = forecaster(LookAhead::new(params.round));
+    synthesizer_over(candidates(&params), ahead, params)
+}
+
+/// [`synthesizer`] over other candidates, named first to last, or another look-ahead.
+pub fn synthesizer_over(
+    candidates: Vec<Pipeline>,
+    forecaster: Arc<dyn Forecaster>,
+    params: SynthesizerParams,
+) -> Pipeline {
+    let mut candidates = candidates.into_iter();
+    let first = candidates.next().unwrap_or_else(las);
+    let policy = candidates
+        .fold(Synthesizer::new(first, forecaster), Synthesizer::or)
+        .every(params.every)
+        .looking(params.horizon);
+    policy
+        .compose(Composition::new("synthesizer").cadence(params.round))
+        .build()
+        .expect(ONCE)
+}
+
+/// The compositions that [`synthesizer`] chooses from.
+pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
+    let mut list = Vec::new();
+    let oracle = params.srtf.then(srtf);
+    for base in oracle.into_iter().chain([las(), fifo()]) {
+        let name = blox_core::Decide::name(&base).to_owned();
+        list.push(base.clone());
+        for threshold in [1.2, 1.4] {
+            if let Ok(admission) = LoadThreshold::new(threshold) {
+                let named = format!("{name}+load-{threshold}");
+                let behind = base.clone().with_admission(admission).expect(ONCE);
+                list.push(behind.renamed(named));
+            }
+        }
+    }
+    list
+}
