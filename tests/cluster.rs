@@ -510,6 +510,7 @@ fn stopped_job_that_reports_all_work_is_completed() {
     for job in [all, some, silent] {
         let ready = c.dir.path().join(format!("ready.{job}"));
         c.until("its trap is set", |_| ready.exists());
+        c.until_phase(job, "running");
     }
     c.run(&["drain", "n0", "--why", "a fan"]).unwrap();
     for job in [all, some, silent] {
