@@ -141,7 +141,7 @@ pub enum Unlisted {
 /// decision to decision (see [`Requests::keep`]).
 ///
 /// A placement policy takes jobs off it with [`Requests::next_candidate`] (or
-/// [`Requests::next_in_line`]), or walks [`Requests::list`].
+/// [`Requests::next_in_line`]), or takes [`Requests::all`].
 #[derive(Clone, Default)]
 pub struct Requests {
     list: Vec<Request>,
