@@ -761,6 +761,10 @@ fn place(
         }
     }
     requests.start_walk(draft.view());
+    // The first reason of a job counts.
+    for (job, why) in requests.take_explained() {
+        draft.explain(job, why);
+    }
     let outlook = placement.any_place(memory, requests, draft)?;
     for (job, partner) in requests.pairs() {
         put_beside(job, partner, draft);

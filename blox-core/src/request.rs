@@ -151,6 +151,7 @@ pub struct Requests {
     preemptive: bool,
     promoted: Vec<JobId>,
     finished: Vec<(JobId, Reason)>,
+    explained: Vec<(JobId, Reason)>,
     // The walk through a list.
     cursor: usize,
     back: usize,
@@ -216,6 +217,12 @@ impl Requests {
     /// The job has reached its goal: it ends as complete.
     pub fn finish(&mut self, job: JobId, why: Reason) {
         self.finished.push((job, why));
+    }
+
+    /// Says why a job that no request names, or that finds no place, waits. It stands before what
+    /// the placement says of the job.
+    pub fn explain(&mut self, job: JobId, why: Reason) {
+        self.explained.push((job, why));
     }
 
     /// Returns what is asked for all jobs in order, placed and waiting ones alike, of a list or of
@@ -348,6 +355,7 @@ impl Requests {
         self.preemptive = false;
         self.promoted.clear();
         self.finished.clear();
+        self.explained.clear();
     }
 
     /// Puts promoted jobs of a list before all others, and starts at its front.
@@ -375,6 +383,10 @@ impl Requests {
 
     pub(crate) fn promotions(&self) -> &[JobId] {
         &self.promoted
+    }
+
+    pub(crate) fn take_explained(&mut self) -> impl Iterator<Item = (JobId, Reason)> + '_ {
+        self.explained.drain(..)
     }
 
     pub(crate) fn finishes(&self) -> &[(JobId, Reason)] {

@@ -473,7 +473,7 @@ impl<'a> Draft<'a> {
         self.m.finishes.push((job, why));
     }
 
-    /// Says why a job waits.
+    /// Says why a job waits; the first reason of a decision counts.
     pub fn explain(&mut self, job: JobId, why: Reason) {
         self.m.waits.push((job, why));
     }

@@ -145,3 +145,27 @@ fn partner_is_put_beside_its_job_by_any_placement() {
         assert_eq!((applied, plan.as_str()), (Decided::Applied, expected));
     }
 }
+
+#[test]
+fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
+    let quota = Reason::Other("over quota".into());
+    let why = quota.clone();
+    let capped = scheduling_fn(move |view, out: &mut Requests| {
+        for (index, job) in view.active().enumerate() {
+            match index {
+                0 | 1 => out.push(Request::gang(&job)),
+                _ => out.explain(job.id(), why.clone()),
+            }
+        }
+        Outlook::NextRound
+    });
+    let mut bench = Bench::new("1x1", rounds(300.0), composed(capped, FirstFit));
+    for _ in 0..3 {
+        bench.submit(0.0, job(1, 100.0));
+    }
+    let (applied, plan) = decided(&mut bench);
+    assert_eq!((applied, plan.as_str()), (Decided::Applied, "place 0 on 0"));
+    let reason = |job| bench.core.plan().reason_for(JobId(job));
+    assert_eq!(reason(2), &quota);
+    assert_ne!(reason(1), &quota);
+}
