@@ -444,12 +444,7 @@ fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
     c.until_phase(short, "completed");
     c.until_phase(long, "completed");
     assert_eq!(read(&saved), "40\n");
-    let exits: Vec<String> = c.job(long)["accounts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|a| a["exit"].as_str().unwrap().to_owned())
-        .collect();
+    let exits = c.exits(long);
     assert_eq!(
         exits.first().map(String::as_str),
         Some("Yielded"),
