@@ -1,6 +1,5 @@
 //! From four parts and a cadence to one scheduler.
 
-use crate::assignment::Assignment;
 use crate::cadence::{Cadence, OnEvent, Rounds};
 use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
 use crate::draft::{Draft, DraftError, DraftMemory};
@@ -766,34 +765,9 @@ fn place(
         draft.explain(job, why);
     }
     let outlook = placement.any_place(memory, requests, draft)?;
+    // A placement need not look at partners.
     for (job, partner) in requests.pairs() {
-        put_beside(job, partner, draft);
+        draft.put_beside(job, partner);
     }
     Ok(outlook)
-}
-
-/// Puts a partner that has no GPUs on those of its job, where nothing forbids it. A placement need
-/// not look at partners.
-fn put_beside(job: JobId, partner: JobId, draft: &mut Draft<'_>) {
-    let view = draft.view();
-    let waits = draft.current(partner).is_none() && draft.may_place(partner);
-    let (Some(gpus), Some(other)) = (
-        draft.current(job).map(|a| a.gpus.clone()),
-        view.job(partner).filter(|_| waits),
-    ) else {
-        return;
-    };
-    let cluster = view.cluster();
-    let accepted = gpus.iter().all(|gpu| {
-        let node = cluster.node_of(*gpu).and_then(|node| cluster.node(node));
-        node.is_some_and(|node| other.accepts(cluster, node.gpu_type()))
-    });
-    if accepted && other.gpus().get() as usize == gpus.len() {
-        let beside = Assignment {
-            partner: Some(job),
-            ..Assignment::of(gpus)
-        };
-        // A job that shares already stays alone with its partner.
-        let _ = draft.assign(partner, beside);
-    }
 }

@@ -11,6 +11,7 @@ use crate::units::GpuCount;
 use crate::view::View;
 use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 
 mod kept;
 
@@ -227,7 +228,7 @@ impl Requests {
 
     /// Returns what is asked for all jobs in order, placed and waiting ones alike, of a list or of
     /// a kept order. Call it before the first candidate is taken.
-    pub fn all(&mut self, view: View<'_>) -> Vec<Request> {
+    pub fn all(&mut self, view: View<'_>) -> Cow<'_, [Request]> {
         match &mut self.kept {
             Some(kept) if self.use_kept => {
                 let jobs = kept.in_order(view).into_iter();
@@ -235,7 +236,7 @@ impl Requests {
                     .map(|job| Request::gang(&job))
                     .collect()
             }
-            _ => self.list.clone(),
+            _ => Cow::Borrowed(&self.list),
         }
     }
 
@@ -363,7 +364,7 @@ impl Requests {
         if !self.use_kept {
             let now = &self.promoted;
             let promoted =
-                |id: JobId| now.contains(&id) || view.job(id).is_some_and(|job| job.promoted());
+                |id: JobId| view.job(id).is_some_and(|job| job.promoted()) || now.contains(&id);
             let last = |r: &Request| !promoted(r.job) && !r.partner.is_some_and(promoted);
             if !self.list.is_sorted_by_key(last) {
                 self.list.sort_by_key(last);

@@ -13,8 +13,6 @@ use crate::view::View;
 pub(crate) struct DraftMemory {
     decision: Option<u64>,
     pub(super) ledger: Ledger,
-    /// Types of GPUs that are out of sight, as bits; see `Draft::narrow_to`.
-    pub(super) hidden: u64,
     /// Whether this draft has made a pair.
     pub(super) paired: bool,
     pub(super) entries: Vec<Entry>,

@@ -4,7 +4,7 @@ use crate::assignment::{Assignment, GpuList};
 use crate::cluster::{Node, NodeStatus, OnNode};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
-use crate::job::{JobRef, Phase};
+use crate::job::{JobRef, Phase, accepts_all};
 use crate::reason::Reason;
 use crate::request::Shape;
 use crate::units::GpuCount;
@@ -69,12 +69,14 @@ pub struct Savepoint(usize);
 pub struct Draft<'a> {
     view: View<'a>,
     m: &'a mut DraftMemory,
+    /// Types of GPUs that are out of sight, as bits; see [`Draft::narrow_to`].
+    hidden: u64,
 }
 
 impl<'a> Draft<'a> {
     pub(crate) fn begin(view: View<'a>, m: &'a mut DraftMemory, so_far: &Plan) -> Self {
         m.sync(view);
-        let draft = Draft { view, m };
+        let draft = Draft { view, m, hidden: 0 };
         for action in &so_far.actions {
             if let Action::Place { assignment, .. } = action {
                 let cluster = view.cluster();
@@ -98,27 +100,27 @@ impl<'a> Draft<'a> {
     /// A cluster has at most 64 types that can be hidden; a plan with a GPU of another one is
     /// refused.
     pub fn narrow_to(&mut self, job: &JobRef<'_>) {
-        self.m.hidden = 0;
+        self.hidden = 0;
         if job.has_extras() && !job.spec().extras().gpu_types.is_empty() {
             let cluster = self.view.cluster();
             let types = cluster.gpu_types().iter();
             let hidden =
                 types.filter(|(id, _)| id.0 < 64 && !job.accepts(cluster, GpuTypeId(id.0)));
-            self.m.hidden = hidden.fold(0, |bits, (id, _)| bits | 1 << id.0);
+            self.hidden = hidden.fold(0, |bits, (id, _)| bits | 1 << id.0);
         }
     }
 
     /// Shows all GPUs in view again.
     pub fn widen(&mut self) {
-        self.m.hidden = 0;
+        self.hidden = 0;
     }
 
     /// Whether the types of GPUs of a node are not hidden.
     #[inline]
     fn shows(&self, node: &Node) -> bool {
-        self.m.hidden == 0 || {
+        self.hidden == 0 || {
             let id = node.gpu_type().0;
-            id >= 64 || self.m.hidden & 1 << id == 0
+            id >= 64 || self.hidden & 1 << id == 0
         }
     }
 
@@ -261,6 +263,23 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Puts a job that waits beside another, on the same GPUs. `false`, and nothing has changed, if
+    /// it has GPUs, asks for another number of them, does not accept their type, or cannot share.
+    pub fn put_beside(&mut self, job: JobId, partner: JobId) -> bool {
+        let waits = self.current(partner).is_none() && self.may_place(partner);
+        let other = self.view.job(partner).filter(|_| waits);
+        let (Some(has), Some(other)) = (self.current(job), other) else {
+            return false;
+        };
+        let fits = has.count() == other.gpus()
+            && (!other.has_extras() || accepts_all(other.spec(), self.view.cluster(), &has.gpus));
+        let beside = Assignment {
+            partner: Some(job),
+            ..Assignment::of(has.gpus.clone())
+        };
+        fits && self.assign(partner, beside).is_ok()
+    }
+
     /// Gives a job the first free GPUs of nodes, so many of each, and what else the shape asks
     /// for: as [`Draft::assign`] with what [`Draft::take_from`] gives. `false`, and nothing has
     /// changed, if a node has fewer, or is not in view, or if the shape asks for another number.
@@ -278,8 +297,12 @@ impl<'a> Draft<'a> {
         if count == 0 {
             return Err(DraftError::NoGpu(job));
         }
-        let in_view = |(node, _): &(NodeId, u32)| self.view.node(*node).is_some();
-        if self.view.virtual_cluster().is_some() && !nodes.iter().all(in_view) {
+        let all_seen = self.hidden == 0 && self.view.virtual_cluster().is_none();
+        let in_view = |(id, _): &(NodeId, u32)| {
+            let node = self.view.node(*id);
+            node.is_some_and(|node| self.shows(node))
+        };
+        if !all_seen && !nodes.iter().all(in_view) {
             return Ok(false);
         }
         // Made where it stays: copying what has just been written is slow.
@@ -679,18 +702,11 @@ impl<'a> Draft<'a> {
 
     #[inline]
     fn mask(&self, node: NodeId) -> u64 {
-        match self.view.virtual_cluster() {
-            None if self.m.hidden == 0 => self.m.ledger.mask(node),
-            None => {
-                let node = self.view.cluster().node(node).filter(|n| self.shows(n));
-                node.map_or(0, |n| self.m.ledger.mask(n.id()))
-            }
-            Some(_) if self.m.hidden != 0 => {
-                let node = self.view.node(node).filter(|n| self.shows(n));
-                node.map_or(0, |n| self.m.ledger.mask(n.id()))
-            }
-            Some(_) => self.view.node(node).map_or(0, |_| self.m.ledger.mask(node)),
+        if self.hidden == 0 && self.view.virtual_cluster().is_none() {
+            return self.m.ledger.mask(node);
         }
+        let shown = self.view.node(node).filter(|node| self.shows(node));
+        shown.map_or(0, |node| self.m.ledger.mask(node.id()))
     }
 
     /// `was` is what the job has or had: it may stay there even where nothing

@@ -5,7 +5,7 @@ pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::cluster::{Cluster, OnNode};
-use crate::ids::{GpuTypeId, JobId, Name, NameId};
+use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
@@ -448,6 +448,15 @@ pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) ->
     let listed = &spec.extras().gpu_types;
     let name = || cluster.gpu_types().get(NameId(gpu_type.0));
     listed.is_empty() || name().is_some_and(|name| listed.contains(name))
+}
+
+/// Whether a job accepts the types of all these GPUs.
+pub(crate) fn accepts_all(spec: &JobSpec, cluster: &Cluster, gpus: &[GpuId]) -> bool {
+    spec.extras().gpu_types.is_empty()
+        || gpus.iter().all(|gpu| {
+            let node = cluster.node_of(*gpu).and_then(|node| cluster.node(node));
+            node.is_some_and(|node| accepts(spec, cluster, node.gpu_type()))
+        })
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{Cluster, Occupied, OnNode, Owners, Passing};
+use crate::cluster::{Occupied, OnNode, Owners, Passing};
 use crate::decision::{Action, Plan};
 use crate::drive::AtOnce;
 use crate::ids::JobId;
-use crate::job::{Held, JobRef, Phase, Record, accepts};
+use crate::job::{Held, JobRef, Phase, accepts_all};
 use crate::reason::Reason;
 use crate::view::View;
 
@@ -55,16 +55,6 @@ const RETURNS: u32 = u32::MAX - 2;
 /// Neither CPUs nor memory nor another job are part of it.
 fn is_plain(a: &Assignment) -> bool {
     a.partner.is_none() && a.cpus == 0.0 && a.memory_gib == 0.0
-}
-
-/// Whether the job accepts the types of all these GPUs.
-fn accepts_all(rec: &Record, cluster: &Cluster, assignment: &Assignment) -> bool {
-    let mut gpus = assignment.gpus.iter();
-    rec.spec.extras().gpu_types.is_empty()
-        || gpus.all(|gpu| {
-            let node = cluster.node_of(*gpu).and_then(|node| cluster.node(node));
-            node.is_some_and(|node| accepts(&rec.spec, cluster, node.gpu_type()))
-        })
 }
 
 impl State {
@@ -165,7 +155,7 @@ impl State {
         let waits = rec.phase == Phase::Waiting && rec.mark == 0 && rec.promised.is_none();
         let fits = (waits || rec.mark == LEAVES)
             && is_plain(assignment)
-            && (!rec.extras || accepts_all(rec, &self.cluster, assignment));
+            && (!rec.extras || accepts_all(&rec.spec, &self.cluster, &assignment.gpus));
         let occupied = match fits {
             true => self
                 .cluster

@@ -116,7 +116,7 @@ impl PlacementPolicy for InPlace {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         let wanted = |r: &Request| r.shapes[0].gpus.get() as usize;
-        let list = requests.all(draft.view());
+        let list = requests.all(draft.view()).into_owned();
         for shrinking in [true, false] {
             for r in &list {
                 let Some(now) = draft.current(r.job).cloned() else {
@@ -202,7 +202,7 @@ impl PlacementPolicy for Tune {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         let node = NodeId(0);
-        let list = requests.all(draft.view());
+        let list = requests.all(draft.view()).into_owned();
         let mut there: Vec<JobId> = list
             .iter()
             .map(|r| r.job)

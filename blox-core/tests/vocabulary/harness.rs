@@ -327,7 +327,7 @@ impl PlacementPolicy for Shapes {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        let list = requests.all(draft.view());
+        let list = requests.all(draft.view()).into_owned();
         let stays =
             |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], r.partner);
         for r in &list {

@@ -19,7 +19,7 @@ impl PlacementPolicy for Blind {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        for request in requests.all(draft.view()) {
+        for request in requests.all(draft.view()).iter() {
             if draft.current(request.job).is_some() || !draft.may_place(request.job) {
                 continue;
             }
@@ -168,4 +168,33 @@ fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
     let reason = |job| bench.core.plan().reason_for(JobId(job));
     assert_eq!(reason(2), &quota);
     assert_ne!(reason(1), &quota);
+}
+
+#[test]
+fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
+    /// Narrows the draft, and leaves it so.
+    struct Narrowing;
+    impl Stateless for Narrowing {}
+    impl PlacementPolicy for Narrowing {
+        fn place(
+            &self,
+            (): &mut (),
+            requests: &mut Requests,
+            draft: &mut Draft<'_>,
+        ) -> Result<Outlook, DraftError> {
+            assert_eq!(draft.nodes_with_free().count(), 2);
+            let request = &requests.all(draft.view())[0];
+            draft.narrow_to(&draft.view().job(request.job).unwrap());
+            assert_eq!([0, 1].map(|n| draft.free_on(NodeId(n))), [0, 2]);
+            let hidden = [(NodeId(0), 1)];
+            assert!(!draft.assign_on(request.job, &hidden, &request.shapes[0])?);
+            Ok(Outlook::Stable)
+        }
+    }
+    let policy = composed(longest_first(), Narrowing);
+    let mut bench = Bench::new("1x2:a100,1x2:v100", rounds(300.0), policy);
+    bench.submit(0.0, of_type(1, "v100"));
+    for _ in 0..2 {
+        assert_eq!(decided(&mut bench).0, Decided::Applied);
+    }
 }

@@ -31,8 +31,8 @@ impl PlacementPolicy for Buddy {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        let all = requests.all(draft.view());
         let preempts = requests.preemption_allowed();
+        let all = requests.all(draft.view());
         let (mut wanted, passed_over) = enough_for(&all, preempts, draft)?;
         wanted.sort_by_key(|(_, shape)| std::cmp::Reverse(shape.gpus));
         let start = draft.savepoint();

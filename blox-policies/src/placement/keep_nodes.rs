@@ -28,8 +28,9 @@ impl PlacementPolicy for KeepNodes {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         let view = draft.view();
-        let mut todo: Vec<(JobRef<'_>, Request)> = Vec::new();
-        for request in requests.all(view) {
+        let all = requests.all(view);
+        let mut todo: Vec<(JobRef<'_>, &Request)> = Vec::new();
+        for request in all.iter() {
             let Some(job) = view.job(request.job) else {
                 continue;
             };
@@ -57,7 +58,7 @@ impl PlacementPolicy for KeepNodes {
                 }
             }
             if !placed {
-                let (needed, free) = (GpuCount(size(&request)), GpuCount(draft.free_gpus()));
+                let (needed, free) = (GpuCount(size(request)), GpuCount(draft.free_gpus()));
                 draft.explain(job.id(), Reason::Fragmented { needed, free });
             }
         }

@@ -34,7 +34,7 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
     ) -> Result<Outlook, DraftError> {
         let list = requests.all(draft.view());
         let mut moved: Vec<&Request> = Vec::new();
-        for request in &list {
+        for request in list.iter() {
             let jobs = || std::iter::once(request.job).chain(request.partner);
             if !draft.may_place(request.job) || renews(request, draft) {
                 continue;

@@ -137,8 +137,9 @@ impl PlacementPolicy for LocalSearch {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        let mut listed = requests.all(draft.view());
-        listed.retain(|r| draft.current(r.job).is_none() && draft.may_place(r.job));
+        let all = requests.all(draft.view());
+        let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
+        let listed: Vec<Request> = all.iter().filter(waits).cloned().collect();
         for request in self.best_order(listed, draft)? {
             if !place_in_free(&Consolidated::default(), &request, draft)? {
                 let why = shortage(&request, draft);

@@ -24,8 +24,9 @@ impl PlacementPolicy for OnNodes {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
+        let all = requests.all(draft.view());
         let mut todo = Vec::new();
-        for request in requests.all(draft.view()) {
+        for request in all.iter() {
             let stays = draft
                 .current(request.job)
                 .map(|has| request.shapes.iter().any(|s| lies(draft, has, s)));
@@ -39,7 +40,7 @@ impl PlacementPolicy for OnNodes {
             }
         }
         for request in todo {
-            if !place_in_free(&Consolidated::default(), &request, draft)? {
+            if !place_in_free(&Consolidated::default(), request, draft)? {
                 let needed = request.shapes.first().map_or(GpuCount(0), |s| s.gpus);
                 let free = GpuCount(draft.free_gpus());
                 draft.explain(request.job, Reason::Fragmented { needed, free });

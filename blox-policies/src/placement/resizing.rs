@@ -36,7 +36,7 @@ impl<R: Rule> PlacementPolicy for Resizing<R> {
         requests: &mut Requests,
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
-        let list: Vec<Request> = requests.all(draft.view());
+        let list = requests.all(draft.view()).into_owned();
         for request in &list {
             shrink(request, draft)?;
         }

@@ -215,21 +215,9 @@ fn place_by_shapes<R: Rule>(
             }
         };
         if let Some(assignment) = found {
-            let beside = request.partner.map(|p| (p, assignment.gpus.clone()));
             draft.assign(request.job, assignment)?;
-            if let Some((partner, gpus)) = beside
-                && draft.current(partner).is_none()
-                && draft.may_place(partner)
-                // Nobody asked for another number of GPUs on its behalf.
-                && draft.view().job(partner).is_some_and(|p| p.gpus().get() == gpus.len() as u32)
-            {
-                draft.assign(
-                    partner,
-                    Assignment {
-                        partner: Some(request.job),
-                        ..Assignment::of(gpus)
-                    },
-                )?;
+            if let Some(partner) = request.partner {
+                draft.put_beside(request.job, partner);
             }
             return Ok(true);
         }

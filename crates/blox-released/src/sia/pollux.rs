@@ -71,7 +71,7 @@ impl PlacementPolicy for MostFree {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         let mut todo: Vec<(JobId, u32)> = Vec::new();
-        for request in requests.all(draft.view()) {
+        for request in requests.all(draft.view()).iter() {
             let wanted = request.shapes.first().map_or(0, |s| s.gpus.get());
             match draft.current(request.job).map(|a| a.count().get()) {
                 Some(has) if has == wanted => continue,

@@ -99,7 +99,7 @@ impl PlacementPolicy for RoundAndRound {
         let view = draft.view();
         let mut todo: Vec<(JobId, bool, &Shape)> = Vec::new();
         let all = requests.all(view);
-        for request in &all {
+        for request in all.iter() {
             let (Some(job), Some(shape)) = (view.job(request.job), request.shapes.first()) else {
                 continue;
             };

@@ -291,7 +291,7 @@ impl PlacementPolicy for Recorded {
     ) -> Result<Outlook, DraftError> {
         let at = draft.view().now();
         let mut moved = Vec::new();
-        for request in requests.all(draft.view()) {
+        for request in requests.all(draft.view()).iter() {
             let Some(gpus) = self.now(request.job, at) else {
                 continue;
             };

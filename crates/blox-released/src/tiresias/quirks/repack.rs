@@ -102,7 +102,7 @@ impl<S: Scheme> PlacementPolicy for Repack<S> {
             return Ok(Outlook::Stable);
         }
         let view = draft.view();
-        let list = &requests.all(view);
+        let list = &*requests.all(view);
         memory.scheme.empty(draft, list);
         let mut granted = Vec::new();
         let mut blocked = false;
