@@ -53,7 +53,8 @@ pub enum Verdict {
 }
 
 /// Admission's answers, in the order in which they take effect.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Verdicts {
     pub(crate) list: Vec<(JobId, Verdict)>,
 }
@@ -89,6 +90,11 @@ impl Verdicts {
     /// The answers so far.
     pub fn iter(&self) -> impl Iterator<Item = &(JobId, Verdict)> {
         self.list.iter()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// Empties it.
@@ -142,8 +148,23 @@ pub enum NodeAction {
     },
 }
 
+impl NodeAction {
+    /// The node that it is about; for [`NodeAction::Grow`] the one that others shall be like.
+    pub fn node(&self) -> NodeId {
+        match self {
+            NodeAction::Cordon { node, .. }
+            | NodeAction::Uncordon { node }
+            | NodeAction::Move { node, .. }
+            | NodeAction::Power { node, .. }
+            | NodeAction::Grow { like: node, .. }
+            | NodeAction::Shrink { node } => *node,
+        }
+    }
+}
+
 /// A cluster manager's actions, in order.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct NodeActions {
     pub(crate) list: Vec<NodeAction>,
 }
@@ -157,6 +178,11 @@ impl NodeActions {
     /// The actions so far.
     pub fn iter(&self) -> impl Iterator<Item = &NodeAction> {
         self.list.iter()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// Empties it.
@@ -214,7 +240,8 @@ impl Action {
 /// What a decision wants: the difference to what is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The version of the state that it was made from.
+    /// The version of the state that it was made from, with the changes that its own decision made
+    /// before it.
     pub version: u64,
     /// The steps. All stops take effect before any placement.
     pub actions: Vec<Action>,
@@ -227,6 +254,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A plan without steps.
+    pub(crate) const NONE: Plan = Plan {
+        version: 0,
+        actions: Vec::new(),
+        waits: Vec::new(),
+        otherwise: Reason::NotChosen,
+    };
+
     /// Whether it changes nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -258,12 +293,61 @@ impl Plan {
     }
 }
 
+/// Everything that a scheduler answers to one question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The version of the state that it was made from, before its own changes.
+    pub version: u64,
+    /// What to do with nodes.
+    #[serde(default, skip_serializing_if = "NodeActions::is_empty")]
+    pub actions: NodeActions,
+    /// Which jobs may enter.
+    #[serde(default, skip_serializing_if = "Verdicts::is_empty")]
+    pub verdicts: Verdicts,
+    /// Which jobs run on which GPUs.
+    pub plan: Plan,
+    /// How long it stays right.
+    pub outlook: Outlook,
+}
+
+impl Default for Decision {
+    fn default() -> Self {
+        Decision {
+            version: 0,
+            actions: NodeActions::default(),
+            verdicts: Verdicts::default(),
+            plan: Plan::default(),
+            outlook: Outlook::NextRound,
+        }
+    }
+}
+
+impl Decision {
+    /// Empties it, keeping its memory.
+    pub fn clear(&mut self) {
+        self.version = 0;
+        self.actions.clear();
+        self.verdicts.clear();
+        self.plan.clear();
+        self.outlook = Outlook::NextRound;
+    }
+}
+
 /// Something that a backend must carry out now. A start is commanded only when
 /// all of its GPUs have been left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Command {
+    /// Have the scheduler decide from the state as it is. Answered by
+    /// [`Input::Decided`](crate::input::Input::Decided) or
+    /// [`Input::Lost`](crate::input::Input::Lost).
+    Ask {
+        /// The number of the question, from 1.
+        question: u64,
+        /// The decision moment.
+        at: Time,
+    },
     /// Tell the job to checkpoint and leave. Answered by `Stopped`, or `Ended`, or `Crashed`.
     Stop {
         /// The job.

@@ -1,59 +1,24 @@
 //! What was read and what was decided, with its moment.
 //!
-//! One JSON value a line. A journal of either backend, replayed, gives the same
+//! One [`Input`] a line, as JSON. A journal of either backend, replayed, gives the same
 //! decisions: [`replay`] checks it.
 
 use crate::cadence::Cadence;
-use crate::core::{Core, Decided};
-use crate::decision::Plan;
-use crate::event::Event;
+use crate::core::Core;
+use crate::decision::{Command, Decision};
+use crate::input::{Input, Refused};
+use crate::lens::Lens;
 use crate::pipeline::{Decide, DecideError};
-use crate::state::{EventError, State};
+use crate::runtime::{Observers, Tentative};
+use crate::state::State;
 use crate::units::Time;
-use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
-use std::sync::{Arc, Mutex};
 
-/// One line of a journal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Entry {
-    /// Something happened.
-    Event {
-        /// When.
-        at: Time,
-        /// What.
-        event: Event,
-        /// Whether it was no news but what the decision that follows made: a verdict, or an
-        /// action on a node.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        own: bool,
-    },
-    /// A plan was made and applied.
-    Decision {
-        /// When.
-        at: Time,
-        /// The plan.
-        plan: Plan,
-    },
-    /// The policy lost its turn.
-    Failed {
-        /// When.
-        at: Time,
-        /// Whether the policy was asked in the loop and erred; else it ran
-        /// beside the loop, and nothing came of it.
-        in_loop: bool,
-        /// Why.
-        why: String,
-    },
-}
-
-/// Keeps entries. It may not fail: an implementation that writes keeps its
-/// first error for whoever closes it.
+/// Keeps the inputs that a core took. It may not fail: an implementation that writes keeps its
+/// first error for its last flush.
 pub trait Journal: Send {
-    /// Takes an entry.
-    fn record(&mut self, entry: &Entry);
+    /// Takes an input.
+    fn record(&mut self, input: &Input);
 
     /// Brings what was taken to where it lasts.
     ///
@@ -76,11 +41,11 @@ impl<W: Write> JsonLines<W> {
 }
 
 impl<W: Write + Send> Journal for JsonLines<W> {
-    fn record(&mut self, entry: &Entry) {
+    fn record(&mut self, input: &Input) {
         if self.error.is_some() {
             return;
         }
-        let result = serde_json::to_writer(&mut self.out, entry)
+        let result = serde_json::to_writer(&mut self.out, input)
             .map_err(std::io::Error::from)
             .and_then(|()| self.out.write_all(b"\n"));
         self.error = result.err();
@@ -107,21 +72,29 @@ pub enum ReplayError {
         /// What went wrong.
         error: std::io::Error,
     },
-    /// A line is no entry.
-    #[error("line {line}: not a journal entry: {error}")]
-    Entry {
+    /// A line is no input.
+    #[error("line {line}: not an input of a journal: {error}")]
+    Input {
         /// The line, from 1.
         line: usize,
         /// What is wrong with it.
         error: serde_json::Error,
     },
-    /// An event contradicts what came before it.
+    /// An input contradicts what came before it.
     #[error("line {line}: {error}")]
-    Event {
+    Refused {
         /// The line, from 1.
         line: usize,
         /// How.
-        error: EventError,
+        error: Refused,
+    },
+    /// An answer without a question.
+    #[error("line {line}: an answer to question {question}, which was not asked")]
+    NotAsked {
+        /// The line, from 1.
+        line: usize,
+        /// The number of the question.
+        question: u64,
     },
     /// The policy decided otherwise than the journal says.
     #[error("line {line}: at {at} the journal holds {expected}, the policy decides {found}")]
@@ -137,106 +110,87 @@ pub enum ReplayError {
     },
 }
 
-/// What a decision made by itself: verdicts and node actions.
-#[derive(Clone, Default)]
-struct OwnEvents(Arc<Mutex<Vec<Event>>>);
-
-impl OwnEvents {
-    fn take(&self) -> Vec<Event> {
-        match self.0.lock() {
-            Ok(mut events) => std::mem::take(&mut *events),
-            Err(_) => Vec::new(),
-        }
-    }
+/// Reads the inputs of a journal, each with its line from 1.
+pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Input), ReplayError>> {
+    journal.lines().enumerate().map(|(i, text)| {
+        let line = i + 1;
+        let text = text.map_err(|error| ReplayError::Read { line, error })?;
+        let input =
+            serde_json::from_str(&text).map_err(|error| ReplayError::Input { line, error })?;
+        Ok((line, input))
+    })
 }
 
-impl Journal for OwnEvents {
-    fn record(&mut self, entry: &Entry) {
-        if let Entry::Event {
-            event, own: true, ..
-        } = entry
-            && let Ok(mut events) = self.0.lock()
-        {
-            events.push(event.clone());
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Feeds a journal's events to a fresh core and has the decisions made again,
-/// each at its place in the journal. Returns how many decisions were equal:
-/// verdicts and node actions as well as plans, and turns that were lost.
+/// Feeds a journal to a fresh core, has each question answered again, and compares the answers.
+/// Returns how many are equal: node actions and answers of admission as well as plans, and turns
+/// that were lost. A turn that was lost because an answer took too long is not compared.
+///
+/// Collectors in `observers` hear what they heard in the run that wrote the journal.
 ///
 /// # Errors
-/// The first line that cannot be read, or whose decision differs.
+/// The first line that cannot be read, or whose answer differs.
 pub fn replay(
     journal: impl BufRead,
     state: State,
     cadence: Box<dyn Cadence>,
-    policy: &mut dyn Decide,
+    policy: Box<dyn Decide>,
+    observers: &mut Observers,
 ) -> Result<u64, ReplayError> {
-    let own = OwnEvents::default();
-    let mut core = Core::new(state, cadence).with_journal(Box::new(own.clone()));
-    let mut commands = Vec::new();
-    let mut expected_own = Vec::new();
+    let mut core = Core::new(state, cadence);
+    let mut lens = Lens::default();
+    let mut commands: Vec<Command> = Vec::new();
+    let mut found = Ok(Box::<Decision>::default());
+    let mut policy = Tentative::new(policy);
     let mut equal = 0;
-    for (i, text) in journal.lines().enumerate() {
-        let line = i + 1;
-        let text = text.map_err(|error| ReplayError::Read { line, error })?;
-        let entry: Entry =
-            serde_json::from_str(&text).map_err(|error| ReplayError::Entry { line, error })?;
-        match entry {
-            // The decision makes these anew.
-            Entry::Event {
-                event, own: true, ..
-            } => expected_own.push(event),
-            Entry::Event { at, event, .. } => core
-                .event(at, &event, policy)
-                .map_err(|error| ReplayError::Event { line, error })?,
-            Entry::Decision { at, plan } => {
-                let decided = core.decide(at, policy);
-                let (found_own, found) = (own.take(), core.plan());
-                if decided != Decided::Applied
-                    || found.actions != plan.actions
-                    || found_own != expected_own
-                {
-                    return Err(ReplayError::Differs {
-                        line,
-                        at,
-                        expected: format!("{expected_own:?}, {:?}", plan.actions),
-                        found: format!("{found_own:?}, {:?} ({decided:?})", found.actions),
-                    });
+    for read in inputs(journal) {
+        let (line, input) = read?;
+        let differs = |at: Time, expected: String, found: &Result<Box<Decision>, DecideError>| {
+            ReplayError::Differs {
+                line,
+                at,
+                expected,
+                found: match found {
+                    Ok(decision) => format!("{decision:?}"),
+                    Err(error) => error.to_string(),
+                },
+            }
+        };
+        match &input {
+            Input::Decided {
+                at,
+                question,
+                decision,
+                ..
+            } => {
+                if core.open().is_none_or(|q| q.number != *question) {
+                    let question = *question;
+                    return Err(ReplayError::NotAsked { line, question });
                 }
-                expected_own.clear();
+                if found.as_ref().ok() != Some(decision) {
+                    return Err(differs(*at, format!("{decision:?}"), &found));
+                }
                 equal += 1;
             }
-            Entry::Failed { at, in_loop, why } => {
-                let decided = if in_loop {
-                    core.decide(at, policy)
-                } else {
-                    core.policy_failed(at, DecideError::Journaled(why.clone()))
-                };
-                let found = match &decided {
-                    Decided::Failed(error) => error.to_string(),
-                    Decided::Applied => format!("{:?}", core.plan().actions),
-                };
-                if found != why || own.take() != expected_own {
-                    return Err(ReplayError::Differs {
-                        line,
-                        at,
-                        expected: why,
-                        found,
-                    });
+            Input::Lost { at, why, .. } => {
+                let timed_out = matches!(why, DecideError::TimedOut { .. });
+                if !timed_out && found.as_ref().err() != Some(why) {
+                    return Err(differs(*at, why.to_string(), &found));
                 }
-                expected_own.clear();
                 equal += 1;
             }
+            _ => {}
+        }
+        policy.settle(&input);
+        match observers.handle(&mut core, &mut policy, &input, &mut commands) {
+            Ok(()) | Err(Refused::Plan(_)) => {}
+            Err(error) => return Err(ReplayError::Refused { line, error }),
+        }
+        if let Input::Due { .. } = input {
+            let mut decision = found.unwrap_or_default();
+            let made = core.decide(policy.ask(), &mut lens, &mut decision);
+            found = made.map(|()| decision);
         }
         commands.clear();
-        core.take_commands(&mut commands);
     }
     Ok(equal)
 }

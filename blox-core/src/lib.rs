@@ -32,8 +32,10 @@ pub mod estimate;
 pub mod event;
 pub mod forecast;
 pub mod ids;
+pub mod input;
 pub mod job;
 pub mod journal;
+mod lens;
 pub mod order;
 pub mod perf;
 pub mod pipeline;
@@ -41,6 +43,7 @@ pub mod policy;
 pub mod reason;
 pub mod registry;
 pub mod request;
+pub mod runtime;
 pub mod state;
 pub mod testing;
 pub mod units;
@@ -53,19 +56,21 @@ pub use cluster::spec::{
 };
 pub use cluster::{Cluster, Node, NodeStatus};
 pub use decision::{
-    Action, Command, NodeAction, NodeActions, Outlook, Plan, PlanError, Verdict, Verdicts,
+    Action, Command, Decision, NodeAction, NodeActions, Outlook, Plan, PlanError, Verdict, Verdicts,
 };
 pub use draft::{Draft, DraftError, Savepoint};
 pub use event::{Event, Outcome};
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+pub use input::{Input, Refused};
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
+pub use lens::Lens;
 pub use pipeline::{ComposeError, Composition, Decide, DecideError, Joint, Pipeline, Role};
 pub use policy::{
     AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
-    AnyScheduling, ClusterManager, Memory, MemoryError, MetricCollector, Part, PlacementPolicy,
-    Policy, RestoreError, SchedulingPolicy, Stateless, With,
+    AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, Part,
+    PlacementPolicy, Policy, RestoreError, SchedulingPolicy, Stateless, With,
 };
 pub use reason::Reason;
 pub use request::{Candidate, Place, Request, Requests, Shape, Unlisted};

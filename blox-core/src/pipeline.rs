@@ -16,13 +16,15 @@ use crate::request::{Request, Requests, Unlisted};
 use crate::units::Seconds;
 use crate::view::View;
 use dyn_clone::DynClone;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 /// A decision that went wrong inside the policy.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DecideError {
     /// A placement policy misused its draft.
@@ -57,9 +59,6 @@ pub enum DecideError {
         /// The limit that the backend keeps.
         limit: Seconds,
     },
-    /// A turn that a journal says was lost beside the loop.
-    #[error("{0}")]
-    Journaled(String),
 }
 
 /// A whole scheduler as one thing: what the loop calls, with what its policies remember.

@@ -251,7 +251,7 @@ impl Requests {
             Some(kept) if self.use_kept => kept.in_order(view),
             _ => self.list.iter().map(|r| r.job).collect(),
         };
-        let mut seen = FixedBitSet::with_capacity(view.state().next_job_id().index());
+        let mut seen = FixedBitSet::with_capacity(view.next_job_id().index());
         // Nobody has a number that was never given.
         jobs.retain(|job| job.index() < seen.len() && !seen.put(job.index()));
         jobs
@@ -406,7 +406,7 @@ impl Requests {
             // A kept order names all jobs.
             return Vec::new();
         }
-        let mut named = FixedBitSet::with_capacity(view.state().next_job_id().index());
+        let mut named = FixedBitSet::with_capacity(view.next_job_id().index());
         for job in self.list.iter().flat_map(|r| [Some(r.job), r.partner]) {
             // Numbers that were never given are the placement's to find.
             if let Some(job) = job.filter(|j| j.index() < named.len()) {

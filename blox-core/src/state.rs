@@ -132,6 +132,9 @@ pub struct State {
     busy: u32,
     pub(crate) touched: Vec<JobId>,
     gone: Vec<(JobId, u64)>,
+    /// Jobs that admission has not been asked about, in the order in which they ask.
+    #[serde(default)]
+    pub(crate) asking: Vec<JobId>,
     pub(crate) names: Names,
     pub(crate) cluster: Cluster,
     commands: Vec<Command>,
@@ -162,6 +165,7 @@ impl Default for State {
             busy: 0,
             touched: Vec::new(),
             gone: Vec::new(),
+            asking: Vec::new(),
             names: Names::default(),
             cluster: Cluster::default(),
             commands: Vec::new(),
@@ -263,6 +267,7 @@ impl State {
             return Err(EventError::TimeBackwards { at, now: self.now });
         }
         let before = (self.now, self.version);
+        self.forget_launched();
         self.now = at;
         self.version += 1;
         let result = self.apply_now(event);
@@ -302,16 +307,15 @@ impl State {
     }
 
     /// A decision made from version `seen` is over: what was touched until then
-    /// is old news. What was touched later, no decision has seen yet.
-    pub(crate) fn close_decision(&mut self, seen: u64) {
-        let nothing_since = seen >= self.version;
+    /// is old news. What was touched later, no decision has seen yet; nothing was if `quiet`.
+    pub(crate) fn close_decision(&mut self, seen: u64, quiet: bool) {
         let mut touched = std::mem::take(&mut self.touched);
         for &id in &touched {
             if let Some(s) = self.slot(id) {
                 self.records[s].touched = false;
             }
         }
-        if nothing_since {
+        if quiet {
             touched.clear();
             self.cluster.clear_dirty();
         } else {
@@ -330,19 +334,22 @@ impl State {
         self.decision += 1;
     }
 
-    /// Jobs that admission has not been asked about, in order of submission.
-    pub(crate) fn submitted_jobs(&self) -> Vec<JobId> {
-        if self.count(Phase::Submitted) == 0 {
-            return Vec::new();
+    /// Jobs that admission has answered about ask no more.
+    pub(crate) fn forget_askers(&mut self) {
+        if self.asking.is_empty() {
+            return;
         }
-        let mut jobs: Vec<JobId> = self
-            .records
-            .iter()
-            .filter(|r| r.phase == Phase::Submitted)
-            .map(|r| r.id)
-            .collect();
-        jobs.sort_unstable();
-        jobs
+        let mut asking = std::mem::take(&mut self.asking);
+        asking.retain(|id| {
+            self.record(*id)
+                .is_some_and(|r| r.phase == Phase::Submitted)
+        });
+        self.asking = asking;
+    }
+
+    /// How many jobs are in each phase, and the GPUs that all ask for and each virtual cluster.
+    pub(crate) fn counted(&self) -> (&[u32; 7], u64, &[u64]) {
+        (&self.counts, self.demand, &self.demand_of_vc)
     }
 
     /// Marks a job so that kept orders look at it again.
@@ -359,15 +366,22 @@ impl State {
     /// The plan contradicts the very version that it was made from; nothing of
     /// it is applied.
     pub fn apply_plan(&mut self, plan: &Plan) -> Result<Applied, PlanError> {
-        if plan.version > self.version {
+        self.commit(plan, plan.version)
+    }
+
+    /// As [`State::apply_plan`], for a plan made from version `seen` and from what its own
+    /// decision changed before it.
+    pub(crate) fn commit(&mut self, plan: &Plan, seen: u64) -> Result<Applied, PlanError> {
+        if seen > self.version {
             return Err(PlanError::FutureVersion {
-                found: plan.version,
+                found: seen,
                 current: self.version,
             });
         }
+        self.forget_launched();
         let mut trial = std::mem::take(&mut self.scratch);
         trial.clear();
-        let result = match self.try_plan(plan, &mut trial) {
+        let result = match self.try_plan(plan, seen, &mut trial) {
             Ok(()) => {
                 self.version += 1;
                 self.commit_plan(plan, &trial);

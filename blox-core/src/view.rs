@@ -1,8 +1,10 @@
 //! What a policy sees.
 
 use crate::cluster::{Cluster, Node, NodeStatus};
+use crate::event::Event;
 use crate::ids::{JobId, NameId, Names, NodeId};
-use crate::job::{JobRef, Phase};
+use crate::job::{JobRef, Phase, Record};
+use crate::lens::Lens;
 use crate::reason::Reason;
 use crate::state::State;
 use crate::units::{GpuCount, Time};
@@ -14,33 +16,41 @@ use fixedbitset::FixedBitSet;
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     state: &'a State,
-    /// The number of a virtual cluster's name, or `ALL`: a view is passed on by value
-    /// everywhere, and two plain words go in registers.
-    scope: u32,
+    /// A view is passed on by value everywhere, and two plain words go in registers.
+    lens: Option<&'a Lens>,
 }
-
-const ALL: u32 = u32::MAX;
 
 impl<'a> View<'a> {
     /// All of a state.
     #[inline]
     pub fn of(state: &'a State) -> Self {
-        View { state, scope: ALL }
+        View { state, lens: None }
     }
 
-    /// Only the jobs of one virtual cluster and the nodes of the partition of that name.
+    /// Returns a lens for [`View::through`] that shows only the jobs of one virtual cluster and
+    /// the nodes of the partition of that name.
+    pub fn narrowed(&self, name: NameId) -> Lens {
+        self.lens.unwrap_or(&Lens::default()).narrowed(name)
+    }
+
+    /// The view through a lens.
     #[must_use]
-    pub fn of_virtual_cluster(self, name: NameId) -> Self {
+    #[inline]
+    pub fn through<'b>(self, lens: &'b Lens) -> View<'b>
+    where
+        'a: 'b,
+    {
+        let lens = Some(lens);
         View {
             state: self.state,
-            scope: name.0,
+            lens,
         }
     }
 
     /// The virtual cluster that it is narrowed to, if it is.
     #[inline]
     pub fn virtual_cluster(&self) -> Option<NameId> {
-        (self.scope != ALL).then_some(NameId(self.scope))
+        self.lens.and_then(Lens::scope)
     }
 
     /// The moment.
@@ -52,7 +62,16 @@ impl<'a> View<'a> {
     /// How many events the state has taken.
     #[inline]
     pub fn version(&self) -> u64 {
-        self.state.version
+        match self.lens {
+            None => self.state.version,
+            Some(lens) => lens.version(self.state),
+        }
+    }
+
+    /// The number that the next submission gets.
+    #[inline]
+    pub fn next_job_id(&self) -> JobId {
+        self.state.next_job_id()
     }
 
     /// The number of this decision, for memories that follow from one decision
@@ -65,18 +84,35 @@ impl<'a> View<'a> {
     /// A job, if it is live (or ended in the event being observed) and in view.
     #[inline]
     pub fn job(&self, id: JobId) -> Option<JobRef<'a>> {
-        self.state.job(id).filter(|j| self.shows(j))
+        let rec = self.state.record(id)?;
+        let now = self.state.now;
+        let Some(lens) = self.lens else {
+            return Some(JobRef { rec, now });
+        };
+        self.through_lens(lens, rec)
+    }
+
+    fn through_lens(&self, lens: &'a Lens, rec: &'a Record) -> Option<JobRef<'a>> {
+        // Admission answers about no others.
+        let rec = match rec.phase {
+            Phase::Submitted | Phase::Deferred => lens.record(rec)?,
+            _ => rec,
+        };
+        let now = self.state.now;
+        Some(JobRef { rec, now }).filter(|j| self.shows(j))
     }
 
     /// Jobs that may run and hold nothing.
     pub fn waiting(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
-        self.list(&self.state.waiting)
+        self.list(&self.state.waiting, self.lens.map_or(&[], Lens::accepted))
     }
 
     /// Jobs that admission, or a user, holds back. Admission's word about a job
     /// that a user holds does not count.
     pub fn deferred(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
-        self.list(&self.state.deferred)
+        // Admission may have answered in this very decision.
+        self.list(&self.state.deferred, self.lens.map_or(&[], Lens::deferred))
+            .filter(|j| j.phase() == Phase::Deferred)
     }
 
     /// Deferred jobs that admission may let in: no user holds them back.
@@ -87,7 +123,7 @@ impl<'a> View<'a> {
 
     /// Jobs that are starting, running or stopping.
     pub fn placed(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
-        self.list(&self.state.placed)
+        self.list(&self.state.placed, &[])
     }
 
     /// Jobs that are running.
@@ -106,16 +142,23 @@ impl<'a> View<'a> {
         })
     }
 
+    /// How many jobs are in a phase, over all virtual clusters.
+    #[inline]
+    pub fn count(&self, phase: Phase) -> u32 {
+        let changed = self.lens.and_then(|lens| lens.count(phase));
+        changed.unwrap_or_else(|| self.state.count(phase))
+    }
+
     /// How many jobs wait, over all virtual clusters.
     #[inline]
     pub fn waiting_count(&self) -> u32 {
-        self.state.count(Phase::Waiting)
+        self.count(Phase::Waiting)
     }
 
     /// How many jobs are deferred, over all virtual clusters.
     #[inline]
     pub fn deferred_count(&self) -> u32 {
-        self.state.count(Phase::Deferred)
+        self.count(Phase::Deferred)
     }
 
     /// How many jobs are starting, running or stopping, over all virtual clusters.
@@ -131,17 +174,26 @@ impl<'a> View<'a> {
     /// order of the first change. Those that have ended are left out.
     pub fn touched(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         let view = *self;
-        self.state
-            .touched
-            .iter()
-            .filter_map(move |id| view.job(*id))
+        self.touched_ids()
+            .filter_map(move |id| view.job(id))
             .filter(|j| j.phase() != Phase::Ended)
+    }
+
+    /// All jobs that were touched since the last decision, those that have ended too.
+    #[inline]
+    pub(crate) fn touched_ids(&self) -> impl Iterator<Item = JobId> + use<'a> {
+        let more = self.lens.map_or(&[][..], Lens::touched);
+        self.state.touched.iter().chain(more).copied()
     }
 
     /// GPUs asked for by all waiting and placed jobs in view.
     #[inline]
     pub fn demand(&self) -> u64 {
-        match self.virtual_cluster() {
+        let of = self.virtual_cluster();
+        if let Some(changed) = self.lens.and_then(|lens| lens.demand(of)) {
+            return changed;
+        }
+        match of {
             None => self.state.demand(),
             Some(vc) => self.state.demand_of(vc),
         }
@@ -150,7 +202,10 @@ impl<'a> View<'a> {
     /// Nodes and ledgers, whether in view or not.
     #[inline]
     pub fn cluster(&self) -> &'a Cluster {
-        self.state.cluster()
+        match self.lens.and_then(Lens::cluster) {
+            None => self.state.cluster(),
+            Some((cluster, _)) => cluster,
+        }
     }
 
     /// A node, if it is in view.
@@ -207,12 +262,31 @@ impl<'a> View<'a> {
 
     /// Names of users, virtual clusters and partitions.
     pub fn names(&self) -> &'a Names {
-        self.state.names()
+        match self.lens.and_then(Lens::cluster) {
+            None => self.state.names(),
+            Some((_, names)) => names,
+        }
     }
 
-    /// The state behind it, for parts that simulate ahead.
-    pub fn state(&self) -> &'a State {
-        self.state
+    /// Returns a state of its own that is as this view shows it, whatever it is narrowed to: for
+    /// parts that look ahead.
+    pub fn to_state(&self) -> State {
+        let mut state = self.state.clone();
+        let moment = state.next_moment.max(state.now);
+        for event in self.lens.map_or(&[][..], Lens::own) {
+            // The lens took it from this very state.
+            let _ = state.apply_own(event, state.version, moment);
+            if let Event::Judged { job, .. } = event {
+                state.retire(*job);
+            }
+        }
+        state
+    }
+
+    /// Has a job's record brought near ahead of its use.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self, id: JobId) {
+        self.state.fetch_ahead(id);
     }
 
     #[inline]
@@ -231,8 +305,24 @@ impl<'a> View<'a> {
         }
     }
 
-    fn list(&self, set: &'a FixedBitSet) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+    /// The jobs of a set and of a sorted list, which has none of the set.
+    fn list(
+        &self,
+        set: &'a FixedBitSet,
+        more: &'a [JobId],
+    ) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         let view = *self;
-        set.ones().filter_map(move |i| view.job(JobId(i as u32)))
+        let mut more = more.iter().copied().peekable();
+        let mut ids = set.ones().map(|i| JobId(i as u32)).peekable();
+        let merged = std::iter::from_fn(move || {
+            let Some(next) = more.peek() else {
+                return ids.next();
+            };
+            match ids.peek() {
+                Some(id) if id < next => ids.next(),
+                _ => more.next(),
+            }
+        });
+        merged.filter_map(move |id| view.job(id))
     }
 }

@@ -1,8 +1,8 @@
 //! What a composition refuses, and which part has which memory.
 
-use blox_core::core::{Core, Decided};
 use blox_core::order::SortKey;
 use blox_core::policy::{AcceptAll, ByKey, StaticCluster, by_key};
+use blox_core::runtime::Runtime;
 use blox_core::testing::{FirstFit, conformance};
 use blox_core::*;
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ fn fifo() -> ByKey {
 }
 
 /// A cluster of one node with two GPUs.
-fn world() -> Core {
+fn world() -> Runtime {
     let cadence = Rounds::every(Seconds::new(300.0)).unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
-    Core::new(state, Box::new(cadence))
+    Runtime::new(state, Box::new(cadence))
 }
 
 /// Ends the jobs that run, submits three, decides, and returns the plan that it carried out.
-fn round(core: &mut Core, n: u32, policy: &mut Pipeline) -> Vec<Action> {
+fn round(core: &mut Runtime, n: u32, policy: &mut Pipeline) -> Vec<Action> {
     let at = Time::new(300.0 * f64::from(n));
     let running = core.view().placed().filter(|j| j.phase() == Phase::Running);
     for job in running.map(|j| j.id()).collect::<Vec<_>>() {
@@ -35,7 +35,7 @@ fn round(core: &mut Core, n: u32, policy: &mut Pipeline) -> Vec<Action> {
         core.event(at, &Event::Submitted { job, spec }, policy)
             .unwrap();
     }
-    assert_eq!(core.decide(at, policy), Decided::Applied);
+    core.decide(at, policy).unwrap();
     let plan = core.plan().actions.clone();
     let mut commands = Vec::new();
     core.take_commands(&mut commands);
@@ -48,7 +48,7 @@ fn round(core: &mut Core, n: u32, policy: &mut Pipeline) -> Vec<Action> {
         core.event(at, &started, policy).unwrap();
     }
     // The core goes on after a panic in `on_event` or `on_launches`, and counts it.
-    assert_eq!(core.counters().failed_observations, 0);
+    assert_eq!(core.observers().failed(), 0);
     plan
 }
 
@@ -268,7 +268,7 @@ fn a_joint_part_has_one_memory() {
     assert_eq!(fresh.policy::<Gate>().unwrap().1, &expected);
     // A clone goes on by itself.
     let mut clone = policy.clone();
-    let mut ahead = Core::new(core.state().clone(), clone.cadence());
+    let mut ahead = Runtime::new(core.state().clone(), clone.cadence());
     round(&mut ahead, 3, &mut clone);
     assert_eq!(clone.policy::<Gate>().unwrap().1.plans, 4);
     assert_eq!(policy.policy::<Gate>().unwrap().1, &expected);
@@ -389,7 +389,7 @@ fn the_memory_of_a_decorator_is_restored() {
     assert_eq!(again.policy::<Pausing<Moody>>().unwrap().1, &memory);
     let state = serde_json::to_string(core.state()).unwrap();
     let state = serde_json::from_str(&state).unwrap();
-    let mut restarted = Core::new(state, again.cadence());
+    let mut restarted = Runtime::new(state, again.cadence());
     let mut pauses = 0;
     for n in 4..12 {
         let expected = round(&mut core, n, &mut policy);
@@ -508,7 +508,7 @@ fn policies_hear_of_launches_once_a_plan() {
     let mut core = world();
     round(&mut core, 0, &mut policy);
     // A decision without a plan is not reported.
-    assert_eq!(core.decide(Time::new(1.0), &mut policy), Decided::Applied);
+    core.decide(Time::new(1.0), &mut policy).unwrap();
     assert!(core.plan().is_empty());
     round(&mut core, 1, &mut policy);
     let so_far = || {
@@ -530,9 +530,9 @@ fn policies_hear_of_launches_once_a_plan() {
     let spec = Arc::new(spec);
     let submitted = Event::Submitted { job, spec };
     core.event(Time::ZERO, &submitted, &mut policy).unwrap();
-    let (decision, outlook) = core.consult(Time::ZERO, &mut policy).unwrap();
+    let decision = core.consult(Time::ZERO, &mut policy).unwrap();
     assert_eq!(so_far(), "");
-    core.answer(Time::ZERO, decision, outlook, &mut policy);
+    core.apply(Time::ZERO, decision, &mut policy).unwrap();
     assert_eq!(so_far(), "plan 0");
 }
 

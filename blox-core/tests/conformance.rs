@@ -303,7 +303,7 @@ fn an_unknown_job_is_caught() {
     let suite = conformance(|_| {
         let spoil = |view: View<'_>, plan: &mut Plan| {
             plan.actions.push(Action::Stop {
-                job: view.state().next_job_id(),
+                job: view.next_job_id(),
                 why: Reason::NotChosen,
             });
         };
@@ -367,7 +367,7 @@ fn a_verdict_about_an_unknown_job_is_caught() {
             out: &mut Verdicts,
         ) -> Outlook {
             asking.iter().for_each(|&job| out.accept(job));
-            out.accept(view.state().next_job_id());
+            out.accept(view.next_job_id());
             Outlook::Stable
         }
     }
@@ -1115,7 +1115,7 @@ impl Monkey {
             return Ok(());
         };
         let width = known.gpus().get() as usize;
-        let other = JobId(dice.next(draft.view().state().next_job_id().index()) as u32);
+        let other = JobId(dice.next(draft.view().next_job_id().index()) as u32);
         let has = draft.current(job).cloned();
         match (dice.next(8), has) {
             (0 | 1, Some(_)) => draft.release(job, Reason::NotChosen),

@@ -1,7 +1,7 @@
 //! Mistakes that the conformance suite found in the core, as plain cases.
 
-use blox_core::core::{Core, Decided};
 use blox_core::policy::{by_key, scheduling_fn};
+use blox_core::runtime::Runtime;
 use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
@@ -94,7 +94,7 @@ fn a_job_held_and_released_at_once_is_asked_about_once() {
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
-    let mut core = Core::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_cadence(&policy));
     let id = JobId(0);
     for event in [
         job(0, 1),
@@ -103,7 +103,7 @@ fn a_job_held_and_released_at_once_is_asked_about_once() {
     ] {
         core.event(Time::ZERO, &event, &mut policy).unwrap();
     }
-    core.decide(Time::ZERO, &mut policy);
+    core.decide(Time::ZERO, &mut policy).unwrap();
     assert_eq!(core.counters().stale_steps, 0);
     assert_eq!(core.counters().placements, 1);
 }
@@ -145,10 +145,10 @@ fn released_spared_and_released_again_is_one_stop() {
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
-    let mut core = Core::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_cadence(&policy));
     core.event(Time::ZERO, &job(0, 1), &mut policy).unwrap();
-    core.decide(Time::ZERO, &mut policy);
-    core.decide(Time::new(300.0), &mut policy);
+    core.decide(Time::ZERO, &mut policy).unwrap();
+    core.decide(Time::new(300.0), &mut policy).unwrap();
     assert_eq!(core.counters().refused_plans, 0);
     assert_eq!(core.plan().stops(), 1);
 }
@@ -299,12 +299,12 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 3)).unwrap();
-    let mut core = Core::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_cadence(&policy));
     for n in 0..3 {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
-    core.decide(Time::ZERO, &mut policy);
-    core.decide(Time::new(300.0), &mut policy);
+    core.decide(Time::ZERO, &mut policy).unwrap();
+    core.decide(Time::new(300.0), &mut policy).unwrap();
     assert_eq!(core.counters().refused_plans, 0);
     let partner = |n| {
         let job = core.state().job(JobId(n)).unwrap();
@@ -356,15 +356,15 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
-    let mut core = Core::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_cadence(&policy));
     for n in [0, 1] {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
-    core.decide(Time::ZERO, &mut policy);
-    core.decide(Time::new(300.0), &mut policy);
+    core.decide(Time::ZERO, &mut policy).unwrap();
+    core.decide(Time::new(300.0), &mut policy).unwrap();
     let lost = Event::NodeLost { node: NodeId(0) };
     core.event(Time::new(310.0), &lost, &mut policy).unwrap();
-    assert_eq!(core.decide(Time::new(600.0), &mut policy), Decided::Applied);
+    core.decide(Time::new(600.0), &mut policy).unwrap();
     let on = |n| core.state().job(JobId(n)).unwrap().assignment().cloned();
     assert_eq!(on(1), Some(Assignment::of([GpuId(4)])));
 }
@@ -398,17 +398,17 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
-    let mut core = Core::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_cadence(&policy));
     for n in 0..2 {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
-    core.decide(Time::ZERO, &mut policy);
+    core.decide(Time::ZERO, &mut policy).unwrap();
     let hold = Event::Hold { job: JobId(1) };
     core.event(Time::new(10.0), &hold, &mut policy).unwrap();
-    core.decide(Time::new(300.0), &mut policy);
+    core.decide(Time::new(300.0), &mut policy).unwrap();
     let release = Event::Release { job: JobId(1) };
     core.event(Time::new(310.0), &release, &mut policy).unwrap();
-    core.decide(Time::new(600.0), &mut policy);
+    core.decide(Time::new(600.0), &mut policy).unwrap();
     let offered: Vec<JobId> = core.plan().waits.iter().map(|(job, _)| *job).collect();
     assert_eq!(offered, [JobId(0), JobId(1)]);
 }
@@ -461,12 +461,12 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
         .unwrap();
     let mut cluster = ClusterSpec::uniform(1, 2);
     cluster.nodes[0].cpus = 8.0;
-    let mut core = Core::new(State::new(&cluster).unwrap(), dyn_cadence(&policy));
+    let mut core = Runtime::new(State::new(&cluster).unwrap(), dyn_cadence(&policy));
     for n in [0, 1] {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
-    core.decide(Time::ZERO, &mut policy);
-    assert_eq!(core.decide(Time::new(300.0), &mut policy), Decided::Applied);
+    core.decide(Time::ZERO, &mut policy).unwrap();
+    core.decide(Time::new(300.0), &mut policy).unwrap();
     let cpus = |n| {
         core.state()
             .job(JobId(n))
@@ -517,13 +517,13 @@ fn a_candidate_without_an_answer_is_not_lost() {
             .build()
             .unwrap();
         let state = State::new(&ClusterSpec::uniform(1, 8)).unwrap();
-        let mut core = Core::new(state, dyn_cadence(&policy));
+        let mut core = Runtime::new(state, dyn_cadence(&policy));
         for n in 0..4 {
             core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
         }
         for round in 0..4 {
             let at = Time::new(300.0 * f64::from(round));
-            core.decide(at, &mut policy);
+            core.decide(at, &mut policy).unwrap();
             let placed = |n: &u32| core.state().job(JobId(*n)).unwrap().is_placed();
             let placed: Vec<u32> = (0..4).filter(placed).collect();
             assert_eq!(placed, (0..=round).collect::<Vec<_>>(), "looks at {looks}");

@@ -1,10 +1,10 @@
 //! Mistakes of policies, as plain cases.
 
-use blox_core::core::{Core, Decided};
 use blox_core::estimate::Oracle;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::perf::{PairTable, TypeSpeeds};
 use blox_core::policy::scheduling_fn;
+use blox_core::runtime::Runtime;
 use blox_core::{
     AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Decide, Event, Extras,
     GpuCount, JobId, JobSpec, Name, NodeAction, NodeId, Outcome, Outlook, Phase, Pipeline, Place,
@@ -26,14 +26,14 @@ use std::sync::Arc;
 
 /// A scheduler and the cluster that it has.
 struct Run {
-    core: Core,
+    core: Runtime,
     policy: Pipeline,
 }
 
 impl Run {
     fn new(cluster: &ClusterSpec, policy: Pipeline) -> Self {
         let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
-        let core = Core::new(State::new(cluster).unwrap(), Box::new(rounds));
+        let core = Runtime::new(State::new(cluster).unwrap(), Box::new(rounds));
         Run { core, policy }
     }
 
@@ -56,7 +56,7 @@ impl Run {
     /// Decides, and starts nothing.
     fn plan(&mut self, at: f64) {
         let decided = self.core.decide(Time::new(at), &mut self.policy);
-        assert_eq!(decided, Decided::Applied, "at {at} s");
+        assert_eq!(decided, Ok(()), "at {at} s");
         self.core.take_commands(&mut Vec::new());
     }
 

@@ -7,7 +7,8 @@ use crate::overheads::Overheads;
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
 use blox_core::decision::Command;
-use blox_core::drive::{AtOnce, Backend, Input};
+use blox_core::drive::{Backend, Launched};
+use blox_core::input::Input;
 use blox_core::perf::LOSS;
 use blox_core::{
     Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
@@ -233,7 +234,7 @@ impl<'w> Simulator<'w> {
     /// A simulation that goes on from a state in which jobs run already.
     pub(crate) fn resume(&mut self, view: View<'_>) {
         self.now = view.now();
-        self.next_id = view.state().next_job_id().0;
+        self.next_id = view.next_job_id().0;
         let mut live = (0..self.next_id).filter_map(|id| view.job(JobId(id)));
         self.charges = live.any(|job| !self.overheads.is_free_for(job.spec()));
         for job in view.placed() {
@@ -615,7 +616,7 @@ impl<'w> Simulator<'w> {
     /// Hands an event to the core, and remembers what has to follow.
     fn emit(&mut self, at: Time, event: Event, view: View<'_>) -> Input {
         self.note(at, &event, view);
-        Input::Event(at, event)
+        Input::Event { at, event }
     }
 
     fn note(&mut self, at: Time, event: &Event, view: View<'_>) {
@@ -680,37 +681,23 @@ impl<'w> Simulator<'w> {
 impl Backend for Simulator<'_> {
     type Error = SimError;
 
-    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
-        self.follow_up(view);
-        if self.watch.broken_off().is_some() {
-            return None;
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
+        if let Some(input) = self.ready(view) {
+            return Ok(Some(input));
         }
-        let event = loop {
-            let event = self.now_events.pop_front()?;
-            if !is_over(&event, view) {
-                break event;
-            }
-        };
-        self.scripted = false;
-        self.note(self.now, &event, view);
-        Some((self.now, event))
-    }
-
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
-        // What is there already was asked for before.
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         loop {
             if let Some(ended) = self.watch.broken_off() {
                 self.ended = ended;
-                return Ok(Input::End);
+                return Ok(None);
             }
             let timer = self.next_timer();
             // The decision of the very moment in which the last measured job
             // ended is still made: it belongs to that round.
             if self.is_done() && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now) {
-                return Ok(Input::End);
+                return Ok(None);
             }
             let arrival = self.next_job.as_ref().map(|j| j.submit.max(self.now));
             let until = due.unwrap_or(Time::new(f64::MAX));
@@ -720,19 +707,19 @@ impl Backend for Simulator<'_> {
                     self.now = self.now.max(t.at);
                     self.scripted = t.kind == Kind::Scripted;
                     if let Some(event) = self.fire(t, view) {
-                        return Ok(self.emit(self.now, event, view));
+                        return Ok(Some(self.emit(self.now, event, view)));
                     }
                     // Nodes that are switched off fail and come back unseen, for ever.
                     let alone = due.is_none() && arrival.is_none();
                     if alone && view.placed_count() == 0 && self.stands_still() {
-                        return Ok(Input::End);
+                        return Ok(None);
                     }
                 }
                 (_, Some(a)) if a <= until => {
                     self.scripted = false;
                     if let Some(spec) = self.next_job.take() {
                         let event = self.submit(spec)?;
-                        return Ok(self.emit(a, event, view));
+                        return Ok(Some(self.emit(a, event, view)));
                     }
                 }
                 _ => break,
@@ -740,17 +727,17 @@ impl Backend for Simulator<'_> {
         }
         let Some(at) = due else {
             self.ended = Ended::Standstill;
-            return Ok(Input::End);
+            return Ok(None);
         };
         let idle = self.next_job.is_none() && view.placed_count() == 0;
         if idle && self.stands_still() {
-            return Ok(Input::End);
+            return Ok(None);
         }
         self.now = at;
         self.watch
             .simulated_s
             .store(at.secs() as u64, Ordering::Relaxed);
-        Ok(Input::Due(at))
+        Ok(Some(Input::Due { at }))
     }
 
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
@@ -795,9 +782,43 @@ impl Backend for Simulator<'_> {
         Ok(())
     }
 
-    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        let free = !self.charges && self.faults.launch_failure <= 0.0;
-        free.then_some(self)
+    fn is_instant(&self) -> bool {
+        !self.charges && self.faults.launch_failure <= 0.0
+    }
+
+    fn launched(&mut self, view: View<'_>, launched: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
+        self.idle = 0;
+        for job in launched.jobs() {
+            if self.is_plain(&job) {
+                self.expect_all(view, &job, job.attempt());
+                continue;
+            }
+            let rate = match job.held() {
+                Some(held) => self.execution.rate(view, &job, held),
+                None => 0.0,
+            };
+            if rate.is_finite() && rate >= 0.0 {
+                rates.push((job.id(), rate));
+                continue;
+            }
+            self.failed.get_or_insert(SimError::Event {
+                at: view.now(),
+                error: EventError::BadNumber {
+                    event: "a start",
+                    job: job.id(),
+                    value: rate,
+                },
+            });
+        }
+    }
+
+    fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
+        for (job, _) in rates {
+            if let Some(job) = view.job(*job) {
+                self.expect_all(view, &job, job.attempt());
+            }
+        }
+        self.tidy(view);
     }
 
     fn refused(&mut self, at: Time, _: &Event, error: EventError) -> Result<(), SimError> {
@@ -812,41 +833,24 @@ impl Backend for Simulator<'_> {
     }
 }
 
-impl AtOnce for Simulator<'_> {
-    fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<f64> {
-        if self.is_plain(job) {
-            self.expect_all(view, job, job.attempt());
+impl Simulator<'_> {
+    /// An event that is there already.
+    #[inline]
+    fn ready(&mut self, view: View<'_>) -> Option<Input> {
+        self.follow_up(view);
+        if self.watch.broken_off().is_some() {
             return None;
         }
-        let rate = match job.held() {
-            Some(held) => self.execution.rate(view, job, held),
-            None => 0.0,
+        let event = loop {
+            let event = self.now_events.pop_front()?;
+            if !is_over(&event, view) {
+                break event;
+            }
         };
-        if rate.is_finite() && rate >= 0.0 {
-            return Some(rate);
-        }
-        self.failed.get_or_insert(SimError::Event {
-            at: view.now(),
-            error: EventError::BadNumber {
-                event: "a start",
-                job: job.id(),
-                value: rate,
-            },
-        });
-        Some(0.0)
+        self.scripted = false;
+        Some(self.emit(self.now, event, view))
     }
 
-    fn launched_at(&mut self, view: View<'_>, job: &JobRef<'_>) {
-        self.expect_all(view, job, job.attempt());
-    }
-
-    fn carried_out(&mut self, view: View<'_>) {
-        self.idle = 0;
-        self.tidy(view);
-    }
-}
-
-impl Simulator<'_> {
     fn start(&mut self, view: View<'_>, id: JobId, attempt: u32, old: Option<&Assignment>) {
         let Some(job) = view.job(id) else { return };
         let Some(held) = job.held() else { return };

@@ -8,10 +8,11 @@ use crate::overheads::{FixedOverheads, Overheads};
 use crate::workload::Jobs;
 use crate::{Measure, Watch};
 use blox_core::cadence::Cadence;
-use blox_core::core::Core;
-use blox_core::drive::{AtOnce, Backend, Input, drive, run_ready};
+use blox_core::drive::{Backend, Launched, drive, run_ready};
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
-use blox_core::{Decide, Event, JobId, MetricCollector, Part, Plan, Seconds, State, Time, View};
+use blox_core::input::Input;
+use blox_core::runtime::Runtime;
+use blox_core::{Decide, Event, JobId, MetricCollector, Seconds, State, Time, View};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -95,7 +96,7 @@ impl LookAhead {
         watch.open.store(u64::from(live), Ordering::Relaxed);
         let mut policy = dyn_clone::clone_box(policy);
         // Whoever asks is about to decide: if this is a decision moment, so does the policy ahead.
-        let mut core = Core::new(state.clone(), self.cadence.clone())
+        let mut core = Runtime::new(state.clone(), self.cadence.clone())
             .with_collector(Box::new(Ends::default()));
         // What was commanded before is under way, and arrives at once.
         core.take_commands(&mut Vec::new());
@@ -135,12 +136,8 @@ struct Ends {
     jct: f64,
 }
 
-impl Part for Ends {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+impl MetricCollector for Ends {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event
             && let Some(j) = view.job(*job)
         {
@@ -148,10 +145,6 @@ impl Part for Ends {
             self.jct += j.age().secs();
         }
     }
-}
-
-impl MetricCollector for Ends {
-    fn round(&mut self, _: View<'_>, _: &Plan) {}
 }
 
 /// Ends a simulation at a moment.
@@ -172,26 +165,29 @@ impl Until<'_> {
 impl Backend for Until<'_> {
     type Error = crate::SimError;
 
-    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
-        let (at, event) = self.inner.ready(view)?;
-        self.count(&event);
-        Some((at, event))
-    }
-
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Self::Error> {
+    async fn next(
+        &mut self,
+        due: Option<Time>,
+        view: View<'_>,
+    ) -> Result<Option<Input>, Self::Error> {
         let input = self.inner.next(due, view).await?;
-        if let Input::Event(_, event) = &input {
+        if let Some(Input::Event { event, .. }) = &input {
             self.count(event);
         }
-        let beyond = match &input {
-            Input::Event(at, _) | Input::Due(at) => *at > self.until,
-            _ => false,
-        };
-        Ok(if beyond { Input::End } else { input })
+        let beyond = |at: Time| at > self.until;
+        Ok(input.filter(|input| !input.at().is_some_and(beyond)))
     }
 
-    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        self.inner.at_once()
+    fn is_instant(&self) -> bool {
+        self.inner.is_instant()
+    }
+
+    fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
+        self.inner.launched(view, jobs, rates);
+    }
+
+    fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
+        self.inner.rated(view, rates);
     }
 
     async fn carry_out(
@@ -239,7 +235,7 @@ mod tests {
         let mut fifo = by(|job| job.submit().secs());
         let sjf = by(|job| job.spec().duration().secs());
         let state = State::new(&ClusterSpec::uniform(1, 1)).unwrap();
-        let mut core = Core::new(state, Box::new(rounds));
+        let mut core = Runtime::new(state, Box::new(rounds));
         for (i, (submit, duration)) in [(0.0, 1200.0), (10.0, 900.0), (20.0, 300.0)]
             .into_iter()
             .enumerate()
@@ -252,7 +248,7 @@ mod tests {
             };
             core.event(at, &event, &mut fifo).unwrap();
             if i == 0 {
-                core.decide(Time::ZERO, &mut fifo);
+                core.decide(Time::ZERO, &mut fifo).unwrap();
                 let started = Event::Started {
                     job: JobId(0),
                     attempt: 1,

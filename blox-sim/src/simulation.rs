@@ -12,9 +12,10 @@ use crate::results::{
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
 use blox_core::cadence::Cadence;
-use blox_core::core::{Core, Counters};
+use blox_core::core::Counters;
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
+use blox_core::runtime::Runtime;
 use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, State, Time};
 use std::sync::Arc;
 
@@ -120,7 +121,7 @@ impl std::fmt::Debug for Collected {
 
 /// A run before, during or after its turns.
 pub(crate) struct Parts<'w> {
-    pub core: Core,
+    pub core: Runtime,
     pub backend: Simulator<'w>,
     /// Length of a round, where there are rounds.
     pub period: Option<f64>,
@@ -261,21 +262,15 @@ impl Simulation {
     /// ```
     /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
     /// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
-    /// use blox_core::{MetricCollector, Part, Plan, View};
+    /// use blox_core::{MetricCollector, Plan, View};
     /// use blox_sim::{Simulation, workload::Jobs};
     ///
-    /// /// The longest queue that a decision left.
+    /// /// The longest queue that a decision found.
     /// #[derive(Clone, Default)]
     /// struct LongestQueue(u32);
     ///
-    /// impl Part for LongestQueue {
-    ///     fn observes_launches(&self) -> bool {
-    ///         false
-    ///     }
-    /// }
-    ///
     /// impl MetricCollector for LongestQueue {
-    ///     fn round(&mut self, view: View<'_>, _: &Plan) {
+    ///     fn on_decision(&mut self, view: View<'_>, _: &Plan) {
     ///         self.0 = self.0.max(view.waiting_count());
     ///     }
     /// }
@@ -287,7 +282,7 @@ impl Simulation {
     /// let report = Simulation::new(ClusterSpec::uniform(1, 1))
     ///     .collector(LongestQueue::default())
     ///     .run(fifo, &mut Jobs::new(vec![job.clone(), job.clone(), job]))?;
-    /// assert_eq!(report.collected.get::<LongestQueue>().unwrap().0, 2);
+    /// assert_eq!(report.collected.get::<LongestQueue>().unwrap().0, 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -398,7 +393,7 @@ impl Simulation {
             self.explain,
             Arc::clone(&self.watch),
         );
-        let mut core = Core::new(state, cadence)
+        let mut core = Runtime::new(state, cadence)
             .visiting_every_round(self.visit_every_round)
             .with_collector(Box::new(recorder));
         if self.keep_timeline || self.assignments.is_some() {

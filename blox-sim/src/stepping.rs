@@ -5,7 +5,8 @@ use crate::simulation::{Parts, Report, Simulation};
 use crate::workload::Workload;
 use crate::{Ended, SimError};
 use blox_core::decision::Command;
-use blox_core::drive::{Backend, Input, run_ready, turn};
+use blox_core::drive::{Backend, Turn, run_ready, turn};
+use blox_core::input::Input;
 use blox_core::{Decide, DecideError, Event, EventError, Pipeline, Plan, Time, View};
 
 /// What happened in a step.
@@ -42,7 +43,7 @@ pub struct Stepper<'w> {
     simulation: Simulation,
     scheduler: Pipeline,
     parts: Parts<'w>,
-    commands: Vec<Command>,
+    memory: Turn,
     over: bool,
 }
 
@@ -60,7 +61,7 @@ impl<'w> Stepper<'w> {
             parts: simulation.start(scheduler.cadence(), workload, None)?,
             simulation: simulation.clone(),
             scheduler,
-            commands: Vec::new(),
+            memory: Turn::default(),
             over: false,
         })
     }
@@ -81,7 +82,7 @@ impl<'w> Stepper<'w> {
             &mut self.parts.core,
             &mut self.scheduler,
             &mut watched,
-            &mut self.commands,
+            &mut self.memory,
         ))?;
         let seen = watched.seen;
         self.over = !goes_on;
@@ -118,17 +119,11 @@ struct Watched<'a, 'w> {
 impl Backend for Watched<'_, '_> {
     type Error = SimError;
 
-    fn ready(&mut self, view: View<'_>) -> Option<(Time, Event)> {
-        let (at, event) = self.simulator.ready(view)?;
-        self.seen = Step::Event(at, event.clone());
-        Some((at, event))
-    }
-
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, SimError> {
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
         let input = self.simulator.next(due, view).await?;
         self.seen = match &input {
-            Input::Event(at, event) => Step::Event(*at, event.clone()),
-            Input::Due(at) => Step::Decision(*at),
+            Some(Input::Event { at, event }) => Step::Event(*at, event.clone()),
+            Some(Input::Due { at }) => Step::Decision(*at),
             _ => Step::End,
         };
         Ok(input)

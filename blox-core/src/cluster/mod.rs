@@ -9,7 +9,9 @@ pub mod spec;
 pub mod topology;
 
 use crate::assignment::Assignment;
+use crate::decision::NodeAction;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+use crate::state::EventError;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use spec::NodeSpec;
@@ -377,6 +379,65 @@ impl Cluster {
         self.usable += n.usable_count();
         self.refresh(id);
         id
+    }
+
+    /// Takes a cluster manager's action. Names of partitions are interned in `names`.
+    ///
+    /// # Errors
+    /// The node is unknown, or in no condition for it; nothing has changed.
+    pub(crate) fn manage(
+        &mut self,
+        names: &mut Names,
+        version: u64,
+        action: &NodeAction,
+    ) -> Result<(), EventError> {
+        let id = action.node();
+        let unknown = || EventError::UnknownNode {
+            event: "a cluster manager's action",
+            what: format!("node {id}"),
+        };
+        let node = self.node(id).ok_or_else(unknown)?;
+        let possible = match action {
+            NodeAction::Power { on: true, .. } => {
+                matches!(node.status(), NodeStatus::Lost | NodeStatus::Off)
+            }
+            NodeAction::Power { on: false, .. } => {
+                node.status() == NodeStatus::Up && self.is_idle(node)
+            }
+            NodeAction::Shrink { .. } => node.status() != NodeStatus::Left && self.is_idle(node),
+            _ => true,
+        };
+        if !possible {
+            return Err(unknown());
+        }
+        match action {
+            NodeAction::Cordon { why, .. } => {
+                self.change_node(id, version, |n| n.cordon = Some(why.clone()));
+            }
+            NodeAction::Uncordon { .. } => self.change_node(id, version, |n| n.cordon = None),
+            NodeAction::Move { partition, .. } => {
+                let partition = partition.as_ref().map(|p| names.intern(p));
+                self.change_node(id, version, |n| n.partition = partition);
+            }
+            NodeAction::Power { on: false, .. } => {
+                self.change_node(id, version, |n| n.status = NodeStatus::Off);
+            }
+            NodeAction::Power { .. } | NodeAction::Grow { .. } | NodeAction::Shrink { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Whether no job has, or is promised, any of a node's GPUs.
+    fn is_idle(&self, node: &Node) -> bool {
+        let held = |g: GpuId| self.held_by(g).next().is_some();
+        node.promised == 0 && !node.gpus().any(held)
+    }
+
+    /// Sets the version of the state at the last change of a node.
+    pub(crate) fn mark_changed(&mut self, id: NodeId, version: u64) {
+        if let Some(node) = self.nodes.get_mut(id.index()) {
+            node.changed = version;
+        }
     }
 
     /// Changes a node's condition and keeps the counts right.

@@ -10,6 +10,7 @@ use crate::request::Shape;
 use crate::units::GpuCount;
 use crate::view::View;
 use prefetch_index::prefetch_index;
+use serde::{Deserialize, Serialize};
 use std::iter;
 
 mod ledger;
@@ -19,7 +20,8 @@ pub(crate) use memory::DraftMemory;
 use memory::{Now, Op};
 
 /// A placement policy asked for something impossible: an error in the policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DraftError {
     /// No such job, or it may not be placed now.

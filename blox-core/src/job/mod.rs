@@ -5,8 +5,10 @@ pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::cluster::{Cluster, OnNode};
+use crate::decision::Verdict;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::reason::Reason;
+use crate::state::EventError;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
 use spec::{JobSpec, ServiceClass};
@@ -152,6 +154,47 @@ impl Record {
         self.extras = self.spec.extras.is_some();
         self.iterations = self.spec.work.iterations;
         self.own_rate = self.spec.work.rate;
+    }
+
+    /// Admission's answer at `now`, which makes it eligible from `moment` on. Returns the phase
+    /// that follows, for the caller to write down.
+    pub fn judge(
+        &mut self,
+        verdict: &Verdict,
+        now: Time,
+        moment: Time,
+    ) -> Result<Phase, EventError> {
+        if !matches!(self.phase, Phase::Submitted | Phase::Deferred) || self.held_by_user {
+            return Err(EventError::Stale {
+                event: "a verdict",
+                job: self.id,
+                attempt: self.attempt,
+                phase: self.phase,
+                current: self.attempt,
+            });
+        }
+        Ok(match verdict {
+            Verdict::Accept { class, deadline } => {
+                if let Some(class) = class {
+                    self.class = *class;
+                }
+                if deadline.is_some() {
+                    self.deadline = *deadline;
+                }
+                self.accepted_at = Some(now);
+                self.eligible_since = moment;
+                self.reason = Reason::NotYetDecided;
+                Phase::Waiting
+            }
+            Verdict::Defer(why) => {
+                self.reason = why.clone();
+                Phase::Deferred
+            }
+            Verdict::Reject(why) => {
+                self.reason = why.clone();
+                Phase::Ended
+            }
+        })
     }
 
     /// It has changed, by what led to a version of the state.

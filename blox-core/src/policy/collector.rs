@@ -5,6 +5,7 @@ use crate::event::Event;
 use crate::view::View;
 use dyn_clone::DynClone;
 use serde_json::Value;
+use std::any::Any;
 
 /// Makes boxes of a part's trait cloneable.
 #[doc(hidden)]
@@ -15,21 +16,11 @@ macro_rules! dyn_part {
     };
 }
 
-/// What collectors and parts of the world can do: hear events, be cloned, saved and restored.
+/// What parts of the simulated world can do: hear events, be cloned, saved and restored.
 pub trait Part: Send + DynClone {
     /// Something happened; the view already shows it.
     fn observe(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);
-    }
-
-    /// Whether [`Part::observe`] cares for launches and stops ([`Event::Started`] and
-    /// [`Event::Stopped`]). Where nobody does, nothing is journaled and neither takes any
-    /// time, a plan is carried out in one go, and nobody is told of them.
-    ///
-    /// `true` is always right, and makes a simulation slower: every stop and launch is a command and a
-    /// report of its own. Return `false` if there is no `observe`, or if it passes over both.
-    fn observes_launches(&self) -> bool {
-        true
     }
 
     /// What it remembers beyond the view; `None` if nothing.
@@ -77,11 +68,58 @@ impl From<serde_json::Error> for RestoreError {
     }
 }
 
-/// Sees every event and decision (Blox's metrics collection). A collector can
-/// be taken back out of the core as [`std::any::Any`].
-pub trait MetricCollector: Part + Sync + std::any::Any {
-    /// A decision was made; `plan` is what came of it. Where nobody
-    /// [observes launches](Part::observes_launches), the view may show it as carried out.
-    fn round(&mut self, view: View<'_>, plan: &Plan);
+/// Sees every event and decision (Blox's metrics collection), on either backend. It can be taken
+/// back after the run as [`Any`].
+///
+/// ```
+/// use blox_core::{MetricCollector, Plan, View};
+///
+/// /// The longest queue that a decision found.
+/// #[derive(Clone, Default)]
+/// struct LongestQueue(u32);
+///
+/// impl MetricCollector for LongestQueue {
+///     fn on_decision(&mut self, view: View<'_>, _: &Plan) {
+///         self.0 = self.0.max(view.waiting_count());
+///     }
+/// }
+/// ```
+pub trait MetricCollector: Send + Sync + DynClone + Any {
+    /// Called after every event, which the view shows: what happened, and what decisions made
+    /// ([`Event::Judged`], [`Event::NodeManaged`]). For launches and stops see
+    /// [`MetricCollector::hears_launches`].
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        let _ = (view, event);
+    }
+
+    /// Called for each decision, before its plan is applied. The view shows its node actions and
+    /// the answers of admission.
+    fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
+        let _ = (view, plan);
+    }
+
+    /// Called after each plan that has steps. The view shows what it promises, and jobs that run
+    /// already where launches take no time.
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
+        let _ = (view, plan);
+    }
+
+    /// Which launches and stops ([`Event::Started`] and [`Event::Stopped`])
+    /// [`MetricCollector::on_event`] is called for; none if this is not implemented.
+    fn hears_launches(&self) -> Launches {
+        Launches::None
+    }
 }
 dyn_part!(MetricCollector);
+
+/// Which launches and stops a [`MetricCollector`] hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launches {
+    /// None: plans and ends of jobs are enough.
+    None,
+    /// Those that come later than their plan. A plan that takes no time is one call of
+    /// [`MetricCollector::on_launches`], which shows the jobs as running.
+    Late,
+    /// Each. A simulation then reports each on its own, which takes longer.
+    Each,
+}

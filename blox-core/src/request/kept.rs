@@ -90,7 +90,7 @@ impl Kept {
         self.promoted_now.sort_unstable();
         if same_key && self.decision.wrapping_add(1) == view.decision() {
             let mut rekeyed = false;
-            for &id in &view.state().touched {
+            for id in view.touched_ids() {
                 match view.job(id).filter(|j| j.phase() != Phase::Ended) {
                     Some(job) => {
                         let queued =
@@ -193,7 +193,7 @@ impl Kept {
                 draft.fetch_ahead(later.job());
             }
             if let Some(later) = self.queue.ahead(3) {
-                view.state().fetch_ahead(later.job());
+                view.fetch_ahead(later.job());
             }
             self.candidate = Some(entry);
             return Some(job);

@@ -4,11 +4,10 @@ use super::{Applied, State};
 use crate::assignment::Assignment;
 use crate::cluster::{Occupied, OnNode, Owners, Passing};
 use crate::decision::{Action, Plan};
-use crate::drive::AtOnce;
 use crate::ids::JobId;
+use crate::input::Refused;
 use crate::job::{Held, JobRef, Phase, accepts_all};
 use crate::reason::Reason;
-use crate::view::View;
 
 /// The jobs of a plan that is carried out at once.
 #[derive(Clone, Debug, Default)]
@@ -62,15 +61,12 @@ impl State {
     /// reported of it if neither took any time. The state is then the one to which
     /// [`State::apply_plan`] and these reports lead: first every stop in the plan's
     /// order, then every launch. What they change has changed at the last of them: nobody has
-    /// seen the state in between.
+    /// seen the state in between. Launched jobs run at their own rates until
+    /// [`State::set_rates`] says others.
     ///
-    /// `None`, and nothing has changed, where the plan is wrong or does more than that.
-    /// `backend` is told of each job that runs from now on, and says if it runs at another rate
-    /// than its own.
-    pub(crate) fn carry_out(&mut self, plan: &Plan, backend: &mut dyn AtOnce) -> Option<Applied> {
-        if plan.version != self.version {
-            return None;
-        }
+    /// `None`, and nothing has changed, where the plan is wrong or does more than that. The plan
+    /// must be made from this very state.
+    pub(crate) fn carry_out(&mut self, plan: &Plan) -> Option<Applied> {
         let mut exchange = std::mem::take(&mut self.exchange);
         exchange.passing.clear(self.cluster.nodes().len());
         exchange.stops.clear();
@@ -96,7 +92,7 @@ impl State {
             // Each report is an event of its own.
             self.version = planned + (exchange.stops.len() + exchange.launches.len()) as u64;
             self.let_leave(plan, planned, &exchange);
-            self.let_run(plan, &exchange, backend);
+            self.let_run(plan, &exchange);
         } else {
             self.take_back(plan, &exchange);
         }
@@ -105,8 +101,48 @@ impl State {
             stops: exchange.stops.len() as u32,
             placements: exchange.launches.len() as u32,
         };
+        if !fits {
+            exchange.launches.clear();
+        }
         self.exchange = exchange;
         fits.then_some(applied)
+    }
+
+    /// Jobs that the last plan launched at once, in its order, until the next event.
+    pub(crate) fn launched(&self) -> impl Iterator<Item = JobRef<'_>> {
+        let now = self.now;
+        let launches = self.exchange.launches.iter();
+        launches.filter_map(move |launch| {
+            let rec = self.records.get(launch.slot as usize)?;
+            Some(JobRef { rec, now })
+        })
+    }
+
+    /// Sets the rates of jobs among [`State::launched`], in that order.
+    ///
+    /// # Errors
+    /// A job is none of them, or its rate is no rate. Nothing has changed.
+    pub(crate) fn set_rates(&mut self, rates: &[(JobId, f64)]) -> Result<(), Refused> {
+        let mut launched = self.launched();
+        for &(job, rate) in rates {
+            let is_rate = (0.0..=super::events::MOST).contains(&rate);
+            if !is_rate || !launched.any(|j| j.id() == job) {
+                return Err(Refused::NotLaunched { job, rate });
+            }
+        }
+        drop(launched);
+        for &(job, rate) in rates {
+            if let Some(s) = self.slot(job) {
+                self.records[s].rate = rate;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing was launched by the last input.
+    #[inline]
+    pub(crate) fn forget_launched(&mut self) {
+        self.exchange.launches.clear();
     }
 
     /// Takes the GPUs of a job that runs on what it is promised, and alone.
@@ -236,7 +272,7 @@ impl State {
         self.records[s].changed = changed;
     }
 
-    fn let_run(&mut self, plan: &Plan, exchange: &Exchange, backend: &mut dyn AtOnce) {
+    fn let_run(&mut self, plan: &Plan, exchange: &Exchange) {
         let (now, version) = (self.now, self.version);
         let (mut taken, mut running) = (0, 0);
         for launch in &exchange.launches {
@@ -273,15 +309,6 @@ impl State {
         self.busy += taken;
         self.counts[Phase::Waiting as usize] -= running;
         self.counts[Phase::Running as usize] += running;
-        for launch in &exchange.launches {
-            let s = launch.slot as usize;
-            let rec = &self.records[s];
-            if let Some(rate) = backend.launched(View::of(self), &JobRef { rec, now }) {
-                self.records[s].rate = rate;
-                let rec = &self.records[s];
-                backend.launched_at(View::of(self), &JobRef { rec, now });
-            }
-        }
     }
 }
 
@@ -300,23 +327,6 @@ mod tests {
 
     fn rate(job: JobId) -> f64 {
         1.0 + f64::from(job.0) / 8.0
-    }
-
-    struct Launches;
-
-    impl AtOnce for Launches {
-        fn launched(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<f64> {
-            assert_eq!(view.job(job.id()).unwrap().phase(), Phase::Running);
-            assert_eq!(job.rate(), job.own_rate());
-            let rate = rate(job.id());
-            (rate != job.rate()).then_some(rate)
-        }
-
-        fn launched_at(&mut self, _: View<'_>, job: &JobRef<'_>) {
-            assert_eq!(job.rate(), rate(job.id()));
-        }
-
-        fn carried_out(&mut self, _: View<'_>) {}
     }
 
     /// Applies a plan, and reports what its commands lead to, as a simulator without overheads does.
@@ -457,10 +467,17 @@ mod tests {
                     // A node that is up cannot return.
                     let _ = state.apply(at, &event);
                 }
-                state.close_decision(state.version);
+                state.close_decision(state.version, true);
                 let plan = plan(&state, &mut random);
                 let mut long = state.clone();
-                let done = state.carry_out(&plan, &mut Launches);
+                let done = state.carry_out(&plan);
+                let rates: Vec<_> = state.launched().map(|j| (j.id(), rate(j.id()))).collect();
+                assert!(
+                    rates
+                        .iter()
+                        .all(|(j, _)| state.job(*j).unwrap().phase() == Phase::Running)
+                );
+                state.set_rates(&rates).unwrap();
                 let expected = match done {
                     Some(_) => step_by_step(&mut long, &plan),
                     None => None,
@@ -476,8 +493,8 @@ mod tests {
                     late.for_each(|r| r.changed = last);
                 }
                 // The order in which nodes were touched makes none either.
-                state.close_decision(state.version);
-                long.close_decision(long.version);
+                state.close_decision(state.version, true);
+                long.close_decision(long.version, true);
                 let same = text(&state) == text(&long);
                 assert!(same, "seed {seed}, round {round}: {state:?}\n{long:?}");
                 check(&state);
@@ -485,7 +502,7 @@ mod tests {
                 left_alone += u32::from(done.is_none());
                 if done.is_none() {
                     step_by_step(&mut state, &plan);
-                    state.close_decision(state.version);
+                    state.close_decision(state.version, true);
                 }
             }
         }

@@ -29,14 +29,19 @@ pub(super) struct Released {
 }
 
 impl State {
-    pub(super) fn try_plan(&mut self, plan: &Plan, trial: &mut Trial) -> Result<(), PlanError> {
+    pub(super) fn try_plan(
+        &mut self,
+        plan: &Plan,
+        seen: u64,
+        trial: &mut Trial,
+    ) -> Result<(), PlanError> {
         for (i, action) in plan.actions.iter().enumerate() {
             let job = action.job();
             let Some(s) = self
                 .slot(job)
                 .filter(|&s| self.records[s].phase != Phase::Ended)
             else {
-                if self.ended_after(job, plan.version) {
+                if self.ended_after(job, seen) {
                     trial.leave_out(i);
                     continue;
                 }
@@ -52,7 +57,7 @@ impl State {
                 Action::Finish { .. } | Action::Promote { .. } => true,
             };
             if !fits {
-                if rec.changed > plan.version {
+                if rec.changed > seen {
                     trial.leave_out(i);
                     continue;
                 }
@@ -96,7 +101,7 @@ impl State {
                     trial.paired |= assignment.partner.is_some();
                     trial.placed.push(s as u32);
                 }
-                Err(_) if self.changed_since(assignment, *job, plan.version) => trial.leave_out(i),
+                Err(_) if self.changed_since(assignment, *job, seen) => trial.leave_out(i),
                 Err(why) => return Err(why),
             }
         }
@@ -114,10 +119,8 @@ impl State {
             // A partner that went meanwhile, or whose own step came too late,
             // leaves the job alone on its GPUs.
             let late = |&i: &u32| plan.actions[i as usize].job() == partner;
-            let gone = self.ended_after(partner, plan.version)
-                || self
-                    .record(partner)
-                    .is_some_and(|p| p.changed > plan.version)
+            let gone = self.ended_after(partner, seen)
+                || self.record(partner).is_some_and(|p| p.changed > seen)
                 || trial.left_out.iter().any(late);
             if !gone {
                 return Err(PlanError::NotBeside {

@@ -2,14 +2,15 @@
 
 use super::{EventError, State};
 use crate::assignment::GpuList;
+use crate::cluster::NodeStatus;
 use crate::cluster::spec::ClusterSpec;
-use crate::cluster::{Node, NodeStatus};
 use crate::decision::{Command, NodeAction, Verdict};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::job::spec::JobSpec;
 use crate::job::{Before, Held, Phase, Record};
 use crate::reason::Reason;
+use crate::units::Time;
 use std::sync::Arc;
 
 impl State {
@@ -174,6 +175,10 @@ impl State {
                     self.let_wait(s);
                 } else {
                     self.set_phase(s, Phase::Submitted);
+                    // Held and released since it came in: it asks already.
+                    if !self.asking.contains(job) {
+                        self.asking.push(*job);
+                    }
                 }
                 Ok(())
             }
@@ -204,7 +209,10 @@ impl State {
             ),
             Event::GpuFailed { gpu } => self.gpu_health("a failed GPU", *gpu, false),
             Event::GpuRepaired { gpu } => self.gpu_health("a repaired GPU", *gpu, true),
-            Event::Judged { job, verdict } => self.judged(*job, verdict),
+            Event::Judged { job, verdict } => {
+                let (now, moment) = (self.now, self.next_moment.max(self.now));
+                self.judged(*job, verdict, now, moment)
+            }
             Event::NodeManaged { action } => self.managed(action),
         }
     }
@@ -284,99 +292,67 @@ impl State {
             self.waiting.grow(room);
             self.placed.grow(room);
         }
+        self.asking.push(job);
         self.touch_slot(slot as usize);
         Ok(())
     }
 
-    fn judged(&mut self, job: JobId, verdict: &Verdict) -> Result<(), EventError> {
-        let s = self.known("a verdict", job)?;
-        let rec = &mut self.records[s];
-        if !matches!(rec.phase, Phase::Submitted | Phase::Deferred) || rec.held_by_user {
-            return Err(stale("a verdict", rec, rec.attempt));
+    /// Takes what a decision made before its plan, as of the decision's `moment`. What it changes
+    /// counts as changed by the decision, which was made from version `seen`.
+    pub(crate) fn apply_own(
+        &mut self,
+        event: &Event,
+        seen: u64,
+        moment: Time,
+    ) -> Result<(), EventError> {
+        self.version += 1;
+        let result = match event {
+            Event::Judged { job, verdict } => {
+                let before = self.record(*job).map_or(0, |r| r.changed);
+                let result = self.judged(*job, verdict, moment, moment);
+                if let Some(s) = self.slot(*job) {
+                    self.records[s].changed = before.max(seen);
+                }
+                result
+            }
+            Event::NodeManaged { action } => {
+                let before = self.cluster.node(action.node()).map_or(0, |n| n.changed);
+                let result = self.managed(action);
+                self.cluster.mark_changed(action.node(), before.max(seen));
+                result
+            }
+            other => self.apply_now(other),
+        };
+        if result.is_err() {
+            self.version -= 1;
         }
-        match verdict {
-            Verdict::Accept { class, deadline } => {
-                if let Some(class) = class {
-                    rec.class = *class;
-                }
-                if deadline.is_some() {
-                    rec.deadline = *deadline;
-                }
-                rec.accepted_at = Some(self.now);
-                rec.reason = Reason::NotYetDecided;
-                self.let_wait(s);
-            }
-            Verdict::Defer(why) => {
-                rec.reason = why.clone();
-                self.set_phase(s, Phase::Deferred);
-            }
-            Verdict::Reject(why) => {
-                rec.reason = why.clone();
-                self.ended(s, Outcome::Rejected);
-            }
+        result
+    }
+
+    fn judged(
+        &mut self,
+        job: JobId,
+        verdict: &Verdict,
+        now: Time,
+        moment: Time,
+    ) -> Result<(), EventError> {
+        let s = self.known("a verdict", job)?;
+        match self.records[s].judge(verdict, now, moment)? {
+            Phase::Ended => self.ended(s, Outcome::Rejected),
+            phase => self.set_phase(s, phase),
         }
         Ok(())
     }
 
     fn managed(&mut self, action: &NodeAction) -> Result<(), EventError> {
-        let version = self.version;
-        let unknown = |what: NodeId| EventError::UnknownNode {
-            event: "a cluster manager's action",
-            what: format!("node {what}"),
-        };
-        let known =
-            |state: &State, node: NodeId| state.cluster.node(node).map(|_| ()).ok_or(unknown(node));
-        match action {
-            NodeAction::Cordon { node, why } => {
-                known(self, *node)?;
-                self.cluster
-                    .change_node(*node, version, |n| n.cordon = Some(why.clone()));
-            }
-            NodeAction::Uncordon { node } => {
-                known(self, *node)?;
-                self.cluster
-                    .change_node(*node, version, |n| n.cordon = None);
-            }
-            NodeAction::Move { node, partition } => {
-                known(self, *node)?;
-                let partition = partition.as_ref().map(|p| self.names.intern(p));
-                self.cluster
-                    .change_node(*node, version, |n| n.partition = partition);
-            }
-            NodeAction::Power { node, on } => {
-                let n = self.cluster.node(*node).ok_or(unknown(*node))?;
-                let possible = match on {
-                    true => matches!(n.status(), NodeStatus::Lost | NodeStatus::Off),
-                    false => n.status() == NodeStatus::Up && self.is_idle(n),
-                };
-                if !possible {
-                    return Err(unknown(*node));
-                }
-                if !on {
-                    self.cluster
-                        .change_node(*node, version, |n| n.status = NodeStatus::Off);
-                }
-                self.commands.push(Command::Node(action.clone()));
-            }
-            NodeAction::Grow { like: node, .. } => {
-                known(self, *node)?;
-                self.commands.push(Command::Node(action.clone()));
-            }
-            NodeAction::Shrink { node } => {
-                let n = self.cluster.node(*node).ok_or(unknown(*node))?;
-                if n.status() == NodeStatus::Left || !self.is_idle(n) {
-                    return Err(unknown(*node));
-                }
-                self.commands.push(Command::Node(action.clone()));
-            }
+        self.cluster.manage(&mut self.names, self.version, action)?;
+        if matches!(
+            action,
+            NodeAction::Power { .. } | NodeAction::Grow { .. } | NodeAction::Shrink { .. }
+        ) {
+            self.commands.push(Command::Node(action.clone()));
         }
         Ok(())
-    }
-
-    /// Whether no job has, or is promised, any of a node's GPUs.
-    fn is_idle(&self, node: &Node) -> bool {
-        let held = |g: GpuId| self.cluster.held_by(g).next().is_some();
-        node.promised == 0 && !node.gpus().any(held)
     }
 
     fn node_status(
@@ -510,7 +486,7 @@ impl State {
 }
 
 /// The largest number that an event may say: sums and products of such stay finite.
-const MOST: f64 = 1e30;
+pub(super) const MOST: f64 = 1e30;
 
 fn number(event: &'static str, job: JobId, value: f64) -> Result<(), EventError> {
     if (0.0..=MOST).contains(&value) {

@@ -587,7 +587,7 @@ impl Run {
                 )
             })
             .count() as u32;
-        self.state.close_decision(self.state.version);
+        self.state.close_decision(self.state.version, true);
     }
 
     /// A plan of random steps: refused or not, the books stay right.

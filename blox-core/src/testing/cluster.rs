@@ -9,9 +9,10 @@ use super::verify::verify;
 use crate::assignment::GpuList;
 use crate::cluster::spec::NodeSpec;
 use crate::decision::{Command, NodeAction};
-use crate::drive::{Backend, Input};
+use crate::drive::Backend;
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NodeId};
+use crate::input::Input;
 use crate::job::Phase;
 use crate::job::training::{SpeedReport, TrainingReport};
 use crate::perf::goodput::{GradientNoise, ThroughputParams};
@@ -760,6 +761,8 @@ impl ScriptedCluster {
                 self.node_action(action);
                 Ok(())
             }
+            // The loop has the scheduler asked.
+            Command::Ask { .. } => Ok(()),
         }
     }
 
@@ -890,7 +893,7 @@ pub(crate) fn near(a: f64, b: f64) -> bool {
 impl Backend for ScriptedCluster {
     type Error = Problem;
 
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Input, Problem> {
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, Problem> {
         self.steps += 1;
         self.place.at_step(self.steps);
         if self.checks {
@@ -906,30 +909,33 @@ impl Backend for ScriptedCluster {
         if let Some(what) = self.held_up.take()
             && let Some(event) = self.happen(what, view)
         {
-            return Ok(Input::Event(self.now, event));
+            return Ok(Some(Input::Event {
+                at: self.now,
+                event,
+            }));
         }
         loop {
             let head = self.queue.first_key_value().map(|((at, _), _)| *at);
             match (head, due) {
                 (Some(at), _) if due.is_none_or(|d| at <= d) => {
                     let Some((_, what)) = self.queue.pop_first() else {
-                        return Ok(Input::End);
+                        return Ok(None);
                     };
                     self.now = at;
                     let of = self.tells_of(&what, view);
                     if let Some(ran) = of.and_then(|job| self.take_back(job)) {
                         self.held_up = Some(what);
-                        return Ok(Input::Event(at, ran));
+                        return Ok(Some(Input::Event { at, event: ran }));
                     }
                     if let Some(event) = self.happen(what, view) {
-                        return Ok(Input::Event(at, event));
+                        return Ok(Some(Input::Event { at, event }));
                     }
                 }
                 (head, Some(at)) => {
-                    let live = view.state().next_job_id().index() > 0
+                    let live = view.next_job_id().index() > 0
                         && (0..self.jobs.len()).any(|i| view.job(JobId(i as u32)).is_some());
                     if (head.is_none() && !live) || at > self.script.horizon {
-                        return Ok(Input::End);
+                        return Ok(None);
                     }
                     if at < self.now {
                         return Err(Problem::new(
@@ -939,9 +945,9 @@ impl Backend for ScriptedCluster {
                         ));
                     }
                     self.now = at;
-                    return Ok(Input::Due(at));
+                    return Ok(Some(Input::Due { at }));
                 }
-                _ => return Ok(Input::End),
+                _ => return Ok(None),
             }
         }
     }

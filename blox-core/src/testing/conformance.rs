@@ -4,16 +4,17 @@ use super::cluster::{ScriptedCluster, near};
 use super::difference::{self, Steps};
 use super::script::{Script, Trouble, Troubles};
 use crate::cadence::{Cadence, Rounds};
-use crate::core::Core;
 use crate::decision::{NodeAction, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::drive::{drive, run_ready};
 use crate::event::{Event, Outcome};
 use crate::ids::{JobId, Name};
+use crate::input::Input;
 use crate::job::Phase;
-use crate::journal::{Entry, Journal, replay};
+use crate::journal::{Journal, replay};
 use crate::pipeline::{Decide, DecideError, Pipeline};
 use crate::policy::MemoryError;
 use crate::request::Request;
+use crate::runtime::{Observers, Runtime};
 use crate::state::State;
 use crate::testing::random::SplitMix;
 use crate::units::{Seconds, Time};
@@ -501,9 +502,10 @@ impl Case {
         report.runs += if own.is_some() { 5 } else { 6 };
 
         let subject = self.build();
-        let mut policy = subject.policy;
         let state = state_of(&script)?;
-        replay(&plain.journal[..], state, subject.cadence, &mut *policy)
+        let nobody = &mut Observers::default();
+        let (policy, cadence) = (subject.policy, subject.cadence);
+        replay(&plain.journal[..], state, cadence, policy, nobody)
             .map(|_| report)
             .map_err(|e| {
                 let expected = "the decisions of the journal".to_owned();
@@ -513,7 +515,7 @@ impl Case {
 
     fn run(&self, script: &Arc<Script>, subject: Subject, mode: Mode) -> Result<Run, Problem> {
         let bytes = Bytes::default();
-        let mut core = Core::new(state_of(script)?, subject.cadence)
+        let mut core = Runtime::new(state_of(script)?, subject.cadence)
             .with_journal(Box::new(bytes.clone()))
             .visiting_every_round(mode == Mode::Visit);
         let impossible: Vec<bool> = match &subject.pipeline {
@@ -554,7 +556,7 @@ impl Case {
             return Err(problem);
         }
         let counters = core.counters();
-        if counters.failed_observations > 0 {
+        if core.observers().failed() > 0 {
             // The core goes on without the policy having seen the event: what
             // came of that is no mistake of its own.
             let (at, found) = watched.panicked.take().unwrap_or_default();
@@ -589,7 +591,7 @@ impl Case {
         cluster: &ScriptedCluster,
         books: &[Option<Ending>],
         impossible: &[bool],
-        core: &Core,
+        core: &Runtime,
     ) -> Result<(), Problem> {
         let view = core.view();
         let wrong = |property, expected, found| Err(Problem::new(property, expected, found));
@@ -609,7 +611,7 @@ impl Case {
                     let decided = core.last_decision() >= Some(job.eligible_since());
                     let why = match job.phase() {
                         // Plans say why others than those that they stop wait.
-                        Phase::Waiting if decided => core.plan().reason_for(id),
+                        Phase::Waiting if decided => core.reason_for(id),
                         _ => job.reason(),
                     };
                     return wrong(
@@ -799,9 +801,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 struct Bytes(Arc<Mutex<Vec<u8>>>);
 
 impl Journal for Bytes {
-    fn record(&mut self, entry: &Entry) {
+    fn record(&mut self, input: &Input) {
         let mut bytes = lock(&self.0);
-        if serde_json::to_writer(&mut *bytes, entry).is_ok() {
+        if serde_json::to_writer(&mut *bytes, input).is_ok() {
             bytes.push(b'\n');
         }
     }
@@ -985,7 +987,7 @@ impl Watched {
 fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Problem> {
     let mut answers = answers.peekable();
     answers.peek()?;
-    let mut state = view.state().clone();
+    let mut state = view.to_state();
     for answer in answers {
         let Err(error) = state.apply(view.now(), &answer) else {
             if let Event::Judged { job, .. } = answer {
@@ -1019,7 +1021,7 @@ fn what_is(view: View<'_>, job: JobId) -> String {
     match view.job(job) {
         Some(job) if job.rec.held_by_user => "a user holds back".to_owned(),
         Some(job) => format!("is {}", job.phase()),
-        None if job < view.state().next_job_id() => "has ended".to_owned(),
+        None if job < view.next_job_id() => "has ended".to_owned(),
         None => "does not exist".to_owned(),
     }
 }

@@ -1,9 +1,9 @@
 //! Where two runs, or two answers, part: in words that lead there.
 
 use super::listed;
-use crate::decision::{Action, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::decision::{Action, Decision, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::event::Event;
-use crate::journal::Entry;
+use crate::input::Input;
 use crate::pipeline::DecideError;
 use crate::units::Time;
 use std::fmt;
@@ -41,6 +41,16 @@ impl Steps for (Result<Outlook, DecideError>, Plan) {
             Err(error) => error.to_string(),
         });
         steps
+    }
+}
+
+impl Steps for Decision {
+    fn steps(&self) -> Vec<String> {
+        let plan = || (Ok(self.outlook), self.plan.clone()).steps();
+        let actions = self.actions.iter().map(|a| format!("{a:?}"));
+        let verdicts = self.verdicts.iter();
+        let verdicts = verdicts.map(|(job, v)| format!("{} for job {job}", verdict(v)));
+        actions.chain(verdicts).chain(plan()).collect()
     }
 }
 
@@ -139,23 +149,26 @@ pub(crate) fn of_visits(
 fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
     let text = String::from_utf8_lossy(journal);
     let (mut list, mut acts, mut managed) = (Vec::new(), Vec::new(), Vec::new());
-    for entry in text.lines().filter_map(|l| serde_json::from_str(l).ok()) {
-        match entry {
-            Entry::Event {
-                event: Event::Judged { job, verdict: v },
-                ..
-            } if !matches!(v, Verdict::Defer(_)) => {
-                acts.push(format!("{} for job {job}", verdict(&v)));
-            }
-            Entry::Event {
+    for input in text.lines().filter_map(|l| serde_json::from_str(l).ok()) {
+        match input {
+            Input::Event {
                 event: Event::NodeManaged { action },
                 ..
             } if !managed.contains(&action) => {
                 acts.push(format!("{action:?}"));
                 managed.push(action);
             }
-            Entry::Decision { at, plan } => {
-                acts.extend(plan.actions.iter().map(action));
+            Input::Decided { at, decision, .. } => {
+                for done in decision.actions.iter() {
+                    if !managed.contains(done) {
+                        acts.push(format!("{done:?}"));
+                        managed.push(done.clone());
+                    }
+                }
+                let answers = decision.verdicts.iter();
+                let answers = answers.filter(|(_, v)| !matches!(v, Verdict::Defer(_)));
+                acts.extend(answers.map(|(job, v)| format!("{} for job {job}", verdict(v))));
+                acts.extend(decision.plan.actions.iter().map(action));
                 list.push((at, std::mem::take(&mut acts)));
             }
             _ => {}
@@ -192,17 +205,22 @@ pub(crate) fn of_journals(a: &[u8], b: &[u8]) -> Option<(String, String)> {
         pair = (a.next(), b.next());
     }
     let (a, b) = (pair.0.unwrap_or("nothing"), pair.1.unwrap_or("nothing"));
-    let entries = (serde_json::from_str(a), serde_json::from_str(b));
-    if let (Ok(Entry::Decision { at, plan: a }), Ok(Entry::Decision { at: t, plan: b })) = entries
+    let inputs = (serde_json::from_str(a), serde_json::from_str(b));
+    if let (
+        Ok(Input::Decided {
+            at, decision: a, ..
+        }),
+        Ok(Input::Decided {
+            at: t, decision: b, ..
+        }),
+    ) = inputs
         && at == t
     {
-        // A decision's line holds no outlook.
-        let answer = |plan| (Ok(Outlook::NextRound), plan);
-        return Some(of_answers(
-            &format!("the plan of {at} s"),
-            &answer(a),
-            &answer(b),
-        ));
+        let what = match a.actions == b.actions && a.verdicts == b.verdicts {
+            true => "the plan",
+            false => "the decision",
+        };
+        return Some(of_answers(&format!("{what} of {at} s"), &*a, &*b));
     }
     let (a, b) = apart(a, b);
     let expected = format!("line {line} of the journal to be `{a}`");
@@ -256,11 +274,17 @@ mod tests {
         assert_eq!(found, "`place job 60 on GPUs 60`");
 
         let line = |last| {
-            let entry = Entry::Decision {
-                at: Time::new(300.0),
+            let decision = Decision {
                 plan: plan(last).1,
+                ..Decision::default()
             };
-            serde_json::to_vec(&entry).unwrap()
+            let input = Input::Decided {
+                at: Time::new(300.0),
+                question: 1,
+                decision: Box::new(decision),
+                instant: false,
+            };
+            serde_json::to_vec(&input).unwrap()
         };
         assert_eq!(of_journals(&line(50), &line(50)), None);
         let (expected, found) = of_journals(&line(50), &line(60)).unwrap();

@@ -16,7 +16,7 @@ pub(crate) fn verify(view: View<'_>) -> Result<(), Problem> {
 }
 
 fn live<'a>(view: View<'a>) -> impl Iterator<Item = JobRef<'a>> {
-    (0..view.state().next_job_id().0).filter_map(move |i| view.job(JobId(i)))
+    (0..view.next_job_id().0).filter_map(move |i| view.job(JobId(i)))
 }
 
 fn wrong<T>(expected: String, found: String) -> Result<T, Problem> {
@@ -54,7 +54,7 @@ fn phases(view: View<'_>) -> Result<(), Problem> {
         }
     }
     for phase in [Submitted, Deferred, Waiting, Starting, Running, Stopping] {
-        let (expected, found) = (counts[phase as usize], view.state().count(phase));
+        let (expected, found) = (counts[phase as usize], view.count(phase));
         if expected != found {
             return wrong(format!("{expected} jobs {phase}"), found.to_string());
         }

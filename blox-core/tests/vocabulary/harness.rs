@@ -1,6 +1,6 @@
 //! A cluster fed by hand, scripted policies and a toy placement.
 
-use blox_core::core::{Core, Decided};
+use blox_core::runtime::Runtime;
 use blox_core::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub fn command_text(c: &Command) -> String {
 }
 
 pub struct Bench {
-    pub core: Core,
+    pub core: Runtime,
     pub policy: Box<dyn Decide>,
     pub commands: Vec<Command>,
     /// Iterations a second on so many GPUs.
@@ -100,7 +100,7 @@ impl Bench {
         policy: impl Decide + 'static,
     ) -> Self {
         Bench {
-            core: Core::new(State::new(&cluster).unwrap(), Box::new(cadence)),
+            core: Runtime::new(State::new(&cluster).unwrap(), Box::new(cadence)),
             policy: Box::new(policy),
             commands: Vec::new(),
             rate: |_| 1.0,
@@ -164,10 +164,7 @@ impl Bench {
     pub fn try_decide(&mut self, at: f64) -> Result<String, DecideError> {
         let decided = self.core.decide(t(at), &mut *self.policy);
         self.core.take_commands(&mut self.commands);
-        match decided {
-            Decided::Applied => Ok(text(&self.core.plan().actions)),
-            Decided::Failed(e) => Err(e),
-        }
+        decided.map(|()| text(&self.core.plan().actions))
     }
 
     pub fn take_commands(&mut self) -> String {
@@ -398,7 +395,8 @@ impl Decide for PerVirtualCluster {
             let Some(vc) = view.names().find(name) else {
                 continue;
             };
-            let scoped = view.of_virtual_cluster(vc);
+            let lens = view.narrowed(vc);
+            let scoped = view.through(&lens);
             let ours: Vec<JobId> = asking
                 .iter()
                 .copied()
@@ -414,7 +412,8 @@ impl Decide for PerVirtualCluster {
             let Some(vc) = view.names().find(name) else {
                 continue;
             };
-            outlook = outlook.and(p.plan(view.of_virtual_cluster(vc), out)?);
+            let lens = view.narrowed(vc);
+            outlook = outlook.and(p.plan(view.through(&lens), out)?);
         }
         Ok(outlook)
     }

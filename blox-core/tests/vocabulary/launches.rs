@@ -1,7 +1,7 @@
 //! Launches that fail, wait, are cancelled; pairs; plans that are wrong or late.
 
 use crate::harness::*;
-use blox_core::core::{Decided, Decision};
+use blox_core::input::Input;
 use blox_core::testing::FirstFit;
 use blox_core::{order::SortKey, policy::by_key, *};
 
@@ -625,14 +625,21 @@ fn a_stop_counts_wherever_it_stands_in_the_plan() {
     );
 }
 
-fn answer(b: &mut Bench, at: f64, plan: Plan) -> Decided {
+fn ask(b: &mut Bench, at: f64) {
+    let due = Input::Due { at: t(at) };
+    b.core.take(&due, &mut *b.policy).unwrap();
+    b.core.take_commands(&mut b.commands);
+    b.commands.pop();
+}
+
+fn answer(b: &mut Bench, at: f64, plan: Plan) -> Result<(), DecideError> {
     let decision = Decision {
+        version: plan.version,
+        outlook: Outlook::Stable,
         plan,
         ..Decision::default()
     };
-    let decided = b
-        .core
-        .answer(t(at), decision, Outlook::Stable, &mut *b.policy);
+    let decided = b.core.apply(t(at), decision, &mut *b.policy);
     b.core.take_commands(&mut b.commands);
     decided
 }
@@ -647,13 +654,13 @@ fn answer_without_later_news_is_not_due() {
         version: b.core.state().version(),
         ..Plan::default()
     };
-    b.core.asked();
-    assert_eq!(answer(&mut b, 10.0, plan.clone()), Decided::Applied);
+    ask(&mut b, 10.0);
+    answer(&mut b, 10.0, plan.clone()).unwrap();
     assert_eq!(b.core.due(), None);
     // News that came after the question are due at once.
-    b.core.asked();
+    ask(&mut b, 11.0);
     b.event(11.0, Event::GpuRepaired { gpu: GpuId(1) });
-    assert_eq!(answer(&mut b, 12.0, plan), Decided::Applied);
+    answer(&mut b, 12.0, plan).unwrap();
     assert_eq!(b.core.due(), Some(t(12.0)));
 }
 
@@ -672,14 +679,14 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
         ],
         ..Plan::default()
     };
-    b.core.asked();
+    ask(&mut b, 0.0);
     assert_eq!(b.core.due(), None);
     // Job 0 ends, the second node is lost: of five steps two go on.
     b.ended(5.0, 0);
     b.event(6.0, Event::NodeLost { node: NodeId(1) });
     let newcomer = b.submit(7.0, job(1, 1e6));
     assert_eq!(b.core.due(), None, "one question at a time");
-    assert_eq!(answer(&mut b, 10.0, plan.clone()), Decided::Applied);
+    answer(&mut b, 10.0, plan.clone()).unwrap();
     assert_eq!(b.take_commands(), "start 2.1");
     assert_eq!(b.phases(), "1 running, 2 starting, 3 waiting, 4 submitted");
     let counters = b.core.counters();
@@ -699,12 +706,14 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
         ..Plan::default()
     };
     b.ended(12.0, 2);
-    assert!(matches!(answer(&mut b, 13.0, wrong), Decided::Failed(_)));
+    ask(&mut b, 12.0);
+    assert!(answer(&mut b, 13.0, wrong).is_err());
     let future = Plan {
         version: 1_000_000,
         ..Plan::default()
     };
-    assert!(matches!(answer(&mut b, 14.0, future), Decided::Failed(_)));
+    ask(&mut b, 14.0);
+    assert!(answer(&mut b, 14.0, future).is_err());
 }
 
 #[test]
@@ -716,8 +725,9 @@ fn a_change_that_came_too_late_gives_way_if_its_gpus_are_given_away() {
         actions: vec![place(0, &[1]), place(1, &[0])],
         ..Plan::default()
     };
+    ask(&mut b, 5.0);
     b.event(6.0, Event::NodeLost { node: NodeId(1) });
-    answer(&mut b, 10.0, plan);
+    answer(&mut b, 10.0, plan).unwrap();
     assert_eq!(b.phases(), "0 stopping, 1 starting");
     b.settle(20.0);
     assert_eq!(b.phases(), "0 waiting, 1 running");
@@ -741,7 +751,7 @@ fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
         ..Plan::default()
     };
     beside.plan(View::of(&snapshot), &mut plan).unwrap();
-    b.core.asked();
+    ask(&mut b, 2.0);
     b.event(
         2.0,
         Event::Crashed {
@@ -758,7 +768,7 @@ fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
             outcome: Outcome::Cancelled,
         },
     );
-    answer(&mut b, 3.0, plan);
+    answer(&mut b, 3.0, plan).unwrap();
     b.policy = beside;
     assert_eq!(b.round(3.0), "place 0 on 0");
 }
@@ -805,8 +815,13 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
         policy: "fifo".into(),
         limit: Seconds::new(5.0),
     };
-    let lost = b.core.policy_failed(t(600.0), timeout.clone());
-    assert_eq!(lost, Decided::Failed(timeout));
+    ask(&mut b, 600.0);
+    let lost = Input::Lost {
+        at: t(600.0),
+        question: b.core.open().unwrap().number,
+        why: timeout,
+    };
+    b.core.take(&lost, &mut *b.policy).unwrap();
     assert_eq!(b.core.counters().failed_decisions, 2);
     // Asked again about both, the one that could never run is turned away.
     assert_eq!(b.round(900.0), "place 1 on 1");
@@ -819,7 +834,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
             value: 0.5,
         },
     );
-    assert_eq!(b.core.counters().failed_observations, 1);
+    assert_eq!(b.core.observers().failed(), 1);
 }
 
 #[test]

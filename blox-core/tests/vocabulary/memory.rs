@@ -2,8 +2,9 @@
 
 use crate::harness::*;
 use crate::rounds::gavel;
-use blox_core::core::Core;
-use blox_core::journal::{Entry, JsonLines, ReplayError, replay};
+use blox_core::input::Input;
+use blox_core::journal::{JsonLines, ReplayError, inputs, replay};
+use blox_core::runtime::{Observers, Runtime};
 use blox_core::testing::FirstFit;
 use blox_core::{order::SortKey, policy::by_key, *};
 use std::sync::{Arc, Mutex};
@@ -50,7 +51,7 @@ fn a_simulation_ahead_leaves_the_original_as_it_was() {
         let first = play(&mut b, 0, 2);
         let before = serde_json::to_string(b.core.state()).unwrap();
         let mut ahead = Bench {
-            core: Core::new(b.core.state().clone(), Box::new(rounds(360.0))),
+            core: Runtime::new(b.core.state().clone(), Box::new(rounds(360.0))),
             policy: b.policy.clone(),
             commands: Vec::new(),
             rate: |_| 1.0,
@@ -84,7 +85,7 @@ fn a_restart_from_what_was_saved_decides_the_same() {
             }
             let state: State = serde_json::from_str(&state).unwrap();
             let mut again = Bench {
-                core: Core::new(state, Box::new(rounds(360.0))),
+                core: Runtime::new(state, Box::new(rounds(360.0))),
                 policy: Box::new(policy),
                 commands: Vec::new(),
                 rate: |_| 1.0,
@@ -108,7 +109,7 @@ fn jobs_that_nobody_was_asked_about_are_asked_about_after_a_restart() {
     b.submit(5.0, job(1, 10.0));
     let state: State =
         serde_json::from_str(&serde_json::to_string(b.core.state()).unwrap()).unwrap();
-    b.core = Core::new(state, Box::new(rounds(360.0)));
+    b.core = Runtime::new(state, Box::new(rounds(360.0)));
     assert_eq!(b.core.due(), Some(t(360.0)));
     assert_eq!(b.round(360.0), "place 0 on 0");
 }
@@ -125,32 +126,18 @@ impl std::io::Write for Buffer {
     }
 }
 
-/// Refuses what lasts long; erred once.
+/// Refuses what lasts long; errs once.
 #[derive(Clone)]
 struct Picky {
     limit: f64,
-    asked: u32,
+    tired_at: Time,
 }
 
-impl Policy for Picky {
-    /// How often it was asked.
-    type Memory = u32;
-
-    fn initial(&self, _: u64) -> u32 {
-        self.asked
-    }
-}
+impl Stateless for Picky {}
 
 impl AdmissionPolicy for Picky {
-    fn admit(
-        &self,
-        memory: &mut u32,
-        view: View<'_>,
-        asking: &[JobId],
-        out: &mut Verdicts,
-    ) -> Outlook {
-        *memory += 1;
-        assert!(*memory != 2, "tired");
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        assert!(view.now() != self.tired_at, "tired");
         for &j in asking {
             if view.job(j).unwrap().work_left() > self.limit {
                 out.reject(j, Reason::QuotaReached);
@@ -165,11 +152,19 @@ impl AdmissionPolicy for Picky {
 fn picky(limit: f64, longest_first: bool) -> Pipeline {
     let sign = if longest_first { -1.0 } else { 1.0 };
     Composition::new("picky")
-        .admission(Picky { limit, asked: 0 })
+        .admission(Picky {
+            limit,
+            tired_at: t(600.0),
+        })
         .scheduling(by_key(move |j| SortKey::by(sign * j.work_left())))
         .placement(FirstFit)
         .build()
         .unwrap()
+}
+
+fn replayed(text: &[u8], state: State, policy: Pipeline) -> Result<u64, ReplayError> {
+    let (cadence, nobody) = (Box::new(rounds(300.0)), &mut Observers::default());
+    replay(text, state, cadence, Box::new(policy), nobody)
 }
 
 #[test]
@@ -177,7 +172,7 @@ fn what_a_user_does_to_a_node_is_replayed_as_news() {
     let journal = Buffer::default();
     let state = || State::new(&"2x1".parse().unwrap()).unwrap();
     let mut b = Bench::new("2x1", rounds(300.0), srtf());
-    b.core = Core::new(state(), Box::new(rounds(300.0)))
+    b.core = Runtime::new(state(), Box::new(rounds(300.0)))
         .with_journal(Box::new(JsonLines::new(journal.clone())));
     let action = NodeAction::Cordon {
         node: NodeId(0),
@@ -187,7 +182,7 @@ fn what_a_user_does_to_a_node_is_replayed_as_news() {
     b.submit(60.0, job(1, 100.0));
     assert_eq!(b.round(300.0), "place 0 on 1");
     let text = journal.0.lock().unwrap().clone();
-    let equal = replay(&text[..], state(), Box::new(rounds(300.0)), &mut srtf());
+    let equal = replayed(&text, state(), srtf());
     assert_eq!(equal.unwrap(), 1);
 }
 
@@ -213,10 +208,11 @@ fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
         .unwrap();
     let mut b = Bench::new("1x1", rounds(300.0), silent.clone());
     b.submit(0.0, job(1, 100.0));
-    let mut beside = Core::new(b.core.state().clone(), Box::new(rounds(300.0)));
-    let (decision, outlook) = b.core.consult(t(0.0), &mut silent.clone()).unwrap();
-    beside.answer(t(0.0), decision, outlook, &mut silent.clone());
-    b.core.decide(t(0.0), &mut silent.clone());
+    let mut beside = Runtime::new(b.core.state().clone(), Box::new(rounds(300.0)));
+    let decision = b.core.consult(t(0.0), &mut silent.clone()).unwrap();
+    beside.consult(t(0.0), &mut silent.clone()).unwrap();
+    beside.apply(t(0.0), decision, &mut silent.clone()).unwrap();
+    b.core.decide(t(0.0), &mut silent.clone()).unwrap();
     for core in [&b.core, &beside] {
         let job = core.view().job(JobId(0)).unwrap();
         assert_eq!(job.phase(), Phase::Deferred);
@@ -253,13 +249,17 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
     let state = || State::new(&"1x1".parse().unwrap()).unwrap();
     let journal = Buffer::default();
     let mut b = Bench::new("1x1", rounds(300.0), closed.clone());
-    b.core = Core::new(state(), Box::new(rounds(300.0)))
+    b.core = Runtime::new(state(), Box::new(rounds(300.0)))
         .with_journal(Box::new(JsonLines::new(journal.clone())));
     b.submit(0.0, job(1, 100.0));
     b.submit(0.0, job(1, 100.0));
     let told = |journal: &Buffer| {
         let text = journal.0.lock().unwrap().clone();
-        String::from_utf8(text).unwrap().matches("judged").count()
+        let answers = inputs(&text[..]).map(|read| match read.unwrap().1 {
+            Input::Decided { decision, .. } => decision.verdicts.iter().count(),
+            _ => 0,
+        });
+        answers.sum::<usize>()
     };
     for (at, lines) in [(0.0, 2), (300.0, 2), (600.0, 2), (3600.0, 4), (3900.0, 4)] {
         let version = b.core.state().version();
@@ -275,15 +275,10 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
     b.round(4200.0);
     assert_eq!(told(&journal), 5);
     // Beside the loop there is nothing to be kept of it either.
-    let (decision, _) = b.core.consult(t(4500.0), &mut closed.clone()).unwrap();
+    let decision = b.core.consult(t(4500.0), &mut closed.clone()).unwrap();
     assert_eq!(decision.verdicts.iter().count(), 0);
     let text = journal.0.lock().unwrap().clone();
-    let equal = replay(
-        &text[..],
-        state(),
-        Box::new(rounds(300.0)),
-        &mut closed.clone(),
-    );
+    let equal = replayed(&text, state(), closed);
     assert_eq!(equal.unwrap(), 6);
 }
 
@@ -291,7 +286,7 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
 fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     let journal = Buffer::default();
     let mut b = Bench::new("1x2", rounds(300.0), picky(1000.0, false));
-    b.core = Core::new(
+    b.core = Runtime::new(
         State::new(&"1x2".parse().unwrap()).unwrap(),
         Box::new(rounds(300.0)),
     )
@@ -329,25 +324,32 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
         policy: "picky".into(),
         limit: Seconds::new(1.0),
     };
-    b.core.policy_failed(t(900.0), timeout);
+    let due = Input::Due { at: t(900.0) };
+    b.core.take(&due, &mut *b.policy).unwrap();
+    let lost = Input::Lost {
+        at: t(900.0),
+        question: b.core.open().unwrap().number,
+        why: timeout,
+    };
+    b.core.take(&lost, &mut *b.policy).unwrap();
+    b.core.take_commands(&mut Vec::new());
     b.round(1200.0);
     b.ended(1300.0, 4);
     b.round(1500.0);
     let text = journal.0.lock().unwrap().clone();
     let again = |policy: Pipeline| {
         let state = State::new(&"1x2".parse().unwrap()).unwrap();
-        let mut policy = policy;
-        replay(&text[..], state, Box::new(rounds(300.0)), &mut policy)
+        replayed(&text, state, policy)
     };
     assert_eq!(again(picky(1000.0, false)).unwrap(), 5);
-    let lines: Vec<Entry> = String::from_utf8(text.clone())
+    let lines: Vec<Input> = String::from_utf8(text.clone())
         .unwrap()
         .lines()
         .map(|l| serde_json::from_str(l).unwrap())
         .collect();
     let decision = 1 + lines
         .iter()
-        .position(|e| matches!(e, Entry::Decision { .. }))
+        .position(|e| matches!(e, Input::Decided { .. }))
         .unwrap();
     // Another order; another word at admission, though nothing is placed otherwise.
     for changed in [picky(1000.0, true), picky(10_000.0, false)] {
@@ -363,7 +365,7 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     fit = fit
         .with_admission(Picky {
             limit: 1000.0,
-            asked: 100,
+            tired_at: t(6e6),
         })
         .unwrap();
     match again(fit).unwrap_err() {

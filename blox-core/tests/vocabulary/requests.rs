@@ -1,7 +1,6 @@
 //! Requests are honoured whichever placement serves them.
 
 use crate::harness::*;
-use blox_core::core::Decided;
 use blox_core::order::SortKey;
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::testing::FirstFit;
@@ -53,7 +52,7 @@ fn longest_first() -> impl SchedulingPolicy {
     by_key(|job| SortKey::by(-job.spec().duration().secs()))
 }
 
-fn decided(bench: &mut Bench) -> (Decided, String) {
+fn decided(bench: &mut Bench) -> (Result<(), DecideError>, String) {
     let decided = bench.core.decide(t(0.0), &mut *bench.policy);
     let plan = text(&bench.core.plan().actions);
     (decided, plan)
@@ -67,7 +66,7 @@ fn plan_with_forbidden_gpu_type_is_refused() {
         composed(longest_first(), Blind),
     );
     bench.submit(0.0, of_type(1, "v100"));
-    let (Decided::Failed(error), _) = decided(&mut bench) else {
+    let (Err(error), _) = decided(&mut bench) else {
         panic!("the plan was applied");
     };
     assert_eq!(
@@ -89,7 +88,7 @@ fn draft_narrowed_to_a_job_hides_other_types() {
     let (applied, plan) = decided(&mut bench);
     assert_eq!(
         (applied, plan.as_str()),
-        (Decided::Applied, "place 0 on 2; place 1 on 0")
+        (Ok(()), "place 0 on 2; place 1 on 0")
     );
 }
 
@@ -101,7 +100,7 @@ fn list_of_a_kept_order_names_all_jobs_in_order() {
     }
     let (applied, plan) = decided(&mut bench);
     let expected = "place 1 on 0; place 2 on 1; place 0 on 2";
-    assert_eq!((applied, plan.as_str()), (Decided::Applied, expected));
+    assert_eq!((applied, plan.as_str()), (Ok(()), expected));
 }
 
 #[test]
@@ -120,7 +119,7 @@ fn promoted_job_of_a_list_comes_first() {
         bench.submit(0.0, job(1, 100.0));
     }
     let (applied, plan) = decided(&mut bench);
-    assert_eq!(applied, Decided::Applied);
+    assert_eq!(applied, Ok(()));
     assert!(plan.contains("place 2 on 0"), "{plan}");
     assert!(bench.core.view().job(JobId(2)).unwrap().promoted());
 }
@@ -142,7 +141,7 @@ fn partner_is_put_beside_its_job_by_any_placement() {
         bench.submit(0.0, job(2, 100.0));
         bench.submit(0.0, job(gpus, 100.0));
         let (applied, plan) = decided(&mut bench);
-        assert_eq!((applied, plan.as_str()), (Decided::Applied, expected));
+        assert_eq!((applied, plan.as_str()), (Ok(()), expected));
     }
 }
 
@@ -164,7 +163,7 @@ fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
         bench.submit(0.0, job(1, 100.0));
     }
     let (applied, plan) = decided(&mut bench);
-    assert_eq!((applied, plan.as_str()), (Decided::Applied, "place 0 on 0"));
+    assert_eq!((applied, plan.as_str()), (Ok(()), "place 0 on 0"));
     let reason = |job| bench.core.plan().reason_for(JobId(job));
     assert_eq!(reason(2), &quota);
     assert_ne!(reason(1), &quota);
@@ -195,6 +194,6 @@ fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
     let mut bench = Bench::new("1x2:a100,1x2:v100", rounds(300.0), policy);
     bench.submit(0.0, of_type(1, "v100"));
     for _ in 0..2 {
-        assert_eq!(decided(&mut bench).0, Decided::Applied);
+        assert_eq!(decided(&mut bench).0, Ok(()));
     }
 }

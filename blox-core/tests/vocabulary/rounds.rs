@@ -1,7 +1,8 @@
 //! Shares realised over rounds, leases, timers, promotion, eligibility.
 
 use crate::harness::*;
-use blox_core::drive::{Backend, Input, drive, run_ready};
+use blox_core::drive::{Backend, drive, run_ready};
+use blox_core::input::Input;
 use blox_core::order::SortKey;
 use blox_core::policy::{KeyFn, by_key};
 use blox_core::testing::FirstFit;
@@ -294,7 +295,7 @@ struct Script {
 impl Backend for Script {
     type Error = String;
 
-    async fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Input, String> {
+    async fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
         let event_first = match (self.events.front(), due) {
             (Some((at, _)), Some(due)) => *at <= due,
             (Some(_), None) => true,
@@ -302,15 +303,10 @@ impl Backend for Script {
         };
         if event_first {
             let (at, event) = self.events.pop_front().unwrap();
-            return Ok(Input::Event(at, event));
+            return Ok(Some(Input::Event { at, event }));
         }
-        Ok(match due {
-            Some(due) => {
-                self.due.push(due);
-                Input::Due(due)
-            }
-            None => Input::End,
-        })
+        self.due.extend(due);
+        Ok(due.map(|at| Input::Due { at }))
     }
 
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), String> {
@@ -345,7 +341,7 @@ fn a_timer_wakes_its_policy_exactly_then() {
         .build()
         .unwrap();
     let state = State::new(&"1x2".parse().unwrap()).unwrap();
-    let mut core = blox_core::core::Core::new(state, Box::new(OnEvent::default()));
+    let mut core = blox_core::runtime::Runtime::new(state, Box::new(OnEvent::default()));
     let submit = |at: f64, n: u32| {
         let mut spec = job(1, 1e6);
         spec.submit = t(at);

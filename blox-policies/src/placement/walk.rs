@@ -564,10 +564,10 @@ pub(crate) fn can_ever_place<R: Rule>(
 mod tests {
     use super::*;
     use crate::placement::Consolidated;
-    use blox_core::core::Core;
     use blox_core::decision::Action;
     use blox_core::order::SortKey;
     use blox_core::policy::by_key;
+    use blox_core::runtime::Runtime;
     use blox_core::{
         ClusterSpec, Composition, Event, JobSpec, Pipeline, Rounds, Seconds, State, Time,
     };
@@ -575,7 +575,7 @@ mod tests {
 
     /// Short jobs come first and stop longer ones.
     struct Run {
-        core: Core,
+        core: Runtime,
         policy: Pipeline,
         jobs: u32,
     }
@@ -586,7 +586,7 @@ mod tests {
             let state = State::new(&ClusterSpec::uniform(nodes, gpus)).unwrap();
             let by_length = by_key(|job| SortKey::by(job.spec().duration().secs()));
             Run {
-                core: Core::new(state, Box::new(rounds)),
+                core: Runtime::new(state, Box::new(rounds)),
                 policy: Composition::new("shortest")
                     .scheduling(by_length.preemptive())
                     .placement(Walk::new(Consolidated::default()).when_blocked(blocked))
@@ -608,7 +608,7 @@ mod tests {
                 self.jobs += 1;
                 self.core.event(at, &event, &mut self.policy).unwrap();
             }
-            self.core.decide(at, &mut self.policy);
+            self.core.decide(at, &mut self.policy).unwrap();
             let (mut stops, mut places) = (Vec::new(), Vec::new());
             for action in &self.core.plan().actions {
                 match action {

@@ -83,17 +83,16 @@ impl Synthesizer {
     fn choose(&self, memory: &mut Candidates, view: View<'_>) -> Outlook {
         let idle = view.waiting_count() == 0
             && view.deferred_count() == 0
-            && view.state().count(Phase::Submitted) == 0;
+            && view.count(Phase::Submitted) == 0;
         if idle || memory.all.len() == 1 {
             return Outlook::Stable;
         }
         let now = view.now();
         if now >= memory.next {
             let mut best: Option<(u32, f64)> = None;
+            let state = view.to_state();
             for (i, candidate) in memory.all.iter().enumerate() {
-                let ahead = self
-                    .forecaster
-                    .forecast(view.state(), candidate, self.horizon);
+                let ahead = self.forecaster.forecast(&state, candidate, self.horizon);
                 let score = score(&ahead, now, self.horizon);
                 if best.is_none_or(|b| score < b) {
                     best = Some(score);

@@ -2,7 +2,7 @@
 
 use super::timeline::{Levels, Timeline};
 use blox_core::{
-    Action, Event, GpuId, GpuList, JobId, JobRef, MetricCollector, Part, Phase, Plan, Time,
+    Action, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Time,
     Verdict, View,
 };
 use std::collections::BTreeMap;
@@ -215,13 +215,12 @@ impl Followed {
     }
 }
 
-impl Part for Occupancy {
-    fn observes_launches(&self) -> bool {
-        // The round that ordered them shows whether they are over.
-        false
+impl MetricCollector for Occupancy {
+    fn hears_launches(&self) -> Launches {
+        Launches::Late
     }
 
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { .. } => self.live += 1,
             Event::Judged {
@@ -236,10 +235,8 @@ impl Part for Occupancy {
         }
         self.note(view);
     }
-}
 
-impl MetricCollector for Occupancy {
-    fn round(&mut self, view: View<'_>, plan: &Plan) {
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         if let Some(followed) = &mut self.followed {
             followed.round(view, plan);
         }

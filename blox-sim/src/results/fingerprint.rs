@@ -1,6 +1,6 @@
 //! A hash of all that a run read and decided.
 
-use blox_core::{Event, MetricCollector, Part, Plan, View};
+use blox_core::{Event, MetricCollector, Plan, View};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -33,20 +33,12 @@ impl Fingerprint {
     }
 }
 
-impl Part for Fingerprint {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        if !matches!(event, Event::Started { .. } | Event::Stopped { .. }) {
-            self.feed(view.state().version(), event);
-        }
-    }
-
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
-
 impl MetricCollector for Fingerprint {
-    fn round(&mut self, _: View<'_>, plan: &Plan) {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        self.feed(view.version(), event);
+    }
+
+    fn on_decision(&mut self, _: View<'_>, plan: &Plan) {
         self.feed(plan.version, plan);
     }
 }

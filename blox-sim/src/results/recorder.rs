@@ -6,8 +6,8 @@ use crate::{Measure, Told, Watch};
 use blox_core::estimate::ESTIMATE;
 use blox_core::perf::LOSS;
 use blox_core::{
-    Action, Assignment, Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds,
-    ServiceClass, Time, Verdict, View,
+    Action, Assignment, Event, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Reason,
+    Seconds, ServiceClass, Time, Verdict, View,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -290,12 +290,15 @@ fn is_resized(job: &JobRef<'_>) -> bool {
     rigid && (job.attained_gpu_time().secs() - asked).abs() > 1e-9 * asked
 }
 
-impl Part for Recorder {
-    fn observes_launches(&self) -> bool {
-        self.keep_rounds || self.explain.is_some()
+impl MetricCollector for Recorder {
+    fn hears_launches(&self) -> Launches {
+        match self.keep_rounds || self.explain.is_some() {
+            true => Launches::Each,
+            false => Launches::Late,
+        }
     }
 
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { job, spec } => {
                 self.with_extras |= spec.extras.is_some();
@@ -338,9 +341,20 @@ impl Part for Recorder {
             self.explain_event(view, event);
         }
     }
+
+    fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
+        if plan.is_empty() {
+            self.round(view, plan);
+        }
+    }
+
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
+        self.round(view, plan);
+    }
 }
 
-impl MetricCollector for Recorder {
+impl Recorder {
+    /// A decision was made; the view shows its plan as applied.
     fn round(&mut self, view: View<'_>, plan: &Plan) {
         if self.keep_rounds {
             let count = |wanted: fn(&Action) -> bool| {

@@ -2,7 +2,7 @@
 
 use crate::Measure;
 use blox_core::{
-    Event, JobId, JobRef, MetricCollector, Part, Phase, Plan, Reason, Seconds, Time, View,
+    Event, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Reason, Seconds, Time, View,
 };
 use serde::Serialize;
 
@@ -124,8 +124,12 @@ fn why(job: &JobRef<'_>) -> Option<&'static str> {
     }
 }
 
-impl Part for Waits {
-    fn observe(&mut self, view: View<'_>, event: &Event) {
+impl MetricCollector for Waits {
+    fn hears_launches(&self) -> Launches {
+        Launches::Each
+    }
+
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
         let now = view.now();
         if let Event::Submitted { job, spec } = event {
             let id = job.0 as usize;
@@ -146,9 +150,20 @@ impl Part for Waits {
             _ => self.end(id, now),
         }
     }
+
+    fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
+        if plan.is_empty() {
+            self.round(view, plan);
+        }
+    }
+
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
+        self.round(view, plan);
+    }
 }
 
-impl MetricCollector for Waits {
+impl Waits {
+    /// A decision was made; the view shows its plan as applied.
     fn round(&mut self, view: View<'_>, plan: &Plan) {
         let now = view.now();
         let otherwise = plan.otherwise.kind();

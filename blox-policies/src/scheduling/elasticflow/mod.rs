@@ -381,15 +381,15 @@ impl ElasticFlow {
 mod tests {
     use super::*;
     use blox_core::cadence::OnEvent;
-    use blox_core::core::Core;
     use blox_core::order::SortKey;
     use blox_core::policy::by_key;
+    use blox_core::runtime::Runtime;
     use blox_core::testing::FirstFit;
     use blox_core::{ClusterSpec, Composition, Deadline, Extras, JobSpec, Pipeline, State};
 
     /// Jobs that were accepted on a cluster of two GPUs.
     struct Run {
-        core: Core,
+        core: Runtime,
         pipeline: Pipeline,
         elastic: ElasticFlow,
         memory: Promised,
@@ -406,7 +406,7 @@ mod tests {
                 .unwrap();
             let elastic = ElasticFlow::new(Seconds::new(60.0));
             let mut run = Run {
-                core: Core::new(state, Box::new(OnEvent::default())),
+                core: Runtime::new(state, Box::new(OnEvent::default())),
                 pipeline,
                 memory: elastic.initial(0),
                 elastic,
@@ -436,7 +436,7 @@ mod tests {
         }
 
         fn decide(&mut self) {
-            self.core.decide(Time::ZERO, &mut self.pipeline);
+            self.core.decide(Time::ZERO, &mut self.pipeline).unwrap();
         }
 
         fn refresh(&mut self) {

@@ -24,11 +24,7 @@ pub enum Belief {
     Learned(Learned),
 }
 
-impl Part for Belief {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Part for Belief {}
 
 impl Estimator for Belief {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
@@ -123,11 +119,7 @@ impl Learned {
     }
 }
 
-impl Part for Learned {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
+impl Part for Learned {}
 
 impl Estimator for Learned {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {

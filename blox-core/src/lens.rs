@@ -1,0 +1,229 @@
+//! What a decision has changed before it is applied, laid over the state.
+
+use crate::cluster::Cluster;
+use crate::decision::{NodeAction, Verdict};
+use crate::event::Event;
+use crate::ids::{JobId, NameId, Names};
+use crate::job::{Phase, Record};
+use crate::state::{EventError, State};
+use crate::view::View;
+
+/// Node actions and answers of admission of a decision in the making, laid over the state; and
+/// the virtual cluster that a view is narrowed to. The state itself does not change until the
+/// decision is applied.
+#[derive(Clone, Debug, Default)]
+pub struct Lens {
+    /// The virtual cluster in view; `None` for all.
+    scope: Option<NameId>,
+    /// Jobs that admission answered about, in order of submission.
+    jobs: Vec<(JobId, Record)>,
+    /// The job that admission has just turned away: until policies have heard of it, it is there.
+    leaving: Option<JobId>,
+    /// Among `jobs`, those that wait now, in order of submission.
+    accepted: Vec<JobId>,
+    /// Among `jobs`, those that are deferred now and were not before.
+    deferred: Vec<JobId>,
+    /// As in the state, while `changes` is above 0.
+    counts: [u32; 7],
+    demand: u64,
+    demand_of_vc: Vec<u64>,
+    /// Jobs that were not touched before.
+    touched: Vec<JobId>,
+    /// Nodes and names, where a node action changed them.
+    cluster: Option<Box<(Cluster, Names)>>,
+    /// Node actions and answers that the state can take.
+    own: Vec<Event>,
+    /// Memory of [`Core::decide`](crate::core::Core::decide).
+    pub(crate) asking: Vec<JobId>,
+}
+
+impl Lens {
+    /// Takes everything off.
+    pub(crate) fn clear(&mut self) {
+        self.scope = None;
+        self.jobs.clear();
+        self.leaving = None;
+        self.accepted.clear();
+        self.deferred.clear();
+        self.touched.clear();
+        self.cluster = None;
+        self.own.clear();
+    }
+
+    /// The state through this lens.
+    #[inline]
+    pub(crate) fn view<'a>(&'a self, state: &'a State) -> View<'a> {
+        match self.own.is_empty() && self.scope.is_none() {
+            true => View::of(state),
+            false => View::of(state).through(self),
+        }
+    }
+
+    /// How many events the state will have taken.
+    pub(crate) fn version(&self, state: &State) -> u64 {
+        state.version() + self.own.len() as u64
+    }
+
+    /// Lays a node action over the state.
+    ///
+    /// # Errors
+    /// The state will not take it.
+    pub(crate) fn manage(&mut self, state: &State, action: &NodeAction) -> Result<(), EventError> {
+        let version = self.version(state) + 1;
+        let cluster = self.cluster.get_or_insert_with(|| {
+            let names = state.names().clone();
+            Box::new((state.cluster().clone(), names))
+        });
+        let (cluster, names) = &mut **cluster;
+        cluster.manage(names, version, action)?;
+        self.begin(state);
+        self.own.push(Event::NodeManaged {
+            action: action.clone(),
+        });
+        Ok(())
+    }
+
+    /// Lays an answer of admission over the state.
+    ///
+    /// # Errors
+    /// The state will not take it.
+    pub(crate) fn judge(
+        &mut self,
+        state: &State,
+        job: JobId,
+        verdict: &Verdict,
+    ) -> Result<(), EventError> {
+        let at = self.jobs.binary_search_by_key(&job, |(id, _)| *id);
+        let known = match at {
+            Ok(i) => Some(&self.jobs[i].1),
+            Err(_) => state.record(job),
+        };
+        let event = "a verdict";
+        let mut rec = known
+            .filter(|r| r.phase != Phase::Ended)
+            .ok_or(EventError::UnknownJob { event, job })?
+            .clone();
+        let before = rec.phase;
+        let (now, moment) = (state.now(), state.next_moment.max(state.now()));
+        let after = rec.judge(verdict, now, moment)?;
+        self.begin(state);
+        let version = self.version(state) + 1;
+        rec.phase = after;
+        rec.touch(version, &mut self.touched);
+        self.counts[before as usize] -= 1;
+        self.counts[after as usize] += 1;
+        if after == Phase::Waiting {
+            let gpus = u64::from(rec.gpus);
+            self.demand += gpus;
+            if let Some(vc) = rec.virtual_cluster {
+                if self.demand_of_vc.len() <= vc.index() {
+                    self.demand_of_vc.resize(vc.index() + 1, 0);
+                }
+                self.demand_of_vc[vc.index()] += gpus;
+            }
+            insert(&mut self.accepted, job);
+        }
+        if after == Phase::Deferred && before != after {
+            insert(&mut self.deferred, job);
+        }
+        if after == Phase::Ended {
+            self.leaving = Some(job);
+        }
+        match at {
+            Ok(i) => self.jobs[i].1 = rec,
+            Err(i) => self.jobs.insert(i, (job, rec)),
+        }
+        self.own.push(Event::Judged {
+            job,
+            verdict: verdict.clone(),
+        });
+        Ok(())
+    }
+
+    /// Policies have heard of the last answer: a job that was turned away is gone.
+    pub(crate) fn retire(&mut self) {
+        self.leaving = None;
+    }
+
+    /// Before the first change, counts are the state's.
+    fn begin(&mut self, state: &State) {
+        if self.own.is_empty() {
+            let (counts, demand, of_vc) = state.counted();
+            self.counts = *counts;
+            self.demand = demand;
+            self.demand_of_vc.clear();
+            self.demand_of_vc.extend_from_slice(of_vc);
+        }
+    }
+
+    /// The same, narrowed to a virtual cluster.
+    pub(crate) fn narrowed(&self, scope: NameId) -> Lens {
+        Lens {
+            scope: Some(scope),
+            ..self.clone()
+        }
+    }
+
+    /// The virtual cluster in view.
+    #[inline]
+    pub(crate) fn scope(&self) -> Option<NameId> {
+        self.scope
+    }
+
+    /// What has become of a job that was submitted or deferred; `None` if it is gone.
+    #[inline]
+    pub(crate) fn record<'a>(&'a self, was: &'a Record) -> Option<&'a Record> {
+        let found = self.jobs.binary_search_by_key(&was.id, |(id, _)| *id);
+        let Ok(i) = found else { return Some(was) };
+        let rec = &self.jobs[i].1;
+        let there = rec.phase != Phase::Ended || self.leaving == Some(was.id);
+        there.then_some(rec)
+    }
+
+    /// Jobs that wait now and did not before.
+    pub(crate) fn accepted(&self) -> &[JobId] {
+        &self.accepted
+    }
+
+    /// Jobs that are deferred now and were not before.
+    pub(crate) fn deferred(&self) -> &[JobId] {
+        &self.deferred
+    }
+
+    /// Jobs that were not touched before.
+    pub(crate) fn touched(&self) -> &[JobId] {
+        &self.touched
+    }
+
+    /// How many jobs are in a phase; `None` if as before.
+    #[inline]
+    pub(crate) fn count(&self, phase: Phase) -> Option<u32> {
+        (!self.own.is_empty()).then(|| self.counts[phase as usize])
+    }
+
+    /// The GPUs that are asked for, by one virtual cluster or all; `None` if as before.
+    pub(crate) fn demand(&self, of: Option<NameId>) -> Option<u64> {
+        (!self.own.is_empty()).then(|| match of {
+            None => self.demand,
+            Some(vc) => self.demand_of_vc.get(vc.index()).copied().unwrap_or(0),
+        })
+    }
+
+    /// Nodes and names, if they changed.
+    #[inline]
+    pub(crate) fn cluster(&self) -> Option<&(Cluster, Names)> {
+        self.cluster.as_deref()
+    }
+
+    /// Node actions and answers that the state can take.
+    pub(crate) fn own(&self) -> &[Event] {
+        &self.own
+    }
+}
+
+/// Into a list in order of submission.
+fn insert(list: &mut Vec<JobId>, job: JobId) {
+    if let Err(i) = list.binary_search(&job) {
+        list.insert(i, job);
+    }
+}
