@@ -4,7 +4,7 @@
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
-use blox::core::core::Core;
+use blox::core::runtime::Runtime;
 use blox::core::{ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Seconds, State, Time};
 use blox::core::{Command, GpuCount};
 use blox::sim::workload::generate::blox::BloxWorkload;
@@ -36,9 +36,9 @@ fn simulations(c: &mut Criterion) {
 }
 
 /// A cluster in which `waiting` jobs wait for the GPUs that others hold.
-fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Core {
+fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Runtime {
     let state = State::new(&ClusterSpec::uniform(nodes, 8)).expect("a sound cluster");
-    let mut core = Core::new(state, policy.cadence());
+    let mut core = Runtime::new(state, policy.cadence());
     let spec = Arc::new(JobSpec::new(
         Time::ZERO,
         GpuCount(1),
@@ -63,14 +63,14 @@ fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Core {
             };
             core.event(round, &event, policy).expect("it lives");
         }
-        core.decide(round, policy);
+        core.decide(round, policy).expect("a decision");
         confirm(&mut core, round, policy);
     }
     core
 }
 
 /// Answers the core's commands at once, as a simulator without overheads does.
-fn confirm(core: &mut Core, at: Time, policy: &mut Pipeline) {
+fn confirm(core: &mut Runtime, at: Time, policy: &mut Pipeline) {
     let mut commands = Vec::new();
     loop {
         core.take_commands(&mut commands);
@@ -115,7 +115,7 @@ fn decisions(c: &mut Criterion) {
                     (core, policy)
                 },
                 |(mut core, mut policy)| {
-                    core.decide(round, &mut policy);
+                    core.decide(round, &mut policy).expect("a decision");
                     confirm(&mut core, round, &mut policy);
                     (core, policy)
                 },
@@ -136,7 +136,7 @@ fn decisions(c: &mut Criterion) {
                         outcome: Outcome::Completed,
                     };
                     core.event(round, &event, &mut policy).expect("it lives");
-                    core.decide(round, &mut policy);
+                    core.decide(round, &mut policy).expect("a decision");
                     confirm(&mut core, round, &mut policy);
                     black_box(core.plan().actions.len());
                     (core, policy)
@@ -155,7 +155,7 @@ fn look_ahead(c: &mut Criterion) {
     use blox::schedulers::{SynthesizerParams, synthesizer_candidates};
     use blox::sim::forecast::{LookAhead, forecaster};
     let mut policy = blox::schedulers::las();
-    let mut core = Core::new(
+    let mut core = Runtime::new(
         State::new(&ClusterSpec::uniform(32, 4)).expect("a sound cluster"),
         policy.cadence(),
     );
@@ -171,7 +171,7 @@ fn look_ahead(c: &mut Criterion) {
         core.event(Time::ZERO, &event, &mut policy)
             .expect("the next job");
     }
-    core.decide(Time::ZERO, &mut policy);
+    core.decide(Time::ZERO, &mut policy).expect("a decision");
     let params = SynthesizerParams::default();
     let ahead = forecaster(LookAhead::new(params.round));
     let horizon = Horizon::For(Seconds::from_hours(4.0));

@@ -313,11 +313,11 @@ fn an_adaptive_job_gets_what_there_is() {
 struct Widths(Arc<Mutex<Vec<usize>>>);
 
 impl Journal for Widths {
-    fn record(&mut self, entry: &Entry) {
-        let Entry::Decision { plan, .. } = entry else {
+    fn record(&mut self, input: &Input) {
+        let Input::Decided { decision, .. } = input else {
             return;
         };
-        for action in &plan.actions {
+        for action in &decision.plan.actions {
             if let Action::Place { assignment, .. } = action {
                 self.0.lock().unwrap().push(assignment.gpus.len());
             }
@@ -334,11 +334,11 @@ impl Journal for Widths {
 struct Mixed(Arc<Mutex<bool>>, Vec<u32>);
 
 impl Journal for Mixed {
-    fn record(&mut self, entry: &Entry) {
-        let Entry::Decision { plan, .. } = entry else {
+    fn record(&mut self, input: &Input) {
+        let Input::Decided { decision, .. } = input else {
             return;
         };
-        for action in &plan.actions {
+        for action in &decision.plan.actions {
             if let Action::Place { assignment, .. } = action {
                 let types = assignment.gpus.iter().map(|g| self.1[g.index()]);
                 let types: std::collections::BTreeSet<u32> = types.collect();

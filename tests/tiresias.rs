@@ -109,10 +109,10 @@ fn the_gittins_index_prefers_who_is_likely_to_end() {
 struct Placed(Arc<Mutex<BTreeMap<JobId, Vec<u32>>>>);
 
 impl Journal for Placed {
-    fn record(&mut self, entry: &Entry) {
+    fn record(&mut self, input: &Input) {
         let mut placed = self.0.lock().expect("nobody panicked");
-        if let Entry::Decision { plan, .. } = entry {
-            for action in &plan.actions {
+        if let Input::Decided { decision, .. } = input {
+            for action in &decision.plan.actions {
                 if let Action::Place { job, assignment } = action {
                     let gpus = assignment.gpus.iter().map(|g| g.0).collect();
                     placed.insert(*job, gpus);

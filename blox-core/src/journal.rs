@@ -4,14 +4,16 @@
 //! decisions: [`replay`] checks it.
 
 use crate::cadence::Cadence;
-use crate::core::Core;
-use crate::decision::{Command, Decision};
+use crate::core::{Core, Saved};
+use crate::decision::Decision;
 use crate::input::{Input, Refused};
-use crate::lens::Lens;
 use crate::pipeline::{Decide, DecideError};
-use crate::runtime::{Observers, Tentative};
+use crate::policy::MemoryError;
+use crate::runtime::{Follower, Observers};
 use crate::state::State;
 use crate::units::Time;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::io::{BufRead, Write};
 
 /// Keeps the inputs that a core took. It may not fail: an implementation that writes keeps its
@@ -25,6 +27,16 @@ pub trait Journal: Send {
     /// # Errors
     /// The first error since the journal was opened.
     fn flush(&mut self) -> std::io::Result<()>;
+}
+
+/// How a scheduler was when its journal began: the first line of a journal that does not begin
+/// with an empty cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The core.
+    pub core: Saved,
+    /// What the scheduler remembered; `None` for nothing.
+    pub policy: Option<Value>,
 }
 
 /// A journal of JSON lines.
@@ -88,6 +100,14 @@ pub enum ReplayError {
         /// How.
         error: Refused,
     },
+    /// The scheduler does not take what the journal says that it remembered.
+    #[error("line {line}: {error}")]
+    Memory {
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        error: MemoryError,
+    },
     /// An answer without a question.
     #[error("line {line}: an answer to question {question}, which was not asked")]
     NotAsked {
@@ -110,18 +130,48 @@ pub enum ReplayError {
     },
 }
 
-/// Reads the inputs of a journal, each with its line from 1.
-pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Input), ReplayError>> {
+/// A line of a journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Start(Box<Start>),
+    #[serde(untagged)]
+    Input(Input),
+}
+
+impl<W: Write> JsonLines<W> {
+    /// Writes how the scheduler is, before any input.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn start(&mut self, start: &Start) -> std::io::Result<()> {
+        serde_json::to_writer(&mut self.out, &Line::Start(Box::new(start.clone())))?;
+        self.out.write_all(b"\n")
+    }
+}
+
+fn lines(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Line), ReplayError>> {
     journal.lines().enumerate().map(|(i, text)| {
         let line = i + 1;
         let text = text.map_err(|error| ReplayError::Read { line, error })?;
-        let input =
+        let read =
             serde_json::from_str(&text).map_err(|error| ReplayError::Input { line, error })?;
-        Ok((line, input))
+        Ok((line, read))
     })
 }
 
-/// Feeds a journal to a fresh core, has each question answered again, and compares the answers.
+/// Reads the inputs of a journal, each with its line from 1.
+pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Input), ReplayError>> {
+    lines(journal).filter_map(|read| match read {
+        Ok((line, Line::Input(input))) => Some(Ok((line, input))),
+        Ok((_, Line::Start(_))) => None,
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// Feeds a journal to a core, has each question answered again, and compares the answers. The
+/// core begins with `state`, or as the journal says that it began.
+///
 /// Returns how many are equal: node actions and answers of admission as well as plans, and turns
 /// that were lost. A turn that was lost because an answer took too long is not compared.
 ///
@@ -136,61 +186,112 @@ pub fn replay(
     policy: Box<dyn Decide>,
     observers: &mut Observers,
 ) -> Result<u64, ReplayError> {
-    let mut core = Core::new(state, cadence);
-    let mut lens = Lens::default();
-    let mut commands: Vec<Command> = Vec::new();
+    let core = Core::new(state, cadence.clone());
+    let mut follower = Follower::new(core, policy.clone());
     let mut found = Ok(Box::<Decision>::default());
-    let mut policy = Tentative::new(policy);
     let mut equal = 0;
-    for read in inputs(journal) {
-        let (line, input) = read?;
-        let differs = |at: Time, expected: String, found: &Result<Box<Decision>, DecideError>| {
-            ReplayError::Differs {
-                line,
-                at,
-                expected,
-                found: match found {
-                    Ok(decision) => format!("{decision:?}"),
-                    Err(error) => error.to_string(),
-                },
+    std::mem::swap(&mut follower.observers, observers);
+    for read in lines(journal) {
+        match read? {
+            (line, Line::Input(input)) => {
+                equal += u64::from(replay_one(&mut follower, &input, line, &mut found)?);
+            }
+            (line, Line::Start(start)) => {
+                let mut policy = policy.clone();
+                if let Some(memory) = start.policy {
+                    let memory = policy.restore(memory);
+                    memory.map_err(|error| ReplayError::Memory { line, error })?;
+                }
+                let core = Core::restore(start.core, cadence.clone());
+                let watching = std::mem::take(&mut follower.observers);
+                follower = Follower::new(core, policy);
+                follower.observers = watching;
+            }
+        }
+    }
+    std::mem::swap(&mut follower.observers, observers);
+    Ok(equal)
+}
+
+/// Compares an answer with what the scheduler answers now; `found` is that from one input to the
+/// next. Whether there was an answer.
+fn replay_one(
+    follower: &mut Follower,
+    input: &Input,
+    line: usize,
+    found: &mut Result<Box<Decision>, DecideError>,
+) -> Result<bool, ReplayError> {
+    let differs = |at: Time, expected: String, found: &Result<Box<Decision>, DecideError>| {
+        ReplayError::Differs {
+            line,
+            at,
+            expected,
+            found: match found {
+                Ok(decision) => format!("{decision:?}"),
+                Err(error) => error.to_string(),
+            },
+        }
+    };
+    match input {
+        Input::Decided {
+            at,
+            question,
+            decision,
+            ..
+        } => {
+            if follower.core().open().is_none_or(|q| q.number != *question) {
+                let question = *question;
+                return Err(ReplayError::NotAsked { line, question });
+            }
+            if found.as_ref().ok() != Some(decision) {
+                return Err(differs(*at, format!("{decision:?}"), found));
+            }
+        }
+        Input::Lost { at, why, .. } => {
+            let timed_out = matches!(why, DecideError::TimedOut { .. });
+            if !timed_out && found.as_ref().err() != Some(why) {
+                return Err(differs(*at, why.to_string(), found));
+            }
+        }
+        _ => {}
+    }
+    match follower.follow(input) {
+        Ok(()) | Err(Refused::Plan(_)) => {}
+        Err(error) => return Err(ReplayError::Refused { line, error }),
+    }
+    if let Input::Due { .. } = input {
+        let memory = std::mem::replace(found, Ok(Box::default())).unwrap_or_default();
+        *found = follower.decide(memory);
+    }
+    Ok(matches!(input, Input::Decided { .. } | Input::Lost { .. }))
+}
+
+/// Feeds a journal to collectors, without a scheduler: they hear what they would have heard in
+/// the run that wrote it. Returns the core as it is then.
+///
+/// # Errors
+/// The first line that cannot be read, or that contradicts what came before it.
+pub fn watch(
+    journal: impl BufRead,
+    state: State,
+    cadence: Box<dyn Cadence>,
+    observers: &mut Observers,
+) -> Result<Core, ReplayError> {
+    let mut core = Core::new(state, cadence.clone());
+    let mut commands = Vec::new();
+    for read in lines(journal) {
+        let (line, input) = match read? {
+            (line, Line::Input(input)) => (line, input),
+            (_, Line::Start(start)) => {
+                core = Core::restore(start.core, cadence.clone());
+                continue;
             }
         };
-        match &input {
-            Input::Decided {
-                at,
-                question,
-                decision,
-                ..
-            } => {
-                if core.open().is_none_or(|q| q.number != *question) {
-                    let question = *question;
-                    return Err(ReplayError::NotAsked { line, question });
-                }
-                if found.as_ref().ok() != Some(decision) {
-                    return Err(differs(*at, format!("{decision:?}"), &found));
-                }
-                equal += 1;
-            }
-            Input::Lost { at, why, .. } => {
-                let timed_out = matches!(why, DecideError::TimedOut { .. });
-                if !timed_out && found.as_ref().err() != Some(why) {
-                    return Err(differs(*at, why.to_string(), &found));
-                }
-                equal += 1;
-            }
-            _ => {}
-        }
-        policy.settle(&input);
-        match observers.handle(&mut core, &mut policy, &input, &mut commands) {
+        match observers.handle(&mut core, None, &input, &mut commands) {
             Ok(()) | Err(Refused::Plan(_)) => {}
             Err(error) => return Err(ReplayError::Refused { line, error }),
         }
-        if let Input::Due { .. } = input {
-            let mut decision = found.unwrap_or_default();
-            let made = core.decide(policy.ask(), &mut lens, &mut decision);
-            found = made.map(|()| decision);
-        }
         commands.clear();
     }
-    Ok(equal)
+    Ok(core)
 }

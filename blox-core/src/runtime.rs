@@ -37,6 +37,11 @@ impl Observers {
         self.collectors.push(collector);
     }
 
+    /// Whether nothing watches.
+    pub fn is_empty(&self) -> bool {
+        self.collectors.is_empty() && self.journal.is_none()
+    }
+
     /// Sets the journal of all inputs.
     pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.journal = Some(journal);
@@ -57,8 +62,8 @@ impl Observers {
         self.failed
     }
 
-    /// Hands an input to a core, and to the journal if the core takes it. `scheduler` hears of
-    /// everything but its own answers.
+    /// Hands an input to a core, and to the journal if the core takes it. `scheduler`, if there is
+    /// one, hears of everything but its own answers.
     ///
     /// # Errors
     /// Those of [`Core::handle`].
@@ -66,7 +71,7 @@ impl Observers {
     pub fn handle(
         &mut self,
         core: &mut Core,
-        scheduler: &mut dyn Decide,
+        scheduler: Option<&mut dyn Decide>,
         input: &Input,
         out: &mut Vec<Command>,
     ) -> Result<(), Refused> {
@@ -111,22 +116,24 @@ impl Observers {
 }
 
 /// All that hear what a core does.
-struct Hearing<'a> {
-    scheduler: &'a mut dyn Decide,
+struct Hearing<'a, 's> {
+    scheduler: Option<&'a mut (dyn Decide + 's)>,
     observers: &'a mut Observers,
 }
 
-impl Hearing<'_> {
+impl Hearing<'_, '_> {
     /// A scheduler that panics here has missed what it was told; the state has not.
     fn tell(&mut self, call: impl FnOnce(&mut dyn Decide)) {
-        if let Err(error) = guarded(self.scheduler, call) {
+        if let Some(scheduler) = &mut self.scheduler
+            && let Err(error) = guarded(&mut **scheduler, call)
+        {
             self.observers.failed += 1;
             self.observers.missed = Some(Box::new(error));
         }
     }
 }
 
-impl Observer for Hearing<'_> {
+impl Observer for Hearing<'_, '_> {
     #[inline]
     fn on_event(&mut self, view: View<'_>, event: &Event, own: bool) {
         // Schedulers hear of launches and stops once a plan.
@@ -284,7 +291,8 @@ impl Runtime {
     #[inline]
     pub fn take(&mut self, input: &Input, scheduler: &mut dyn Decide) -> Result<(), Refused> {
         let (core, commands) = (&mut self.core, &mut self.commands);
-        self.observers.handle(core, scheduler, input, commands)
+        self.observers
+            .handle(core, Some(scheduler), input, commands)
     }
 
     /// Has the open question answered, if one is, and applies the answer.
@@ -487,5 +495,62 @@ impl Decide for Tentative {
 
     fn requested(&self) -> &[Request] {
         self.policy.requested()
+    }
+}
+
+/// A copy of a core that is fed what another took, with a scheduler that is asked beside that
+/// other one. What it is fed makes it equal to the other.
+pub struct Follower {
+    core: Core,
+    scheduler: Tentative,
+    /// What watches this copy.
+    pub observers: Observers,
+    lens: Lens,
+    commands: Vec<Command>,
+}
+
+impl Follower {
+    /// A copy that begins as `core` is.
+    pub fn new(core: Core, scheduler: Box<dyn Decide>) -> Self {
+        Follower {
+            core,
+            scheduler: Tentative::new(scheduler),
+            observers: Observers::default(),
+            lens: Lens::default(),
+            commands: Vec::new(),
+        }
+    }
+
+    /// Takes an input that the other took. Its commands are the other's to carry out.
+    ///
+    /// # Errors
+    /// What the other refused, too.
+    pub fn follow(&mut self, input: &Input) -> Result<(), Refused> {
+        self.scheduler.settle(input);
+        self.commands.clear();
+        let (core, commands) = (&mut self.core, &mut self.commands);
+        let scheduler = Some(&mut self.scheduler as &mut dyn Decide);
+        self.observers.handle(core, scheduler, input, commands)
+    }
+
+    /// Has the scheduler answer the open question. What it remembers of the answer stands once
+    /// the answer is fed back as [`Input::Decided`].
+    ///
+    /// # Errors
+    /// The scheduler panicked, or a part of it misused what it was given.
+    pub fn decide(&mut self, mut into: Box<Decision>) -> Result<Box<Decision>, DecideError> {
+        self.core
+            .decide(self.scheduler.ask(), &mut self.lens, &mut into)?;
+        Ok(into)
+    }
+
+    /// The core.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The scheduler.
+    pub fn scheduler(&self) -> &dyn Decide {
+        &self.scheduler
     }
 }

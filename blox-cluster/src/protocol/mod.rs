@@ -15,5 +15,5 @@ pub use ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, S
 pub use message::{
     AttemptReport, Exit, Final, Meeting, Order, Orders, Progress, Report, Said, Status, Task, Wish,
 };
-pub use record::{CoreInput, Record};
+pub use record::{FORMAT, Record};
 pub use timers::Timers;

@@ -2,15 +2,25 @@
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, PartId, Session};
 use super::launches::{End, Goal, Launch};
-use blox_core::core::Decision;
 use blox_core::perf::goodput::StepTime;
-use blox_core::{Event, JobId, Name, NodeActions, NodeId, Outlook, Plan, Time, Verdict, Verdicts};
+use blox_core::{Input, JobId, Name, NodeId, Time};
 use serde::{Deserialize, Serialize};
+
+/// The format of logs and snapshots that this program writes and reads. Format 1, of programs
+/// before 0.2, has no header.
+pub const FORMAT: u32 = 2;
 
 /// One fact. The facts of one step are written together, or not at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
+    /// What follows was written by this program, until the next such record.
+    Header {
+        /// The format of the log; see [`FORMAT`].
+        format: u32,
+        /// The version of the program.
+        program: Name,
+    },
     /// What the log is about. A log from before there was this has none until its next start.
     Cluster {
         /// The cluster.
@@ -24,7 +34,7 @@ pub enum Record {
         at: Time,
     },
     /// The scheduler core took this.
-    Core(CoreInput),
+    Core(Input),
     /// The client's key of a submission: the same key is the same job.
     Key {
         /// The key.
@@ -102,84 +112,4 @@ pub enum Record {
         /// Whether the job's own failures became one more.
         failed: bool,
     },
-}
-
-/// What the scheduler core takes. A copy of the core that takes the same is the same.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CoreInput {
-    /// Something happened.
-    Event {
-        /// When.
-        at: Time,
-        /// What.
-        event: Event,
-    },
-    /// The policy was asked.
-    Asked {
-        /// When.
-        at: Time,
-    },
-    /// The policy answered.
-    Answer {
-        /// When.
-        at: Time,
-        /// What.
-        answer: Box<Answer>,
-    },
-    /// The policy lost its turn.
-    Failed {
-        /// When.
-        at: Time,
-        /// Why.
-        why: String,
-    },
-}
-
-/// A policy's answer, as the log holds it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// What to do with nodes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub actions: Vec<blox_core::NodeAction>,
-    /// Which jobs may enter.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub verdicts: Vec<(JobId, Verdict)>,
-    /// Who runs where.
-    pub plan: Plan,
-    /// How long it stays right.
-    pub outlook: Outlook,
-}
-
-impl Answer {
-    /// As the log holds it.
-    pub fn new(decision: &Decision, outlook: Outlook) -> Self {
-        Answer {
-            actions: decision.actions.iter().cloned().collect(),
-            verdicts: decision.verdicts.iter().cloned().collect(),
-            plan: decision.plan.clone(),
-            outlook,
-        }
-    }
-
-    /// As the core takes it.
-    pub fn decision(&self) -> Decision {
-        let mut actions = NodeActions::default();
-        for a in &self.actions {
-            actions.push(a.clone());
-        }
-        let mut verdicts = Verdicts::default();
-        for (job, verdict) in &self.verdicts {
-            match verdict.clone() {
-                Verdict::Accept { class, deadline } => verdicts.accept_as(*job, class, deadline),
-                Verdict::Defer(why) => verdicts.defer(*job, why),
-                Verdict::Reject(why) => verdicts.reject(*job, why),
-            }
-        }
-        Decision {
-            actions,
-            verdicts,
-            plan: self.plan.clone(),
-        }
-    }
 }

@@ -8,29 +8,27 @@ use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
 use super::launches::{ClusterClock, Durable, Goal, Launches, Outcome, sum_of};
 use super::message::{Orders, Report};
-use super::record::{Answer, CoreInput, Record};
+use super::record::{FORMAT, Record};
 use super::timers::Timers;
 use blox_core::cadence::Cadence;
-use blox_core::core::{Absent, Core, Decided, Decision};
+use blox_core::core::{self, Core, Question};
 use blox_core::{
-    Command, Decide, DecideError, Event, JobId, JobSpec, Name, NodeAction, NodeId, NodeStatus,
-    Outlook, Phase, State, Time, View,
+    Command, DecideError, Decision, Event, Input, JobId, JobSpec, Name, NodeAction, NodeId,
+    NodeStatus, Phase, Refused, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What happened, or is asked for.
+/// What the machine hears.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum Heard {
     /// A node reported.
     Report(Report),
-    /// The policy, beside the loop, answered the question.
-    Answer(Box<Decision>, Outlook),
-    /// The policy erred or panicked.
-    PolicyFailed(String),
-    /// The policy takes too long. It is asked again when its answer or failure comes: what is
-    /// asked meanwhile would be answered too late as well.
-    PolicyLate(String),
+    /// The policy, beside the loop, answered a question or erred.
+    Answer(u64, Result<Box<Decision>, DecideError>),
+    /// The policy takes too long over the open question. It is asked again when its answer comes:
+    /// what is asked meanwhile would be answered too late as well.
+    Late(DecideError),
     /// A user asks for something.
     Request(Request),
     /// Time has passed.
@@ -120,8 +118,8 @@ pub enum RequestError {
 pub enum Effect {
     /// Send orders to a node.
     Send(Orders),
-    /// Ask the policy, beside the loop, what it decides at this moment.
-    Ask(Time),
+    /// Ask the policy, beside the loop.
+    Ask(Question),
 }
 
 /// What came of a step.
@@ -162,49 +160,10 @@ impl Default for Settings {
 /// Everything that lasts, at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Saved {
-    /// The scheduler core's state.
-    pub state: State,
-    /// When the last decision was made.
-    pub last_decision: Option<Time>,
-    /// The question that was not answered.
-    pub asked: Option<Time>,
+    /// The scheduler core.
+    pub core: core::Saved,
     /// Launches, nodes, accounts.
     pub durable: Durable,
-}
-
-/// Feeds a core what the log holds. A core that is fed the same is the same,
-/// whoever feeds it: the scheduler, its restart, or the thread of the policy.
-pub fn feed(core: &mut Core, input: &CoreInput, policy: &mut dyn Decide) -> Result<(), String> {
-    match input {
-        CoreInput::Event { at, event } => core.event(*at, event, policy).map_err(|e| e.to_string()),
-        CoreInput::Asked { .. } => {
-            core.asked();
-            Ok(())
-        }
-        CoreInput::Answer { at, answer } => {
-            match core.answer(*at, answer.decision(), answer.outlook, policy) {
-                Decided::Applied => Ok(()),
-                Decided::Failed(e) => Err(e.to_string()),
-            }
-        }
-        CoreInput::Failed { at, why } => {
-            core.policy_failed(*at, DecideError::Journaled(why.clone()));
-            Ok(())
-        }
-    }
-}
-
-/// A core as it was saved.
-pub fn revive(saved: &Saved, cadence: Box<dyn Cadence>) -> Core {
-    let core = Core::new(saved.state.clone(), cadence);
-    let mut core = match saved.last_decision {
-        Some(last) => core.going_on(last),
-        None => core,
-    };
-    if saved.asked.is_some() {
-        core.asked();
-    }
-    core
 }
 
 /// The machine.
@@ -212,7 +171,8 @@ pub struct Scheduler {
     core: Core,
     launches: Launches,
     settings: Settings,
-    asked: Option<Time>,
+    /// Memory of steps.
+    commands: Vec<Command>,
     /// The policy has lost its turn, and thinks still.
     late: bool,
     clock: ClusterClock,
@@ -234,25 +194,17 @@ impl Scheduler {
         now: Millis,
         at: Time,
     ) -> (Self, Step) {
-        let mut core = revive(&saved, cadence);
         let Saved {
-            mut durable,
-            mut asked,
-            ..
+            core, mut durable, ..
         } = saved;
-        let mut sink = Vec::new();
+        let mut core = Core::restore(core, cadence);
+        let mut commands = Vec::new();
         for record in log {
             durable.apply(record);
             if let Record::Core(input) = record {
                 // What it refused then, it refuses now.
-                let _ = feed(&mut core, input, &mut Absent);
-                core.take_commands(&mut sink);
-                sink.clear();
-                asked = match input {
-                    CoreInput::Asked { at } => Some(*at),
-                    CoreInput::Answer { .. } | CoreInput::Failed { .. } => None,
-                    CoreInput::Event { .. } => asked,
-                };
+                let _ = core.handle(input, &mut (), &mut commands);
+                commands.clear();
             }
         }
         let known = core.state().now();
@@ -264,6 +216,10 @@ impl Scheduler {
             known,
         };
         let mut step = Step::default();
+        step.records.push(Record::Header {
+            format: FORMAT,
+            program: env!("CARGO_PKG_VERSION").into(),
+        });
         if durable.cluster.is_none() {
             let record = Record::Cluster { id: new };
             durable.apply(&record);
@@ -273,12 +229,12 @@ impl Scheduler {
         let record = Record::Epoch { epoch, at };
         durable.apply(&record);
         step.records.push(record);
-        step.effects.extend(asked.map(Effect::Ask));
+        step.effects.extend(core.open().map(Effect::Ask));
         let scheduler = Scheduler {
             launches: Launches::new(settings.timers, durable, clock),
             core,
             settings,
-            asked,
+            commands,
             late: false,
             clock,
             refused_events: 0,
@@ -290,9 +246,7 @@ impl Scheduler {
     /// Everything that lasts.
     pub fn save(&self) -> Saved {
         Saved {
-            state: self.core.state().clone(),
-            last_decision: self.core.last_decision(),
-            asked: self.asked,
+            core: self.core.save(),
             durable: self.launches.durable().clone(),
         }
     }
@@ -312,11 +266,6 @@ impl Scheduler {
         &self.launches
     }
 
-    /// The question that the policy has not answered.
-    pub fn asked(&self) -> Option<Time> {
-        self.asked
-    }
-
     /// Events that contradicted the core's state. There should be none: the
     /// launches filter what comes late.
     pub fn refused_events(&self) -> u64 {
@@ -333,46 +282,54 @@ impl Scheduler {
         self.clock.time(now)
     }
 
-    /// Takes an input at a moment.
-    pub fn step(&mut self, now: Millis, input: Input) -> Step {
+    /// Hears something at a moment.
+    ///
+    /// A decision moment that has come by then is taken first: its question knows nothing of what
+    /// is heard later.
+    pub fn step(&mut self, now: Millis, heard: Heard) -> Step {
         let at = self.time(now).max(self.core.state().now());
         let mut step = Step::default();
         let mut out = Outcome::default();
-        match input {
-            Input::Report(r) => {
+        self.ask(at, |due, at| due < at, &mut step);
+        match heard {
+            Heard::Report(r) => {
                 self.launches.report(now, self.core.view(), &r, &mut out);
                 let refused = out.refused.take();
                 step.reply = refused.map(|why| Err(RequestError::NotTakenIn(why)));
             }
-            Input::Tick => {
+            Heard::Tick => {
                 self.try_again(at, &mut step);
                 self.launches.tick(now, self.core.view(), &mut out);
             }
-            Input::Answer(decision, outlook) => {
+            Heard::Answer(question, answer) => {
                 self.late = false;
-                if self.asked.take().is_some() {
-                    let answer = Box::new(Answer::new(&decision, outlook));
-                    self.tell(CoreInput::Answer { at, answer }, &mut step);
+                // The answer to a question that is not open has come too late.
+                if self.core.open().is_some_and(|q| q.number == question) {
+                    let input = match answer {
+                        Ok(decision) => Input::Decided {
+                            at,
+                            question,
+                            decision,
+                            instant: false,
+                        },
+                        Err(why) => Input::Lost { at, question, why },
+                    };
+                    self.tell(input, &mut step);
                 }
             }
-            Input::PolicyFailed(why) => {
-                self.late = false;
-                if self.asked.take().is_some() {
-                    self.tell(CoreInput::Failed { at, why }, &mut step);
-                }
-            }
-            Input::PolicyLate(why) => {
-                if self.asked.take().is_some() {
+            Heard::Late(why) => {
+                if let Some(Question { number, .. }) = self.core.open() {
                     self.late = true;
-                    self.tell(CoreInput::Failed { at, why }, &mut step);
+                    let question = number;
+                    self.tell(Input::Lost { at, question, why }, &mut step);
                 }
             }
-            Input::Request(request) => {
+            Heard::Request(request) => {
                 step.reply = Some(self.request(at, request, &mut out, &mut step));
             }
         }
         self.settle(now, at, &mut out, &mut step);
-        self.ask(at, &mut step);
+        self.ask(at, |due, at| due <= at, &mut step);
         step
     }
 
@@ -389,7 +346,6 @@ impl Scheduler {
 
     /// Until nothing follows from anything any more.
     fn settle(&mut self, now: Millis, at: Time, out: &mut Outcome, step: &mut Step) {
-        let mut commands: Vec<Command> = Vec::new();
         loop {
             self.launches.advance(now, self.core.view(), out);
             step.records.append(&mut out.records);
@@ -400,15 +356,20 @@ impl Scheduler {
                     // Of a launch about whose end the core hears just now.
                     | Event::Progress { .. }
                     | Event::Metric { .. } => self.told_quietly(at, event, step),
-                    event => self.tell(CoreInput::Event { at, event }, step),
+                    event => self.tell(Input::Event { at, event }, step),
                 };
             }
             for (job, times) in std::mem::take(&mut out.failed) {
                 self.back_off(at, job, times, step);
             }
-            self.core.take_commands(&mut commands);
-            for command in commands.drain(..) {
-                self.launches.command(now, self.core.view(), &command, out);
+            for command in std::mem::take(&mut self.commands) {
+                match command {
+                    Command::Ask { question, at } => {
+                        let number = question;
+                        step.effects.push(Effect::Ask(Question { number, at }));
+                    }
+                    command => self.launches.command(now, self.core.view(), &command, out),
+                }
             }
             if out.moved.is_empty() && out.events.is_empty() {
                 break;
@@ -452,35 +413,49 @@ impl Scheduler {
     /// Tells the core what it may refuse.
     fn told_quietly(&mut self, at: Time, event: Event, step: &mut Step) -> bool {
         let before = self.refused_events;
-        let taken = self.tell(CoreInput::Event { at, event }, step);
+        let taken = self.tell(Input::Event { at, event }, step);
         self.refused_events = before;
         taken
     }
 
-    /// Tells the core, and the log what it took.
-    fn tell(&mut self, input: CoreInput, step: &mut Step) -> bool {
-        let told = feed(&mut self.core, &input, &mut Absent);
-        // A plan that was refused is a lost turn, and a copy must lose it too.
-        let taken = told.is_ok() || !matches!(input, CoreInput::Event { .. });
-        if taken {
-            let record = Record::Core(input);
-            self.launches.record(record.clone());
-            step.records.push(record);
-        } else {
-            self.refused_events += 1;
-            self.last_refused = told.err().unwrap_or_default();
+    /// Hands an input to the core, and to the log what it took.
+    fn tell(&mut self, input: Input, step: &mut Step) -> bool {
+        let result = self.core.handle(&input, &mut (), &mut self.commands);
+        match result {
+            // A plan that was refused is a lost turn, and a copy must lose it too.
+            Ok(()) | Err(Refused::Plan(_)) => {
+                let record = Record::Core(input);
+                self.launches.record(record.clone());
+                step.records.push(record);
+                true
+            }
+            Err(error) => {
+                self.refused_events += 1;
+                self.last_refused = error.to_string();
+                false
+            }
         }
-        taken
     }
 
-    fn ask(&mut self, at: Time, step: &mut Step) {
+    /// Has the policy asked if a decision is due `by` now.
+    fn ask(&mut self, at: Time, by: fn(Time, Time) -> bool, step: &mut Step) {
+        let Some(due) = self.core.due().filter(|due| by(*due, at)) else {
+            return;
+        };
         let nodes = self.core.state().cluster().nodes().len();
-        let due = self.core.due().is_some_and(|due| due <= at);
-        if due && self.asked.is_none() && !self.late && nodes >= self.settings.wait_for_nodes {
-            self.asked = Some(at);
-            self.tell(CoreInput::Asked { at }, step);
-            step.effects.push(Effect::Ask(at));
+        if self.late || nodes < self.settings.wait_for_nodes {
+            return;
         }
+        let moment = due.max(self.core.state().now());
+        self.tell(Input::Due { at: moment }, step);
+        self.commands.retain(|command| match *command {
+            Command::Ask { question, at } => {
+                let number = question;
+                step.effects.push(Effect::Ask(Question { number, at }));
+                false
+            }
+            _ => true,
+        });
     }
 
     fn request(
@@ -569,7 +544,7 @@ impl Scheduler {
             job,
             spec: Arc::new(spec),
         };
-        if !self.tell(CoreInput::Event { at, event }, step) {
+        if !self.tell(Input::Event { at, event }, step) {
             return Err(RequestError::BadSpec(
                 "the scheduler cannot take it".to_owned(),
             ));
@@ -623,7 +598,7 @@ impl Scheduler {
             return wrong("cannot leave yet: a job holds GPUs of it".to_owned());
         }
         let event = Event::NodeLeft { node };
-        self.tell(CoreInput::Event { at, event }, step);
+        self.tell(Input::Event { at, event }, step);
         self.launches.part_with(node);
         Ok(JobId(0))
     }
@@ -640,7 +615,7 @@ impl Scheduler {
             return Err(RequestError::NoNode(node));
         }
         let event = Event::NodeManaged { action };
-        self.tell(CoreInput::Event { at, event }, step);
+        self.tell(Input::Event { at, event }, step);
         Ok(JobId(0))
     }
 }

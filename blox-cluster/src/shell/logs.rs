@@ -334,7 +334,7 @@ mod tests {
     use super::super::scheduler::Message;
     use super::*;
     use crate::protocol::ClusterId;
-    use crate::protocol::scheduler::{Input, Request, Saved, Settings};
+    use crate::protocol::scheduler::{Heard, Request, Saved, Settings};
     use blox_core::{GpuCount, JobSpec, Seconds, Time, cadence::Rounds};
 
     #[tokio::test]
@@ -355,7 +355,7 @@ mod tests {
             key: "key".into(),
             spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
         };
-        s.step(Millis(1), Input::Request(submit));
+        s.step(Millis(1), Heard::Request(submit));
         let (to, looks) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             while let Ok(Message::Look(look)) = looks.recv() {

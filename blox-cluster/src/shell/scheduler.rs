@@ -4,15 +4,18 @@
 use super::clock;
 use super::metrics::Counters;
 use crate::log::{Log, LogError, Page};
-use crate::protocol::record::CoreInput;
-use crate::protocol::scheduler::{
-    Effect, Input, RequestError, Saved, Scheduler, Settings, Step, feed, revive,
-};
-use crate::protocol::{ClusterId, Millis, Orders, Record, Session};
+use crate::protocol::launches::Durable;
+use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, Settings, Step};
+use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record, Session};
 use crate::wire::pb;
-use blox_core::core::Core;
-use blox_core::{Decide, MemoryError};
-use blox_core::{Event, JobId, Name, NodeAction, NodeId, NodeStatus, Pipeline, Time};
+use blox_core::cadence::Cadence;
+use blox_core::core::{Core, Question};
+use blox_core::journal::Start;
+use blox_core::runtime::{Follower, Observers};
+use blox_core::{Decide, DecideError, Decision, MemoryError};
+use blox_core::{
+    Event, Input, JobId, Name, NodeAction, NodeId, NodeStatus, Pipeline, Seconds, Time,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -44,6 +47,16 @@ pub enum SchedulerError {
     /// Its log holds what it cannot read.
     #[error("the log holds what this version of the program does not understand: {0}")]
     Record(#[from] serde_json::Error),
+    /// Its log has another format.
+    #[error(
+        "the log was written by blox {program} in format {found}; this program reads format {FORMAT}: start with that program, or with an empty folder"
+    )]
+    Format {
+        /// The format of the log.
+        found: u32,
+        /// The version of the program that wrote it.
+        program: String,
+    },
     /// The policy cannot take back what it remembered.
     #[error(
         "the scheduler `{name}` cannot go on from what this log says that it remembered: {why}"
@@ -62,11 +75,11 @@ pub enum SchedulerError {
 /// Something for the thread of the machine.
 pub(super) enum Message {
     /// From a node or a user, with whoever waits for the reply.
-    Input(Box<Input>, Option<Reply>),
+    Input(Box<Heard>, Option<Reply>),
     /// A life of a node manager has a stream now.
     Linked(Name, Session, ToNode),
-    /// The answer to the question.
-    Answer(Box<Input>),
+    /// The answer to a question.
+    Answer(u64, Result<Box<Decision>, DecideError>),
     /// Somebody wants to look.
     Look(Look),
     /// No snapshot is being written any more.
@@ -87,17 +100,82 @@ pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;
 /// What a snapshot holds.
 #[derive(Serialize, Deserialize)]
 struct Snapshot {
+    format: u32,
+    program: String,
     saved: Saved,
     /// What the policy remembers.
     policy: Option<serde_json::Value>,
 }
 
+impl Snapshot {
+    fn new(saved: Saved, policy: Option<serde_json::Value>) -> Self {
+        Snapshot {
+            format: FORMAT,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            saved,
+            policy,
+        }
+    }
+}
+
+/// The part of a snapshot that all formats from 2 on have.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default = "first_format")]
+    format: u32,
+    #[serde(default = "first_program")]
+    program: String,
+}
+
+fn first_format() -> u32 {
+    1
+}
+
+fn first_program() -> String {
+    "0.1".to_owned()
+}
+
+impl Head {
+    /// # Errors
+    /// It is of another format.
+    fn check(self) -> Result<(), SchedulerError> {
+        let Head { format, program } = self;
+        match format {
+            FORMAT => Ok(()),
+            found => Err(SchedulerError::Format { found, program }),
+        }
+    }
+}
+
+/// Reads the facts of a log that follow a snapshot, if there is one.
+fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, SchedulerError> {
+    let mut records: Vec<Record> = Vec::new();
+    for bytes in entries {
+        // A log of format 1 has no header, and may hold what cannot be read.
+        if records.is_empty() && !snapshot {
+            let first: Vec<serde_json::Value> = serde_json::from_slice(bytes)?;
+            let head = first.first().and_then(|r| r.get("header")).cloned();
+            let head = head.unwrap_or_else(|| serde_json::json!({}));
+            serde_json::from_value::<Head>(head)?.check()?;
+        }
+        let step: Vec<Record> = serde_json::from_slice(bytes)?;
+        for record in &step {
+            if let Record::Header { format, program } = record {
+                let (format, program) = (*format, program.to_string());
+                Head { format, program }.check()?;
+            }
+        }
+        records.extend(step);
+    }
+    Ok(records)
+}
+
 /// For the thread of the policy.
 enum ToPolicy {
-    Input(CoreInput),
-    Ask(Time),
+    Input(Arc<Input>),
+    Ask(Question),
     /// Write down everything, with what the policy remembers at this point.
-    Compact(Box<Saved>, Page),
+    Compact(Box<Durable>, Page),
 }
 
 /// How the process behaves around the machine.
@@ -127,7 +205,7 @@ pub struct Handle {
 
 impl Handle {
     /// Takes an input; the reply comes once it is on the disk.
-    pub(super) async fn request(&self, input: Input) -> Option<Result<JobId, RequestError>> {
+    pub(super) async fn request(&self, input: Heard) -> Option<Result<JobId, RequestError>> {
         let (tx, rx) = oneshot::channel();
         let message = Message::Input(Box::new(input), Some(tx));
         self.to.send(message).ok()?;
@@ -170,7 +248,7 @@ pub struct Running {
     pub thread: std::thread::JoinHandle<Result<(), SchedulerError>>,
 }
 
-/// Starts the machine of a scheduler over the log in `dir`.
+/// Starts the machine of a scheduler over the log in `dir`, watched by `watch`.
 ///
 /// # Errors
 /// The log cannot be used, or was written with another scheduler.
@@ -179,78 +257,56 @@ pub fn start(
     settings: Settings,
     mut pipeline: Pipeline,
     limits: Limits,
+    watch: Watch,
 ) -> Result<Running, SchedulerError> {
     let (mut log, recovered) = Log::open(dir)?;
     let snapshot: Option<Snapshot> = match &recovered.snapshot {
-        Some(bytes) => Some(serde_json::from_slice(bytes)?),
+        Some(bytes) => {
+            serde_json::from_slice::<Head>(bytes)?.check()?;
+            Some(serde_json::from_slice(bytes)?)
+        }
         None => None,
     };
+    let records = records_of(&recovered.records, snapshot.is_some())?;
     let (saved, memory) = match snapshot {
         Some(s) => (s.saved, s.policy),
         None => (Saved::default(), None),
     };
-    let mut records: Vec<Record> = Vec::new();
-    for bytes in &recovered.records {
-        let step: Vec<Record> = serde_json::from_slice(bytes)?;
-        records.extend(step);
-    }
-    // The policy's own copy of the core goes the same way, and the policy with it.
-    let mut beside = revive(&saved, pipeline.cadence());
-    let policy_error = |pipeline: &Pipeline, e: MemoryError| SchedulerError::Policy {
-        name: pipeline.name().to_owned(),
+    let name = Name::from(pipeline.name());
+    let policy_error = |e: MemoryError| SchedulerError::Policy {
+        name: name.to_string(),
         why: e.to_string(),
     };
+    let cadence = pipeline.cadence();
     if let Some(memory) = memory {
-        let restored = pipeline.restore(memory);
-        restored.map_err(|e| policy_error(&pipeline, e))?;
+        pipeline.restore(memory).map_err(policy_error)?;
     }
-    let last_asked = records
-        .iter()
-        .rposition(|r| matches!(r, Record::Core(CoreInput::Asked { .. })));
-    let mut sink = Vec::new();
-    for (i, record) in records.iter().enumerate() {
-        if let Record::Core(input) = record {
-            let answered = last_asked != Some(i)
-                || records[i..].iter().any(|r| {
-                    let over = |c: &CoreInput| {
-                        matches!(c, CoreInput::Answer { .. } | CoreInput::Failed { .. })
-                    };
-                    matches!(r, Record::Core(c) if over(c))
-                });
-            // Asked again, it remembers again; the answer is in the log. The last
-            // question without one is asked by the machine.
-            if let CoreInput::Asked { at } = input
-                && answered
-            {
-                let _ = beside.consult(*at, &mut pipeline);
-            }
-            let _ = feed(&mut beside, input, &mut pipeline);
-            beside.take_commands(&mut sink);
-            sink.clear();
-        }
-    }
+    // The policy's own copy of the core goes the same way, and the policy with it.
+    let core = Core::restore(saved.core.clone(), cadence.clone());
+    let mut beside = Follower::new(core, Box::new(pipeline));
+    catch_up(&mut beside, &records).map_err(policy_error)?;
     let now = clock::now();
     let wall = std::time::SystemTime::UNIX_EPOCH
         .elapsed()
         .unwrap_or_default();
     let at = Time::new(wall.as_secs_f64());
-    let cadence = pipeline.cadence();
     let new = new_cluster()?;
-    let (machine, first) = Scheduler::begin(settings, saved, &records, new, cadence, now, at);
+    let (machine, first) =
+        Scheduler::begin(settings, saved, &records, new, cadence.clone(), now, at);
     if !records.is_empty() {
         // What was read is written as one, so that the next start is quick.
         let mut saved = machine.save();
         saved.durable.epoch.0 -= 1;
-        let snapshot = Snapshot {
-            saved,
-            policy: pipeline.save().map_err(|e| policy_error(&pipeline, e))?,
-        };
-        log.snapshot(&serde_json::to_vec(&snapshot)?)?;
+        let policy = beside.scheduler().save().map_err(policy_error)?;
+        log.snapshot(&serde_json::to_vec(&Snapshot::new(saved, policy))?)?;
     }
     let (to, from) = mpsc::channel();
     let (to_policy, for_policy) = mpsc::channel();
+    let to_watcher = watch
+        .begin(&beside, cadence)
+        .map_err(|e| policy_error(MemoryError::Save(e.to_string())))?;
     let answers = to.clone();
-    std::thread::spawn(move || policy(beside, pipeline, &for_policy, &answers));
+    std::thread::spawn(move || policy(beside, &for_policy, &answers));
     let (notices, for_people) = channel::unbounded_channel();
     let mut shell = Shell {
         notices,
@@ -260,6 +316,8 @@ pub fn start(
         links: BTreeMap::new(),
         told: BTreeMap::new(),
         to_policy,
+        to_watcher,
+        name,
         asked_at: None,
         limits,
         compacting: false,
@@ -277,6 +335,79 @@ pub fn start(
     })
 }
 
+/// Feeds a copy of the core what the log holds. A policy that remembers something is asked again
+/// each question that was answered; the last one without an answer is asked by the machine.
+fn catch_up(beside: &mut Follower, records: &[Record]) -> Result<(), MemoryError> {
+    let remembers = beside.scheduler().save()?.is_some();
+    let inputs = || {
+        records.iter().filter_map(|record| match record {
+            Record::Core(input) => Some(input),
+            _ => None,
+        })
+    };
+    let answered =
+        inputs().filter(|input| matches!(input, Input::Decided { .. } | Input::Lost { .. }));
+    let mut answers = answered.map(|input| matches!(input, Input::Decided { .. }));
+    for input in inputs() {
+        let _ = beside.follow(input);
+        if matches!(input, Input::Due { .. })
+            && remembers
+            // The answer of a turn that was lost has left nothing behind.
+            && answers.next() == Some(true)
+        {
+            // It remembers again; the answer is in the log.
+            let _ = beside.decide(Box::default());
+        }
+    }
+    Ok(())
+}
+
+/// Collectors and a journal of a scheduler, on a thread of their own: however slow they are, the
+/// cluster does not wait.
+#[derive(Default)]
+pub struct Watch {
+    /// Collectors, each with every event and decision from this start on.
+    pub observers: Observers,
+    /// Writes down how the scheduler is at this start, for a journal.
+    pub start: Option<Box<dyn FnOnce(&Start) -> std::io::Result<()> + Send>>,
+    /// Called at the end with what has watched.
+    pub finish: Option<Box<dyn FnOnce(Observers, &Core) + Send>>,
+}
+
+impl Watch {
+    /// Begins to watch where `beside` is; `None` if nothing watches.
+    fn begin(
+        self,
+        beside: &Follower,
+        cadence: Box<dyn Cadence>,
+    ) -> std::io::Result<Option<mpsc::Sender<Arc<Input>>>> {
+        if self.observers.is_empty() {
+            return Ok(None);
+        }
+        let saved = beside.core().save();
+        if let Some(start) = self.start {
+            let policy = beside.scheduler().save().map_err(std::io::Error::other)?;
+            let core = saved.clone();
+            start(&Start { core, policy })?;
+        }
+        let mut core = Core::restore(saved, cadence);
+        let (mut observers, finish) = (self.observers, self.finish);
+        let (to, inputs) = mpsc::channel::<Arc<Input>>();
+        std::thread::spawn(move || {
+            let mut commands = Vec::new();
+            while let Ok(input) = inputs.recv() {
+                // What the machine took, this copy takes.
+                let _ = observers.handle(&mut core, None, &input, &mut commands);
+                commands.clear();
+            }
+            if let Some(finish) = finish {
+                finish(observers, &core);
+            }
+        });
+        Ok(Some(to))
+    }
+}
+
 /// A name that no other cluster has: 128 random bits.
 fn new_cluster() -> Result<ClusterId, LogError> {
     let path = Path::new("/dev/urandom");
@@ -291,38 +422,36 @@ fn new_cluster() -> Result<ClusterId, LogError> {
     ))
 }
 
-/// The thread of the policy: as slow as the policy, and nobody waits for it.
+/// The thread of the policy: as slow as the policy, and the machine does not wait for it.
 fn policy(
-    mut core: Core,
-    mut pipeline: Pipeline,
+    mut beside: Follower,
     inputs: &mpsc::Receiver<ToPolicy>,
     answers: &mpsc::Sender<Message>,
 ) {
-    let mut sink = Vec::new();
     while let Ok(message) = inputs.recv() {
         match message {
             ToPolicy::Input(input) => {
-                let _ = feed(&mut core, &input, &mut pipeline);
-                core.take_commands(&mut sink);
-                sink.clear();
+                let _ = beside.follow(&input);
             }
-            ToPolicy::Ask(at) => {
-                let input = match core.consult(at, &mut pipeline) {
-                    Ok((decision, outlook)) => Input::Answer(Box::new(decision), outlook),
-                    Err(e) => Input::PolicyFailed(e.to_string()),
-                };
-                if answers.send(Message::Answer(Box::new(input))).is_err() {
+            ToPolicy::Ask(question) => {
+                let answer = beside.decide(Box::default());
+                if answers
+                    .send(Message::Answer(question.number, answer))
+                    .is_err()
+                {
                     return;
                 }
             }
-            ToPolicy::Compact(saved, page) => {
-                let policy = pipeline.save();
+            ToPolicy::Compact(durable, page) => {
+                let policy = beside.scheduler().save();
+                let core = beside.core().save();
+                let durable = *durable;
                 let answers = answers.clone();
                 std::thread::spawn(move || {
                     // Without a snapshot the log only stays longer.
                     let bytes = policy.ok().and_then(|policy| {
-                        let saved = *saved;
-                        serde_json::to_vec(&Snapshot { saved, policy }).ok()
+                        let saved = Saved { core, durable };
+                        serde_json::to_vec(&Snapshot::new(saved, policy)).ok()
                     });
                     if let Some(bytes) = bytes {
                         let _ = page.write(&bytes);
@@ -344,6 +473,9 @@ struct Shell {
     /// What each node was told last.
     told: BTreeMap<Name, Orders>,
     to_policy: mpsc::Sender<ToPolicy>,
+    to_watcher: Option<mpsc::Sender<Arc<Input>>>,
+    /// The scheduler's name.
+    name: Name,
     /// When the question was asked whose answer is waited for.
     asked_at: Option<Millis>,
     limits: Limits,
@@ -382,9 +514,10 @@ impl Shell {
                         steps.push((self.machine.step(clock::now(), *input), reply));
                     }
                     Message::Linked(node, session, orders) => self.link(node, session, orders),
-                    Message::Answer(input) => {
+                    Message::Answer(question, answer) => {
                         self.asked_at = None;
-                        steps.push((self.machine.step(clock::now(), *input), None));
+                        let heard = Heard::Answer(question, answer);
+                        steps.push((self.machine.step(clock::now(), heard), None));
                     }
                     Message::Look(look) => looks.push(look),
                     Message::Compacted => self.compacting = false,
@@ -397,14 +530,17 @@ impl Shell {
             let now = clock::now();
             if !stop && now - last_tick >= Millis(TICK.as_millis() as u64) {
                 last_tick = now;
-                steps.push((self.machine.step(now, Input::Tick), None));
+                steps.push((self.machine.step(now, Heard::Tick), None));
                 if self
                     .asked_at
                     .is_some_and(|a| (now - a).as_secs() > self.limits.policy.as_secs_f64())
                 {
                     self.asked_at = None;
-                    let why = format!("the policy gave no answer within {:?}", self.limits.policy);
-                    steps.push((self.machine.step(now, Input::PolicyLate(why)), None));
+                    let why = DecideError::TimedOut {
+                        policy: self.name.clone(),
+                        limit: Seconds::new(self.limits.policy.as_secs_f64()),
+                    };
+                    steps.push((self.machine.step(now, Heard::Late(why)), None));
                 }
             }
             self.take(steps)?;
@@ -455,14 +591,14 @@ impl Shell {
                 Err(mpsc::RecvTimeoutError::Disconnected) | Ok(Message::Stop) => return Ok(false),
                 Ok(Message::Linked(node, session, orders)) => self.link(node, session, orders),
                 Ok(Message::Compacted) => self.compacting = false,
-                Ok(Message::Answer(input)) => {
+                Ok(Message::Answer(question, answer)) => {
                     // It is not late: it will be taken first.
                     self.asked_at = None;
-                    held.push_back(Message::Answer(input));
+                    held.push_back(Message::Answer(question, answer));
                 }
                 Ok(Message::Input(input, _)) => {
                     // What else was reported, the next report says again.
-                    if let Input::Report(report) = &*input {
+                    if let Heard::Report(report) = &*input {
                         let last = self.told.get(&report.node);
                         let now = clock::now();
                         let orders = last.and_then(|o| self.machine.repeat(now, report, o));
@@ -513,7 +649,7 @@ impl Shell {
         let grown = self.log.bytes() >= self.limits.log_bytes;
         let now = clock::now();
         let later = self.compacting || now < self.compact_from;
-        if !grown || later || self.machine.asked().is_some() {
+        if !grown || later || self.machine.core().open().is_some() {
             return Ok(());
         }
         let page = match self.log.turn_page() {
@@ -524,8 +660,8 @@ impl Shell {
             page => page?,
         };
         self.compacting = true;
-        let saved = Box::new(self.machine.save());
-        let _ = self.to_policy.send(ToPolicy::Compact(saved, page));
+        let durable = Box::new(self.machine.launches().durable().clone());
+        let _ = self.to_policy.send(ToPolicy::Compact(durable, page));
         Ok(())
     }
 
@@ -604,26 +740,30 @@ impl Shell {
         for (step, reply) in std::mem::take(&mut self.waiting) {
             for record in step.records {
                 if let Record::Core(input) = record {
-                    if let CoreInput::Event { event, .. } = &input
+                    if let Input::Event { event, .. } = &input
                         && let Some(text) = self.notice(event)
                     {
                         // Nobody may want to hear it.
                         let _ = self.notices.send(text);
                     }
-                    if matches!(input, CoreInput::Failed { .. }) {
+                    if matches!(input, Input::Lost { .. }) {
                         count(&self.counters.unanswered, 1);
                     }
                     // A policy that is gone answers nothing, and loses its turns.
+                    let input = Arc::new(input);
+                    if let Some(watcher) = &self.to_watcher {
+                        let _ = watcher.send(Arc::clone(&input));
+                    }
                     let _ = self.to_policy.send(ToPolicy::Input(input));
                 }
             }
             for effect in step.effects {
                 match effect {
                     Effect::Send(orders) => self.send(orders),
-                    Effect::Ask(at) => {
+                    Effect::Ask(question) => {
                         count(&self.counters.asked, 1);
                         self.asked_at = Some(clock::now());
-                        let _ = self.to_policy.send(ToPolicy::Ask(at));
+                        let _ = self.to_policy.send(ToPolicy::Ask(question));
                     }
                 }
             }
@@ -688,12 +828,12 @@ mod tests {
             policy: Duration::from_millis(50),
             ..Limits::default()
         };
-        let running = start(dir.path(), settings, slow, limits).unwrap();
+        let running = start(dir.path(), settings, slow, limits, Watch::default()).unwrap();
         let submit = Request::Submit {
             key: "key".into(),
             spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
         };
-        let submit = Message::Input(Box::new(Input::Request(submit)), None);
+        let submit = Message::Input(Box::new(Heard::Request(submit)), None);
         running.handle.to.send(submit).unwrap();
         begun.recv_timeout(Duration::from_secs(10)).unwrap();
         let counters = &running.handle.counters;
@@ -720,7 +860,16 @@ mod tests {
             let fifo = fifo.scheduling(by_submission).placement(FirstFit);
             fifo.build().unwrap()
         };
-        let begin = || start(dir.path(), Settings::default(), fifo(), Limits::default()).unwrap();
+        let begin = || {
+            start(
+                dir.path(),
+                Settings::default(),
+                fifo(),
+                Limits::default(),
+                Watch::default(),
+            )
+            .unwrap()
+        };
         let Running {
             handle,
             mut notices,
@@ -732,7 +881,7 @@ mod tests {
                 spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
             };
             let (tx, rx) = oneshot::channel();
-            let input = Box::new(Input::Request(submit));
+            let input = Box::new(Heard::Request(submit));
             handle.to.send(Message::Input(input, Some(tx))).unwrap();
             rx
         };
@@ -772,7 +921,13 @@ mod tests {
         handle.stop();
         thread.join().unwrap().unwrap();
         assert!(lost.blocking_recv().is_err());
-        let refused = start(dir.path(), Settings::default(), fifo(), Limits::default());
+        let refused = start(
+            dir.path(),
+            Settings::default(),
+            fifo(),
+            Limits::default(),
+            Watch::default(),
+        );
         let why = refused.err().map(|e| e.to_string()).unwrap_or_default();
         assert!(why.contains("the log needs room"), "{why}");
         std::fs::remove_file(&full).unwrap();

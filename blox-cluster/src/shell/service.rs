@@ -7,7 +7,7 @@ use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::shown;
 use super::token::{Guard, Token};
 use crate::client::root;
-use crate::protocol::scheduler::{Input, Request as Ask, RequestError, Scheduler};
+use crate::protocol::scheduler::{Heard, Request as Ask, RequestError, Scheduler};
 use crate::protocol::{Millis, Report, Session};
 use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
 use blox_core::{JobId, Name, NodeId, NodeStatus};
@@ -178,7 +178,7 @@ impl Service {
     async fn ask(&self, ask: Ask) -> Result<Response<pb::JobReply>, Status> {
         let said = self
             .handle
-            .request(Input::Request(ask))
+            .request(Heard::Request(ask))
             .await
             .ok_or_else(|| self.handle.gone())?;
         let job = said.map_err(|e| refused(&e))?;
@@ -244,7 +244,7 @@ impl pb::node_link_server::NodeLink for Service {
                     }
                 }
                 // Only a node that is not taken in gets a reply.
-                if let Some(Err(e)) = handle.request(Input::Report(report)).await {
+                if let Some(Err(e)) = handle.request(Heard::Report(report)).await {
                     let _ = tx.send(Err(refused(&e))).await;
                     return;
                 }
@@ -406,7 +406,14 @@ mod tests {
             .placement(FirstFit)
             .build()
             .unwrap();
-        let running = start(dir, Settings::default(), fifo, Limits::default()).unwrap();
+        let running = start(
+            dir,
+            Settings::default(),
+            fifo,
+            Limits::default(),
+            crate::shell::scheduler::Watch::default(),
+        )
+        .unwrap();
         let any = ([127, 0, 0, 1], 0).into();
         let listen = Listen::bind(any, None, Token::none()).await.unwrap();
         let (ready, at) = tokio::sync::oneshot::channel();

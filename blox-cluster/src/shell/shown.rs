@@ -124,11 +124,7 @@ fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
         Phase::Starting => &Reason::WaitingForGpus,
         // What it was stopped for is told until a decision has passed it over.
         Phase::Waiting if core.last_decision() >= Some(job.eligible_since()) => {
-            // A scheduler that has just come back has no plan.
-            match core.plan().version {
-                0 => &Reason::NotYetDecided,
-                _ => core.plan().reason_for(job.id()),
-            }
+            core.reason_for(job.id())
         }
         _ => job.reason(),
     };

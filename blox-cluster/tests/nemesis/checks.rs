@@ -7,8 +7,8 @@
 //! everything is as if nothing had happened; I9 what a job says is taken for what its last launch says.
 
 use blox_cluster::protocol::scheduler::Scheduler;
-use blox_cluster::protocol::{AttemptId, CoreInput, Exit, PartId, Record};
-use blox_core::{Event, JobId, Name, NodeId, NodeStatus, Outcome};
+use blox_cluster::protocol::{AttemptId, Exit, PartId, Record};
+use blox_core::{Event, Input, JobId, Name, NodeId, NodeStatus, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number that tells of which launch it is.
@@ -80,7 +80,7 @@ impl Checks {
     pub fn logged(&mut self, records: &[Record]) -> Result<(), String> {
         for record in records {
             match record {
-                Record::Core(CoreInput::Event { event, .. }) => self.event(event)?,
+                Record::Core(Input::Event { event, .. }) => self.event(event)?,
                 Record::Key { key, job } => {
                     if let Some(other) = self.keys.insert(key.clone(), *job) {
                         return Err(format!("I7: key {key} is job {other} and job {job}"));

@@ -5,17 +5,18 @@ use crate::churn::Churn;
 use crate::node::{Clock, Journal, NodeModel, Process, ShimModel};
 use blox_cluster::protocol::message::Wish;
 use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimSays};
-use blox_cluster::protocol::scheduler::{
-    Effect, Input, Request, Saved, Scheduler, Settings, Step, feed, revive,
-};
+use blox_cluster::protocol::scheduler::{Effect, Heard, Request, Saved, Scheduler, Settings, Step};
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
     AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Progress, Record, Report, Said,
     Timers,
 };
 use blox_core::cadence::Rounds;
-use blox_core::core::{Core, Decision};
-use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Outcome, Outlook, Seconds, Time};
+use blox_core::core::Core;
+use blox_core::runtime::Follower;
+use blox_core::{
+    DecideError, Decision, Extras, GpuCount, JobId, JobSpec, Name, Outcome, Seconds, Time,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -48,7 +49,7 @@ const BOUND: u64 = 400_000;
 enum What {
     ToScheduler(Report),
     ToNode(usize, Orders),
-    Answer(u64, Option<Box<Decision>>, Outlook),
+    Answer(u64, u64, Result<Box<Decision>, DecideError>),
     SchedulerTick(u64),
     SchedulerBegins,
     NodeTick(usize, u64),
@@ -79,9 +80,8 @@ struct Job {
 
 struct Life {
     machine: Scheduler,
-    /// The policy's own copy of the core.
-    beside: Core,
-    policy: Churn,
+    /// The policy with its own copy of the core.
+    beside: Follower,
     clock: Clock,
     number: u64,
     paused_until: u64,
@@ -278,7 +278,7 @@ impl World {
                 let view = self
                     .life
                     .as_ref()
-                    .map(|l| l.machine.view().state().live_jobs());
+                    .map(|l| l.machine.core().state().live_jobs());
                 return Err(format!(
                     "I6: not at rest {BOUND} ms after peace, {view:?} jobs"
                 ));
@@ -301,7 +301,7 @@ impl World {
         let up: Vec<_> = all_nodes
             .filter(|n| n.status() != blox_core::NodeStatus::Left)
             .collect();
-        all && s.view().state().live_jobs() == 0
+        all && s.core().state().live_jobs() == 0
             && s.launches().durable().attempts.is_empty()
             && self
                 .nodes
@@ -330,7 +330,7 @@ impl World {
         );
         let text = |s: &blox_core::State| serde_json::to_string(s).unwrap();
         let live = text(life.machine.core().state());
-        if live != text(again.core().state()) || live != text(life.beside.state()) {
+        if live != text(again.core().state()) || live != text(life.beside.core().state()) {
             return Err("I8: the log, or the policy's copy, gives another state".to_owned());
         }
         Ok(())
@@ -347,7 +347,7 @@ impl World {
                 let next = paused.max(self.now + 400);
                 self.at(next, What::SchedulerTick(number));
                 if self.now >= paused {
-                    self.scheduler(Input::Tick, None)?;
+                    self.scheduler(Heard::Tick, None)?;
                 }
                 Ok(())
             }
@@ -360,7 +360,7 @@ impl World {
                     let refused = self.refused();
                     let from = self.nodes.iter().find(|n| n.key == report.node);
                     let current = from.is_some_and(|n| n.session == report.session.0);
-                    self.scheduler(Input::Report(report.clone()), None)?;
+                    self.scheduler(Heard::Report(report.clone()), None)?;
                     if current && self.refused() > refused {
                         return Err(format!("I8: {} is turned away", report.node));
                     }
@@ -368,15 +368,11 @@ impl World {
                 }
                 None => Ok(()),
             },
-            What::Answer(number, decision, outlook) => {
+            What::Answer(number, question, answer) => {
                 if self.life.as_ref().is_none_or(|l| l.number != number) {
                     return Ok(());
                 }
-                let input = match decision {
-                    Some(d) => Input::Answer(d, outlook),
-                    None => Input::PolicyFailed("it panicked".to_owned()),
-                };
-                self.scheduler(input, None)
+                self.scheduler(Heard::Answer(question, answer), None)
             }
             What::Client(i) => self.client(i),
             What::ToNode(i, orders) => self.orders_come(i, orders),
@@ -451,9 +447,11 @@ impl World {
             calm_after: PEACE as f64 / 1000.0,
         };
         let mut life = Life {
-            beside: revive(&self.saved, Box::new(rounds())),
+            beside: Follower::new(
+                Core::restore(self.saved.core.clone(), Box::new(rounds())),
+                Box::new(policy),
+            ),
             machine,
-            policy,
             clock,
             number: self.lives,
             paused_until: 0,
@@ -461,11 +459,9 @@ impl World {
             held: None,
             told: BTreeMap::new(),
         };
-        let mut sink = Vec::new();
         for record in &log {
             if let Record::Core(input) = record {
-                let _ = feed(&mut life.beside, input, &mut life.policy);
-                life.beside.take_commands(&mut sink);
+                let _ = life.beside.follow(input);
             }
         }
         self.life = Some(life);
@@ -473,7 +469,7 @@ impl World {
         self.carry_out(step, None)
     }
 
-    fn scheduler(&mut self, input: Input, client: Option<usize>) -> Result<(), String> {
+    fn scheduler(&mut self, input: Heard, client: Option<usize>) -> Result<(), String> {
         let Some(life) = &mut self.life else {
             return Ok(());
         };
@@ -500,11 +496,11 @@ impl World {
     }
 
     /// Nothing can be written down, so nothing is taken in; leases go on.
-    fn without_room(&mut self, input: Input) {
+    fn without_room(&mut self, input: Heard) {
         let Some(life) = &mut self.life else { return };
         let (number, until) = (life.number, life.full_until);
         match input {
-            Input::Report(report) => {
+            Heard::Report(report) => {
                 let now = life.clock.read(self.now);
                 let last = life.told.get(&report.node);
                 let orders = last.and_then(|last| life.machine.repeat(now, &report, last));
@@ -514,11 +510,8 @@ impl World {
                     self.send(What::ToNode(to, orders));
                 }
             }
-            Input::Answer(decision, outlook) => {
-                self.at(until, What::Answer(number, Some(decision), outlook));
-            }
-            Input::PolicyFailed(_) => {
-                self.at(until, What::Answer(number, None, Outlook::NextRound));
+            Heard::Answer(question, answer) => {
+                self.at(until, What::Answer(number, question, answer));
             }
             _ => {}
         }
@@ -535,11 +528,9 @@ impl World {
         }
         self.checks.logged(&step.records)?;
         let life = self.life.as_mut().ok_or("no scheduler")?;
-        let mut sink = Vec::new();
         for record in &step.records {
             if let Record::Core(input) = record {
-                let _ = feed(&mut life.beside, input, &mut life.policy);
-                life.beside.take_commands(&mut sink);
+                let _ = life.beside.follow(input);
             }
         }
         self.log.extend(step.records.iter().cloned());
@@ -561,7 +552,7 @@ impl World {
                     let to = self.nodes.iter().position(|n| n.key == orders.node);
                     self.send(What::ToNode(to.ok_or("no such node")?, orders));
                 }
-                Effect::Ask(at) => self.ask(at)?,
+                Effect::Ask(question) => self.ask(question.number)?,
             }
         }
         Ok(())
@@ -578,7 +569,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, at: Time) -> Result<(), String> {
+    fn ask(&mut self, question: u64) -> Result<(), String> {
         let slow = self.chance(0.02);
         let delay = if slow {
             60_000
@@ -587,14 +578,17 @@ impl World {
         };
         let fails = self.chance(0.02);
         let life = self.life.as_mut().ok_or("no scheduler")?;
-        let answer = life.beside.consult(at, &mut life.policy);
+        let answer = life.beside.decide(Box::default());
         let number = life.number;
-        let (decision, outlook) = match answer {
-            Ok((d, o)) if !fails => (Some(Box::new(d)), o),
-            Ok(_) => (None, Outlook::NextRound),
+        let answer = match answer {
+            Ok(_) if fails => Err(DecideError::Panicked {
+                policy: "churn".into(),
+                message: "made up".to_owned(),
+            }),
+            Ok(decision) => Ok(decision),
             Err(e) => return Err(format!("core: the policy erred: {e}")),
         };
-        self.at(self.now + delay, What::Answer(number, decision, outlook));
+        self.at(self.now + delay, What::Answer(number, question, answer));
         Ok(())
     }
 
@@ -640,7 +634,7 @@ impl World {
             return Ok(());
         }
         let spec = self.jobs[i].spec.clone();
-        self.scheduler(Input::Request(Request::Submit { key, spec }), Some(i))
+        self.scheduler(Heard::Request(Request::Submit { key, spec }), Some(i))
     }
 
     /// Users change their minds.
@@ -666,7 +660,7 @@ impl World {
         if self.scheduler_pause().is_none_or(|p| p > self.now) {
             return Ok(());
         }
-        self.scheduler(Input::Request(request), None)
+        self.scheduler(Heard::Request(request), None)
     }
 
     // ---- nodes

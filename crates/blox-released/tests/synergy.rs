@@ -1,6 +1,6 @@
 //! What Synergy's allocations give to whom.
 
-use blox_core::core::{Core, Decided};
+use blox_core::runtime::Runtime;
 use blox_core::{
     Action, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Pipeline,
     PlacementPolicy, Rounds, Seconds, State, Time,
@@ -29,7 +29,7 @@ fn job(gpus: u32, cpus: f64, memory_gib: f64) -> JobSpec {
 }
 
 struct Bench {
-    core: Core,
+    core: Runtime,
     policy: Pipeline,
 }
 
@@ -37,7 +37,7 @@ impl Bench {
     fn new(nodes: usize, policy: Pipeline) -> Self {
         let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
         Bench {
-            core: Core::new(State::new(&cluster(nodes)).unwrap(), Box::new(rounds)),
+            core: Runtime::new(State::new(&cluster(nodes)).unwrap(), Box::new(rounds)),
             policy,
         }
     }
@@ -67,7 +67,7 @@ impl Bench {
     /// `0: GPUs 0,1 c4 m20`, `1: stop`.
     fn round(&mut self, at: f64) -> Vec<String> {
         let decided = self.core.decide(Time::new(at), &mut self.policy);
-        assert_eq!(decided, Decided::Applied);
+        assert_eq!(decided, Ok(()));
         let plan = self.core.plan().clone();
         let mut commands = Vec::new();
         self.core.take_commands(&mut commands);
@@ -148,7 +148,7 @@ fn the_other_allocations_are_what_it_is_compared_with() {
         ["0: GPUs 0 c6 m5", "1: GPUs 1 c1 m5"]
     );
     assert_eq!(
-        b.core.plan().reason_for(JobId(2)).to_string(),
+        b.core.reason_for(JobId(2)).to_string(),
         "needs 1 GPU, 2 are free but not where the placement rule wants them"
     );
     let mut b = Bench::fifo(1, Synergy::new(FirstFree).with(Allocation::Proportional));

@@ -59,7 +59,14 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
     };
     let limits = scheduler::Limits::default();
     let dir = folder.0.join("scheduler");
-    let running = scheduler::start(&dir, settings, pipeline, limits).map_err(Failure::new)?;
+    let running = scheduler::start(
+        &dir,
+        settings,
+        pipeline,
+        limits,
+        scheduler::Watch::default(),
+    )
+    .map_err(Failure::new)?;
     let report = runtime()?.block_on(play(running, &folder.0))?;
     Ok(format!(
         "{name} on {NODES} nodes of {GPUS} GPU slots: {report}"

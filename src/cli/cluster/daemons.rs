@@ -84,8 +84,14 @@ pub(super) fn scheduler(
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);
     let listen = runtime.block_on(listen).map_err(Failure::new)?;
-    let running =
-        scheduler::start(&a.state_dir, settings, pipeline, limits).map_err(Failure::new)?;
+    let running = scheduler::start(
+        &a.state_dir,
+        settings,
+        pipeline,
+        limits,
+        scheduler::Watch::default(),
+    )
+    .map_err(Failure::new)?;
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
         let mut err = err.borrow_mut();

@@ -3,7 +3,8 @@
 use super::super::Failure;
 use super::super::resolve::Experiment;
 use super::folder::resolved;
-use blox_core::journal::{Entry, Journal, JsonLines};
+use blox_core::input::Input;
+use blox_core::journal::{Journal, JsonLines};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
@@ -35,11 +36,11 @@ impl SharedJournal {
 }
 
 impl Journal for SharedJournal {
-    fn record(&mut self, entry: &Entry) {
+    fn record(&mut self, input: &Input) {
         self.lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .record(entry);
+            .record(input);
     }
 
     fn flush(&mut self) -> io::Result<()> {

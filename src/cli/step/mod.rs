@@ -179,7 +179,7 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn answer(&mut self, say: &Say) -> Result<String, Failure> {
-        let jobs = self.stepper.view().state().next_job_id().0;
+        let jobs = self.stepper.view().next_job_id().0;
         Ok(match *say {
             Say::Help => HELP.to_owned(),
             Say::Next(n) => self.decisions(n)?,

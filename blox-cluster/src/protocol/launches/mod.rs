@@ -14,9 +14,9 @@ mod training;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
-use super::record::{CoreInput, Record};
+use super::record::Record;
 use super::timers::Timers;
-use blox_core::{Event, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
+use blox_core::{Event, Input, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
 use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,9 +226,9 @@ impl Durable {
                 // were granted since: nodes may still run what has them.
                 self.fence = self.fence.max(Fence(epoch.0 << 32));
             }
-            Record::Core(CoreInput::Event { at, event }) => self.event(*at, event),
-            Record::Core(CoreInput::Answer { at, answer }) => {
-                for (job, verdict) in &answer.verdicts {
+            Record::Core(Input::Event { at, event }) => self.event(*at, event),
+            Record::Core(Input::Decided { at, decision, .. }) => {
+                for (job, verdict) in decision.verdicts.iter() {
                     if let (Verdict::Reject(why), Some(brief)) = (verdict, self.jobs.get_mut(job)) {
                         // Half a cluster turns away what all of it could run.
                         let hint = match why {
@@ -241,7 +241,7 @@ impl Durable {
                     }
                 }
             }
-            Record::Core(_) => {}
+            Record::Core(_) | Record::Header { .. } => {}
             Record::BackOff { job, until } => {
                 match until {
                     Some(until) => self.backing_off.insert(*job, *until),

@@ -510,7 +510,7 @@ mod tests {
     use crate::protocol::message::{Exit, Final, Said, Status, Wish};
     use crate::protocol::record::Record;
     use crate::protocol::scheduler::{
-        Effect, Input, Request, RequestError, Saved, Scheduler, Settings, Step,
+        Effect, Heard, Request, RequestError, Saved, Scheduler, Settings, Step,
     };
     use crate::protocol::{
         AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
@@ -541,14 +541,14 @@ mod tests {
                 address: "localhost".into(),
                 attempts: Vec::new(),
             };
-            self.scheduler.step(Millis(self.now), Input::Report(report));
+            self.scheduler.step(Millis(self.now), Heard::Report(report));
             self.status()
         }
 
         fn silence(&mut self, secs: u64) -> NodeStatus {
             for _ in 0..secs {
                 self.now += 1_000;
-                self.scheduler.step(Millis(self.now), Input::Tick);
+                self.scheduler.step(Millis(self.now), Heard::Tick);
             }
             self.status()
         }
@@ -589,7 +589,7 @@ mod tests {
             }
         }
 
-        fn step(&mut self, input: Input) -> Step {
+        fn step(&mut self, input: Heard) -> Step {
             self.now += 100;
             let step = self.scheduler.step(Millis(self.now), input);
             self.log.extend(step.records.iter().cloned());
@@ -608,7 +608,7 @@ mod tests {
             offer: NodeSpec,
             attempts: Vec<AttemptReport>,
         ) -> Step {
-            self.step(Input::Report(Report {
+            self.step(Heard::Report(Report {
                 node: key.into(),
                 boot: "b".into(),
                 session: Session(session),
@@ -623,7 +623,7 @@ mod tests {
         }
 
         fn remove(&mut self, node: u32) -> Result<(), String> {
-            let step = self.step(Input::Request(Request::Remove(NodeId(node))));
+            let step = self.step(Heard::Request(Request::Remove(NodeId(node))));
             let said = step.reply.expect("an answer");
             said.map(drop).map_err(|e| e.to_string())
         }
@@ -631,7 +631,7 @@ mod tests {
         fn silence(&mut self, secs: u64) {
             for _ in 0..secs {
                 self.now += 900;
-                self.step(Input::Tick);
+                self.step(Heard::Tick);
             }
         }
 
@@ -837,7 +837,7 @@ mod tests {
         assert_eq!(*node.spec(), offer);
         // Drained by a person, it stays so.
         let why = "a fan".into();
-        all.step(Input::Request(Request::Drain(NodeId(2), why)));
+        all.step(Heard::Request(Request::Drain(NodeId(2), why)));
         all.hear("k", 4, 1, named("n", 4));
         let node = all.scheduler.view().node(NodeId(3)).unwrap();
         assert_eq!(node.cordoned().map(|w| w.as_str()), Some("a fan"));
@@ -885,7 +885,7 @@ mod tests {
         all.hear("b", 1, 1, named("b", 2));
         assert_eq!(all.remove(0).unwrap_err(), "node 0 is up: drain it first");
         assert_eq!(all.remove(7).unwrap_err(), "there is no node 7");
-        all.step(Input::Request(Request::Drain(NodeId(0), "old".into())));
+        all.step(Heard::Request(Request::Drain(NodeId(0), "old".into())));
         all.remove(0).unwrap();
         assert_eq!(all.remove(0).unwrap_err(), "there is no node 0");
         assert_eq!(all.nodes(), [(Left, 2), (Up, 2)]);

@@ -2,14 +2,13 @@
 
 use super::{Durable, End};
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
-use crate::protocol::scheduler::{Effect, Input, Request, Saved, Scheduler, Settings, Step};
+use crate::protocol::scheduler::{Effect, Heard, Request, Saved, Scheduler, Settings, Step};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::cadence::Rounds;
-use blox_core::core::Decision;
 use blox_core::perf::goodput::{GoodputModel, GradientNoise};
 use blox_core::{
-    Action, Adapts, Assignment, Event, Extras, GpuCount, GpuId, JobId, JobSpec, NodeSpec, Outcome,
-    Outlook, Phase, Seconds, Time, TrainingSpec, TypeLimits,
+    Action, Adapts, Assignment, Decision, Event, Extras, GpuCount, GpuId, Input, JobId, JobSpec,
+    NodeSpec, Outcome, Phase, Seconds, Time, TrainingSpec, TypeLimits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,21 +99,21 @@ impl Gang {
         let on_exit = serde_json::json!({ "42": "fail" });
         extras.attributes.entry("on_exit".into()).or_insert(on_exit);
         let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(secs)).with_extras(extras);
-        gang.step(Input::Request(Request::Submit {
+        gang.step(Heard::Request(Request::Submit {
             key: "key".into(),
             spec,
         }));
         gang
     }
 
-    fn step(&mut self, input: Input) {
-        let mut steps = vec![self.scheduler.step(Millis(self.now), input)];
+    fn step(&mut self, heard: Heard) {
+        let mut steps = vec![self.scheduler.step(Millis(self.now), heard)];
         while let Some(Step {
             records, effects, ..
         }) = steps.pop()
         {
             for record in records {
-                if let Record::Core(crate::protocol::CoreInput::Event {
+                if let Record::Core(Input::Event {
                     event: Event::Ended { outcome, .. },
                     ..
                 }) = record
@@ -124,8 +123,9 @@ impl Gang {
             }
             for effect in effects {
                 match effect {
-                    Effect::Ask(_) => {
-                        let answer = Input::Answer(Box::new(self.decision()), Outlook::NextRound);
+                    Effect::Ask(question) => {
+                        let decision = Ok(Box::new(self.decision()));
+                        let answer = Heard::Answer(question.number, decision);
                         steps.push(self.scheduler.step(Millis(self.now), answer));
                     }
                     Effect::Send(orders) => {
@@ -149,6 +149,7 @@ impl Gang {
     fn decision(&self) -> Decision {
         let view = self.scheduler.view();
         let mut d = Decision::default();
+        d.version = view.version();
         d.plan.version = view.version();
         let Some(job) = view.job(JOB) else { return d };
         if matches!(job.phase(), Phase::Submitted) {
@@ -172,7 +173,7 @@ impl Gang {
                 self.report(node);
             }
         }
-        self.step(Input::Tick);
+        self.step(Heard::Tick);
     }
 
     fn report(&mut self, node: usize) {
@@ -197,7 +198,7 @@ impl Gang {
             address: "localhost".into(),
             attempts: self.has[node].iter().map(attempt).collect(),
         };
-        self.step(Input::Report(report));
+        self.step(Heard::Report(report));
     }
 
     fn beats(&mut self, secs: u64) {
@@ -420,7 +421,7 @@ fn what_an_outage_took_is_not_counted_of_a_job_that_is_put_back_before_its_end_i
     g.runs(1, &[0, 1]);
     g.beats(100);
     g.outage(3_600);
-    g.step(Input::Request(Request::Requeue(JOB)));
+    g.step(Heard::Request(Request::Requeue(JOB)));
     for node in 0..2 {
         g.set(node, 1, done_after(Exit::Yielded, 112));
         g.silent[node] = true;
@@ -570,7 +571,7 @@ fn saved_five() -> Gang {
         saved: 5.0,
     });
     g.runs(1, &[0, 1]);
-    let requeue = Input::Request(Request::Requeue(JOB));
+    let requeue = Heard::Request(Request::Requeue(JOB));
     g.step(requeue);
     for node in 0..2 {
         g.set(node, 1, done(Exit::Cut));
@@ -638,7 +639,7 @@ fn the_first_failure_says_what_becomes_of_a_job() {
 fn what_a_launch_says_with_its_end_counts() {
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
-    g.step(Input::Request(Request::Requeue(JOB)));
+    g.step(Heard::Request(Request::Requeue(JOB)));
     g.said.progress = Some(Progress {
         done: 5.0,
         saved: 5.0,
@@ -865,7 +866,7 @@ fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
     let text = serde_json::to_string(durable).unwrap();
     assert_eq!(&serde_json::from_str::<Durable>(&text).unwrap(), durable);
     // The next launch begins with a batch that is worth more, and at the speed of the model.
-    g.step(Input::Request(Request::Requeue(JOB)));
+    g.step(Heard::Request(Request::Requeue(JOB)));
     for node in 0..2 {
         g.set(node, 1, done(Exit::Yielded));
     }
@@ -884,7 +885,7 @@ fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
     let rate = g.scheduler.view().job(JOB).map(|j| j.rate());
     assert_eq!(rate, Some(model.goodput(2, 2, 64, 1) / 64.0));
     // Nothing is kept of a job that has ended.
-    g.step(Input::Request(Request::Cancel(JOB)));
+    g.step(Heard::Request(Request::Cancel(JOB)));
     for node in 0..2 {
         g.set(node, 2, done(Exit::Cut));
     }
@@ -928,7 +929,7 @@ fn stopped_with_zero() -> Status {
 fn put_back(ends: [Status; 2], done: Option<(f64, f64)>, extras: Extras) -> Gang {
     let mut g = Gang::of(&[], 100.0, extras);
     g.runs(1, &[0, 1]);
-    g.step(Input::Request(Request::Requeue(JOB)));
+    g.step(Heard::Request(Request::Requeue(JOB)));
     g.said.progress = done.map(|(done, saved)| Progress { done, saved });
     for (node, end) in ends.into_iter().enumerate() {
         g.set(node, 1, end);

@@ -4,7 +4,8 @@ use super::input::{Input, World};
 use crate::sia::world as files;
 use crate::verify::{Case, Compared, VerifyError, number_of};
 use blox_core::decision::Action;
-use blox_core::journal::{Entry, Journal};
+use blox_core::input::Input as Taken;
+use blox_core::journal::Journal;
 use blox_core::perf::goodput::ThroughputParams;
 use blox_core::{BatchConfig, ClusterSpec, Event, GpuId, JobId, Time, TrainingReport};
 use blox_sim::Report;
@@ -23,11 +24,11 @@ struct Log {
 }
 
 impl Journal for Decisions {
-    fn record(&mut self, entry: &Entry) {
+    fn record(&mut self, input: &Taken) {
         let Ok(mut log) = self.0.lock() else { return };
-        match entry {
-            Entry::Decision { at, plan } => {
-                for action in &plan.actions {
+        match input {
+            Taken::Decided { at, decision, .. } => {
+                for action in &decision.plan.actions {
                     let (job, gpus) = match action {
                         Action::Stop { job, .. } => (*job, Vec::new()),
                         Action::Place { job, assignment } => (*job, assignment.gpus.to_vec()),
@@ -39,12 +40,12 @@ impl Journal for Decisions {
                     list.push((*at, gpus));
                 }
             }
-            Entry::Event {
+            Taken::Event {
                 at,
                 event: Event::BatchChanged { job, config },
                 ..
             } => log.batches.entry(*job).or_default().push((*at, *config)),
-            Entry::Event {
+            Taken::Event {
                 at,
                 event: Event::Reported { job, report },
                 ..

@@ -4,7 +4,8 @@ use super::input::Input;
 use crate::synergy::ROUND_S;
 use crate::verify::{Case, Compared, VerifyError};
 use blox_core::decision::Action;
-use blox_core::journal::{Entry, Journal};
+use blox_core::input::Input as Taken;
+use blox_core::journal::Journal;
 use blox_core::{Assignment, Event, JobId, Time};
 use blox_sim::Report;
 use std::collections::BTreeMap;
@@ -30,17 +31,17 @@ impl Grants {
 }
 
 impl Journal for Grants {
-    fn record(&mut self, entry: &Entry) {
+    fn record(&mut self, input: &Taken) {
         let Ok(mut log) = self.0.lock() else { return };
-        match entry {
-            Entry::Event {
+        match input {
+            Taken::Event {
                 event: Event::Ended { job, .. },
                 ..
             } => {
                 log.held.remove(job);
             }
-            Entry::Decision { at, plan } => {
-                for action in &plan.actions {
+            Taken::Decided { at, decision, .. } => {
+                for action in &decision.plan.actions {
                     match action {
                         Action::Stop { job, .. } => {
                             log.held.remove(job);

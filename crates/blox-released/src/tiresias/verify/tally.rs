@@ -1,6 +1,7 @@
 //! What a run's journal says about each job.
 
-use blox_core::journal::{Entry, Journal};
+use blox_core::input::Input;
+use blox_core::journal::Journal;
 use blox_core::{Action, Event, JobId, Plan, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,9 +66,9 @@ impl Tally {
 }
 
 impl Journal for Tally {
-    fn record(&mut self, entry: &Entry) {
-        self.with(|t| match entry {
-            Entry::Event {
+    fn record(&mut self, input: &Input) {
+        self.with(|t| match input {
+            Input::Event {
                 at,
                 event: Event::Submitted { job, .. },
                 ..
@@ -75,12 +76,12 @@ impl Journal for Tally {
                 let told = t.jobs.entry(*job).or_default();
                 told.waits_since = Some(*at);
             }
-            Entry::Event {
+            Input::Event {
                 at,
                 event: Event::Ended { job, .. },
                 ..
             } => t.end(*job, *at),
-            Entry::Decision { at, plan } => t.decide(*at, plan),
+            Input::Decided { at, decision, .. } => t.decide(*at, &decision.plan),
             _ => {}
         });
     }
