@@ -229,6 +229,7 @@ fn skipped_rounds_change_nothing() {
 fn decisions_replay_from_the_journal() {
     use blox::core::State;
     use blox::core::journal::{JsonLines, replay};
+    use blox::core::runtime::Observers;
     let dir = tempfile::tempdir().expect("a folder");
     let cluster = ClusterSpec::uniform(8, 4);
     for name in ["loss-termination", "synthesizer{horizon_h=1}", "optimus"] {
@@ -243,9 +244,10 @@ fn decisions_replay_from_the_journal() {
             )
             .expect("a sound policy");
         let read = std::io::BufReader::new(std::fs::File::open(&path).expect("the file"));
-        let mut again = scheduler(name);
+        let again = scheduler(name);
         let state = State::new(&cluster).expect("a sound cluster");
-        let replayed = replay(read, state, again.cadence(), &mut again);
+        let (cadence, mut nobody) = (again.cadence(), Observers::default());
+        let replayed = replay(read, state, cadence, Box::new(again), &mut nobody);
         assert!(replayed.is_ok(), "{name}: {:?}", replayed.err());
     }
 }

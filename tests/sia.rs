@@ -1,10 +1,11 @@
 //! Sia and Pollux: what their authors published, beside ours. Golden data lie where `BLOX_GOLDEN`
 //! says; without it these tests say so and pass.
 
-use blox::core::core::Core;
+use blox::core::runtime::Runtime;
 use blox::core::decision::Action;
 use blox::core::decision::Command;
-use blox::core::journal::{Entry, Journal};
+use blox::core::input::Input;
+use blox::core::journal::Journal;
 use blox::core::perf::goodput::{
     BatchLimits, GoodputModel, GradientNoise, StepTime, ThroughputParams, fit,
 };
@@ -67,7 +68,7 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
     ] {
         let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
         let rounds = Rounds::every(Seconds::new(60.0)).unwrap();
-        let mut core = Core::new(state, Box::new(rounds));
+        let mut core = Runtime::new(state, Box::new(rounds));
         let training = training(stages, adapts);
         let config = training.batch_on("", 1, GpuCount(stages), asked, None);
         let extras = Extras {
@@ -92,7 +93,7 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
             for event in events.drain(..) {
                 core.event(at, &event, &mut policy).unwrap();
             }
-            core.decide(at, &mut policy);
+            core.decide(at, &mut policy).unwrap();
             core.take_commands(&mut commands);
             for command in commands.drain(..) {
                 match command {

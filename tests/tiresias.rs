@@ -1,6 +1,7 @@
 //! Tiresias: queues, Gittins index, promotion, placement by skew.
 
-use blox::core::journal::{Entry, Journal};
+use blox::core::input::Input;
+use blox::core::journal::Journal;
 use blox::core::{
     Action, ClusterSpec, Composition, Extras, GpuCount, JobId, JobSpec, OnEvent, Pipeline, Seconds,
     Time,

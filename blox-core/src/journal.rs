@@ -6,6 +6,7 @@
 use crate::cadence::Cadence;
 use crate::core::{Core, Saved};
 use crate::decision::Decision;
+use crate::ids::Name;
 use crate::input::{Input, Refused};
 use crate::pipeline::{Decide, DecideError};
 use crate::policy::MemoryError;
@@ -19,6 +20,12 @@ use std::io::{BufRead, Write};
 /// Keeps the inputs that a core took. It may not fail: an implementation that writes keeps its
 /// first error for its last flush.
 pub trait Journal: Send {
+    /// Takes how the scheduler is, before the first input. A journal that need not be replayed
+    /// has no use for it.
+    fn start(&mut self, start: &Start) {
+        let _ = start;
+    }
+
     /// Takes an input.
     fn record(&mut self, input: &Input);
 
@@ -29,10 +36,11 @@ pub trait Journal: Send {
     fn flush(&mut self) -> std::io::Result<()>;
 }
 
-/// How a scheduler was when its journal began: the first line of a journal that does not begin
-/// with an empty cluster.
+/// How a scheduler was when its journal began: the first line of a journal of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
+    /// The name of the scheduler.
+    pub scheduler: Name,
     /// The core.
     pub core: Saved,
     /// What the scheduler remembered; `None` for nothing.
@@ -52,15 +60,25 @@ impl<W: Write> JsonLines<W> {
     }
 }
 
-impl<W: Write + Send> Journal for JsonLines<W> {
-    fn record(&mut self, input: &Input) {
+impl<W: Write> JsonLines<W> {
+    fn line(&mut self, value: &impl Serialize) {
         if self.error.is_some() {
             return;
         }
-        let result = serde_json::to_writer(&mut self.out, input)
+        let result = serde_json::to_writer(&mut self.out, value)
             .map_err(std::io::Error::from)
             .and_then(|()| self.out.write_all(b"\n"));
         self.error = result.err();
+    }
+}
+
+impl<W: Write + Send> Journal for JsonLines<W> {
+    fn start(&mut self, start: &Start) {
+        self.line(&Line::Start(Box::new(start.clone())));
+    }
+
+    fn record(&mut self, input: &Input) {
+        self.line(input);
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -137,17 +155,6 @@ enum Line {
     Start(Box<Start>),
     #[serde(untagged)]
     Input(Input),
-}
-
-impl<W: Write> JsonLines<W> {
-    /// Writes how the scheduler is, before any input.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn start(&mut self, start: &Start) -> std::io::Result<()> {
-        serde_json::to_writer(&mut self.out, &Line::Start(Box::new(start.clone())))?;
-        self.out.write_all(b"\n")
-    }
 }
 
 fn lines(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Line), ReplayError>> {

@@ -691,13 +691,17 @@ impl Decide for Pipeline {
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         for Slot { policy, memory } in &mut self.slots {
-            policy.any_event(memory, view, event);
+            if !memory.is_empty() {
+                policy.any_event(memory, view, event);
+            }
         }
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         for Slot { policy, memory } in &mut self.slots {
-            policy.any_launches(memory, view, plan);
+            if !memory.is_empty() {
+                policy.any_launches(memory, view, plan);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use crate::decision::{Action, Command, Decision, NodeActions, Outlook, Plan, Ver
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
-use crate::journal::Journal;
+use crate::journal::{Journal, Start};
 use crate::lens::Lens;
 use crate::pipeline::{Decide, DecideError};
 use crate::policy::{Launches, MemoryError, MetricCollector};
@@ -35,6 +35,21 @@ impl Observers {
     pub fn add(&mut self, collector: Box<dyn MetricCollector>) {
         self.each |= collector.hears_launches() == Launches::Each;
         self.collectors.push(collector);
+    }
+
+    /// Tells the journal, if there is one, how core and scheduler are, before the first input.
+    ///
+    /// # Errors
+    /// The scheduler's memory cannot be saved.
+    pub fn start(&mut self, core: &Core, scheduler: &dyn Decide) -> Result<(), MemoryError> {
+        if let Some(journal) = &mut self.journal {
+            journal.start(&Start {
+                scheduler: scheduler.name().into(),
+                core: core.save(),
+                policy: scheduler.save()?,
+            });
+        }
+        Ok(())
     }
 
     /// Whether nothing watches.
@@ -219,6 +234,14 @@ impl Runtime {
     pub fn with_journal(mut self, journal: Box<dyn Journal>) -> Self {
         self.observers.set_journal(journal);
         self
+    }
+
+    /// See [`Observers::start`].
+    ///
+    /// # Errors
+    /// The scheduler's memory cannot be saved.
+    pub fn start(&mut self, scheduler: &dyn Decide) -> Result<(), MemoryError> {
+        self.observers.start(&self.core, scheduler)
     }
 
     /// See [`Core::visiting_every_round`].

@@ -10,6 +10,9 @@ pub enum SimError {
     /// The workload could not be read.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// The scheduler's memory cannot be written into the journal.
+    #[error(transparent)]
+    Memory(#[from] blox_core::MemoryError),
     /// The cluster makes no sense.
     #[error(transparent)]
     Cluster(#[from] blox_core::ClusterSpecError),

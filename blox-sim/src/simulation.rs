@@ -367,6 +367,7 @@ impl Simulation {
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
         let mut parts = self.start(cadence, workload, journal)?;
+        parts.core.start(scheduler)?;
         run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
         Ok(self.report(scheduler.name(), parts))
     }
@@ -534,17 +535,25 @@ mod tests {
     struct Falls;
 
     impl Policy for Falls {
-        type Memory = ();
+        type Memory = bool;
 
-        fn initial(&self, _: u64) {}
+        fn initial(&self, _: u64) -> bool {
+            false
+        }
 
-        fn on_event(&self, (): &mut (), _: View<'_>, event: &Event) {
+        fn on_event(&self, _: &mut bool, _: View<'_>, event: &Event) {
             assert!(!matches!(event, Event::Ended { .. }), "told of an end");
         }
     }
 
     impl AdmissionPolicy for Falls {
-        fn admit(&self, (): &mut (), _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        fn admit(
+            &self,
+            _: &mut bool,
+            _: View<'_>,
+            asking: &[JobId],
+            out: &mut Verdicts,
+        ) -> Outlook {
             asking.iter().for_each(|job| out.accept(*job));
             Outlook::Stable
         }

@@ -446,7 +446,17 @@ impl Scheduler {
         if self.late || nodes < self.settings.wait_for_nodes {
             return;
         }
-        let moment = due.max(self.core.state().now());
+        // Of the moments that have passed while there was no scheduler, or while it was not asked,
+        // only the present counts.
+        let missed = self
+            .core
+            .cadence()
+            .following(due)
+            .is_some_and(|next| next <= at);
+        let moment = match missed {
+            true => at,
+            false => due.max(self.core.state().now()),
+        };
         self.tell(Input::Due { at: moment }, step);
         self.commands.retain(|command| match *command {
             Command::Ask { question, at } => {

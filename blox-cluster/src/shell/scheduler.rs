@@ -10,7 +10,6 @@ use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record, Session};
 use crate::wire::pb;
 use blox_core::cadence::Cadence;
 use blox_core::core::{Core, Question};
-use blox_core::journal::Start;
 use blox_core::runtime::{Follower, Observers};
 use blox_core::{Decide, DecideError, Decision, MemoryError};
 use blox_core::{
@@ -302,9 +301,7 @@ pub fn start(
     }
     let (to, from) = mpsc::channel();
     let (to_policy, for_policy) = mpsc::channel();
-    let to_watcher = watch
-        .begin(&beside, cadence)
-        .map_err(|e| policy_error(MemoryError::Save(e.to_string())))?;
+    let to_watcher = watch.begin(&beside, cadence).map_err(policy_error)?;
     let answers = to.clone();
     std::thread::spawn(move || policy(beside, &for_policy, &answers));
     let (notices, for_people) = channel::unbounded_channel();
@@ -368,8 +365,6 @@ fn catch_up(beside: &mut Follower, records: &[Record]) -> Result<(), MemoryError
 pub struct Watch {
     /// Collectors, each with every event and decision from this start on.
     pub observers: Observers,
-    /// Writes down how the scheduler is at this start, for a journal.
-    pub start: Option<Box<dyn FnOnce(&Start) -> std::io::Result<()> + Send>>,
     /// Called at the end with what has watched.
     pub finish: Option<Box<dyn FnOnce(Observers, &Core) + Send>>,
 }
@@ -377,19 +372,15 @@ pub struct Watch {
 impl Watch {
     /// Begins to watch where `beside` is; `None` if nothing watches.
     fn begin(
-        self,
+        mut self,
         beside: &Follower,
         cadence: Box<dyn Cadence>,
-    ) -> std::io::Result<Option<mpsc::Sender<Arc<Input>>>> {
+    ) -> Result<Option<mpsc::Sender<Arc<Input>>>, MemoryError> {
         if self.observers.is_empty() {
             return Ok(None);
         }
+        self.observers.start(beside.core(), beside.scheduler())?;
         let saved = beside.core().save();
-        if let Some(start) = self.start {
-            let policy = beside.scheduler().save().map_err(std::io::Error::other)?;
-            let core = saved.clone();
-            start(&Start { core, policy })?;
-        }
         let mut core = Core::restore(saved, cadence);
         let (mut observers, finish) = (self.observers, self.finish);
         let (to, inputs) = mpsc::channel::<Arc<Input>>();

@@ -132,7 +132,7 @@ impl Estimator for Learned {
 mod tests {
     use super::*;
     use crate::estimate::Recipe;
-    use blox_core::core::Core;
+    use blox_core::runtime::Runtime;
     use blox_core::{
         ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Rounds, State, Time,
     };
@@ -173,7 +173,7 @@ mod tests {
         let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(extras);
         let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
         let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
-        let mut core = Core::new(state, Box::new(rounds));
+        let mut core = Runtime::new(state, Box::new(rounds));
         let mut policy = Composition::new("fifo")
             .scheduling(Fifo::default())
             .placement(Walk::new(Consolidated::default()))
