@@ -1,7 +1,6 @@
 //! Sia and Pollux: what their authors published, beside ours. Golden data lie where `BLOX_GOLDEN`
 //! says; without it these tests say so and pass.
 
-use blox::core::runtime::Runtime;
 use blox::core::decision::Action;
 use blox::core::decision::Command;
 use blox::core::input::Input;
@@ -9,6 +8,7 @@ use blox::core::journal::Journal;
 use blox::core::perf::goodput::{
     BatchLimits, GoodputModel, GradientNoise, StepTime, ThroughputParams, fit,
 };
+use blox::core::runtime::Runtime;
 use blox::core::{
     Adapts, ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, NodeSpec, Pipeline, Rounds,
     Seconds, SpeedReport, State, Time, TrainingReport, TrainingSpec, TypeLimits,

@@ -51,6 +51,9 @@ pub enum DecideError {
         /// What it said.
         message: String,
     },
+    /// The daemon that asked was stopped before the answer.
+    #[error("the scheduler was stopped before it answered")]
+    Restarted,
     /// The policy gave no answer within its limit.
     #[error("policy `{policy}` gave no answer within {limit} s")]
     TimedOut {
@@ -691,17 +694,13 @@ impl Decide for Pipeline {
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         for Slot { policy, memory } in &mut self.slots {
-            if !memory.is_empty() {
-                policy.any_event(memory, view, event);
-            }
+            policy.any_event(memory, view, event);
         }
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         for Slot { policy, memory } in &mut self.slots {
-            if !memory.is_empty() {
-                policy.any_launches(memory, view, plan);
-            }
+            policy.any_launches(memory, view, plan);
         }
     }
 

@@ -104,6 +104,17 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
     #[command(mut_args(hide_results))]
     Step(SimulateArgs),
+    /// Make the decisions of a journal again and compare them
+    ///
+    /// A journal is what `--journal FILE` wrote, of a simulation or of the scheduler of a cluster.
+    /// The exit status is 1 if a decision differs.
+    #[command(
+        mut_args(hide_all_but_policies),
+        after_help = "Examples:
+  blox simulate las --load 8 --jobs 500 --journal las.jsonl
+  blox replay las --journal las.jsonl"
+    )]
+    Replay(SimulateArgs),
     /// Begin a crate with a scheduling policy of your own
     ///
     /// It builds, passes its tests, and its program has every subcommand of this one.
@@ -593,6 +604,25 @@ pub(super) struct Options {
 }
 
 /// Of what leaves no results.
+/// Leaves the options that say how is decided, and the journal.
+fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
+    let shown = [
+        "scheduler",
+        "journal",
+        "seed",
+        "admission",
+        "placement",
+        "cluster-manager",
+        "round",
+        "on-event",
+        "config",
+        "help",
+    ];
+    let positional = arg.get_long().is_none() && arg.get_short().is_none();
+    let hidden = !positional && !arg.get_long().is_some_and(|key| shown.contains(&key));
+    arg.hide(hidden)
+}
+
 fn hide_results(arg: clap::Arg) -> clap::Arg {
     let hidden = arg.is_hide_set() || super::config::is_result_option(&arg);
     arg.hide(hidden)

@@ -135,6 +135,10 @@ pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
     Ok(given)
 }
 
+pub(super) fn replay(args: SimulateArgs) -> Result<Given, Failure> {
+    one_scheduler(args, "replay")
+}
+
 /// Whether an option says what is kept of a run, and where.
 pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
     arg.get_help_heading() == Some("Results")

@@ -30,6 +30,7 @@ mod pool;
 mod progress;
 mod reading;
 mod recording;
+mod replay;
 mod report;
 #[cfg(feature = "released")]
 mod reproduce;
@@ -176,6 +177,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
         Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
         Some(Ok(Command::Step(a))) => step::run(registry, config::step(a)?, terminal),
+        Some(Ok(Command::Replay(a))) => replay::run(registry, config::replay(a)?, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),

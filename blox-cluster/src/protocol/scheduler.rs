@@ -118,14 +118,13 @@ pub enum RequestError {
 pub enum Effect {
     /// Send orders to a node.
     Send(Orders),
-    /// Ask the policy, beside the loop.
-    Ask(Question),
 }
 
 /// What came of a step.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Facts for the log, to be written as one.
+    /// Facts for the log, to be written as one. An [`Input::Due`] among them asks the policy, which
+    /// decides from what comes before it.
     pub records: Vec<Record>,
     /// What follows.
     pub effects: Vec<Effect>,
@@ -229,8 +228,8 @@ impl Scheduler {
         let record = Record::Epoch { epoch, at };
         durable.apply(&record);
         step.records.push(record);
-        step.effects.extend(core.open().map(Effect::Ask));
-        let scheduler = Scheduler {
+        let open = core.open();
+        let mut scheduler = Scheduler {
             launches: Launches::new(settings.timers, durable, clock),
             core,
             settings,
@@ -240,6 +239,11 @@ impl Scheduler {
             refused_events: 0,
             last_refused: String::new(),
         };
+        // Nobody knows any more from what it would have been answered.
+        if let Some(Question { number, .. }) = open {
+            let (question, why) = (number, DecideError::Restarted);
+            scheduler.tell(Input::Lost { at, question, why }, &mut step);
+        }
         (scheduler, step)
     }
 
@@ -363,13 +367,7 @@ impl Scheduler {
                 self.back_off(at, job, times, step);
             }
             for command in std::mem::take(&mut self.commands) {
-                match command {
-                    Command::Ask { question, at } => {
-                        let number = question;
-                        step.effects.push(Effect::Ask(Question { number, at }));
-                    }
-                    command => self.launches.command(now, self.core.view(), &command, out),
-                }
+                self.launches.command(now, self.core.view(), &command, out);
             }
             if out.moved.is_empty() && out.events.is_empty() {
                 break;
@@ -458,14 +456,9 @@ impl Scheduler {
             false => due.max(self.core.state().now()),
         };
         self.tell(Input::Due { at: moment }, step);
-        self.commands.retain(|command| match *command {
-            Command::Ask { question, at } => {
-                let number = question;
-                step.effects.push(Effect::Ask(Question { number, at }));
-                false
-            }
-            _ => true,
-        });
+        // The policy is asked by the fact itself.
+        self.commands
+            .retain(|command| !matches!(command, Command::Ask { .. }));
     }
 
     fn request(

@@ -9,7 +9,7 @@ use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, 
 use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record, Session};
 use crate::wire::pb;
 use blox_core::cadence::Cadence;
-use blox_core::core::{Core, Question};
+use blox_core::core::Core;
 use blox_core::runtime::{Follower, Observers};
 use blox_core::{Decide, DecideError, Decision, MemoryError};
 use blox_core::{
@@ -171,8 +171,8 @@ fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, Schedu
 
 /// For the thread of the policy.
 enum ToPolicy {
+    /// What the machine took. A decision moment has the policy asked.
     Input(Arc<Input>),
-    Ask(Question),
     /// Write down everything, with what the policy remembers at this point.
     Compact(Box<Durable>, Page),
 }
@@ -333,7 +333,7 @@ pub fn start(
 }
 
 /// Feeds a copy of the core what the log holds. A policy that remembers something is asked again
-/// each question that was answered; the last one without an answer is asked by the machine.
+/// each question that was answered.
 fn catch_up(beside: &mut Follower, records: &[Record]) -> Result<(), MemoryError> {
     let remembers = beside.scheduler().save()?.is_some();
     let inputs = || {
@@ -423,14 +423,15 @@ fn policy(
         match message {
             ToPolicy::Input(input) => {
                 let _ = beside.follow(&input);
-            }
-            ToPolicy::Ask(question) => {
-                let answer = beside.decide(Box::default());
-                if answers
-                    .send(Message::Answer(question.number, answer))
-                    .is_err()
-                {
-                    return;
+                // It decides from what had arrived at this moment: later inputs wait behind it.
+                if let (Input::Due { .. }, Some(question)) = (&*input, beside.core().open()) {
+                    let answer = beside.decide(Box::default());
+                    if answers
+                        .send(Message::Answer(question.number, answer))
+                        .is_err()
+                    {
+                        return;
+                    }
                 }
             }
             ToPolicy::Compact(durable, page) => {
@@ -737,6 +738,10 @@ impl Shell {
                         // Nobody may want to hear it.
                         let _ = self.notices.send(text);
                     }
+                    if matches!(input, Input::Due { .. }) {
+                        count(&self.counters.asked, 1);
+                        self.asked_at = Some(clock::now());
+                    }
                     if matches!(input, Input::Lost { .. }) {
                         count(&self.counters.unanswered, 1);
                     }
@@ -751,11 +756,6 @@ impl Shell {
             for effect in step.effects {
                 match effect {
                     Effect::Send(orders) => self.send(orders),
-                    Effect::Ask(question) => {
-                        count(&self.counters.asked, 1);
-                        self.asked_at = Some(clock::now());
-                        let _ = self.to_policy.send(ToPolicy::Ask(question));
-                    }
                 }
             }
             if let (Some(reply), Some(said)) = (reply, step.reply) {
@@ -772,8 +772,9 @@ mod tests {
     use super::*;
     use crate::log::FULL;
     use crate::protocol::scheduler::Request;
+    use blox_core::journal::{JsonLines, replay};
     use blox_core::{
-        Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, Seconds, Stateless,
+        Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, State, Stateless,
         View, order::SortKey, policy::by_key, testing::FirstFit,
     };
     use std::sync::Mutex;
@@ -926,5 +927,98 @@ mod tests {
         assert_eq!(look(&again.handle), Some(JobId(2)));
         again.handle.stop();
         again.thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn log_of_another_format_is_refused_and_left_as_it_is() {
+        let header =
+            |format: u32| serde_json::json!([{ "header": { "format": format, "program": "9.9" } }]);
+        for (entry, expected) in [
+            (
+                serde_json::json!([{ "epoch": { "epoch": 1, "at": 0.0 } }]),
+                "blox 0.1 in format 1",
+            ),
+            (header(3), "blox 9.9 in format 3"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let bytes = serde_json::to_vec(&entry).unwrap();
+            let (mut log, _) = Log::open(dir.path()).unwrap();
+            log.append(&bytes);
+            log.sync().unwrap();
+            drop(log);
+            let policy = Composition::new("fifo")
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .placement(FirstFit)
+                .build()
+                .unwrap();
+            let (settings, limits) = (Settings::default(), Limits::default());
+            let refused = start(dir.path(), settings, policy, limits, Watch::default());
+            let why = refused.err().unwrap().to_string();
+            assert!(why.contains(expected), "{why}");
+            assert!(why.contains("this program reads format 2"), "{why}");
+            let (_, recovered) = Log::open(dir.path()).unwrap();
+            assert_eq!(recovered.records, [bytes]);
+        }
+    }
+
+    #[test]
+    fn journal_of_a_scheduler_replays_with_equal_decisions() {
+        #[derive(Clone, Default)]
+        struct Shared(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Shared {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = || {
+            Composition::new("fifo")
+                .in_rounds(Seconds::new(1.0))
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .placement(FirstFit)
+                .build()
+                .unwrap()
+        };
+        let settings = Settings {
+            wait_for_nodes: 0,
+            speed: 100.0,
+            ..Settings::default()
+        };
+        // The second life begins with a snapshot.
+        for life in 0..2 {
+            let text = Shared::default();
+            let mut watch = Watch::default();
+            watch
+                .observers
+                .set_journal(Box::new(JsonLines::new(text.clone())));
+            let (done, over) = mpsc::channel();
+            watch.finish = Some(Box::new(move |_, _| {
+                let _ = done.send(());
+            }));
+            let limits = Limits::default();
+            let running = start(dir.path(), settings, fifo(), limits, watch).unwrap();
+            for job in 0..3 {
+                let submit = Request::Submit {
+                    key: format!("{life}-{job}").into(),
+                    spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+                };
+                let heard = Box::new(Heard::Request(submit));
+                running.handle.to.send(Message::Input(heard, None)).unwrap();
+                std::thread::sleep(Duration::from_millis(60));
+            }
+            let asked = || running.handle.counters.asked.load(Ordering::Relaxed) > 1;
+            until("it decides", asked);
+            running.handle.stop();
+            running.thread.join().unwrap().unwrap();
+            over.recv_timeout(Duration::from_secs(10)).unwrap();
+            let text = text.0.lock().unwrap().clone();
+            let (state, cadence) = (State::default(), fifo().cadence());
+            let mut nobody = Observers::default();
+            let equal = replay(&text[..], state, cadence, Box::new(fifo()), &mut nobody);
+            assert!(equal.unwrap() > 0);
+        }
     }
 }

@@ -15,7 +15,7 @@ use blox_core::cadence::Rounds;
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::{
-    DecideError, Decision, Extras, GpuCount, JobId, JobSpec, Name, Outcome, Seconds, Time,
+    DecideError, Decision, Extras, GpuCount, Input, JobId, JobSpec, Name, Outcome, Seconds, Time,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -319,18 +319,15 @@ impl World {
         self.checks
             .at_rest(&life.machine, &self.expected, &clocks)?;
         // What the log gives again is what there was, and so is the policy's copy.
-        let (again, _) = Scheduler::begin(
-            self.settings(),
-            self.saved.clone(),
-            &self.log,
-            cluster(),
-            Box::new(rounds()),
-            Millis(0),
-            Time::ZERO,
-        );
+        let mut again = Core::restore(self.saved.core.clone(), Box::new(rounds()));
+        for record in &self.log {
+            if let Record::Core(input) = record {
+                let _ = again.handle(input, &mut (), &mut Vec::new());
+            }
+        }
         let text = |s: &blox_core::State| serde_json::to_string(s).unwrap();
         let live = text(life.machine.core().state());
-        if live != text(again.core().state()) || live != text(life.beside.core().state()) {
+        if live != text(again.state()) || live != text(life.beside.core().state()) {
             return Err("I8: the log, or the policy's copy, gives another state".to_owned());
         }
         Ok(())
@@ -528,9 +525,13 @@ impl World {
         }
         self.checks.logged(&step.records)?;
         let life = self.life.as_mut().ok_or("no scheduler")?;
+        let mut answers = Vec::new();
         for record in &step.records {
             if let Record::Core(input) = record {
                 let _ = life.beside.follow(input);
+                if let (Input::Due { .. }, Some(question)) = (input, life.beside.core().open()) {
+                    answers.push((question.number, life.beside.decide(Box::default())));
+                }
             }
         }
         self.log.extend(step.records.iter().cloned());
@@ -540,20 +541,19 @@ impl World {
         if !early {
             self.reply(&step, client)?;
         }
+        for (question, answer) in answers {
+            self.answered(question, answer)?;
+        }
         for effect in step.effects {
             if self.chance(self.crash) {
                 return self.scheduler_crashes();
             }
-            match effect {
-                Effect::Send(orders) => {
-                    if let Some(life) = &mut self.life {
-                        life.told.insert(orders.node.clone(), orders.clone());
-                    }
-                    let to = self.nodes.iter().position(|n| n.key == orders.node);
-                    self.send(What::ToNode(to.ok_or("no such node")?, orders));
-                }
-                Effect::Ask(question) => self.ask(question.number)?,
+            let Effect::Send(orders) = effect;
+            if let Some(life) = &mut self.life {
+                life.told.insert(orders.node.clone(), orders.clone());
             }
+            let to = self.nodes.iter().position(|n| n.key == orders.node);
+            self.send(What::ToNode(to.ok_or("no such node")?, orders));
         }
         Ok(())
     }
@@ -569,7 +569,12 @@ impl World {
         }
     }
 
-    fn ask(&mut self, question: u64) -> Result<(), String> {
+    /// The policy has its answer, which comes to the scheduler after a while.
+    fn answered(
+        &mut self,
+        question: u64,
+        answer: Result<Box<Decision>, DecideError>,
+    ) -> Result<(), String> {
         let slow = self.chance(0.02);
         let delay = if slow {
             60_000
@@ -577,9 +582,7 @@ impl World {
             self.rng.random_range(0..2_000)
         };
         let fails = self.chance(0.02);
-        let life = self.life.as_mut().ok_or("no scheduler")?;
-        let answer = life.beside.decide(Box::default());
-        let number = life.number;
+        let number = self.life.as_ref().ok_or("no scheduler")?.number;
         let answer = match answer {
             Ok(_) if fails => Err(DecideError::Panicked {
                 policy: "churn".into(),

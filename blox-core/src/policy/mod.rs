@@ -97,13 +97,12 @@ pub trait Policy: Send + Sync + 'static {
     /// Returns the memory at the start. A random generator in it starts from `seed`.
     fn initial(&self, seed: u64) -> Self::Memory;
 
-    /// Called after every event except launches and stops, if there is a memory. The view shows
-    /// the event.
+    /// Called after every event except launches and stops. The view shows the event.
     fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
         let _ = (memory, view, event);
     }
 
-    /// Called once for each applied plan that is not empty, if there is a memory. The view shows the plan as applied:
+    /// Called once for each applied plan that is not empty. The view shows the plan as applied:
     /// jobs run already where launches take no time.
     fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
         let _ = (memory, view, plan);

@@ -3,12 +3,14 @@
 use super::cluster::{ScriptedCluster, near};
 use super::difference::{self, Steps};
 use super::script::{Script, Trouble, Troubles};
+use super::verify::verify;
 use crate::cadence::{Cadence, Rounds};
 use crate::decision::{NodeAction, NodeActions, Outlook, Plan, Verdict, Verdicts};
 use crate::drive::{drive, run_ready};
 use crate::event::{Event, Outcome};
 use crate::ids::{JobId, Name};
 use crate::input::Input;
+use crate::job::JobRef;
 use crate::job::Phase;
 use crate::journal::{Journal, replay};
 use crate::pipeline::{Decide, DecideError, Pipeline};
@@ -1010,6 +1012,35 @@ fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Proble
     None
 }
 
+/// What a view shows of the decision in the making is what the state will be.
+fn agrees(view: View<'_>) -> Result<(), Problem> {
+    verify(view)?;
+    let state = view.to_state();
+    let show = |view: View<'_>| {
+        let ids = |jobs: &mut dyn Iterator<Item = JobRef<'_>>| -> Vec<(JobId, Phase, Time)> {
+            jobs.map(|j| (j.id(), j.phase(), j.eligible_since()))
+                .collect()
+        };
+        format!(
+            "version {}, waiting {:?}, deferred {:?}, placed {:?}, touched {:?}, demand {}, nodes {:?}",
+            view.version(),
+            ids(&mut view.waiting()),
+            ids(&mut view.deferred()),
+            ids(&mut view.placed()),
+            ids(&mut view.touched()),
+            view.demand(),
+            view.nodes()
+                .map(|n| (n.status(), n.free_count(), n.partition()))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let (expected, found) = (show(View::of(&state)), show(view));
+    match expected == found {
+        true => Ok(()),
+        false => Err(Problem::new(Property::Accounting, expected, found)),
+    }
+}
+
 /// The first job named by requests that is not there. A placement passes it over in silence.
 fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
     let mut named = requests.iter().flat_map(|r| [Some(r.job), r.partner]);
@@ -1133,6 +1164,9 @@ impl Decide for Watched {
 
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
         let before = out.clone();
+        if let Err(problem) = agrees(view) {
+            self.fail(view, problem);
+        }
         if self.beside == Some(Property::Clone) && self.dice.chance(0.1) {
             // A look ahead that is thrown away must leave nothing behind.
             let look = || {

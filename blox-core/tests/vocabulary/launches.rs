@@ -846,3 +846,92 @@ fn a_job_held_and_released_between_decisions_asks_once() {
     assert_eq!(b.round(300.0), "place 0 on 0");
     assert_eq!(b.core.counters().stale_steps, 0);
 }
+
+#[test]
+fn wrong_place_for_a_job_admitted_in_the_same_decision_is_refused_beside_the_loop_too() {
+    for (gpu, applied) in [(1, true), (2, false)] {
+        let mut b = bench("1x2", [], 2);
+        ask(&mut b, 0.0);
+        let mut decision = Decision {
+            version: b.core.state().version(),
+            ..Decision::default()
+        };
+        decision.verdicts.accept(JobId(0));
+        decision.plan.actions.push(place(0, &[gpu]));
+        // Something else happens before the answer is there.
+        b.event(1.0, Event::Hold { job: JobId(1) });
+        let result = b.core.apply(t(2.0), decision, &mut *b.policy);
+        assert_eq!(result.is_ok(), applied);
+        assert_eq!(b.core.counters().stale_steps, 0);
+        // It was eligible when the question was asked.
+        assert_eq!(b.job(0).eligible_since(), t(0.0));
+        assert_eq!(b.phase(0), if applied { "starting" } else { "waiting" });
+    }
+}
+
+#[test]
+fn panic_while_scheduling_leaves_no_answer_of_admission_behind() {
+    struct Falls;
+    impl Stateless for Falls {}
+    impl SchedulingPolicy for Falls {
+        fn schedule(&self, (): &mut (), view: View<'_>, _: &mut Requests) -> Outlook {
+            // It sees the answer that admission has just given.
+            assert_eq!(view.waiting_count(), 0, "a job waits");
+            Outlook::NextRound
+        }
+    }
+    let policy = Composition::new("falls")
+        .scheduling(Falls)
+        .placement(FirstFit);
+    let policy = policy.build().unwrap();
+    let mut b = Bench::new("1x2", rounds(300.0), policy);
+    b.submit(0.0, job(1, 1e6));
+    let error = b.try_decide(0.0).unwrap_err().to_string();
+    assert!(error.contains("a job waits"), "{error}");
+    assert_eq!((b.phase(0), b.core.state().version()), ("submitted", 1));
+}
+
+#[test]
+fn input_that_fits_no_question_is_refused_and_changes_nothing() {
+    let mut b = bench("1x2", [], 1);
+    let lost = |question| Input::Lost {
+        at: t(9.0),
+        question,
+        why: DecideError::TimedOut {
+            policy: "scripted".into(),
+            limit: Seconds::new(1.0),
+        },
+    };
+    let none = b.core.take(&lost(1), &mut *b.policy).unwrap_err();
+    assert_eq!(none, Refused::NotAsked { found: 1 });
+    ask(&mut b, 0.0);
+    let due = Input::Due { at: t(5.0) };
+    let twice = b.core.take(&due, &mut *b.policy).unwrap_err();
+    assert_eq!(twice, Refused::Open { open: 1 });
+    let other = b.core.take(&lost(2), &mut *b.policy).unwrap_err();
+    assert_eq!(other, Refused::NotAsked { found: 2 });
+    let rates = vec![(JobId(0), 1.0)];
+    let launched = b.core.take(&Input::Launched { rates }, &mut *b.policy);
+    assert!(matches!(launched, Err(Refused::NotLaunched { .. })));
+    assert_eq!(b.core.state().now(), t(0.0));
+    assert_eq!(b.core.open().unwrap().number, 1);
+}
+
+#[test]
+fn core_that_was_saved_keeps_its_counters_question_and_reasons() {
+    let mut b = Bench::new("1x1", rounds(300.0), fifo());
+    b.submit(0.0, job(1, 1e6));
+    b.submit(0.0, job(1, 1e6));
+    b.round(0.0);
+    b.submit(10.0, job(1, 1e6));
+    ask(&mut b, 300.0);
+    let text = serde_json::to_string(&b.core.core().save()).unwrap();
+    let saved = serde_json::from_str(&text).unwrap();
+    let again = blox_core::core::Core::restore(saved, Box::new(rounds(300.0)));
+    assert_eq!(again.counters(), b.core.counters());
+    assert_eq!((again.open(), again.due()), (b.core.open(), None));
+    assert_eq!(again.last_decision(), Some(t(300.0)));
+    let why = |core: &blox_core::core::Core| core.reason_for(JobId(1)).clone();
+    assert_eq!(why(&again), why(b.core.core()));
+    assert_ne!(why(&again), Reason::NotYetDecided);
+}

@@ -35,6 +35,7 @@ that_decide!(seed admission placement cluster_manager round on_event);
 fn hide_simulation(arg: Arg) -> Arg {
     let own = arg.get_help_heading().is_none_or(|h| h == "Cluster");
     match arg.get_long() {
+        Some("journal") => arg.help_heading("Cluster"),
         Some(key) if !own && decides(key) => arg.help_heading("Policies"),
         _ => arg.hide(!own),
     }

@@ -10,6 +10,7 @@ use blox_cluster::protocol::scheduler::Settings;
 use blox_cluster::shell::gpus::{self, Gpu};
 use blox_cluster::shell::{node, scheduler, service, shim};
 use blox_core::NodeSpec;
+use blox_core::journal::{Journal, JsonLines};
 use blox_core::registry::Registry;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ fn address(option: &str, text: &str) -> Result<SocketAddr, Failure> {
 
 pub(super) fn scheduler(
     registry: &Registry,
-    a: SchedulerArgs,
+    mut a: SchedulerArgs,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let listen = address("--listen", &a.listen)?;
@@ -69,6 +70,10 @@ pub(super) fn scheduler(
         return Err(Failure::new(format!(
             "--listen {listen}: everybody who reaches it could run programs: give --token-file, or --insecure"
         )));
+    }
+    let mut watch = scheduler::Watch::default();
+    if let Some(path) = a.simulate.options.journal.take() {
+        watch.observers.set_journal(journal(&path)?);
     }
     // Everything that simulates also schedules.
     let pipeline = Experiment::of(config::scheduler(a.simulate)?, registry)?.pipeline(0)?;
@@ -84,14 +89,8 @@ pub(super) fn scheduler(
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);
     let listen = runtime.block_on(listen).map_err(Failure::new)?;
-    let running = scheduler::start(
-        &a.state_dir,
-        settings,
-        pipeline,
-        limits,
-        scheduler::Watch::default(),
-    )
-    .map_err(Failure::new)?;
+    let running =
+        scheduler::start(&a.state_dir, settings, pipeline, limits, watch).map_err(Failure::new)?;
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
         let mut err = err.borrow_mut();
@@ -117,6 +116,17 @@ pub(super) fn scheduler(
         ))
         .map_err(Failure::new)?;
     Ok(OK)
+}
+
+/// A new journal: what is there is not written over, since it is all that is left of its run.
+fn journal(path: &std::path::Path) -> Result<Box<dyn Journal>, Failure> {
+    let file = std::fs::File::create_new(path).map_err(|e| {
+        Failure::new(format!(
+            "--journal: {}: {e}, expected a new file",
+            path.display()
+        ))
+    })?;
+    Ok(Box::new(JsonLines::new(file)))
 }
 
 pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {

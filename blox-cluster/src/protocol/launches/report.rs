@@ -516,7 +516,7 @@ mod tests {
         AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
     };
     use blox_core::cadence::Rounds;
-    use blox_core::{JobId, NodeId, NodeSpec, NodeStatus, Time};
+    use blox_core::{GpuCount, Input, JobId, JobSpec, NodeId, NodeSpec, NodeStatus, Seconds, Time};
     use std::sync::Arc;
 
     /// A scheduler, its clock, and the reports of one node.
@@ -794,6 +794,34 @@ mod tests {
         assert_eq!(kinds(&begins(&first)), ["header", "epoch"]);
         first.retain(|r| !matches!(r, Record::Cluster { .. }));
         assert_eq!(kinds(&begins(&first)), ["header", "cluster", "epoch"]);
+    }
+
+    #[test]
+    fn question_of_a_moment_knows_nothing_of_what_is_heard_after_it() {
+        let mut all = All::new();
+        all.hear("a", 1, 1, named("n", 2));
+        let submit = |key: &str| {
+            Heard::Request(Request::Submit {
+                key: key.into(),
+                spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(10.0)),
+            })
+        };
+        all.step(submit("first"));
+        // The first round is at 0 s; it has not been asked yet, and no tick comes before the
+        // next round at 300 s.
+        all.now = 300_000 - 30;
+        let step = all.step(submit("second"));
+        let core = |r: &Record| match r {
+            Record::Core(input) => Some(input.clone()),
+            _ => None,
+        };
+        let inputs: Vec<Input> = step.records.iter().filter_map(core).collect();
+        let [Input::Due { at }, Input::Event { at: later, .. }] = &inputs[..] else {
+            panic!("{inputs:?}");
+        };
+        assert_eq!((at.secs(), later.secs()), (300.0, 300.07));
+        let asked = all.scheduler.core().open().unwrap();
+        assert_eq!(asked.at, Time::new(300.0));
     }
 
     #[test]

@@ -113,21 +113,22 @@ impl Gang {
         }) = steps.pop()
         {
             for record in records {
-                if let Record::Core(Input::Event {
-                    event: Event::Ended { outcome, .. },
-                    ..
-                }) = record
-                {
-                    assert_eq!(self.outcome.replace(outcome), None);
-                }
-            }
-            for effect in effects {
-                match effect {
-                    Effect::Ask(question) => {
+                match record {
+                    Record::Core(Input::Event {
+                        event: Event::Ended { outcome, .. },
+                        ..
+                    }) => assert_eq!(self.outcome.replace(outcome), None),
+                    Record::Core(Input::Due { .. }) => {
+                        let question = self.scheduler.core().open().unwrap();
                         let decision = Ok(Box::new(self.decision()));
                         let answer = Heard::Answer(question.number, decision);
                         steps.push(self.scheduler.step(Millis(self.now), answer));
                     }
+                    _ => {}
+                }
+            }
+            for effect in effects {
+                match effect {
                     Effect::Send(orders) => {
                         let node = usize::from(orders.node.as_str() == "n1");
                         self.told[node] = orders
