@@ -359,6 +359,9 @@ fn catch_up(beside: &mut Follower, records: &[Record]) -> Result<(), MemoryError
     Ok(())
 }
 
+/// Takes what has watched, with the core as it was at the end.
+pub type Finish = Box<dyn FnOnce(Observers, &Core) + Send>;
+
 /// Collectors and a journal of a scheduler, on a thread of their own: however slow they are, the
 /// cluster does not wait.
 #[derive(Default)]
@@ -366,7 +369,7 @@ pub struct Watch {
     /// Collectors, each with every event and decision from this start on.
     pub observers: Observers,
     /// Called at the end with what has watched.
-    pub finish: Option<Box<dyn FnOnce(Observers, &Core) + Send>>,
+    pub finish: Option<Finish>,
 }
 
 impl Watch {

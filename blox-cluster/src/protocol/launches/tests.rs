@@ -149,8 +149,10 @@ impl Gang {
     /// Takes the job in, and places it on all GPUs whenever it waits and both nodes are up.
     fn decision(&self) -> Decision {
         let view = self.scheduler.view();
-        let mut d = Decision::default();
-        d.version = view.version();
+        let mut d = Decision {
+            version: view.version(),
+            ..Decision::default()
+        };
         d.plan.version = view.version();
         let Some(job) = view.job(JOB) else { return d };
         if matches!(job.phase(), Phase::Submitted) {
