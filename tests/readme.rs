@@ -595,6 +595,10 @@ fn every_command_line_of_readme_and_help_runs() {
             // What it writes is not there yet.
             let _ = fs::remove_file(dir.path().join(words[at + 1]));
         }
+        if words.get(1) == Some(&"replay") {
+            // Its journal is what the line before it writes.
+            good(dir.path(), "simulate las --jobs 60 --journal las.jsonl");
+        }
         let seen = typed(dir.path(), &quick(&line));
         assert_eq!(seen.code, Some(0), "{}\n{}", quick(&line), seen.err);
         ran += 1;
