@@ -1,11 +1,7 @@
 //! A scheduling policy of your own, under its own name in every subcommand:
 //! `cargo run --release --example custom_policy -- compare fifo two-queues`
 
-use blox::core::registry::{ParamDoc, Params, Registry};
-use blox::core::{
-    Composition, Outlook, Request, Requests, SchedulingPolicy, Seconds, Stateless, View,
-};
-use blox::policies::placement::{Consolidated, Walk};
+use blox::prelude::*;
 use std::process::ExitCode;
 
 /// Jobs that ran for less than `short` come first, in order of submission;

@@ -6,6 +6,8 @@
 //! - [`schedulers`]: every published scheduler that ships, as a composition.
 //! - [`released`]: what released programs do, compared job by job, and their figures
 //!   (feature `released`, on by default).
+//! - [`prelude`]: all that an author of policies imports; [`placement_tools`] and [`backend`] for
+//!   authors of placements and of backends.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
 //! - [`virtual_clusters`]: parts of a cluster with their own nodes and queues, side by side.
 //! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
@@ -13,8 +15,8 @@
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
 //! ```
-//! use blox::core::ClusterSpec;
-//! use blox::sim::{Measure, Simulation, workload::generate::blox::BloxWorkload};
+//! use blox::prelude::*;
+//! use blox::sim::{Measure, workload::generate::blox::BloxWorkload};
 //!
 //! let mut jobs = BloxWorkload::new(7.0)?; // jobs an hour
 //! let report = Simulation::new(ClusterSpec::uniform(32, 4))
@@ -34,8 +36,11 @@ pub use blox_released as released;
 pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
 
+pub mod backend;
 pub mod cli;
 pub mod guide;
+pub mod placement_tools;
+pub mod prelude;
 pub mod results;
 pub mod virtual_clusters;
 

@@ -1,8 +1,4 @@
-use blox::core::registry::{ParamDoc, Registry};
-use blox::core::{AdmissionPolicy, ComposeError, Composition, JobId, Outlook, Pipeline};
-use blox::core::{Name, Reason, Stateless, Verdicts, View};
-use blox::policies::placement::{Consolidated, Walk};
-use blox::policies::scheduling::Fifo;
+use blox::prelude::*;
 use std::sync::Arc;
 
 // ANCHOR: policy

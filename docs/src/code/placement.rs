@@ -1,8 +1,4 @@
-use blox::core::registry::Registry;
-use blox::core::{Assignment, Composition, Draft, GpuCount, JobRef, NodeStatus};
-use blox::core::{ComposeError, Pipeline, Shape, View};
-use blox::policies::placement::{Rule, Walk, suits};
-use blox::policies::scheduling::Fifo;
+use blox::prelude::*;
 use std::sync::Arc;
 
 // ANCHOR: rule

@@ -1,6 +1,4 @@
-use blox::core::{ComposeError, View};
-use blox::core::{Composition, Outlook, Pipeline, Request, Requests, SchedulingPolicy, Stateless};
-use blox::policies::placement::{Consolidated, Walk};
+use blox::prelude::*;
 
 /// Runs the jobs with the least attained service first.
 struct LeastService;

@@ -1,0 +1,12 @@
+//! What an author of a backend imports: the machine, its inputs and commands, and the loop.
+//!
+//! A simulated backend implements [`Backend`] and calls [`drive`]. A daemon feeds [`Core::handle`]
+//! itself and asks its scheduler through a [`Follower`].
+
+pub use crate::core::core::{Core, Counters, Observer, Question, Saved};
+pub use crate::core::drive::{Backend, Launched, Turn, drive, run_ready, turn};
+pub use crate::core::journal::{Journal, JsonLines, ReplayError, Start, inputs, replay, watch};
+pub use crate::core::runtime::{Follower, Observers, Runtime, Tentative};
+pub use crate::core::{
+    Command, DecideError, Decision, EventError, Input, Lens, PlanError, Refused, State,
+};

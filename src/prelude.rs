@@ -1,0 +1,48 @@
+//! All that an author of policies imports: `use blox::prelude::*;`.
+//!
+//! Read first: [`SchedulingPolicy`], [`View`], [`JobRef`], [`Requests`], [`Composition`]. Most
+//! policies need no more than these and [`Outlook`]. A placement works on a [`Draft`]; a selector
+//! of nodes is a [`Rule`] of a [`Walk`].
+
+// A scheduler and its parts.
+pub use crate::core::{
+    AdmissionPolicy, ClusterManager, ComposeError, Composition, Launches, Memory, MetricCollector,
+    Pipeline, PlacementPolicy, Policy, SchedulingPolicy, Stateless, With,
+};
+// What policies read.
+pub use crate::core::{
+    Event, GpuId, JobId, JobRef, JobSpec, Name, Node, NodeId, NodeStatus, Outcome, Phase, View,
+};
+// What policies answer.
+pub use crate::core::{
+    Action, Assignment, Draft, DraftError, NodeAction, NodeActions, Outlook, Place, Plan, Reason,
+    Request, Requests, Shape, Verdict, Verdicts,
+};
+// Quantities, orders and decision moments.
+pub use crate::core::order::SortKey;
+pub use crate::core::policy::{by_key, scheduling_fn};
+pub use crate::core::{GpuCount, OnEvent, Rounds, Seconds, Time};
+// Parts to compose with.
+pub use crate::policies::placement::{Consolidated, Rule, Walk, suits};
+pub use crate::policies::scheduling::Fifo;
+// A name for the command line.
+pub use crate::core::registry::{ParamDoc, Params, Registry};
+// A run in the simulator.
+pub use crate::core::ClusterSpec;
+pub use crate::sim::{Report, Simulation, workload::Jobs};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn prelude_has_at_most_sixty_names() {
+        let code = include_str!("prelude.rs").split("#[cfg(test)]").next();
+        let exports = code.unwrap_or_default().split("pub use ").skip(1);
+        let names = exports.flat_map(|export| {
+            let export = export.split(';').next().unwrap_or_default();
+            let list = export.split_once('{').map_or(export, |(_, list)| list);
+            list.split(',')
+                .filter(|name| !name.trim_matches(['}', ' ', '\n']).is_empty())
+        });
+        assert_eq!(names.count(), 60);
+    }
+}
