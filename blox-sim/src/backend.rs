@@ -19,10 +19,13 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Decisions in a row after the last arrival in which nothing holds a GPU and
-/// nothing is started, after which a simulation is at a standstill. More than
-/// the rounds of 300 s in the 1000 hours of a starvation guard.
-const STANDSTILL: u32 = 20_000;
+/// Seconds of simulated time after the last arrival in which nothing holds a GPU and nothing is started,
+/// after which a simulation is at a standstill: more than the 1000 hours of a starvation guard,
+/// whatever the length of a round.
+const STANDSTILL_S: f64 = 6e6;
+
+/// So many of such decisions in a row are a standstill as well: time need not pass between them.
+const STILL: u32 = 10_000_000;
 
 /// Fewer timers are never looked through for those that are void, more never for the first.
 const CROWD: usize = 128;
@@ -131,7 +134,8 @@ pub(crate) struct Simulator<'w> {
     /// What a crash keeps of jobs whose rate changed since their launch.
     kept: BTreeMap<JobId, Kept>,
     after: After,
-    idle: u32,
+    /// Since when nothing has come about, and in how many decisions.
+    idle: Option<(Time, u32)>,
     now: Time,
     /// What went wrong in a launch.
     failed: Option<SimError>,
@@ -203,7 +207,7 @@ impl<'w> Simulator<'w> {
             turns: BTreeMap::new(),
             kept: BTreeMap::new(),
             after: After::Nothing,
-            idle: 0,
+            idle: None,
             now: Time::ZERO,
             failed: None,
             scripted: false,
@@ -658,13 +662,15 @@ impl<'w> Simulator<'w> {
         self.now = at;
     }
 
-    /// Another turn in which nothing came about: whether it was one too many.
-    fn stands_still(&mut self) -> bool {
-        self.idle += 1;
-        if self.idle > STANDSTILL {
+    /// Another turn at `at` in which nothing came about: whether it was one too many.
+    fn stands_still(&mut self, at: Time) -> bool {
+        let (since, turns) = self.idle.unwrap_or((at, 0));
+        self.idle = Some((since, turns + 1));
+        let over = (at - since).secs() >= STANDSTILL_S || turns >= STILL;
+        if over {
             self.ended = Ended::Standstill;
         }
-        self.idle > STANDSTILL
+        over
     }
 
     fn tidy(&mut self, view: View<'_>) {
@@ -711,7 +717,7 @@ impl Backend for Simulator<'_> {
                     }
                     // Nodes that are switched off fail and come back unseen, for ever.
                     let alone = due.is_none() && arrival.is_none();
-                    if alone && view.placed_count() == 0 && self.stands_still() {
+                    if alone && view.placed_count() == 0 && self.stands_still(self.now) {
                         return Ok(None);
                     }
                 }
@@ -730,7 +736,7 @@ impl Backend for Simulator<'_> {
             return Ok(None);
         };
         let idle = self.next_job.is_none() && view.placed_count() == 0;
-        if idle && self.stands_still() {
+        if idle && self.stands_still(at) {
             return Ok(None);
         }
         self.now = at;
@@ -741,7 +747,7 @@ impl Backend for Simulator<'_> {
     }
 
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
-        self.idle = 0;
+        self.idle = None;
         self.tidy(view);
         for command in commands {
             match command {
@@ -787,7 +793,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn launched(&mut self, view: View<'_>, launched: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
-        self.idle = 0;
+        self.idle = None;
         for job in launched.jobs() {
             if self.is_plain(&job) {
                 self.expect_all(view, &job, job.attempt());

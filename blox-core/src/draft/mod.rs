@@ -616,12 +616,13 @@ impl<'a> Draft<'a> {
     /// `count` free GPUs of a node, lowest first; `None` if it has fewer.
     pub fn take_from(&self, node: NodeId, count: u32) -> Option<GpuList> {
         let mut free = self.mask(node);
+        // Before memory is taken: `count` may be anything.
+        if free.count_ones() < count {
+            return None;
+        }
         let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
         let mut gpus = GpuList::with_capacity(count as usize);
         for _ in 0..count {
-            if free == 0 {
-                return None;
-            }
             gpus.push(GpuId(first + free.trailing_zeros()));
             free &= free - 1;
         }

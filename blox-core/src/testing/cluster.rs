@@ -9,12 +9,12 @@ use super::verify::verify;
 use crate::assignment::GpuList;
 use crate::cluster::spec::NodeSpec;
 use crate::decision::{Command, NodeAction};
-use crate::drive::Backend;
+use crate::drive::{Backend, Launched};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::input::Input;
-use crate::job::Phase;
 use crate::job::training::{SpeedReport, TrainingReport};
+use crate::job::{JobRef, Phase};
 use crate::perf::goodput::{GradientNoise, ThroughputParams};
 use crate::pipeline::DecideError;
 use crate::reason::Reason;
@@ -157,6 +157,8 @@ pub(crate) struct ScriptedCluster {
     pub tally: Tally,
     /// Without it the cluster only executes.
     checks: bool,
+    /// Stops and launches take no time, and no reports.
+    pub instant: bool,
     place: Place,
 }
 
@@ -198,6 +200,7 @@ impl ScriptedCluster {
             steps: 0,
             tally: Tally::default(),
             checks,
+            instant: false,
             place: place.clone(),
             script: Arc::clone(script),
         };
@@ -949,6 +952,39 @@ impl Backend for ScriptedCluster {
                 }
                 _ => return Ok(None),
             }
+        }
+    }
+
+    fn is_instant(&self) -> bool {
+        self.instant
+    }
+
+    fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
+        // What the plan stopped left first.
+        for i in 0..self.jobs.len() {
+            let id = JobId(i as u32);
+            let current = view.job(id);
+            let stays =
+                |j: &JobRef<'_>| j.phase() == Phase::Running && j.attempt() == self.jobs[i].attempt;
+            if self.jobs[i].truth == Truth::Running && !current.as_ref().is_some_and(stays) {
+                self.settle(id);
+                self.new_token(id);
+                self.leave(id, Truth::Idle);
+            }
+        }
+        for job in jobs.jobs() {
+            let (id, now) = (job.id(), self.now);
+            let gpus = job.held().map(|a| a.gpus.clone()).unwrap_or_default();
+            let its = &mut self.jobs[id.index()];
+            its.truth = Truth::Running;
+            its.attempt = job.attempt();
+            its.gpus = gpus;
+            its.launched_with = its.work;
+            (its.since, its.began) = (now, now);
+            let rate = self.rate_of(id, view);
+            self.jobs[id.index()].rate = rate;
+            rates.push((id, rate));
+            self.schedule_run(id, true);
         }
     }
 

@@ -503,6 +503,13 @@ impl Case {
         same_books(skipped, &visited, &self.place)?;
         report.runs += if own.is_some() { 5 } else { 6 };
 
+        // A scheduler fares the same where stops and launches take no time and no reports.
+        if script.is_instant() {
+            let instant = self.run(&script, self.build(), Mode::Instant)?;
+            same_books_at_once(&plain, &instant)?;
+            report.runs += 1;
+        }
+
         let subject = self.build();
         let state = state_of(&script)?;
         let nobody = &mut Observers::default();
@@ -546,9 +553,10 @@ impl Case {
         };
         let mut cluster = ScriptedCluster::new(
             script,
-            matches!(mode, Mode::Plain | Mode::Visit),
+            matches!(mode, Mode::Plain | Mode::Visit | Mode::Instant),
             &self.place,
         );
+        cluster.instant = mode == Mode::Instant;
         let driven = run_ready(drive(&mut core, &mut watched, &mut cluster));
         self.place.lock().at = cluster.now();
         // What a shadow says explains what came of it.
@@ -710,6 +718,7 @@ enum Mode {
     Again,
     Shadows(Property),
     Visit,
+    Instant,
 }
 
 struct Run {
@@ -857,6 +866,19 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
         ),
     };
     Err(Problem::new(Property::Outlook, expected, found))
+}
+
+/// Every job fares the same when launches and stops are reported one by one.
+fn same_books_at_once(reported: &Run, instant: &Run) -> Result<(), Problem> {
+    let pairs = reported.books.iter().zip(&instant.books);
+    match pairs.enumerate().find(|(_, (a, b))| a != b) {
+        None => Ok(()),
+        Some((job, (a, b))) => Err(Problem::new(
+            Property::Determinism,
+            format!("job {job} to fare the same whether launches are reported or not: {a:?}"),
+            format!("{b:?} where they take effect in one step"),
+        )),
+    }
 }
 
 /// An instance that decides beside the scheduler, with its property.

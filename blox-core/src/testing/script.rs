@@ -190,6 +190,20 @@ impl Script {
         script
     }
 
+    /// Whether stops and launches take no time and cannot fail.
+    pub fn is_instant(&self) -> bool {
+        let d = &self.delays;
+        let free = d.launch == (0.0, 0.0) && d.stop == (0.0, 0.0);
+        let fails = [
+            Trouble::FailedLaunches,
+            Trouble::Crashes,
+            Trouble::NodeLosses,
+            Trouble::GpuFailures,
+            Trouble::LateEnds,
+        ];
+        free && !fails.iter().any(|t| self.troubles.has(*t))
+    }
+
     /// Sets the horizon once everything that comes from outside is known.
     fn finish(&mut self) {
         let mut last = Time::ZERO;
