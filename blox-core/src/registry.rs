@@ -2,10 +2,15 @@
 //! Open: whoever depends on the crate adds their own.
 
 use crate::pipeline::Pipeline;
-use crate::policy::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling};
+use crate::policy::{
+    AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling, MetricCollector,
+};
 use crate::units::Seconds;
+use dyn_clone::DynClone;
 use serde_json::Value;
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -74,6 +79,16 @@ pub struct Named {
     pub name: String,
     /// The parameters.
     pub params: Params,
+}
+
+impl Named {
+    /// A name without parameters.
+    pub fn plain(name: impl Into<String>) -> Self {
+        Named {
+            name: name.into(),
+            params: Params::default(),
+        }
+    }
 }
 
 impl std::str::FromStr for Named {
@@ -180,6 +195,11 @@ impl Params {
     /// The names that are set.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
+    }
+
+    /// Whether a parameter is set.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
     }
 
     /// Whether none is set.
@@ -313,7 +333,8 @@ impl Params {
 pub struct ParamDoc {
     /// Its name.
     pub name: &'static str,
-    /// Its default, as one would write it.
+    /// Its default, as one would write it. A default that begins with `--` names an option of the
+    /// command line: [`Shelf::filled`] sets the parameter to that option's value.
     pub default: &'static str,
     /// What it does, with its unit.
     pub about: &'static str,
@@ -327,7 +348,33 @@ pub struct Registered<T> {
     pub about: &'static str,
     /// Its parameters.
     pub params: Vec<ParamDoc>,
+    /// The world that it is made for.
+    pub world: WorldParts,
     build: Build<T>,
+}
+
+/// Parts of the simulated world that a scheduler is made for. The command line uses them unless an
+/// option names others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorldParts {
+    /// The execution model.
+    pub execution: Option<Named>,
+    /// The overheads.
+    pub overheads: Option<Named>,
+}
+
+impl<T> Registered<T> {
+    /// Names the execution model that this scheduler is made for.
+    pub fn with_execution(&mut self, name: impl Into<String>) -> &mut Self {
+        self.world.execution = Some(Named::plain(name));
+        self
+    }
+
+    /// Names the overheads that this scheduler is made for.
+    pub fn with_overheads(&mut self, name: impl Into<String>) -> &mut Self {
+        self.world.overheads = Some(Named::plain(name));
+        self
+    }
 }
 
 impl<T> Clone for Registered<T> {
@@ -335,16 +382,25 @@ impl<T> Clone for Registered<T> {
         Registered {
             about: self.about,
             params: self.params.clone(),
+            world: self.world.clone(),
             build: Arc::clone(&self.build),
         }
     }
 }
 
 /// Registered things of one kind, by name.
-#[derive(Clone)]
 pub struct Shelf<T> {
     kind: &'static str,
     entries: BTreeMap<String, Registered<T>>,
+}
+
+impl<T> Clone for Shelf<T> {
+    fn clone(&self) -> Self {
+        Shelf {
+            kind: self.kind,
+            entries: self.entries.clone(),
+        }
+    }
 }
 
 /// What a registry builds, with a seed for its random generators.
@@ -367,30 +423,68 @@ impl<T: ?Sized> Seeded for Arc<T> {
     }
 }
 
+/// A part of the world takes its seed from the function that builds it.
+impl<T: ?Sized> Seeded for Box<T> {
+    fn seeded(self, _: u64) -> Self {
+        self
+    }
+}
+
 impl<T> Shelf<T> {
-    fn new(kind: &'static str) -> Self {
+    /// Without entries; `kind` names one entry in messages.
+    pub fn new(kind: &'static str) -> Self {
         Shelf {
             kind,
             entries: BTreeMap::new(),
         }
     }
 
-    /// Adds something, or replaces what had the name.
+    /// Adds something, or replaces what had the name. Returns the entry.
     pub fn add(
         &mut self,
         name: impl Into<String>,
         about: &'static str,
         params: &[ParamDoc],
         build: impl Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync + 'static,
-    ) {
-        self.entries.insert(
-            name.into(),
-            Registered {
-                about,
-                params: params.to_vec(),
-                build: Arc::new(build),
-            },
-        );
+    ) -> &mut Registered<T> {
+        let entry = Registered {
+            about,
+            params: params.to_vec(),
+            world: WorldParts::default(),
+            build: Arc::new(build),
+        };
+        match self.entries.entry(name.into()) {
+            Entry::Vacant(place) => place.insert(entry),
+            Entry::Occupied(place) => {
+                let place = place.into_mut();
+                *place = entry;
+                place
+            }
+        }
+    }
+
+    /// The entry of this name.
+    pub fn get(&self, name: &str) -> Option<&Registered<T>> {
+        self.entries.get(name)
+    }
+
+    /// Returns `named` with its open parameters set from options of the command line.
+    ///
+    /// It sets each parameter whose [default](ParamDoc::default) is `--OPTION` to the value that
+    /// `option` returns for `OPTION`, if `named` does not set the parameter.
+    #[must_use]
+    pub fn filled(&self, named: &Named, option: impl Fn(&str) -> Option<Value>) -> Named {
+        let mut filled = named.clone();
+        for param in self.get(&named.name).into_iter().flat_map(|e| &e.params) {
+            let key = param.default.strip_prefix("--");
+            if let Some(value) = key
+                .filter(|_| !named.params.has(param.name))
+                .and_then(&option)
+            {
+                filled.params.set(param.name, value);
+            }
+        }
+        filled
     }
 
     /// All, in order of their names.
@@ -465,7 +559,17 @@ pub struct Registry {
     pub scheduling: Shelf<Arc<dyn AnyScheduling>>,
     /// Placement policies.
     pub placement: Shelf<Arc<dyn AnyPlacement>>,
+    /// Collectors of metrics.
+    pub collectors: Shelf<Box<dyn MetricCollector>>,
+    others: BTreeMap<TypeId, Box<dyn AnyShelf>>,
 }
+
+/// A shelf whose parts another crate defines.
+trait AnyShelf: Any + DynClone + Send + Sync {}
+
+dyn_clone::clone_trait_object!(AnyShelf);
+
+impl<T: 'static> AnyShelf for Shelf<T> {}
 
 impl Default for Registry {
     fn default() -> Self {
@@ -475,6 +579,8 @@ impl Default for Registry {
             cluster: Shelf::new("cluster manager"),
             scheduling: Shelf::new("scheduling policy"),
             placement: Shelf::new("placement policy"),
+            collectors: Shelf::new("collector"),
+            others: BTreeMap::new(),
         }
     }
 }
@@ -483,6 +589,25 @@ impl Registry {
     /// An empty registry.
     pub fn new() -> Self {
         Registry::default()
+    }
+
+    /// The parts of a type that another crate defines; `None` if there are none.
+    ///
+    /// The simulator keeps its execution models, overheads and completion rules here
+    /// (`blox_sim::registry`).
+    pub fn others<T: 'static>(&self) -> Option<&Shelf<T>> {
+        let shelf: &dyn Any = &**self.others.get(&TypeId::of::<T>())?;
+        shelf.downcast_ref()
+    }
+
+    /// The parts of a type that another crate defines; `kind` names one of them in messages.
+    pub fn others_mut<T: 'static>(&mut self, kind: &'static str) -> &mut Shelf<T> {
+        let empty = || Box::new(Shelf::<T>::new(kind)) as Box<dyn AnyShelf>;
+        let place = self.others.entry(TypeId::of::<T>()).or_insert_with(empty);
+        let shelf: &mut dyn Any = &mut **place;
+        shelf
+            .downcast_mut()
+            .expect("a shelf lies under the type of its parts")
     }
 }
 
@@ -527,6 +652,45 @@ mod tests {
             text(build("one{by=-3}")),
             "parameter `by` is `-3`, expected a whole number from 0"
         );
+    }
+
+    #[test]
+    fn parts_of_other_crates_have_their_own_shelf() {
+        let mut registry = Registry::new();
+        assert!(registry.others::<u32>().is_none());
+        let shelf = registry.others_mut::<u32>("number");
+        shelf.add("one", "", &[], |_, _| Ok(1));
+        let copy = registry.clone();
+        let named = Named::plain("one");
+        let built = copy.others::<u32>().map(|s| s.build(&named, 0));
+        assert_eq!(built, Some(Ok(1)));
+        assert!(copy.others::<u64>().is_none());
+    }
+
+    #[test]
+    fn open_parameters_take_the_value_of_an_option() {
+        let mut shelf: Shelf<u32> = Shelf::new("thing");
+        let load = ParamDoc {
+            name: "load",
+            default: "--load",
+            about: "",
+        };
+        shelf
+            .add("fast", "", &[load], |p, _| Ok(p.u64("load", 0)? as u32))
+            .with_execution("model");
+        let of = |text: &str, option: Option<u32>| {
+            let filled = shelf.filled(&text.parse().unwrap(), |key| {
+                assert_eq!(key, "load");
+                option.map(Value::from)
+            });
+            filled.to_string()
+        };
+        assert_eq!(of("fast", Some(4)), "fast{load=4}");
+        assert_eq!(of("fast{load=7}", Some(4)), "fast{load=7}");
+        assert_eq!(of("fast", None), "fast");
+        let world = shelf.get("fast").map(|e| &e.world);
+        let execution = world.and_then(|w| w.execution.as_ref());
+        assert_eq!(execution, Some(&Named::plain("model")));
     }
 
     #[test]

@@ -37,6 +37,24 @@ pub trait Part: Send + DynClone {
     }
 }
 
+/// A box of parts is one, so that a part from a registry serves wherever a part does.
+impl<T: Part + ?Sized> Part for Box<T>
+where
+    Box<T>: Clone,
+{
+    fn observe(&mut self, view: View<'_>, event: &Event) {
+        (**self).observe(view, event);
+    }
+
+    fn save(&self) -> Option<Value> {
+        (**self).save()
+    }
+
+    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
+        (**self).restore(memory)
+    }
+}
+
 /// A memory that a part cannot take back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot restore: {why}")]
@@ -109,8 +127,38 @@ pub trait MetricCollector: Send + Sync + DynClone + Any {
     fn hears_launches(&self) -> Launches {
         Launches::None
     }
+
+    /// The figures that it has collected so far, each with its name.
+    ///
+    /// The command line shows them for `--collect NAME`: in its table, in `summary.json` and in
+    /// `sweep.csv`. A name holds its unit, such as `longest_queue_jobs` or `idle_gpu_s`.
+    fn figures(&self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
 }
 dyn_part!(MetricCollector);
+
+impl MetricCollector for Box<dyn MetricCollector> {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        (**self).on_event(view, event);
+    }
+
+    fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
+        (**self).on_decision(view, plan);
+    }
+
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
+        (**self).on_launches(view, plan);
+    }
+
+    fn hears_launches(&self) -> Launches {
+        (**self).hears_launches()
+    }
+
+    fn figures(&self) -> Vec<(String, f64)> {
+        (**self).figures()
+    }
+}
 
 /// Which launches and stops a [`MetricCollector`] hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
