@@ -11,7 +11,7 @@ use blox_core::drive::{Backend, Launched};
 use blox_core::input::Input;
 use blox_core::perf::LOSS;
 use blox_core::{
-    Assignment, DecideError, Event, EventError, JobId, JobRef, JobSpec, NodeAction, NodeId,
+    Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec, NodeAction, NodeId,
     NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
@@ -123,6 +123,8 @@ pub(crate) struct Simulator<'w> {
     history: BTreeMap<JobId, Assignment>,
     /// Whether jobs without extras, alone on their GPUs, do as they say.
     plain_rates: bool,
+    /// Whether a change of one job affects jobs on other GPUs.
+    reaches: bool,
     /// Whether there was a job whose launches or stops are not free.
     charges: bool,
     /// When jobs end whose rate changed since their launch; other timers are void.
@@ -155,14 +157,14 @@ struct Kept {
 }
 
 /// What the simulator has to do once the state has taken an event.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 enum After {
     #[default]
     Nothing,
     Started(JobId, u32),
     NewRate(JobId),
     Reported(JobId),
-    Left(Option<JobId>),
+    Left(Option<JobId>, Vec<JobId>),
     NodeLost(NodeId),
     NodeJoined,
 }
@@ -179,7 +181,8 @@ impl<'w> Simulator<'w> {
         watch: Arc<Watch>,
         nodes: usize,
     ) -> Result<Self, SimError> {
-        let plain_rates = execution.keeps_plain_rates();
+        let reaches = execution.reaches_other_gpus();
+        let plain_rates = execution.keeps_plain_rates() && !reaches;
         let next_job = workload.next_job()?.map(Arc::new);
         let mut sim = Simulator {
             exhausted: next_job.is_none(),
@@ -201,6 +204,7 @@ impl<'w> Simulator<'w> {
             watch,
             history: BTreeMap::new(),
             plain_rates,
+            reaches,
             charges: false,
             moved_ends: BTreeMap::new(),
             reports: BTreeMap::new(),
@@ -416,7 +420,7 @@ impl<'w> Simulator<'w> {
         };
         if let (Phase::Running, Some(held)) = (job.phase(), job.held()) {
             let rate = self.execution.rate(view, &job, held);
-            if rate != job.rate() {
+            if rate != self.coming_rate(&job) {
                 self.now_events.push_back(Event::Progress {
                     job: job.id(),
                     attempt: job.attempt(),
@@ -424,6 +428,34 @@ impl<'w> Simulator<'w> {
                     rate,
                 });
             }
+        }
+    }
+
+    /// The rate that a job has once all events of this moment are taken. Of several jobs that come
+    /// and go at one moment, each asks the jobs near it again.
+    fn coming_rate(&self, job: &JobRef<'_>) -> f64 {
+        let coming = |event: &Event| match event {
+            Event::Progress { job: j, rate, .. } if *j == job.id() => Some(*rate),
+            _ => None,
+        };
+        let last = match self.reaches {
+            true => self.now_events.iter().rev().find_map(coming),
+            false => None,
+        };
+        last.unwrap_or(job.rate())
+    }
+
+    /// The jobs on other GPUs whose rate may change with a job on `gpus`.
+    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        match self.reaches {
+            true => self.execution.affected(view, job, gpus),
+            false => Vec::new(),
+        }
+    }
+
+    fn refresh_all(&mut self, view: View<'_>, jobs: Vec<JobId>) {
+        for job in jobs {
+            self.refresh(view, Some(job));
         }
     }
 
@@ -575,10 +607,12 @@ impl<'w> Simulator<'w> {
                 let Some(job) = view.job(id) else { return };
                 self.expect_all(view, &job, attempt);
                 let partner = job.held().and_then(|a| beside(view, id, &a.gpus));
-                if partner.is_some() {
+                let affected = job.held().map(|a| self.affected(view, id, &a.gpus));
+                if partner.is_some() || self.reaches {
                     // Of two that start at once neither ran when their rates were asked for.
                     self.refresh(view, Some(id));
                     self.refresh(view, partner);
+                    self.refresh_all(view, affected.unwrap_or_default());
                 }
             }
             After::NewRate(job) => {
@@ -593,7 +627,10 @@ impl<'w> Simulator<'w> {
                     self.expect_report(&job, view.now());
                 }
             }
-            After::Left(partner) => self.refresh(view, partner),
+            After::Left(partner, affected) => {
+                self.refresh(view, partner);
+                self.refresh_all(view, affected);
+            }
             After::NodeJoined => {
                 if let Some(node) = view.cluster().nodes().last() {
                     self.expect_failure(node.id(), 1);
@@ -625,6 +662,10 @@ impl<'w> Simulator<'w> {
 
     fn note(&mut self, at: Time, event: &Event, view: View<'_>) {
         let partner = |job: JobId| beside(view, job, &view.job(job)?.held()?.gpus);
+        let affected = |sim: &Self, job: JobId| {
+            let held = view.job(job).and_then(|j| j.held());
+            held.map_or(Vec::new(), |held| sim.affected(view, job, &held.gpus))
+        };
         self.after = match event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
             Event::Progress { job, attempt, .. } => {
@@ -654,9 +695,9 @@ impl<'w> Simulator<'w> {
                 self.turns.remove(job);
                 self.kept.remove(job);
                 self.execution.ended(*job);
-                After::Left(partner(*job))
+                After::Left(partner(*job), affected(self, *job))
             }
-            Event::Crashed { job, .. } => After::Left(partner(*job)),
+            Event::Crashed { job, .. } => After::Left(partner(*job), affected(self, *job)),
             _ => After::Nothing,
         };
         self.now = at;
@@ -760,6 +801,9 @@ impl Backend for Simulator<'_> {
                     }
                     let partner = j.held().and_then(|held| beside(view, *job, &held.gpus));
                     self.refresh(view, partner);
+                    if let Some(held) = j.held() {
+                        self.refresh_all(view, self.affected(view, *job, &held.gpus));
+                    }
                     let takes = self.overheads.stop(view, &j);
                     if takes > Seconds::ZERO {
                         self.timer(view.now() + takes, Kind::Stopped, job.0, *attempt);
@@ -774,6 +818,7 @@ impl Backend for Simulator<'_> {
                 Command::Start { job, attempt } => self.start(view, *job, *attempt, None),
                 Command::Change { job, attempt, old } => {
                     self.refresh(view, beside(view, *job, &old.gpus));
+                    self.refresh_all(view, self.affected(view, *job, &old.gpus));
                     self.start(view, *job, *attempt, Some(old));
                 }
                 Command::Finish { job } => self.now_events.push_back(Event::Ended {
@@ -789,7 +834,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn is_instant(&self) -> bool {
-        !self.charges && self.faults.launch_failure <= 0.0
+        !self.charges && self.faults.launch_failure <= 0.0 && !self.reaches
     }
 
     fn launched(&mut self, view: View<'_>, launched: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {

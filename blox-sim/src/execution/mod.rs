@@ -1,6 +1,7 @@
 //! What a job really does on an assignment.
 
 mod by_type;
+mod contention;
 mod cpu_memory;
 mod links;
 mod profiled;
@@ -8,6 +9,7 @@ mod shared;
 pub mod training;
 
 pub use by_type::ByType;
+pub use contention::Contention;
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
 pub use profiled::Profiled;
@@ -42,6 +44,19 @@ macro_rules! passes_on {
 
         fn keeps_plain_rates(&self) -> bool {
             self.inner.keeps_plain_rates()
+        }
+
+        fn reaches_other_gpus(&self) -> bool {
+            self.inner.reaches_other_gpus()
+        }
+
+        fn affected(
+            &self,
+            view: blox_core::View<'_>,
+            job: blox_core::JobId,
+            gpus: &[blox_core::GpuId],
+        ) -> Vec<blox_core::JobId> {
+            self.inner.affected(view, job, gpus)
         }
     };
 }
@@ -82,6 +97,25 @@ pub trait ExecutionModel: Part {
     fn keeps_plain_rates(&self) -> bool {
         false
     }
+
+    /// Whether [`affected`](ExecutionModel::affected) names jobs on other GPUs than the job's own.
+    ///
+    /// If it returns `true`, the simulator carries out every launch and stop by itself, and asks
+    /// every job for its rate.
+    fn reaches_other_gpus(&self) -> bool {
+        false
+    }
+
+    /// Returns the jobs whose rate changes if `job` begins to run on `gpus`, or stops running there.
+    ///
+    /// The simulator asks these jobs for their [rate](ExecutionModel::rate) again, and always the job
+    /// on the same GPUs. It calls this only if
+    /// [`reaches_other_gpus`](ExecutionModel::reaches_other_gpus) returns `true`.
+    /// [`on_nodes_of`] lists the jobs of a node.
+    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        let _ = (view, job, gpus);
+        Vec::new()
+    }
 }
 
 /// A time in which a job keeps its rate.
@@ -107,6 +141,36 @@ pub struct Turn {
 }
 
 dyn_clone::clone_trait_object!(ExecutionModel);
+
+impl ExecutionModel for Box<dyn ExecutionModel> {
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+        (**self).rate(view, job, assignment)
+    }
+
+    fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
+        (**self).stretch(view, job)
+    }
+
+    fn turn(&mut self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn> {
+        (**self).turn(view, job, at)
+    }
+
+    fn ended(&mut self, job: JobId) {
+        (**self).ended(job);
+    }
+
+    fn keeps_plain_rates(&self) -> bool {
+        (**self).keeps_plain_rates()
+    }
+
+    fn reaches_other_gpus(&self) -> bool {
+        (**self).reaches_other_gpus()
+    }
+
+    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        (**self).affected(view, job, gpus)
+    }
+}
 
 /// Every job does its own rate on the GPUs that it asked for, in proportion on
 /// fewer or more, whatever runs beside it.
@@ -145,6 +209,22 @@ pub fn untrained() -> Box<dyn ExecutionModel> {
     Box::new(Shared::over(LinkBound::over(CpuMemory::over(
         ByType::over(Profiled),
     ))))
+}
+
+/// Returns the jobs that hold GPUs on the nodes of `gpus`, in order of job.
+pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
+    let cluster = view.cluster();
+    let mut nodes: Vec<_> = gpus.iter().filter_map(|g| cluster.node_of(*g)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let nodes = nodes.into_iter().filter_map(|n| cluster.node(n));
+    let mut jobs: Vec<JobId> = nodes
+        .flat_map(|node| node.gpus())
+        .flat_map(|gpu| cluster.held_by(gpu))
+        .collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs
 }
 
 /// The other job that holds these GPUs: those that share have the very same.

@@ -1,0 +1,86 @@
+//! Jobs that slow each other on a node.
+
+use super::{ExecutionModel, Stretch, Turn, on_nodes_of};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Part, Phase, RestoreError, Time, View};
+
+/// What another model says, divided by `1 + slowdown × n` while `n` other jobs run on the nodes of
+/// a job. A linear model of contention for a node's CPUs, memory bandwidth and PCIe links.
+///
+/// ```
+/// use blox_core::testing::FirstFit;
+/// use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
+/// use blox_core::{order::SortKey, policy::by_key};
+/// use blox_sim::execution::{Contention, FixedRate};
+/// use blox_sim::{Simulation, completion::Exact, workload::Jobs};
+///
+/// let fifo = Composition::new("fifo")
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .placement(FirstFit)
+///     .build()?;
+/// let job = |duration| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(duration));
+/// let report = Simulation::new(ClusterSpec::uniform(1, 2))
+///     .execution(Contention::over(FixedRate, 0.5))
+///     .completion(Exact)
+///     .run(fifo, &mut Jobs::new(vec![job(3600.0), job(1200.0)]))?;
+/// let ends: Vec<f64> = report.jobs.iter().filter_map(|j| j.finish).map(|t| t.secs()).collect();
+/// // Two thirds of their speed until 1,800 s; then the first does the other 2,400 s alone.
+/// assert_eq!(ends, [4200.0, 1800.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Contention<M> {
+    inner: M,
+    slowdown: f64,
+}
+
+impl<M: ExecutionModel + Clone> Contention<M> {
+    /// Over another model; a `slowdown` below 0 counts as 0.
+    pub fn over(inner: M, slowdown: f64) -> Self {
+        Contention {
+            inner,
+            slowdown: slowdown.max(0.0),
+        }
+    }
+}
+
+impl<M: ExecutionModel + Clone> Part for Contention<M> {
+    fn save(&self) -> Option<serde_json::Value> {
+        self.inner.save()
+    }
+
+    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
+        self.inner.restore(memory)
+    }
+}
+
+impl<M: ExecutionModel + Clone> ExecutionModel for Contention<M> {
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+        let rate = self.inner.rate(view, job, assignment);
+        let runs = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() == Phase::Running);
+        let others = on_nodes_of(view, &assignment.gpus);
+        let others = others.iter().filter(|id| **id != job.id() && runs(id));
+        rate / (1.0 + self.slowdown * others.count() as f64)
+    }
+
+    fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
+        self.inner.stretch(view, job)
+    }
+
+    fn turn(&mut self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn> {
+        self.inner.turn(view, job, at)
+    }
+
+    fn ended(&mut self, job: JobId) {
+        self.inner.ended(job);
+    }
+
+    fn reaches_other_gpus(&self) -> bool {
+        true
+    }
+
+    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        let mut jobs = on_nodes_of(view, gpus);
+        jobs.retain(|other| *other != job);
+        jobs
+    }
+}
