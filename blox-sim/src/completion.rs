@@ -10,6 +10,12 @@ pub trait CompletionRule: Part {
 }
 dyn_clone::clone_trait_object!(CompletionRule);
 
+impl CompletionRule for Box<dyn CompletionRule> {
+    fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
+        (**self).seen(start, left, rate)
+    }
+}
+
 /// At the very moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exact;

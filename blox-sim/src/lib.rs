@@ -19,6 +19,7 @@ pub mod faults;
 pub mod forecast;
 mod measure;
 pub mod overheads;
+pub mod registry;
 pub mod results;
 mod simulation;
 pub mod stepping;

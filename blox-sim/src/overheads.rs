@@ -37,6 +37,36 @@ pub trait Overheads: Part {
 }
 dyn_clone::clone_trait_object!(Overheads);
 
+impl Overheads for Box<dyn Overheads> {
+    fn start(
+        &mut self,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: Option<&Assignment>,
+        now: &Assignment,
+    ) -> Seconds {
+        (**self).start(view, job, before, now)
+    }
+
+    fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        (**self).stop(view, job)
+    }
+
+    fn change(
+        &mut self,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: &Assignment,
+        now: &Assignment,
+    ) -> Seconds {
+        (**self).change(view, job, before, now)
+    }
+
+    fn is_free_for(&self, job: &JobSpec) -> bool {
+        (**self).is_free_for(job)
+    }
+}
+
 /// The same costs for every job. All zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FixedOverheads {

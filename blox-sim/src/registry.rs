@@ -1,0 +1,215 @@
+//! Parts of the simulated world by name: execution models, overheads and completion rules.
+//!
+//! They lie in the same [`Registry`] as policies and collectors, so an outside crate adds one by one
+//! call, and the command line takes it by `--execution`, `--overheads` or `--completion`.
+//!
+//! ```
+//! use blox_core::registry::{Named, Registry};
+//! use blox_sim::execution::{Contention, FixedRate};
+//! use blox_sim::registry::World;
+//!
+//! let mut registry = Registry::new();
+//! registry.execution_models_mut().add(
+//!     "half-speed-neighbours",
+//!     "each other job on a node halves the speed",
+//!     &[],
+//!     |_params, _seed| Ok(Box::new(Contention::over(FixedRate, 1.0))),
+//! );
+//! let model = registry.execution_models().build(&Named::plain("half-speed-neighbours"), 1);
+//! assert!(model.is_ok());
+//! ```
+
+use crate::completion::{CompletionRule, Exact};
+use crate::execution::{Contention, ExecutionModel, FixedRate, as_specified, untrained};
+use crate::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads, Overheads};
+use blox_core::Seconds;
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, Shelf};
+
+/// Execution models by name.
+pub type ExecutionModels = Shelf<Box<dyn ExecutionModel>>;
+/// Overheads by name.
+pub type OverheadModels = Shelf<Box<dyn Overheads>>;
+/// Completion rules by name.
+pub type CompletionRules = Shelf<Box<dyn CompletionRule>>;
+
+/// The parts of the simulated world that a registry holds.
+pub trait World {
+    /// Returns a copy of the execution models.
+    fn execution_models(&self) -> ExecutionModels;
+    /// Returns the execution models, to add one.
+    fn execution_models_mut(&mut self) -> &mut ExecutionModels;
+    /// Returns a copy of the overheads.
+    fn overhead_models(&self) -> OverheadModels;
+    /// Returns the overheads, to add one.
+    fn overhead_models_mut(&mut self) -> &mut OverheadModels;
+    /// Returns a copy of the completion rules.
+    fn completion_rules(&self) -> CompletionRules;
+    /// Returns the completion rules, to add one.
+    fn completion_rules_mut(&mut self) -> &mut CompletionRules;
+}
+
+const EXECUTION: &str = "execution model";
+const OVERHEADS: &str = "overheads";
+const COMPLETION: &str = "completion rule";
+
+fn copy<T: 'static>(registry: &Registry, kind: &'static str) -> Shelf<T> {
+    let known = registry.others::<T>().cloned();
+    known.unwrap_or_else(|| Shelf::new(kind))
+}
+
+impl World for Registry {
+    fn execution_models(&self) -> ExecutionModels {
+        copy(self, EXECUTION)
+    }
+
+    fn execution_models_mut(&mut self) -> &mut ExecutionModels {
+        self.others_mut(EXECUTION)
+    }
+
+    fn overhead_models(&self) -> OverheadModels {
+        copy(self, OVERHEADS)
+    }
+
+    fn overhead_models_mut(&mut self) -> &mut OverheadModels {
+        self.others_mut(OVERHEADS)
+    }
+
+    fn completion_rules(&self) -> CompletionRules {
+        copy(self, COMPLETION)
+    }
+
+    fn completion_rules_mut(&mut self) -> &mut CompletionRules {
+        self.others_mut(COMPLETION)
+    }
+}
+
+const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
+    ParamDoc {
+        name,
+        default,
+        about,
+    }
+}
+
+/// A number of seconds, at least 0.
+fn seconds(p: &Params, name: &str, default: f64) -> Result<Seconds, RegistryError> {
+    let expected = "a number of seconds, at least 0";
+    p.number(name, default, expected, |s| s >= 0.0)
+        .map(Seconds::new)
+}
+
+fn fixed(p: &Params) -> Result<FixedOverheads, RegistryError> {
+    Ok(FixedOverheads {
+        launch: seconds(p, "launch_s", 0.0)?,
+        checkpoint: seconds(p, "checkpoint_s", 0.0)?,
+        restart: seconds(p, "restart_s", 0.0)?,
+        migration: seconds(p, "migration_s", 0.0)?,
+    })
+}
+
+/// Adds the parts of the world that ship.
+#[must_use]
+pub fn register(mut registry: Registry) -> Registry {
+    let models = registry.execution_models_mut();
+    models.add(
+        "as-specified",
+        "jobs are as fast as they say; training jobs follow their application (the default)",
+        &[],
+        |_, _| Ok(as_specified()),
+    );
+    models.add(
+        "fixed-rate",
+        "jobs do their own rate, in proportion to their GPUs, whatever runs beside them",
+        &[],
+        |_, _| Ok(Box::new(FixedRate)),
+    );
+    models.add(
+        "contention",
+        "as-specified, but jobs that share a node slow each other",
+        &[param(
+            "slowdown",
+            "0.5",
+            "a rate is divided by 1 + slowdown x the other jobs on the job's nodes",
+        )],
+        |p, _| {
+            let slowdown = p.number("slowdown", 0.5, "a number, at least 0", |v| v >= 0.0)?;
+            Ok(Box::new(Contention::over(untrained(), slowdown)))
+        },
+    );
+    let costs = [
+        param("launch_s", "0", "seconds of a first launch"),
+        param("checkpoint_s", "0", "seconds of a checkpoint at a stop"),
+        param(
+            "restart_s",
+            "0",
+            "seconds of a later launch on the same GPUs",
+        ),
+        param(
+            "migration_s",
+            "0",
+            "seconds of a later launch on other GPUs",
+        ),
+    ];
+    let overheads = registry.overhead_models_mut();
+    overheads.add(
+        "checkpoint-restart",
+        "training jobs restart in the time that they say, others at fixed costs (the default)",
+        &costs,
+        |p, _| Ok(Box::new(CheckpointRestart { others: fixed(p)? })),
+    );
+    overheads.add("fixed", "the same costs for every job", &costs, |p, _| {
+        Ok(Box::new(fixed(p)?))
+    });
+    overheads.add(
+        "groups",
+        "a new group of GPUs costs more the larger it is (ElasticFlow, ASPLOS 2023, section 5)",
+        &[
+            param("switch_s", "2", "seconds of every launch and change"),
+            param(
+                "doubling_s",
+                "2",
+                "seconds for each doubling of a new group",
+            ),
+        ],
+        |p, _| {
+            let switch = seconds(p, "switch_s", 2.0)?;
+            let doubling = seconds(p, "doubling_s", 2.0)?;
+            Ok(Box::new(GroupOverheads::new(switch, doubling)))
+        },
+    );
+    let rules = registry.completion_rules_mut();
+    rules.add("exact", "an end is seen when it happens", &[], |_, _| {
+        Ok(Box::new(Exact))
+    });
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::registry::Named;
+
+    #[test]
+    fn every_shipped_part_of_the_world_builds() {
+        let registry = register(Registry::new());
+        let names = |name: &str| Named::plain(name);
+        for (name, _) in registry.execution_models().iter() {
+            assert!(registry.execution_models().build(&names(name), 1).is_ok());
+        }
+        for (name, _) in registry.overhead_models().iter() {
+            assert!(registry.overhead_models().build(&names(name), 1).is_ok());
+        }
+        for (name, _) in registry.completion_rules().iter() {
+            assert!(registry.completion_rules().build(&names(name), 1).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_empty_registry_names_the_kind() {
+        let text = |e: Option<RegistryError>| e.map(|e| e.to_string());
+        let none = Registry::new();
+        let error = none.execution_models().build(&Named::plain("x"), 1).err();
+        let expected = "unknown execution model `x`; known: none";
+        assert_eq!(text(error).as_deref(), Some(expected));
+    }
+}
