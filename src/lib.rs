@@ -44,12 +44,12 @@ pub mod prelude;
 pub mod results;
 pub mod virtual_clusters;
 
-/// Returns all schedulers, policies and placements that ship, those of released programs
-/// included if the feature `released` is on.
+/// Returns all schedulers, policies, parts of the world and collectors that ship, those of released
+/// programs included if the feature `released` is on.
 ///
 /// Add your own entries and pass the registry to [`cli::run`].
 pub fn registry() -> core::registry::Registry {
-    let registry = blox_schedulers::registry();
+    let registry = sim::registry::register(blox_schedulers::registry());
     #[cfg(feature = "released")]
     let registry = blox_released::register(registry);
     registry

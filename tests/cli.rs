@@ -2,6 +2,7 @@
 
 mod support;
 
+use blox::sim::registry::World as _;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -256,6 +257,20 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     all.extend(registry.cluster.iter().map(|(n, _)| n.to_owned()));
     all.extend(registry.scheduling.iter().map(|(n, _)| n.to_owned()));
     all.extend(registry.placement.iter().map(|(n, _)| n.to_owned()));
+    all.extend(
+        registry
+            .execution_models()
+            .iter()
+            .map(|(n, _)| n.to_owned()),
+    );
+    all.extend(registry.overhead_models().iter().map(|(n, _)| n.to_owned()));
+    all.extend(
+        registry
+            .completion_rules()
+            .iter()
+            .map(|(n, _)| n.to_owned()),
+    );
+    all.extend(registry.collectors.iter().map(|(n, _)| n.to_owned()));
     let all = join(&mut all.iter().map(String::as_str));
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
                    or times such as 10h..2d (s, m, h, d)";

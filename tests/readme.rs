@@ -359,6 +359,9 @@ mod placement;
 #[path = "../docs/src/code/admission.rs"]
 mod admission;
 
+#[path = "../docs/src/code/world.rs"]
+mod world;
+
 #[test]
 fn policy_of_readme_is_the_compiled_one() {
     let shown = between(README, "```rust\n", "```");
@@ -401,6 +404,8 @@ fn components_of_the_site_work_on_the_command_line() {
     let runs = [
         (placement::registry(), "--placement", "emptiest-node"),
         (admission::registry(), "--admission", "at-most{limit=4}"),
+        (world::registry(), "--execution", "neighbours{share=0.1}"),
+        (world::registry(), "--collect", "most-placed"),
     ];
     for (registry, option, name) in runs {
         let args = [

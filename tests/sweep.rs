@@ -438,7 +438,7 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
             "--vary names `colour`, expected one of trace, format, map, throughputs, data, workload, \
              load-of-capacity, durations, gpu-mix, models, users, quiet-h, burst-h, burst-factor, \
              burst-durations, diurnal, losses, jobs, cluster, virtual-cluster, admission, placement, \
-             cluster-manager, round, on-event, completion, launch-s, checkpoint-s, restart-s, \
+             cluster-manager, round, on-event, completion, execution, overheads, launch-s, checkpoint-s, restart-s, \
              migration-s, group-overheads-s, node-mtbf-h, node-mttr-h, job-mtbf-h, \
              checkpoint-every-s, launch-failure, visit-every-round, measure, fairness",
         ),

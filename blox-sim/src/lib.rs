@@ -11,6 +11,7 @@
 
 mod backend;
 pub mod cluster_file;
+pub mod collectors;
 pub mod completion;
 mod error;
 pub mod execution;

@@ -19,6 +19,7 @@
 //! assert!(model.is_ok());
 //! ```
 
+use crate::collectors::QueueLength;
 use crate::completion::{CompletionRule, Exact};
 use crate::execution::{Contention, ExecutionModel, FixedRate, as_specified, untrained};
 use crate::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads, Overheads};
@@ -176,6 +177,12 @@ pub fn register(mut registry: Registry) -> Registry {
             let doubling = seconds(p, "doubling_s", 2.0)?;
             Ok(Box::new(GroupOverheads::new(switch, doubling)))
         },
+    );
+    registry.collectors.add(
+        "queue",
+        "jobs that wait after a decision: the longest queue, and the mean over time",
+        &[],
+        |_, _| Ok(Box::new(QueueLength::default())),
     );
     let rules = registry.completion_rules_mut();
     rules.add("exact", "an end is seen when it happens", &[], |_, _| {

@@ -111,6 +111,11 @@ impl Collected {
             any.downcast_ref()
         })
     }
+
+    /// The figures of each collector, in the order in which the simulation was given them.
+    pub fn figures(&self) -> Vec<Vec<(String, f64)>> {
+        self.0.iter().map(|collector| collector.figures()).collect()
+    }
 }
 
 impl std::fmt::Debug for Collected {

@@ -477,10 +477,18 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_event: Option<f64>,
 
-    /// When ends are seen: round or exact [default: round where there are rounds]
+    /// When ends are seen: round, exact or a registered NAME{..} [default: round where there are rounds]
     #[arg(long, value_name = "RULE", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<String>,
+    /// Execution model: how fast jobs run [default: the scheduler's own, mostly as-specified]
+    #[arg(long, value_name = "NAME{..}", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<String>,
+    /// Overheads of launches, stops and changes [default: those of the next five options]
+    #[arg(long, value_name = "NAME{..}", help_heading = "World")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overheads: Option<String>,
     /// Seconds that a first launch takes [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -562,6 +570,10 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
+    /// Show the figures of a collector; may be given more than once
+    #[arg(long, value_name = "NAME{..}", help_heading = "Results")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collect: Option<Vec<String>>,
     /// Count why measured jobs waited, and for how long
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -142,7 +142,9 @@ pub(super) fn replay(args: SimulateArgs) -> Result<Given, Failure> {
 /// Whether an option says what is kept of a run, and where.
 pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
     arg.get_help_heading() == Some("Results")
-        && !["measure", "quiet"].map(Some).contains(&arg.get_long())
+        && !["measure", "quiet", "collect"]
+            .map(Some)
+            .contains(&arg.get_long())
 }
 
 /// For the scheduler of a real cluster, which simulates nothing.
@@ -305,7 +307,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     let mut options = first_given!(cli, file, settled;
         options: seeds loads baseline scheduler schedulers trace format map throughputs data workload load load_of_capacity durations
             gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster virtual_cluster admission placement cluster_manager round on_event
-            completion launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
+            completion execution overheads collect launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
             job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
         flags: losses visit_every_round force rounds assignments plots report why fairness json quiet);
     options.vary = vary;

@@ -2,6 +2,7 @@
 
 use super::{Failure, OK, Terminal};
 use blox_core::registry::{Registry, Shelf};
+use blox_sim::registry::World;
 use std::fmt::Write;
 
 pub(super) fn run(
@@ -30,6 +31,16 @@ pub(super) fn run(
         "cluster managers (--cluster-manager NAME)",
         &registry.cluster,
     );
+    kind.list(
+        "execution models (--execution NAME)",
+        &registry.execution_models(),
+    );
+    kind.list("overheads (--overheads NAME)", &registry.overhead_models());
+    kind.list(
+        "completion rules (--completion NAME)",
+        &registry.completion_rules(),
+    );
+    kind.list("collectors (--collect NAME)", &registry.collectors);
     if text.is_empty() {
         known.sort();
         known.dedup();

@@ -10,7 +10,7 @@ use super::resolve::Experiment;
 use super::{Failure, INTERRUPTED, OK, Terminal, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
-use blox_core::registry::Registry;
+use blox_core::registry::{Named, Registry};
 use blox_sim::fairness::FairTimes;
 use blox_sim::results::{Fairness, SharedSink};
 use blox_sim::workload::{Limited, Workload};
@@ -30,6 +30,8 @@ pub(super) struct Run {
     pub workload: String,
     /// The length of a round, where there are rounds.
     pub period_s: Option<f64>,
+    /// The figures of each collector, with the collector's name.
+    pub collected: Vec<(String, Vec<(String, f64)>)>,
 }
 
 impl Run {
@@ -237,12 +239,13 @@ pub(super) fn run_one(
         .as_ref()
         .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
     let fair = experiment.options.fairness.then(|| {
-        let simulation = experiment.simulation(i);
-        FairTimes::of(&simulation, &scheduler).watched_by(Arc::clone(watch))
+        let simulation = experiment.simulation(i)?;
+        Ok::<_, Failure>(FairTimes::of(&simulation, &scheduler).watched_by(Arc::clone(watch)))
     });
+    let fair = fair.transpose()?;
     let failed = |e: SimError| Failure::new(format!("{}: {e}", experiment.contestants[i].label));
     let mut report = experiment
-        .simulation(i)
+        .simulation(i)?
         .assignments_to(assignments)
         .explain(explained)
         .watched_by(Arc::clone(watch))
@@ -256,7 +259,9 @@ pub(super) fn run_one(
             report.ended = Ended::Interrupted;
         }
     }
+    let names = experiment.collectors.iter().map(Named::to_string);
     Ok(Run {
+        collected: names.zip(report.collected.figures()).collect(),
         report,
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
         workload: label,

@@ -76,6 +76,7 @@ pub(super) fn compare(
         ("output-dir", o.output_dir.is_some()),
         ("rounds", o.rounds),
         ("why", o.why),
+        ("collect", o.collect.is_some()),
         ("fairness", o.fairness),
         ("plots", o.plots),
         ("report", o.report),

@@ -19,6 +19,11 @@ pub(super) fn render(
     form: Form,
 ) -> String {
     let mut text = figures(experiment, runs).text(form);
+    let collected = collected(runs);
+    if !collected.rows.is_empty() {
+        text.push('\n');
+        text.push_str(&collected.text(form));
+    }
     if experiment.options.why {
         text.push('\n');
         let waits = waits(runs);
@@ -117,6 +122,30 @@ pub(super) fn base<'r>(experiment: &Experiment<'_>, runs: &[&'r Run]) -> Option<
     let label = &experiment.contestants.get(experiment.baseline)?.label;
     let named = runs.iter().find(|r| r.report.summary.scheduler == *label);
     named.copied()
+}
+
+/// What collectors found, a row a scheduler and figure.
+fn collected(runs: &[&Run]) -> Grid {
+    let mut rows = Vec::new();
+    for run in runs {
+        for (collector, figures) in &run.collected {
+            for (name, value) in figures {
+                let scheduler = run.report.summary.scheduler.clone();
+                rows.push(vec![
+                    scheduler,
+                    collector.clone(),
+                    name.clone(),
+                    decimal(*value, 2),
+                ]);
+            }
+        }
+    }
+    let head = ["scheduler", "collector", "figure", "value"];
+    Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows,
+        words: 3,
+    }
 }
 
 /// Why measured jobs waited, a row a scheduler and reason.

@@ -7,6 +7,7 @@ use blox_core::Pipeline;
 use blox_core::registry::{ParamDoc, Registry};
 use blox_policies::scheduling::TwoDas;
 use blox_schedulers::registry::{PROMOTE, param, promote, thresholds};
+use blox_sim::registry::World;
 
 const PLACER: ParamDoc = param(
     "placer",
@@ -19,6 +20,17 @@ type Baseline = fn(Placer) -> Pipeline;
 /// Adds the compositions and parts of released programs to a registry.
 #[must_use]
 pub fn register(mut r: Registry) -> Registry {
+    r.execution_models_mut().add(
+        "blox-optimus",
+        "jobs sped up by a table of loads, as in Blox's released program under Optimus",
+        &[param("load", "--load", "jobs an hour, from 1 to 9")],
+        |p, _| {
+            let speed = blox::OptimusSpeed::at_load(p.f64("load", f64::NAN).unwrap_or(f64::NAN));
+            let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its \
+                            speed from a table of loads";
+            Ok(Box::new(speed.ok_or_else(|| p.wrong("load", expected))?))
+        },
+    );
     let s = &mut r.schedulers;
     s.add(
         "blox-fifo",
@@ -50,7 +62,8 @@ pub fn register(mut r: Registry) -> Registry {
          table of loads",
         &[],
         |_, _| Ok(blox::optimus()),
-    );
+    )
+    .with_execution("blox-optimus");
     s.add(
         "tiresias-dlas-gpu",
         "dlas-gpu as Tiresias' released simulator has it, decided at events",

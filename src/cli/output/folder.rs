@@ -161,6 +161,6 @@ pub(in crate::cli) fn write_run(
         })?;
     }
     write_whole(&dir.join("summary.json"), |out| {
-        pretty(out, &Figures::of(&run.report, experiment))
+        pretty(out, &Figures::of(run, experiment))
     })
 }

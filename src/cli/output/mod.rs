@@ -8,4 +8,6 @@ mod printed;
 pub(super) use folder::{clear, draw, drawn_later, folder, nowhere, prepare, spare, write_run};
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{MANIFEST, cluster, command_line, configuration, inputs, write_manifest};
-pub(super) use printed::{OutputFormat, csv, figures, json, pretty, pretty_text, reasons};
+pub(super) use printed::{
+    OutputFormat, csv, figures, flatten_collected, json, pretty, pretty_text, reasons,
+};

@@ -9,7 +9,7 @@ use blox_sim::results::{COLUMNS, Summary, WaitRow, statistics::Paired};
 use blox_sim::{Ended, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// What goes to standard output.
@@ -53,11 +53,20 @@ pub(super) struct Figures<'a> {
     /// Why measured jobs waited, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits: Option<&'a [WaitRow]>,
+    /// The figures of collectors, by collector and figure.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    collected: BTreeMap<&'a str, BTreeMap<&'a str, f64>>,
 }
 
 impl<'a> Figures<'a> {
-    pub(super) fn of(report: &'a Report, experiment: &Experiment<'_>) -> Self {
+    pub(super) fn of(run: &'a Run, experiment: &Experiment<'_>) -> Self {
+        let report = &run.report;
+        let figures = |(name, list): &'a (String, Vec<(String, f64)>)| {
+            let list = list.iter().map(|(key, value)| (key.as_str(), *value));
+            (name.as_str(), list.collect())
+        };
         Figures {
+            collected: run.collected.iter().map(figures).collect(),
             waits: experiment.options.why.then_some(&report.waits),
             summary: &report.summary,
             ended: ended(report.ended),
@@ -92,7 +101,7 @@ pub(in crate::cli) fn reasons(report: &Report, rejected: bool) -> BTreeMap<&'sta
 
 /// `summary.json` as a value.
 pub(in crate::cli) fn figures(run: &Run, experiment: &Experiment<'_>) -> Result<Value, Failure> {
-    serde_json::to_value(Figures::of(&run.report, experiment)).map_err(Failure::new)
+    serde_json::to_value(Figures::of(run, experiment)).map_err(Failure::new)
 }
 
 /// What `--output-format json` prints: an object for `simulate`, a list of them for `compare`.
@@ -135,7 +144,31 @@ pub(in crate::cli) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<
         let fairness = serde_json::to_value(fairness).map_err(Failure::new)?;
         head.extend(flatten(&mut rows, "fairness", &fairness));
     }
+    let mut columns = BTreeSet::new();
+    for row in &mut rows {
+        columns.extend(flatten_collected(row));
+    }
+    head.extend(columns);
     super::super::grid::csv(&head, &rows)
+}
+
+/// Makes columns of what collectors found, `COLLECTOR_FIGURE`; their names.
+pub(in crate::cli) fn flatten_collected(row: &mut serde_json::Map<String, Value>) -> Vec<String> {
+    let mut columns = Vec::new();
+    let Some(Value::Object(collectors)) = row.remove("collected") else {
+        return columns;
+    };
+    for (collector, figures) in collectors {
+        let Value::Object(figures) = figures else {
+            continue;
+        };
+        for (figure, value) in figures {
+            let column = format!("{collector}_{figure}");
+            row.insert(column.clone(), value);
+            columns.push(column);
+        }
+    }
+    columns
 }
 
 /// Makes columns of an object in each row that has one, all with the keys of an example; their names.

@@ -25,7 +25,7 @@ pub(super) fn source(
     given: &Given,
     cluster: &ClusterSpec,
     seed: u64,
-    wants_optimus: bool,
+    reads_load: bool,
 ) -> Result<Source, Failure> {
     let o = &given.options;
     if o.trace.is_some() && o.workload.is_some() {
@@ -63,7 +63,7 @@ pub(super) fn source(
         (
             "load",
             o.load.is_some(),
-            kind != "trace" || wants_optimus,
+            kind != "trace" || reads_load,
             "--workload",
         ),
         (

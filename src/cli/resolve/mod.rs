@@ -17,11 +17,11 @@ use super::config::Given;
 use super::generated;
 use super::output::OutputFormat;
 use crate::virtual_clusters;
-use blox_core::registry::Registry;
+use blox_core::registry::{Named, Registry};
 use blox_core::{ClusterSpec, Pipeline};
-use blox_sim::completion::Exact;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{self, Applications, WithApplications};
+use blox_sim::registry::World as _;
 use blox_sim::workload::formats::gavel::{Oracle, WithOracle};
 use blox_sim::workload::generate::blox::BloxWorkload;
 use blox_sim::workload::generate::{Generator, WithLoss};
@@ -33,7 +33,7 @@ use inputs::TraceKey;
 use jobs::Source;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use world::{Tempo, World};
+use world::{Parts, Tempo, World};
 
 /// Everything that is to be run, checked.
 pub(in crate::cli) struct Experiment<'r> {
@@ -69,8 +69,10 @@ pub(in crate::cli) struct Experiment<'r> {
     applications: Option<Applications>,
     world: World,
     cadence: Option<Tempo>,
-    /// The load from which `blox-optimus` takes its speed.
-    optimus: Option<f64>,
+    /// The named parts of each contestant's world.
+    parts: Vec<Parts>,
+    /// The collectors whose figures are shown.
+    pub collectors: Vec<Named>,
     overrides: Overrides,
 }
 
@@ -128,22 +130,28 @@ impl<'r> Experiment<'r> {
             None => cluster,
         };
         let seed = o.seed.unwrap_or(1);
-        let wants_optimus = contestants.iter().any(|c| c.named.name == "blox-optimus");
-        let source = jobs::source(&given, &cluster, seed, wants_optimus)?;
+        let parts = contestants
+            .iter()
+            .map(|c| Parts::of(&given, registry, &c.named));
+        let parts: Vec<Parts> = parts.collect::<Result<_, _>>()?;
+        let reads_load = parts.iter().any(|p| p.reads(registry, "load"));
+        let source = jobs::source(&given, &cluster, seed, reads_load)?;
         let measure = jobs::measure(&given, &source)?;
         let arrivals_end = jobs::arrivals_end(&source, &measure, o.jobs)?;
         let load = match &source {
             Source::Blox(load) => Some(*load),
             _ => o.load,
         };
-        let optimus = match wants_optimus {
-            true => Some(world::optimus(&given, load)?),
-            false => None,
-        };
+        let checked = |p: Parts| p.checked(&given, registry, load, seed);
+        let parts: Vec<Parts> = parts.into_iter().map(checked).collect::<Result<_, _>>()?;
+        let collectors = world::collectors(&given, registry, seed)?;
         let cadence = world::cadence(&given)?;
         let overrides = Overrides::of(&given)?;
-        let parts = contestants.iter().map(|c| &c.named).chain(overrides.iter());
-        let files = inputs::other_files(&given, &source, &cluster_text, parts)?;
+        let world = world::world(&given, registry, cadence, seed)?;
+        let named = contestants.iter().map(|c| &c.named).chain(overrides.iter());
+        let named = named.chain(parts.iter().flat_map(Parts::iter));
+        let named = named.chain(&world.completion).chain(&collectors);
+        let files = inputs::other_files(&given, &source, &cluster_text, named)?;
         let inputs = match o.output_dir {
             Some(_) => inputs::hashed(&files, known)?,
             None => Vec::new(),
@@ -152,7 +160,6 @@ impl<'r> Experiment<'r> {
         let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(training::read_dir);
         let applications = applications.transpose().map_err(Failure::new)?;
-        let world = world::world(&given, cadence, seed)?;
         let mut experiment = Experiment {
             registry,
             compares: given.compares,
@@ -175,7 +182,8 @@ impl<'r> Experiment<'r> {
             applications,
             world,
             cadence,
-            optimus,
+            parts,
+            collectors,
             overrides,
             options: given.options,
         };
@@ -338,7 +346,7 @@ impl<'r> Experiment<'r> {
     }
 
     /// The world of the `i`th scheduler.
-    pub fn simulation(&self, i: usize) -> Simulation {
+    pub fn simulation(&self, i: usize) -> Result<Simulation, Failure> {
         let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
         let mut simulation = simulation
             .faults(self.world.faults)
@@ -347,18 +355,18 @@ impl<'r> Experiment<'r> {
             .keep_timeline(self.options.output_dir.is_some())
             .keep_waits(self.options.why)
             .visiting_every_round(self.options.visit_every_round);
-        if self.world.exact_ends {
-            simulation = simulation.completion(Exact);
+        if let Some(rule) = &self.world.completion {
+            let rule = self.registry.completion_rules().build(rule, self.seed);
+            simulation = simulation.completion(rule.map_err(Failure::new)?);
         }
         if let Some(applications) = &self.applications {
             simulation = simulation.execution(Training::of(applications.clone()));
         }
-        match self.optimus {
-            Some(load) if self.contestants[i].named.name == "blox-optimus" => {
-                world::at_optimus_speed(simulation, load)
-            }
-            _ => simulation,
+        for named in &self.collectors {
+            let collector = self.registry.collectors.build(named, self.seed);
+            simulation = simulation.collector(collector.map_err(Failure::new)?);
         }
+        self.parts[i].put_into(simulation, self.registry, self.seed)
     }
 
     /// Where all jobs of a trace have whole numbers for ids, `--measure A..B` names these.

@@ -2,10 +2,13 @@
 
 use super::super::Failure;
 use super::super::config::Given;
+use blox_core::registry::{Named, ParamDoc, Registry, RegistryError, Seeded, Shelf};
 use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};
+use blox_sim::registry::World as _;
+use serde_json::Value;
 
 /// When decisions are due, if not when the scheduler says.
 #[derive(Clone, Copy)]
@@ -21,7 +24,7 @@ pub(super) struct World {
     group: Option<GroupOverheads>,
     pub faults: Faults,
     /// Otherwise at the ends of rounds, where there are rounds.
-    pub exact_ends: bool,
+    pub completion: Option<Named>,
 }
 
 impl World {
@@ -36,36 +39,160 @@ impl World {
     }
 }
 
-/// The load from which `blox-optimus` takes its speed, which only the feature `released` registers.
-pub(super) fn optimus(given: &Given, load: Option<f64>) -> Result<f64, Failure> {
-    let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its speed from a table of loads";
-    let Some(load) = load else {
-        return Err(Failure::new(format!(
-            "--load is missing, expected {expected}"
-        )));
+/// The named parts of the world that one scheduler meets.
+#[derive(Clone, Default)]
+pub(super) struct Parts {
+    execution: Option<Named>,
+    overheads: Option<Named>,
+}
+
+impl Parts {
+    /// The parts that options name, or else those that the scheduler is made for.
+    pub fn of(given: &Given, registry: &Registry, scheduler: &Named) -> Result<Self, Failure> {
+        let own = registry.schedulers.get(&scheduler.name);
+        let own = own.map(|entry| &entry.world);
+        let own = own.or_else(|| Some(&registry.scheduling.get(&scheduler.name)?.world));
+        let o = &given.options;
+        let parts = Parts {
+            execution: named(given, "execution", o.execution.as_deref())?,
+            overheads: named(given, "overheads", o.overheads.as_deref())?,
+        };
+        // Options in seconds name the costs of every scheduler.
+        let costs = [o.launch_s, o.checkpoint_s, o.restart_s, o.migration_s];
+        let charged = costs.iter().any(Option::is_some) || o.group_overheads_s.is_some();
+        let own_overheads = own.filter(|_| !charged).and_then(|w| w.overheads.clone());
+        Ok(Parts {
+            execution: parts.execution.or(own.and_then(|w| w.execution.clone())),
+            overheads: parts.overheads.or(own_overheads),
+        })
+    }
+
+    /// Whether a part takes a parameter from an option of the command line.
+    pub fn reads(&self, registry: &Registry, option: &str) -> bool {
+        let reads = |params: Option<&[ParamDoc]>| {
+            let of_option = |p: &ParamDoc| p.default.strip_prefix("--") == Some(option);
+            params.is_some_and(|params| params.iter().any(of_option))
+        };
+        let models = registry.execution_models();
+        let model = self.execution.as_ref().and_then(|n| models.get(&n.name));
+        let overheads = registry.overhead_models();
+        let costs = self.overheads.as_ref().and_then(|n| overheads.get(&n.name));
+        reads(model.map(|m| &*m.params)) || reads(costs.map(|m| &*m.params))
+    }
+
+    /// Takes open parameters from the options, and builds every part once.
+    pub fn checked(
+        self,
+        given: &Given,
+        registry: &Registry,
+        load: Option<f64>,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        let shelf = registry.execution_models();
+        let execution = filled(given, "execution", self.execution, &shelf, load, seed)?;
+        let shelf = registry.overhead_models();
+        let overheads = filled(given, "overheads", self.overheads, &shelf, load, seed)?;
+        Ok(Parts {
+            execution,
+            overheads,
+        })
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Named> {
+        [&self.execution, &self.overheads].into_iter().flatten()
+    }
+
+    /// The simulation with these parts.
+    pub fn put_into(
+        &self,
+        mut simulation: Simulation,
+        registry: &Registry,
+        seed: u64,
+    ) -> Result<Simulation, Failure> {
+        if let Some(named) = &self.execution {
+            let model = registry.execution_models().build(named, seed);
+            simulation = simulation.execution(model.map_err(Failure::new)?);
+        }
+        if let Some(named) = &self.overheads {
+            let overheads = registry.overhead_models().build(named, seed);
+            simulation = simulation.overheads(overheads.map_err(Failure::new)?);
+        }
+        Ok(simulation)
+    }
+}
+
+/// `NAME{..}` of an option.
+pub(super) fn named(
+    given: &Given,
+    key: &str,
+    text: Option<&str>,
+) -> Result<Option<Named>, Failure> {
+    let parsed = text.map(str::parse).transpose();
+    parsed.map_err(|e: RegistryError| given.because(key, e))
+}
+
+/// A part with its open parameters from the options. It is built once to check it.
+fn filled<T: Seeded>(
+    given: &Given,
+    key: &str,
+    part: Option<Named>,
+    shelf: &Shelf<T>,
+    load: Option<f64>,
+    seed: u64,
+) -> Result<Option<Named>, Failure> {
+    let Some(part) = part else { return Ok(None) };
+    let options = serde_json::to_value(&given.options).map_err(Failure::new)?;
+    let option = |name: &str| match (name, load) {
+        ("load", Some(load)) if load.fract() == 0.0 && load.abs() < 9e15 => {
+            Some((load as i64).into())
+        }
+        ("load", load) => load.map(Value::from),
+        _ => options.get(name).cloned(),
     };
-    match optimus_speed(load) {
-        Some(_) => Ok(load),
-        None => Err(given.wrong("load", load, expected)),
+    let whole = shelf.filled(&part, option);
+    let Err(error) = shelf.build(&whole, seed) else {
+        return Ok(Some(whole));
+    };
+    let RegistryError::BadValue {
+        param, expected, ..
+    } = &error
+    else {
+        return Err(Failure::new(error));
+    };
+    let params = shelf.get(&part.name).map_or(&[][..], |e| &e.params);
+    let open = params.iter().find(|p| p.name == param);
+    let open = open.filter(|_| !part.params.has(param));
+    match open.and_then(|p| p.default.strip_prefix("--")) {
+        None => Err(given.because(key, error)),
+        Some(name) if whole.params.has(param) => {
+            Err(given.wrong(name, whole.params.text(param, ""), expected))
+        }
+        Some(name) => Err(Failure::new(format!(
+            "--{name} is missing, expected {expected}"
+        ))),
     }
 }
 
-/// The simulation with the speed that `blox-optimus` has at this load.
-pub(super) fn at_optimus_speed(simulation: Simulation, load: f64) -> Simulation {
-    match optimus_speed(load) {
-        Some(speed) => simulation.execution(speed),
-        None => simulation,
+/// Collectors by name, each built once to check it.
+pub(super) fn collectors(
+    given: &Given,
+    registry: &Registry,
+    seed: u64,
+) -> Result<Vec<Named>, Failure> {
+    let mut list: Vec<Named> = Vec::new();
+    for text in given.options.collect.iter().flatten() {
+        let Some(one) = named(given, "collect", Some(text))? else {
+            continue;
+        };
+        if list.contains(&one) {
+            let expected = "each collector once";
+            return Err(given.wrong("collect", one, expected));
+        }
+        let collector = registry.collectors.build(&one, seed);
+        collector.map_err(|e| given.because("collect", e))?;
+        list.push(one);
     }
-}
-
-#[cfg(feature = "released")]
-fn optimus_speed(load: f64) -> Option<crate::released::blox::OptimusSpeed> {
-    crate::released::blox::OptimusSpeed::at_load(load)
-}
-
-#[cfg(not(feature = "released"))]
-fn optimus_speed(_: f64) -> Option<blox_sim::execution::FixedRate> {
-    None
+    Ok(list)
 }
 
 pub(super) fn cadence(given: &Given) -> Result<Option<Tempo>, Failure> {
@@ -122,7 +249,12 @@ fn group(given: &Given, text: &str) -> Result<GroupOverheads, Failure> {
         })
 }
 
-pub(super) fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<World, Failure> {
+pub(super) fn world(
+    given: &Given,
+    registry: &Registry,
+    cadence: Option<Tempo>,
+    seed: u64,
+) -> Result<World, Failure> {
     let o = &given.options;
     let seconds = |key, value| not_negative(given, key, value);
     let overheads = FixedOverheads {
@@ -141,6 +273,19 @@ pub(super) fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<
         }
         Some(text) => Some(group(given, text)?),
     };
+    if o.overheads.is_some() && (group.is_some() || overheads != FixedOverheads::default()) {
+        return Err(Failure::new(format!(
+            "{} is given beside other overheads, expected one or the other",
+            given.name("overheads")
+        )));
+    }
+    if o.execution.is_some() && o.data.is_some() {
+        return Err(Failure::new(format!(
+            "{} and {} are both given, expected one of them: both say how fast jobs are",
+            given.name("execution"),
+            given.name("data")
+        )));
+    }
     let hour = 3600.0;
     let launch_failure = o.launch_failure.unwrap_or(0.0);
     if !(0.0..1.0).contains(&launch_failure) {
@@ -156,23 +301,31 @@ pub(super) fn world(given: &Given, cadence: Option<Tempo>, seed: u64) -> Result<
         checkpoint_every: above_zero(given, "checkpoint-every-s", o.checkpoint_every_s, 1.0)?,
         launch_failure,
     };
-    let exact_ends = match (o.completion.as_deref(), cadence) {
-        (None, _) => false,
-        (Some("exact"), _) => true,
-        (Some("round"), Some(Tempo::OnEvent(_))) => {
+    let rules = registry.completion_rules();
+    let completion = match (
+        named(given, "completion", o.completion.as_deref())?,
+        cadence,
+    ) {
+        (Some(rule), Some(Tempo::OnEvent(_))) if rule.name == "round" => {
             return Err(Failure::new(format!(
                 "{} is `round`, which has no meaning with {}",
                 given.name("completion"),
                 given.name("on-event")
             )));
         }
-        (Some("round"), _) => false,
-        (Some(other), _) => return Err(given.wrong("completion", other, "round or exact")),
+        (Some(rule), _) if rule == Named::plain("round") => None,
+        (Some(rule), _) if rules.get(&rule.name).is_none() => {
+            let mut known: Vec<&str> = rules.iter().map(|(name, _)| name).collect();
+            known.insert(0, "round");
+            let expected = format!("one of {}", known.join(", "));
+            return Err(given.wrong("completion", rule, &expected));
+        }
+        (rule, _) => filled(given, "completion", rule, &rules, o.load, seed)?,
     };
     Ok(World {
         overheads,
         group,
         faults,
-        exact_ends,
+        completion,
     })
 }

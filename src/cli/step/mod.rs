@@ -38,7 +38,7 @@ pub(super) fn run(
     let about = workload.describe();
     let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
     let stepper = Stepper::new(
-        &experiment.simulation(0),
+        &experiment.simulation(0)?,
         experiment.pipeline(0)?,
         &mut workload,
     )
@@ -78,6 +78,12 @@ pub(super) fn run(
             }
             // A slip of the finger must not end a walk.
             Err(why) => writeln!(terminal.out, "{why}; `help` lists the commands")?,
+        }
+    }
+    let figures = walk.stepper.report().collected.figures();
+    for (collector, figures) in experiment.collectors.iter().zip(figures) {
+        for (name, value) in figures {
+            writeln!(terminal.out, "{collector}: {name} {value}")?;
         }
     }
     Ok(OK)

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 const MOST_RUNS: usize = 100_000;
 
 /// What says where results go, or is about one run, and is no setting.
-const NOT_VARIED: [&str; 18] = [
+const NOT_VARIED: [&str; 19] = [
     "scheduler",
     "schedulers",
     "seeds",
@@ -31,6 +31,7 @@ const NOT_VARIED: [&str; 18] = [
     "plots",
     "report",
     "why",
+    "collect",
     "explain",
     "journal",
     "json",

@@ -26,6 +26,7 @@
 //! | `nodes`, `gpus` | the size of the cluster |
 //! | `ended` | `finished`, or `standstill` if jobs wait that nothing will ever start |
 //! | `end_s` | when the simulation ended, in simulated seconds |
+//! | `COLLECTOR_FIGURE` | one column a figure of each collector of `--collect`, after all others |
 //! | figures | the columns of [`COLUMNS`] without the scheduler: `jobs`, `measured`, `completed`, ..., `avg_jct_s`, ... |
 //!
 //! Rows are in order of run: seeds outermost, then `--vary`, then loads, then
@@ -229,7 +230,12 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, 
     head.extend(options);
     head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
     head.extend(COLUMNS[1..].iter().map(|c| c.name.to_owned()));
-    let rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
+    let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
+    let mut collected = BTreeSet::new();
+    for row in &mut rows {
+        collected.extend(output::flatten_collected(row));
+    }
+    head.extend(collected);
     grid::csv(&head, &rows)
 }
 
@@ -257,7 +263,7 @@ pub(super) fn row(
     row.extend(
         figures
             .into_iter()
-            .filter(|(_, v)| !v.is_object() && !v.is_array()),
+            .filter(|(k, v)| k == "collected" || !v.is_object() && !v.is_array()),
     );
     row
 }

@@ -1,0 +1,82 @@
+use blox::core::registry::{ParamDoc, Registry};
+use blox::core::{Assignment, GpuId, JobId, JobRef, MetricCollector, Part, Phase, Plan, View};
+use blox::sim::execution::{ExecutionModel, on_nodes_of};
+use blox::sim::registry::World;
+
+// ANCHOR: model
+/// Each other job that runs on a job's nodes takes `share` of the job's speed.
+#[derive(Clone)]
+struct Neighbours {
+    share: f64,
+}
+
+impl Part for Neighbours {}
+
+impl ExecutionModel for Neighbours {
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+        let runs = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() == Phase::Running);
+        let near = on_nodes_of(view, &assignment.gpus);
+        let others = near
+            .iter()
+            .filter(|id| **id != job.id() && runs(id))
+            .count();
+        job.spec().work.rate * (1.0 - self.share * others as f64).max(0.1)
+    }
+
+    fn reaches_other_gpus(&self) -> bool {
+        true
+    }
+
+    fn affected(&self, view: View<'_>, _: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        on_nodes_of(view, gpus)
+    }
+}
+// ANCHOR_END: model
+
+// ANCHOR: collector
+/// The most jobs that had GPUs after a decision.
+#[derive(Clone, Default)]
+struct MostPlaced(u32);
+
+impl Part for MostPlaced {
+    fn observes_launches(&self) -> bool {
+        false // it has no `observe`
+    }
+}
+
+impl MetricCollector for MostPlaced {
+    fn round(&mut self, view: View<'_>, _: &Plan) {
+        self.0 = self.0.max(view.placed_count());
+    }
+
+    fn figures(&self) -> Vec<(String, f64)> {
+        vec![("most_jobs".to_owned(), f64::from(self.0))]
+    }
+}
+// ANCHOR_END: collector
+
+// ANCHOR: register
+pub fn registry() -> Registry {
+    let mut registry = blox::registry();
+    let share = ParamDoc {
+        name: "share",
+        default: "0.2",
+        about: "share of the speed that one other job takes",
+    };
+    registry.execution_models_mut().add(
+        "neighbours",
+        "jobs of a node slow each other",
+        &[share],
+        |params, _seed| {
+            let share = params.f64("share", 0.2)?;
+            Ok(Box::new(Neighbours { share }))
+        },
+    );
+    registry
+        .collectors
+        .add("most-placed", "jobs with GPUs", &[], |_params, _seed| {
+            Ok(Box::new(MostPlaced::default()))
+        });
+    registry
+}
+// ANCHOR_END: register
