@@ -68,10 +68,57 @@ pub enum Reason {
     Other(Name),
 }
 
+/// What a [`Reason`] counts as. Cloning one copies a pointer.
+#[derive(Clone, Debug)]
+pub enum ReasonLabel {
+    /// A [kind](Reason::kind) of reason.
+    Kind(&'static str),
+    /// The text of a reason of a policy's own.
+    Text(Name),
+}
+
+impl ReasonLabel {
+    /// The kind or text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            ReasonLabel::Kind(kind) => kind,
+            ReasonLabel::Text(text) => text,
+        }
+    }
+}
+
+impl PartialEq for ReasonLabel {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for ReasonLabel {}
+
+impl Serialize for ReasonLabel {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(self.as_str())
+    }
+}
+
 impl Reason {
     /// Any other reason.
     pub fn other(text: impl Into<Name>) -> Self {
         Reason::Other(text.into())
+    }
+
+    /// What the reason counts as: its kind, or the text of a reason of a policy's own.
+    ///
+    /// ```
+    /// use blox_core::Reason;
+    /// assert_eq!(Reason::NoFreeGpus.label().as_str(), "no free GPUs");
+    /// assert_eq!(Reason::other("over its share").label().as_str(), "over its share");
+    /// ```
+    pub fn label(&self) -> ReasonLabel {
+        match self {
+            Reason::Other(text) => ReasonLabel::Text(text.clone()),
+            known => ReasonLabel::Kind(known.kind()),
+        }
     }
 
     /// The kind of reason without its particulars, for counting.

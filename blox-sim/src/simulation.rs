@@ -753,7 +753,7 @@ mod tests {
         let waits: Vec<_> = report
             .waits
             .iter()
-            .map(|w| (w.reason, w.jobs, w.total.secs()))
+            .map(|w| (w.reason.as_str(), w.jobs, w.total.secs()))
             .collect();
         let queued: f64 = report
             .jobs

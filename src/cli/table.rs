@@ -157,7 +157,7 @@ fn waits(runs: &[&Run]) -> Grid {
         for w in &r.waits {
             rows.push(vec![
                 r.summary.scheduler.clone(),
-                w.reason.to_owned(),
+                w.reason.as_str().to_owned(),
                 whole(w.jobs),
                 decimal(w.total.hours(), 1),
                 decimal(w.total.secs() / w.jobs.max(1) as f64, 0),
@@ -440,7 +440,7 @@ fn leftovers(run: &Run) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn counted(reasons: &BTreeMap<&'static str, u64>) -> String {
+fn counted(reasons: &BTreeMap<&str, u64>) -> String {
     let list: Vec<String> = reasons
         .iter()
         .map(|(kind, n)| format!("{kind}: {}", whole(*n)))

@@ -3,15 +3,17 @@
 use crate::Measure;
 use blox_core::{
     Event, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Reason, Seconds, Time, View,
+    reason::ReasonLabel,
 };
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A kind of reason with the jobs that waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitRow {
-    /// The kind of [`Reason`], or `launching` and `leaving its GPUs` for what
-    /// launches and stops take.
-    pub reason: &'static str,
+    /// The kind of [`Reason`], the text of a reason of a policy's own, or `launching` and
+    /// `leaving its GPUs` for what launches and stops take.
+    pub reason: ReasonLabel,
     /// Measured jobs that waited for it, each counted once.
     pub jobs: u64,
     /// How long they waited for it, all together.
@@ -32,32 +34,51 @@ pub(crate) struct Waits {
 }
 
 /// A reason and how long it held.
-type Spell = (&'static str, Seconds);
+type Spell = (ReasonLabel, Seconds);
 
 #[derive(Clone, Debug)]
 struct Wait {
     /// Why it waits; `None` while it runs.
-    why: Option<&'static str>,
+    why: Option<ReasonLabel>,
     since: Time,
     spells: Vec<Spell>,
 }
 
+/// Texts of a policy's own that are counted apart; all others count as `other`.
+const MOST_TEXTS: usize = 24;
+
 impl Wait {
-    fn turn(&mut self, why: Option<&'static str>, now: Time) {
+    fn turn(&mut self, why: Option<ReasonLabel>, now: Time) {
         if self.why == why {
             return;
         }
         let lasted = now - self.since;
-        if let Some(old) = self.why
+        if let Some(old) = self.why.take()
             && lasted > Seconds::ZERO
         {
-            match self.spells.iter_mut().find(|(kind, _)| *kind == old) {
-                Some((_, total)) => *total += lasted,
-                None => self.spells.push((old, lasted)),
-            }
+            let known = self.spells.iter().any(|(label, _)| *label == old);
+            let texts = self.spells.iter().filter(|(label, _)| is_text(label));
+            let label = match is_text(&old) && !known && texts.count() >= MOST_TEXTS {
+                true => OTHER,
+                false => old,
+            };
+            add(&mut self.spells, label, lasted);
         }
         self.why = why;
         self.since = now;
+    }
+}
+
+const OTHER: ReasonLabel = ReasonLabel::Kind("other");
+
+fn is_text(label: &ReasonLabel) -> bool {
+    matches!(label, ReasonLabel::Text(_))
+}
+
+fn add(spells: &mut Vec<Spell>, label: ReasonLabel, lasted: Seconds) {
+    match spells.iter_mut().find(|(known, _)| *known == label) {
+        Some((_, total)) => *total += lasted,
+        None => spells.push((label, lasted)),
     }
 }
 
@@ -77,15 +98,16 @@ impl Waits {
         }
         // Sums do not depend on the order of ends.
         self.ended.sort_by_key(|(id, _)| *id);
+        self.fold_rare_texts();
         let mut rows: Vec<WaitRow> = Vec::new();
-        for (kind, lasted) in self.ended.iter().flat_map(|(_, spells)| spells) {
-            match rows.iter_mut().find(|r| r.reason == *kind) {
+        for (label, lasted) in self.ended.iter().flat_map(|(_, spells)| spells) {
+            match rows.iter_mut().find(|r| r.reason == *label) {
                 Some(row) => {
                     row.jobs += 1;
                     row.total += *lasted;
                 }
                 None => rows.push(WaitRow {
-                    reason: kind,
+                    reason: label.clone(),
                     jobs: 1,
                     total: *lasted,
                 }),
@@ -93,12 +115,38 @@ impl Waits {
         }
         rows.sort_by(|a, b| {
             let longer = b.total.secs().total_cmp(&a.total.secs());
-            longer.then_with(|| a.reason.cmp(b.reason))
+            longer.then_with(|| a.reason.as_str().cmp(b.reason.as_str()))
         });
         rows
     }
 
-    fn turn(&mut self, id: JobId, why: Option<&'static str>, now: Time) {
+    /// Counts texts that are not among the longest waits as `other`.
+    fn fold_rare_texts(&mut self) {
+        let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
+        let spells = self.ended.iter().flat_map(|(_, spells)| spells);
+        for (label, lasted) in spells.filter(|(label, _)| is_text(label)) {
+            *totals.entry(label.as_str()).or_default() += lasted.secs();
+        }
+        let mut order: Vec<(&str, f64)> = totals.into_iter().collect();
+        order.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        let rare = order.iter().skip(MOST_TEXTS);
+        let rare: BTreeSet<String> = rare.map(|(text, _)| (*text).to_owned()).collect();
+        if rare.is_empty() {
+            return;
+        }
+        for (_, spells) in &mut self.ended {
+            let mut kept = Vec::new();
+            for (label, lasted) in std::mem::take(spells) {
+                match is_text(&label) && rare.contains(label.as_str()) {
+                    true => add(&mut kept, OTHER, lasted),
+                    false => add(&mut kept, label, lasted),
+                }
+            }
+            *spells = kept;
+        }
+    }
+
+    fn turn(&mut self, id: JobId, why: Option<ReasonLabel>, now: Time) {
         if let Some(Some(wait)) = self.jobs.get_mut(id.0 as usize) {
             wait.turn(why, now);
         }
@@ -114,13 +162,13 @@ impl Waits {
 }
 
 /// Why a job waits, going by itself alone.
-fn why(job: &JobRef<'_>) -> Option<&'static str> {
+fn why(job: &JobRef<'_>) -> Option<ReasonLabel> {
     match job.phase() {
         Phase::Running | Phase::Ended => None,
-        Phase::Starting if job.held().is_none() => Some(Reason::WaitingForGpus.kind()),
-        Phase::Starting => Some("launching"),
-        Phase::Stopping => Some("leaving its GPUs"),
-        Phase::Submitted | Phase::Deferred | Phase::Waiting => Some(job.reason().kind()),
+        Phase::Starting if job.held().is_none() => Some(Reason::WaitingForGpus.label()),
+        Phase::Starting => Some(ReasonLabel::Kind("launching")),
+        Phase::Stopping => Some(ReasonLabel::Kind("leaving its GPUs")),
+        Phase::Submitted | Phase::Deferred | Phase::Waiting => Some(job.reason().label()),
     }
 }
 
@@ -166,13 +214,13 @@ impl Waits {
     /// A decision was made; the view shows its plan as applied.
     fn round(&mut self, view: View<'_>, plan: &Plan) {
         let now = view.now();
-        let otherwise = plan.otherwise.kind();
+        let otherwise = plan.otherwise.label();
         for job in view.waiting() {
-            self.turn(job.id(), Some(otherwise), now);
+            self.turn(job.id(), Some(otherwise.clone()), now);
         }
         for (id, why) in &plan.waits {
             if view.job(*id).is_some_and(|j| j.phase() == Phase::Waiting) {
-                self.turn(*id, Some(why.kind()), now);
+                self.turn(*id, Some(why.label()), now);
             }
         }
         for job in view.deferred().chain(view.placed()) {

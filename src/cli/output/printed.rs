@@ -48,8 +48,8 @@ pub(super) struct Figures<'a> {
     ended: &'static str,
     end_s: f64,
     /// Why jobs were rejected, counted by kind of reason; measured jobs only, as all counts.
-    rejected_reasons: BTreeMap<&'static str, u64>,
-    unfinished_reasons: BTreeMap<&'static str, u64>,
+    rejected_reasons: BTreeMap<&'a str, u64>,
+    unfinished_reasons: BTreeMap<&'a str, u64>,
     /// Why measured jobs waited, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits: Option<&'a [WaitRow]>,
@@ -86,14 +86,16 @@ pub(in crate::cli) fn ended(ended: Ended) -> &'static str {
     }
 }
 
-/// Kinds of reasons of measured jobs that were rejected, or had not ended.
-pub(in crate::cli) fn reasons(report: &Report, rejected: bool) -> BTreeMap<&'static str, u64> {
+/// Kinds of reasons, and texts of policies' own, of measured jobs that were rejected, or had not
+/// ended.
+pub(in crate::cli) fn reasons(report: &Report, rejected: bool) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for job in report.jobs.iter().filter(|j| j.measured) {
         if job.outcome.is_some() == rejected
             && let Some(kind) = job.reason_kind
         {
-            *counts.entry(kind).or_insert(0) += 1;
+            let own = job.reason.as_deref().filter(|_| kind == "other");
+            *counts.entry(own.unwrap_or(kind)).or_insert(0) += 1;
         }
     }
     counts

@@ -2,7 +2,7 @@
 
 use super::Round;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Time, View};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Items of one kind that a decision shows.
@@ -145,7 +145,24 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
         );
     }
     more(&mut text, jobs.len(), most, "queue");
+    if jobs.len() > most {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for job in &jobs {
+            *counts.entry(label(plan, job)).or_default() += 1;
+        }
+        let counts: Vec<String> = counts.iter().map(|(l, n)| format!("{n} {l}")).collect();
+        let _ = writeln!(text, "  all: {}", counts.join(", "));
+    }
     text
+}
+
+/// What the reason of a job without GPUs counts as.
+fn label(plan: &Plan, job: &JobRef<'_>) -> String {
+    let label = match job.phase() {
+        Phase::Waiting => plan.reason_for(job.id()).label(),
+        _ => job.reason().label(),
+    };
+    label.as_str().to_owned()
 }
 
 pub(super) fn running(view: View<'_>, most: usize) -> String {
