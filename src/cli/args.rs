@@ -364,7 +364,7 @@ pub(super) struct Options {
     ///
     /// FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas. Fields: submit, gpus, duration (or
     /// start and end), job_id, user, virtual_cluster, group, model, priority, batch_size, cpus,
-    /// memory, deadline, user_estimate. Units of moments: s (the default), ms, us, ns, min, h, d,
+    /// memory, deadline, user_estimate, attributes.NAME. Units of moments: s (the default), ms, us, ns, min, h, d,
     /// epoch, epoch-ms, epoch-us, epoch-ns, date; of lengths: s to d, clock (D-HH:MM:SS); of GPUs
     /// and CPUs: count, percent, milli; of memory: gib, mib, kib, bytes, gb, mb.
     #[arg(long, value_name = "MAP", help_heading = "Workload")]

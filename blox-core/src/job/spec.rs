@@ -228,6 +228,20 @@ impl JobSpec {
         }
     }
 
+    /// The attribute of this name, as the trace or the user gave it; `None` if there is none.
+    ///
+    /// ```
+    /// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+    /// let mut extras = Extras::default();
+    /// extras.attributes.insert("app_class".into(), "bert".into());
+    /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(extras);
+    /// assert_eq!(job.attribute("app_class").and_then(|v| v.as_str()), Some("bert"));
+    /// assert_eq!(job.attribute("level"), None);
+    /// ```
+    pub fn attribute(&self, name: &str) -> Option<&serde_json::Value> {
+        self.extras.as_ref()?.attributes.get(name)
+    }
+
     /// Iterations a second on so many GPUs: as profiled, else its own rate on
     /// the GPUs that it asks for; `None` where nothing is known.
     #[inline]

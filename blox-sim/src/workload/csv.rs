@@ -18,6 +18,7 @@
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
 //! | `user_estimate_s` | how long the user says that it runs |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
+//! | `attributes.NAME` | an attribute of this name: a number, `true`, `false` or a text |
 //! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
 //! | `loss` | JSON: how its loss falls, see [`LossReports`](blox_core::perf::LossReports) |
 //! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
@@ -27,11 +28,13 @@
 //! notice.
 
 use super::file::{FileWorkload, Rows, SharedNames, sensible, work};
+use super::map::{ATTRIBUTE, attribute};
 use super::open::{Format, open_file};
 use super::source::Source;
 use super::table::{Column, Table};
 use super::{Notices, WorkloadError, number_of};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 mod write;
@@ -110,6 +113,8 @@ struct CsvRows {
     table: Table,
     needed: [Column; 3],
     optional: [Option<Column>; COLUMNS.len()],
+    /// Columns of attributes, by their names.
+    attributes: Vec<(Name, Column)>,
     names: SharedNames,
 }
 
@@ -123,6 +128,7 @@ pub(crate) fn open_rows(
     Ok(Box::new(CsvRows {
         needed,
         optional: COLUMNS.map(|name| table.find(name)),
+        attributes: table.with_prefix(ATTRIBUTE),
         table,
         names: SharedNames::default(),
     }))
@@ -292,11 +298,7 @@ impl CsvRows {
                     serde_json::from_str(t).ok()
                 })?
                 .unwrap_or_default(),
-            attributes: self
-                .parse(Col::Attributes, "a JSON object", |t| {
-                    serde_json::from_str(t).ok()
-                })?
-                .unwrap_or_default(),
+            attributes: self.attributes()?,
             sensitivity: self.parse(
                 Col::Sensitivity,
                 "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
@@ -316,6 +318,20 @@ impl CsvRows {
                 .unwrap_or(0.0),
             ..Extras::default()
         })
+    }
+
+    /// The object of `attributes`, and the columns of their own, which come before it.
+    fn attributes(&self) -> Result<BTreeMap<Name, serde_json::Value>, WorkloadError> {
+        let object = self.parse(Col::Attributes, "a JSON object", |t| {
+            serde_json::from_str(t).ok()
+        })?;
+        let mut all: BTreeMap<Name, serde_json::Value> = object.unwrap_or_default();
+        for (name, column) in &self.attributes {
+            if let Some((_, text)) = self.table.optional(Some(*column)) {
+                all.insert(name.clone(), attribute(text));
+            }
+        }
+        Ok(all)
     }
 
     fn cell(&self, column: Col) -> Option<(Column, &str)> {
@@ -421,6 +437,24 @@ mod tests {
         let jobs = collect(&mut with("600;600;1200,v100; a100").unwrap()).unwrap();
         assert_eq!(jobs[0].extras().deadlines.len(), 3);
         assert_eq!(jobs[0].extras().gpu_types, ["v100".into(), "a100".into()]);
+    }
+
+    #[test]
+    fn own_columns_become_attributes() {
+        let text = "submit_s,gpus,duration_s,attributes.app_class,attributes.level,attributes\n\
+                    0,1,60,bert,2.5,\"{\"\"x\"\":1}\"\n1,1,60,,,\n";
+        let mut read = read_text(text).unwrap();
+        assert!(read.notices().is_empty());
+        let jobs = collect(&mut read).unwrap();
+        let of = |name: &str| jobs[0].attribute(name).cloned();
+        assert_eq!(of("app_class"), Some("bert".into()));
+        assert_eq!((of("level"), of("x")), (Some(2.5.into()), Some(1.into())));
+        assert_eq!(jobs[1].extras, None);
+        // What is written reads back.
+        let mut written = Vec::new();
+        write_csv(&mut written, &jobs).unwrap();
+        let again = read_text(std::str::from_utf8(&written).unwrap()).unwrap();
+        assert_eq!(collect(&mut { again }).unwrap(), jobs);
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! | `memory` | `gib` `mib` `kib` `bytes` `gb` `mb` | memory, for all GPUs together |
 //! | `deadline` | as `submit`, counted alike | a moment |
 //! | `user_estimate` | as `duration` | how long the user says that it runs |
+//! | `attributes.NAME` | | an attribute of this name, for policies; as often as there are names |
 //!
 //! Numbers in `s` to `d` count from the trace's own start and are kept as they
 //! are. `epoch` counts seconds since 1970, `date` is such as `2017-10-09
@@ -32,13 +33,14 @@
 //! quotes, a quote inside as two: `gpus="GPUs, all":count`.
 //!
 //! The table has a header; its cells are split by the comma, semicolon, tab or
-//! bar that is most common in it. Columns that are not mapped are left out
-//! without a word. An empty cell, or `nan`, `none`, `null`, `n/a`, `unknown`,
+//! bar that is most common in it. Columns that are not mapped are left out, with
+//! a notice. An empty cell, or `nan`, `none`, `null`, `n/a`, `unknown`,
 //! is no value.
 //!
 //! Dropped, with a notice: jobs without GPUs; jobs without a value for `start`
 //! (never started), `end` (still running) or `duration`.
 
+use blox_core::Name;
 use std::fmt;
 use std::str::FromStr;
 
@@ -63,6 +65,8 @@ pub struct ColumnMap {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Mapping {
     pub field: Field,
+    /// The attribute's name, if the field is one.
+    pub attribute: Option<Name>,
     pub column: String,
     pub unit: &'static Unit,
 }
@@ -85,9 +89,22 @@ pub(super) enum Field {
     Memory,
     Deadline,
     UserEstimate,
+    /// Not among [`FIELDS`], since it has a name of its own.
+    Attribute,
 }
 
 use Field::*;
+
+/// What fields and columns of attributes begin with.
+pub(super) const ATTRIBUTE: &str = "attributes.";
+
+/// The value of an attribute's cell: a number, `true` or `false` if it reads as one, else the text.
+pub(super) fn attribute(text: &str) -> serde_json::Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => value,
+        _ => text.into(),
+    }
+}
 
 const FIELDS: [(Field, &str, &[Unit]); 16] = [
     (Submit, "submit", MOMENTS),
@@ -245,12 +262,20 @@ impl FromStr for ColumnMap {
             let not_understood = || MapError::Part { found: part.into() };
             let (name, rest) = part.split_once('=').ok_or_else(not_understood)?;
             let name = name.trim();
-            let Some((field, known, units)) = FIELDS.iter().find(|(_, known, _)| *known == name)
-            else {
+            let attribute = name.strip_prefix(ATTRIBUTE).filter(|n| !n.is_empty());
+            let own = attribute.map(|_| &(Attribute, "attributes.NAME", NONE));
+            let plain = || FIELDS.iter().find(|(_, known, _)| *known == name);
+            let Some((field, known, units)) = own.or_else(plain) else {
                 return Err(MapError::Field { found: name.into() });
             };
-            if columns.iter().any(|m| m.field == *field) {
-                return Err(MapError::Twice { field: known });
+            let attribute = attribute.map(Name::from);
+            let same = |m: &Mapping| m.field == *field && m.attribute == attribute;
+            if columns.iter().any(same) {
+                let field = match attribute {
+                    Some(_) => name.to_owned(),
+                    None => (*known).to_owned(),
+                };
+                return Err(MapError::Twice { field });
             }
             let (column, unit) = column_and_unit(rest.trim()).ok_or_else(not_understood)?;
             let unit = match unit {
@@ -264,6 +289,7 @@ impl FromStr for ColumnMap {
             })?;
             columns.push(Mapping {
                 field: *field,
+                attribute,
                 column,
                 unit,
             });
@@ -280,7 +306,10 @@ impl fmt::Display for ColumnMap {
                 .find(|(field, ..)| *field == m.field)
                 .map_or(("", ""), |(_, name, units)| (*name, units[0].name));
             let comma = if i > 0 { "," } else { "" };
-            write!(f, "{comma}{name}=")?;
+            match &m.attribute {
+                Some(name) => write!(f, "{comma}{ATTRIBUTE}{name}=")?,
+                None => write!(f, "{comma}{name}=")?,
+            }
             if m.column.contains([',', ':', '"']) || m.column.trim() != m.column {
                 write!(f, "\"{}\"", m.column.replace('"', "\"\""))?;
             } else {
@@ -344,7 +373,7 @@ pub enum MapError {
         found: String,
     },
     /// An unknown field.
-    #[error("unknown field `{found}`; known: {}", FIELDS.map(|(_, name, _)| name).join(", "))]
+    #[error("unknown field `{found}`; known: {}, attributes.NAME", FIELDS.map(|(_, name, _)| name).join(", "))]
     Field {
         /// The field.
         found: String,
@@ -353,7 +382,7 @@ pub enum MapError {
     #[error("{field} is mapped twice, expected it once")]
     Twice {
         /// The field.
-        field: &'static str,
+        field: String,
     },
     /// An unknown unit, or one of another field.
     #[error(
@@ -427,7 +456,11 @@ mod tests {
             ),
             (
                 "when=a",
-                "unknown field `when`; known: submit, gpus, duration, start, end, job_id, user, virtual_cluster, group, model, priority, batch_size, cpus, memory, deadline, user_estimate",
+                "unknown field `when`; known: submit, gpus, duration, start, end, job_id, user, virtual_cluster, group, model, priority, batch_size, cpus, memory, deadline, user_estimate, attributes.NAME",
+            ),
+            (
+                "attributes.a=b,attributes.a=c",
+                "attributes.a is mapped twice, expected it once",
             ),
             (
                 "submit=a,submit=b",

@@ -1,13 +1,14 @@
 //! Reading a table by a [`ColumnMap`].
 
 use super::file::{Clock, Rows, SharedNames, makes_sense, sensible};
-use super::map::{ColumnMap, Field, How, Mapping};
+use super::map::{ColumnMap, Field, How, Mapping, attribute};
 use super::moment::{parse_date, parse_elapsed};
 use super::open::first_line;
 use super::source::Source;
 use super::table::{Column, Layout, Table};
 use super::{Dropped, NoticeKind, Notices, WorkloadError};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 struct MappedRows {
@@ -21,6 +22,7 @@ struct MappedRows {
 pub(crate) fn open_rows(
     map: &Arc<ColumnMap>,
     source: &Source,
+    notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
     let line = first_line(source)?;
     let mut delimiter = b',';
@@ -38,8 +40,10 @@ pub(crate) fn open_rows(
         },
     )?;
     let names: Vec<_> = map.columns.iter().map(|m| m.column.as_str()).collect();
+    let columns = table.require_all(&names)?;
+    table.note_unmapped(&names, notices);
     Ok(Box::new(MappedRows {
-        columns: table.require_all(&names)?,
+        columns,
         table,
         map: Arc::clone(map),
         names: SharedNames::default(),
@@ -125,12 +129,22 @@ impl MappedRows {
                 })
                 .into_iter()
                 .collect(),
+            attributes: self.attributes(),
             ..Extras::default()
         };
         if extras != Extras::default() {
             job = job.with_extras(extras);
         }
         Ok(Ok(job))
+    }
+
+    fn attributes(&self) -> BTreeMap<Name, serde_json::Value> {
+        let named = self.map.columns.iter().zip(&self.columns);
+        let named = named.filter_map(|(m, column)| Some((m.attribute.as_ref()?, *column)));
+        let filled = named.filter(|(_, column)| !self.table.is_null(*column));
+        filled
+            .map(|(name, column)| (name.clone(), attribute(self.table.text(column).trim())))
+            .collect()
     }
 
     fn duration(&self) -> Result<Result<f64, Dropped>, WorkloadError> {
@@ -256,6 +270,7 @@ mod tests {
         assert_eq!(
             notices,
             [
+                "column `other`: not mapped, ignored; attributes.NAME=COLUMN keeps it (once, on line 1)",
                 "asks for parts of GPUs: rounded up to whole ones (once, on line 2)",
                 "not in order of submission: sorted (once, on line 3)",
                 "dropped: asks for no GPU (once, on line 4)",
@@ -284,6 +299,23 @@ mod tests {
         assert_eq!(extras.deadlines[0].at, Time::new(3660.0));
         assert_eq!(extras.model.as_deref(), Some("bert"));
         assert_eq!(extras.group.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn own_columns_reach_policies_as_attributes() {
+        let map = "submit=s,gpus=g,duration=d,attributes.class=c,attributes.level=\"l, x\"";
+        let text = "s;g;d;c;l, x\n0;1;9;bert;2.5\n1;1;9;none;\n2;1;9;007;true\n";
+        let trace = read(map, text).unwrap();
+        assert!(trace.notices().is_empty());
+        let jobs = collect(&mut trace.jobs().unwrap()).unwrap();
+        let of = |job: usize, name: &str| jobs[job].attribute(name).cloned();
+        assert_eq!(of(0, "class"), Some("bert".into()));
+        assert_eq!(of(0, "level"), Some(2.5.into()));
+        assert_eq!((of(1, "class"), of(1, "level")), (None, None));
+        assert_eq!(of(2, "class"), Some("007".into()));
+        assert_eq!(of(2, "level"), Some(true.into()));
+        let again: ColumnMap = map.parse().unwrap();
+        assert_eq!(again.to_string(), map);
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub enum NoticeKind {
     NoWork,
     /// A column that the format does not know, left out.
     IgnoredColumn(Name),
+    /// A column that `--map` does not name.
+    UnmappedColumn(Name),
     /// Rows whose GPU time is not duration times GPUs; duration and GPUs count.
     GpuTimeDiffers,
     /// Cells of a throughput table that hold no number, left out.
@@ -148,6 +150,10 @@ impl fmt::Display for NoticeKind {
             NoticeKind::OutOfOrder => f.write_str("not in order of submission: sorted"),
             NoticeKind::NoWork => f.write_str("no work: kept as a job that ends at once"),
             NoticeKind::IgnoredColumn(name) => write!(f, "unknown column `{name}`: ignored"),
+            NoticeKind::UnmappedColumn(name) => write!(
+                f,
+                "column `{name}`: not mapped, ignored; attributes.NAME=COLUMN keeps it"
+            ),
             NoticeKind::GpuTimeDiffers => {
                 f.write_str("GPU time differs from duration times GPUs: ignored")
             }

@@ -212,7 +212,7 @@ impl Reader {
             Reader::Known(Format::Synergy) => synergy::open_rows(source),
             Reader::Known(Format::Gavel) => gavel::open_rows(source),
             Reader::Known(Format::Sia) => sia::open_rows(source, notices),
-            Reader::Mapped(columns) => mapped::open_rows(columns, source),
+            Reader::Mapped(columns) => mapped::open_rows(columns, source, notices),
             Reader::Gavel(oracle) => gavel::open_rows_with(source, Arc::clone(oracle)),
         }
     }

@@ -1,9 +1,11 @@
 //! Comma-separated values with a header.
 
 use super::error::shown;
+use super::map::ATTRIBUTE;
 use super::moment::parse_date;
 use super::source::{Lines, Source};
 use super::{NoticeKind, Notices, WorkloadError, number_of};
+use blox_core::Name;
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,10 +128,28 @@ impl Table {
     /// Tells of each column that is not among `known`.
     pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
         for name in &self.header {
-            if !name.is_empty() && !known.contains(&name.as_str()) {
+            let is_own = name.starts_with(ATTRIBUTE);
+            if !name.is_empty() && !is_own && !known.contains(&name.as_str()) {
                 notices.add(NoticeKind::IgnoredColumn(name.as_str().into()), 1);
             }
         }
+    }
+
+    /// Tells of each column that a map does not name.
+    pub fn note_unmapped(&self, mapped: &[&str], notices: &mut Notices) {
+        for name in &self.header {
+            if !name.is_empty() && !mapped.contains(&name.as_str()) {
+                notices.add(NoticeKind::UnmappedColumn(name.as_str().into()), 1);
+            }
+        }
+    }
+
+    /// The columns whose names begin with `prefix`, with the rest of their names.
+    pub fn with_prefix(&self, prefix: &str) -> Vec<(Name, Column)> {
+        let header = self.header.iter().enumerate();
+        let named = header.filter_map(|(at, name)| Some((at, name.strip_prefix(prefix)?)));
+        let named = named.filter(|(_, name)| !name.is_empty());
+        named.map(|(at, name)| (name.into(), Column(at))).collect()
     }
 
     /// Goes to the next row; `false` at the end.
