@@ -522,6 +522,7 @@ fn lay_out(dir: &Path, with_results: bool) {
         let at = format!("2024-03-01 {:02}:{:02}:00", i / 60, i % 60);
         tasks.push_str(&format!("{at}\t{at}\t{gpus}\t{length}\t{length}\tada\n"));
     }
+    write("scored.toml", include_str!("../docs/src/files/scored.toml"));
     write("jobs.csv", &jobs);
     write("blox.csv", &jobs);
     gzip("jobs.csv.gz", &jobs);

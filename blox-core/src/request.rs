@@ -240,6 +240,14 @@ impl Requests {
         }
     }
 
+    /// Replaces the list or kept order by a list. Promoted, finished and explained jobs stay.
+    ///
+    /// A decorator calls it with what it makes of [`Requests::all`].
+    pub fn replace(&mut self, list: Vec<Request>) {
+        self.list = list;
+        self.use_kept = false;
+    }
+
     /// The explicit requests; empty when an order is kept.
     pub(crate) fn list(&self) -> &[Request] {
         &self.list

@@ -2,7 +2,7 @@
 
 use blox_core::{MetricCollector, Part, Plan, Time, View};
 
-/// How many jobs wait: the longest queue that a decision left, and the mean over time.
+/// Counts waiting jobs: the longest queue that a decision left, and the mean over time.
 ///
 /// A queue lasts from the decision that leaves it until the next one.
 #[derive(Clone, Debug, Default)]

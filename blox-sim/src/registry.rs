@@ -1,7 +1,7 @@
 //! Parts of the simulated world by name: execution models, overheads and completion rules.
 //!
-//! They lie in the same [`Registry`] as policies and collectors, so an outside crate adds one by one
-//! call, and the command line takes it by `--execution`, `--overheads` or `--completion`.
+//! They lie in the same [`Registry`] as policies and collectors. An outside crate adds a part by one
+//! call. The command line then takes it by `--execution`, `--overheads` or `--completion`.
 //!
 //! ```
 //! use blox_core::registry::{Named, Registry};
@@ -21,7 +21,9 @@
 
 use crate::collectors::QueueLength;
 use crate::completion::{CompletionRule, Exact};
-use crate::execution::{Contention, ExecutionModel, FixedRate, as_specified, untrained};
+use crate::execution::{
+    Contention, ExecutionModel, FixedRate, Variability, as_specified, untrained,
+};
 use crate::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads, Overheads};
 use blox_core::Seconds;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, Shelf};
@@ -135,6 +137,19 @@ pub fn register(mut registry: Registry) -> Registry {
         |p, _| {
             let slowdown = p.number("slowdown", 0.5, "a number, at least 0", |v| v >= 0.0)?;
             Ok(Box::new(Contention::over(untrained(), slowdown)))
+        },
+    );
+    models.add(
+        "variability",
+        "as-specified, but single GPUs have scores for the job's class (PAL, SC 2024)",
+        &[param(
+            "locality",
+            "1.7",
+            "times a step takes longer over nodes",
+        )],
+        |p, _| {
+            let locality = p.number("locality", 1.7, "a number, at least 1", |v| v >= 1.0)?;
+            Ok(Box::new(Variability::over(untrained(), locality)))
         },
     );
     let costs = [

@@ -8,6 +8,7 @@ mod sensitivity;
 mod skew;
 mod types;
 mod utilisation;
+mod variability;
 mod workers;
 
 pub use loss::{LOSS, LossCurve, LossReports, converged};
@@ -16,6 +17,7 @@ pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
 pub use types::TypeSpeeds;
 pub use utilisation::gpu_utilisation;
+pub use variability::{APP_CLASS, SCORES, app_class, gpu_scores};
 pub use workers::WorkerModel;
 
 use crate::assignment::BatchConfig;

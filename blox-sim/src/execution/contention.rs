@@ -3,8 +3,10 @@
 use super::{ExecutionModel, Stretch, Turn, on_nodes_of};
 use blox_core::{Assignment, GpuId, JobId, JobRef, Part, Phase, RestoreError, Time, View};
 
-/// What another model says, divided by `1 + slowdown × n` while `n` other jobs run on the nodes of
-/// a job. A linear model of contention for a node's CPUs, memory bandwidth and PCIe links.
+/// Slows a job by each other job on its nodes: a linear model of contention for CPUs, memory
+/// bandwidth and PCIe links.
+///
+/// The rate of the inner model is divided by `1 + slowdown × n` while `n` other jobs run there.
 ///
 /// ```
 /// use blox_core::testing::FirstFit;

@@ -7,6 +7,7 @@ mod links;
 mod profiled;
 mod shared;
 pub mod training;
+mod variability;
 
 pub use by_type::ByType;
 pub use contention::Contention;
@@ -15,6 +16,7 @@ pub use links::LinkBound;
 pub use profiled::Profiled;
 pub use shared::Shared;
 pub use training::Training;
+pub use variability::Variability;
 
 /// A model around another remembers what that one does.
 macro_rules! around {

@@ -8,6 +8,8 @@ mod lucid;
 mod orders;
 mod params;
 mod parts;
+mod placements;
+mod quota_tree;
 mod synergy;
 mod tiresias;
 mod training;
@@ -30,5 +32,7 @@ pub fn registry() -> Registry {
     lucid::add(&mut r);
     training::add(&mut r);
     parts::add(&mut r);
+    placements::add(&mut r);
+    quota_tree::add(&mut r);
     r
 }

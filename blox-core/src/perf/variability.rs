@@ -1,0 +1,51 @@
+//! Scores of single GPUs, by application class.
+
+use crate::cluster::Node;
+use crate::job::spec::JobSpec;
+use smallvec::SmallVec;
+
+/// The attribute of a job that names its application class.
+pub const APP_CLASS: &str = "app_class";
+
+/// The prefix of a node's label with the scores of its GPUs: `pm_score.CLASS`.
+///
+/// The label holds a score a GPU, separated by spaces: `1 1.31 0.97 1`. A score is the time of a
+/// step on the GPU over the time on the median GPU (PAL, SC 2024). A smaller score is
+/// faster. A GPU without a score has 1.
+pub const SCORES: &str = "pm_score.";
+
+/// The application class of a job; empty if it names none.
+pub fn app_class(job: &JobSpec) -> &str {
+    let class = job.attribute(APP_CLASS).and_then(|v| v.as_str());
+    class.unwrap_or_default()
+}
+
+/// Returns the scores of a node's GPUs for a class, in order of GPU.
+///
+/// ```
+/// use blox_core::perf::gpu_scores;
+/// use blox_core::{ClusterSpec, State};
+/// let mut cluster = ClusterSpec::uniform(1, 3);
+/// cluster.nodes[0].labels.insert("pm_score.A".into(), "1.2 0.9".into());
+/// let state = State::new(&cluster)?;
+/// let node = &state.cluster().nodes()[0];
+/// assert_eq!(gpu_scores(node, "A")[..], [1.2, 0.9, 1.0]);
+/// assert_eq!(gpu_scores(node, "B")[..], [1.0; 3]);
+/// # Ok::<(), blox_core::ClusterSpecError>(())
+/// ```
+pub fn gpu_scores(node: &Node, class: &str) -> SmallVec<[f64; 8]> {
+    let labels = &node.spec().labels;
+    let label = labels.iter().find(|(name, _)| {
+        let of_class = name.strip_prefix(SCORES);
+        of_class == Some(class)
+    });
+    let words = label.map_or("", |(_, text)| text).split_whitespace();
+    let read = |word: &str| {
+        word.parse()
+            .ok()
+            .filter(|s: &f64| s.is_finite() && *s > 0.0)
+    };
+    let scores = words.map(|word| read(word).unwrap_or(1.0));
+    let all = scores.chain(std::iter::repeat(1.0));
+    all.take(node.gpu_count() as usize).collect()
+}

@@ -1,0 +1,79 @@
+//! Every round from an empty cluster, by a rule.
+
+use super::anew::settle;
+use super::types::find;
+use super::walk::{Rule, can_ever_place, shortage};
+use blox_core::perf::app_class;
+use blox_core::{
+    Draft, DraftError, JobRef, Outlook, PlacementPolicy, Reason, Request, Requests, Stateless, View,
+};
+
+/// Places each round from an empty cluster by a rule, so that jobs move to better GPUs (PAL's
+/// non-sticky placement). The first jobs that fit by count are chosen. Their classes are placed in
+/// order of their names: `A` is the class that varies most.
+///
+/// Without preemption running jobs come before all others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NonSticky<R> {
+    rule: R,
+}
+
+impl<R: Rule> NonSticky<R> {
+    /// Places by this rule.
+    pub fn new(rule: R) -> Self {
+        NonSticky { rule }
+    }
+}
+
+impl<R: Rule> Stateless for NonSticky<R> {}
+
+impl<R: Rule> PlacementPolicy for NonSticky<R> {
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut Requests,
+        draft: &mut Draft<'_>,
+    ) -> Result<Outlook, DraftError> {
+        let view = draft.view();
+        let preempts = requests.preemption_allowed();
+        let mut all: Vec<Request> = requests.all(view).into_owned();
+        all.retain(|r| draft.may_place(r.job));
+        if !preempts {
+            all.sort_by_key(|r| draft.current(r.job).is_none());
+        }
+        for request in &all {
+            if draft.current(request.job).is_some() {
+                draft.release(request.job, Reason::NotChosen)?;
+            }
+        }
+        let mut left = draft.free_gpus();
+        let mut chosen = Vec::new();
+        for request in &all {
+            let (Some(job), Some(shape)) = (view.job(request.job), request.shapes.first()) else {
+                continue;
+            };
+            let Some(rest) = left.checked_sub(shape.gpus.get()) else {
+                draft.explain(job.id(), shortage(request, draft));
+                draft.explain_rest(Reason::BehindHead(job.id()));
+                break;
+            };
+            left = rest;
+            chosen.push((job, shape));
+        }
+        chosen.sort_by(|a, b| app_class(a.0.spec()).cmp(app_class(b.0.spec())));
+        for (job, shape) in chosen {
+            draft.narrow_to(&job);
+            let found = find(&self.rule, draft, &job, shape);
+            draft.widen();
+            match found {
+                Some(assignment) => settle(draft, job.id(), assignment)?,
+                None => draft.explain(job.id(), Reason::NoFreeGpus),
+            }
+        }
+        Ok(Outlook::NextRound)
+    }
+
+    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
+        can_ever_place(&self.rule, view, job)
+    }
+}

@@ -1,0 +1,136 @@
+//! GPUs that are not equally fast, by application class.
+
+use super::walk::{Rule, suits};
+use blox_core::perf::{app_class, gpu_scores};
+use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape};
+
+/// A free GPU: its score for the job's class, and where it lies.
+type Scored = (f64, NodeId, GpuId);
+
+/// Placement by scores of single GPUs (PAL, SC 2024). Scores are
+/// [labels of nodes](gpu_scores); a job's class is its attribute `app_class`.
+///
+/// - *PM-First* takes the GPUs with the best scores. It prefers, among equal scores, nodes that have
+///   as many of them as the job needs.
+/// - *PAL* weighs a score against spanning nodes. Each score bound is paired with both localities:
+///   within a node, and over nodes with the penalty. PAL goes through the pairs in order of their
+///   product, and takes the first one with enough free GPUs. A job of one GPU, or larger than a
+///   node, goes by PM-First.
+///
+/// The released program makes the bounds by K-means over measured scores; here each score is a
+/// bound of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pal {
+    locality: Option<f64>,
+}
+
+impl Pal {
+    /// PM-First.
+    pub fn pm_first() -> Self {
+        Pal { locality: None }
+    }
+
+    /// PAL with a locality penalty; one below 1 counts as 1.
+    pub fn with_locality(penalty: f64) -> Self {
+        Pal {
+            locality: Some(penalty.max(1.0)),
+        }
+    }
+}
+
+/// The GPUs with the best scores; `None` if there are too few.
+fn best(free: &[Scored], needed: usize) -> Option<GpuList> {
+    let alike = |a: &Scored| free.iter().filter(|b| (a.0, a.1) == (b.0, b.1)).count();
+    let key = |g: &Scored| (alike(g).abs_diff(needed), g.2);
+    let mut keyed: Vec<_> = free.iter().map(|g| (g.0, key(g))).collect();
+    keyed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let gpus = keyed.get(..needed)?.iter().map(|(_, (_, gpu))| *gpu);
+    Some(gpus.collect())
+}
+
+/// The GPUs of one node whose worst score is the least.
+fn within_a_node(free: &[Scored], needed: usize) -> Option<GpuList> {
+    let nodes = free.chunk_by(|a, b| a.1 == b.1);
+    let sorted = nodes.filter(|here| here.len() >= needed).map(|here| {
+        let mut here = here.to_vec();
+        here.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
+        here
+    });
+    let best = sorted.min_by(|a, b| a[needed - 1].0.total_cmp(&b[needed - 1].0))?;
+    Some(best[..needed].iter().map(|g| g.2).collect())
+}
+
+/// The first pair of a score bound and a locality that has enough GPUs.
+fn weighed(free: &[Scored], needed: usize, penalty: f64) -> Option<GpuList> {
+    let mut bounds: Vec<f64> = free.iter().map(|g| g.0).collect();
+    bounds.sort_by(f64::total_cmp);
+    bounds.dedup();
+    let both = |bound: f64| [(bound, true, bound), (bound * penalty, false, bound)];
+    let mut pairs: Vec<_> = bounds.into_iter().flat_map(both).collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0)); // of equal products, within a node first
+    pairs.into_iter().find_map(|(_, within, bound)| {
+        let reach: Vec<Scored> = free.iter().copied().filter(|g| g.0 <= bound).collect();
+        match within {
+            true => within_a_node(&reach, needed),
+            false => best(&reach, needed),
+        }
+    })
+}
+
+impl Rule for Pal {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let (view, needed) = (draft.view(), shape.gpus.get() as usize);
+        let mut free: Vec<Scored> = Vec::new();
+        let nodes = draft.nodes_with_free();
+        for node in nodes.filter(|node| suits(node, job, shape, view)) {
+            let first = node.gpus().next().map_or(0, |g| g.0);
+            let scores = gpu_scores(node, app_class(job.spec()));
+            let gpus = draft.free_gpus_on(node.id());
+            free.extend(gpus.map(|g| (scores[(g.0 - first) as usize], node.id(), g)));
+        }
+        free.sort_by_key(|g| g.2);
+        let largest = view.nodes().map(|n| n.gpu_count()).max().unwrap_or(0) as usize;
+        let gpus = match self.locality {
+            Some(penalty) if needed > 1 && needed <= largest => weighed(&free, needed, penalty)?,
+            _ => best(&free, needed)?,
+        };
+        let found = shape.on(gpus);
+        draft.has_resources(&found).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Free GPUs of nodes of two GPUs.
+    fn free(scores: &[f64]) -> Vec<Scored> {
+        let place = |(i, score): (usize, &f64)| (*score, NodeId(i as u32 / 2), GpuId(i as u32));
+        scores.iter().enumerate().map(place).collect()
+    }
+
+    fn numbers(gpus: Option<GpuList>) -> Vec<u32> {
+        gpus.unwrap_or_default().iter().map(|g| g.0).collect()
+    }
+
+    #[test]
+    fn pm_first_takes_the_best_scores_wherever_they_lie() {
+        let gpus = free(&[0.9, 1.3, 1.0, 1.0]);
+        assert_eq!(numbers(best(&gpus, 2)), [0, 2]);
+        // Of equal scores, those of a node that has as many as are needed.
+        let gpus = free(&[1.0, 1.3, 1.0, 1.0]);
+        assert_eq!(numbers(best(&gpus, 2)), [2, 3]);
+        assert_eq!(best(&gpus, 5), None);
+    }
+
+    #[test]
+    fn pal_spans_nodes_only_if_that_costs_less_than_slow_gpus() {
+        // Within a node at 1.3 costs 1.3; over nodes at 1.0 costs 1.7.
+        let gpus = free(&[0.9, 1.3, 1.0, 2.0]);
+        assert_eq!(numbers(weighed(&gpus, 2, 1.7)), [0, 1]);
+        // Within a node costs 2 at least; over nodes 1.7.
+        let gpus = free(&[0.9, 2.0, 1.0, 3.0]);
+        assert_eq!(numbers(weighed(&gpus, 2, 1.7)), [0, 2]);
+        assert_eq!(numbers(weighed(&gpus, 2, 2.1)), [0, 1]);
+    }
+}

@@ -1,0 +1,126 @@
+//! A tree of queues with quotas, borrowing and reclaim.
+
+use blox_core::{
+    Event, JobRef, Outlook, Plan, Policy, Reason, Request, Requests, SchedulingPolicy, View,
+};
+use std::collections::BTreeMap;
+
+/// A queue of a [`QuotaTree`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Its name: the virtual cluster of its jobs.
+    pub name: String,
+    /// GPUs that it gets back from borrowers.
+    pub quota: u32,
+    /// The most GPUs that it has at a time, borrowed ones included.
+    pub most: u32,
+    /// The queue above it, by its place in the list; one that comes before it.
+    pub parent: Option<usize>,
+}
+
+/// Quotas with borrowing and reclaim around any order of jobs (the capacity scheduler of Hadoop,
+/// and Kueue's cohorts).
+///
+/// A queue may use idle GPUs of others up to its limit. A job within the quota of its own queue
+/// comes first, then a job within the quota of the queue above, and so on. A job that borrows from
+/// the whole cluster comes last. A job takes GPUs back from a job that comes after it. Jobs of one
+/// level keep the order of the inner policy; running ones come first if that does not preempt.
+///
+/// A job's queue is its virtual cluster. A job without a queue borrows.
+#[derive(Clone, Debug)]
+pub struct QuotaTree<P> {
+    inner: P,
+    queues: Vec<Queue>,
+}
+
+impl<P> QuotaTree<P> {
+    /// Around a policy. A parent must come before its queues.
+    pub fn new(inner: P, queues: Vec<Queue>) -> Self {
+        QuotaTree { inner, queues }
+    }
+
+    /// The queue of a job and those above it, from the job's own on.
+    fn path(&self, view: View<'_>, job: &JobRef<'_>) -> Vec<usize> {
+        let name = job.virtual_cluster().and_then(|id| view.names().get(id));
+        let own = name.and_then(|n| self.queues.iter().position(|q| q.name == n.as_str()));
+        std::iter::successors(own, |at| self.queues[*at].parent.filter(|p| p < at)).collect()
+    }
+
+    /// The reason of a job that would pass the limit of a queue.
+    fn above_limit(
+        &self,
+        path: &[usize],
+        used: &BTreeMap<usize, u32>,
+        gpus: u32,
+    ) -> Option<Reason> {
+        let full = |at: &&usize| used.get(at).unwrap_or(&0) + gpus > self.queues[**at].most;
+        let queue = &self.queues[*path.iter().find(full)?];
+        let (name, most) = (&queue.name, queue.most);
+        Some(Reason::other(format!(
+            "queue {name} is at its limit of {most} GPUs"
+        )))
+    }
+}
+
+impl<P: SchedulingPolicy> Policy for QuotaTree<P> {
+    type Memory = P::Memory;
+
+    fn initial(&self, seed: u64) -> P::Memory {
+        self.inner.initial(seed)
+    }
+
+    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
+        self.inner.on_event(memory, view, event);
+    }
+
+    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
+        self.inner.on_launches(memory, view, plan);
+    }
+}
+
+impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+        self.inner.schedule(memory, view, out);
+        let mut open: Vec<(Request, Vec<usize>, u32)> = Vec::new();
+        for request in out.all(view).iter() {
+            let Some(job) = view.job(request.job) else {
+                continue;
+            };
+            let gpus = request.shapes.first().map_or(job.gpus(), |s| s.gpus).get();
+            open.push((request.clone(), self.path(view, &job), gpus));
+        }
+        if !out.preemption_allowed() {
+            open.sort_by_key(|(r, ..)| view.job(r.job).is_none_or(|job| !job.is_placed()));
+        }
+        let mut order = Vec::new();
+        let mut used: BTreeMap<usize, u32> = BTreeMap::new();
+        let levels = open
+            .iter()
+            .map(|(_, path, _)| path.len())
+            .max()
+            .unwrap_or(0);
+        for level in 0..=levels {
+            open.retain(|(request, path, gpus)| {
+                let within = match path.get(level) {
+                    Some(at) => used.get(at).unwrap_or(&0) + gpus <= self.queues[*at].quota,
+                    None => level == levels,
+                };
+                let full = self.above_limit(path, &used, *gpus);
+                if let (true, Some(why)) = (level == levels, &full) {
+                    out.explain(request.job, why.clone());
+                }
+                let comes = within && full.is_none();
+                if comes {
+                    path.iter()
+                        .for_each(|at| *used.entry(*at).or_default() += gpus);
+                    order.push(request.clone());
+                }
+                !comes
+            });
+        }
+        out.replace(order);
+        out.allow_preemption();
+        out.stop_unlisted();
+        Outlook::NextRound
+    }
+}

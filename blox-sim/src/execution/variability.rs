@@ -1,0 +1,62 @@
+//! GPUs of one type that are not equally fast.
+
+use super::{ExecutionModel, around};
+use blox_core::perf::{app_class, gpu_scores};
+use blox_core::{Assignment, GpuId, JobId, JobRef, View};
+
+/// Slows a job to the [score](gpu_scores) of its slowest GPU, for which the workers of a step wait
+/// (PAL, SC 2024).
+///
+/// The rate of the inner model is divided by that score. It is divided by the locality penalty too
+/// if the job spans nodes.
+#[derive(Clone, Debug)]
+pub struct Variability<M> {
+    inner: M,
+    locality: f64,
+}
+
+impl<M: ExecutionModel + Clone> Variability<M> {
+    /// Over another model; a locality penalty below 1 counts as 1.
+    pub fn over(inner: M, locality: f64) -> Self {
+        Variability {
+            inner,
+            locality: locality.max(1.0),
+        }
+    }
+}
+
+around!(Variability);
+
+impl<M: ExecutionModel + Clone> ExecutionModel for Variability<M> {
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+        let rate = self.inner.rate(view, job, assignment);
+        let (cluster, class) = (view.cluster(), app_class(job.spec()));
+        let mut slowest = 0.0_f64;
+        for gpu in &assignment.gpus {
+            let node = cluster.node_of(*gpu).and_then(|id| cluster.node(id));
+            let Some(node) = node else { continue };
+            let first = node.gpus().next().map_or(0, |g| g.0);
+            let scores = gpu_scores(node, class);
+            let score = scores.get((gpu.0 - first) as usize);
+            slowest = slowest.max(score.copied().unwrap_or(1.0));
+        }
+        let spans = cluster.nodes_spanned(assignment) > 1;
+        let locality = if spans { self.locality } else { 1.0 };
+        match slowest > 0.0 {
+            true => rate / (slowest * locality),
+            false => rate,
+        }
+    }
+
+    fn ended(&mut self, job: JobId) {
+        self.inner.ended(job);
+    }
+
+    fn reaches_other_gpus(&self) -> bool {
+        self.inner.reaches_other_gpus()
+    }
+
+    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        self.inner.affected(view, job, gpus)
+    }
+}

@@ -1,0 +1,96 @@
+//! Placements by scores of GPUs, by application class, and against fragmentation.
+
+use super::params::{NO_EASY, at_least, param, walk};
+use blox_core::AnyPlacement;
+use blox_core::estimate::Oracle;
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use blox_policies::placement::{
+    ByClass, Consolidated, Fgd, FirstFree, NonSticky, Pal, Split, Walk,
+};
+use std::sync::Arc;
+
+const STICKY: ParamDoc = param(
+    "sticky",
+    "true",
+    "running jobs stay where they are; false places all anew each round",
+);
+
+fn scored(rule: Pal, p: &Params) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
+    Ok(match p.bool("sticky", true)? {
+        true => Arc::new(Walk::new(rule)),
+        false => Arc::new(NonSticky::new(rule)),
+    })
+}
+
+/// `1:70/8:30` as GPU counts with weights.
+fn mix(p: &Params) -> Result<Fgd, RegistryError> {
+    let pair = |text: &str| {
+        let (gpus, weight) = text.split_once(':')?;
+        let weight: f64 = weight.trim().parse().ok()?;
+        Some((gpus.trim().parse().ok()?, weight)).filter(|_| weight > 0.0 && weight.is_finite())
+    };
+    match p.text("mix", "none") {
+        "none" => Ok(Fgd::default()),
+        text => {
+            let pairs: Option<Vec<(u32, f64)>> = text.split('/').map(pair).collect();
+            let expected = "GPU counts with weights above 0, such as 1:70/8:30";
+            pairs.map(Fgd::new).ok_or_else(|| p.wrong("mix", expected))
+        }
+    }
+}
+
+pub(super) fn add(r: &mut Registry) {
+    let s = &mut r.placement;
+    s.add(
+        "pal",
+        "PAL: scores of GPUs for the job's class, weighed against spanning nodes",
+        &[
+            param("locality", "1.7", "times the step takes longer over nodes"),
+            STICKY,
+        ],
+        |p, _| scored(Pal::with_locality(at_least(p, "locality", 1.7, 1.0)?), p),
+    );
+    s.add(
+        "pm-first",
+        "PM-First: the GPUs with the best scores for the job's class",
+        &[STICKY],
+        |p, _| scored(Pal::pm_first(), p),
+    );
+    s.add(
+        "fgd",
+        "fragmentation gradient descent on whole GPUs: the node that strands fewest GPUs",
+        &[
+            param(
+                "mix",
+                "1:70/2:10/4:10/8:10",
+                "GPU counts of the target workload with weights, joined by /",
+            ),
+            NO_EASY,
+        ],
+        |p, _| walk(mix(p)?, p, Oracle, false),
+    );
+    s.add(
+        "by-class",
+        "jobs of some classes on one node or whole nodes, all others on the first free GPUs",
+        &[
+            param(
+                "attribute",
+                "app_class",
+                "the attribute that names the class",
+            ),
+            param(
+                "classes",
+                "none",
+                "classes that are kept together, joined by /",
+            ),
+            NO_EASY,
+        ],
+        |p, _| {
+            let classes = p.text("classes", "none").split('/').map(str::to_owned);
+            let together = Consolidated::new(Split::WholeNodes);
+            let attribute = p.text("attribute", "app_class");
+            let rule = ByClass::new(attribute, classes.collect(), together, FirstFree);
+            walk(rule, p, Oracle, false)
+        },
+    );
+}
