@@ -1,6 +1,6 @@
 //! What can be said on the command line.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -115,11 +115,12 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox replay las --journal las.jsonl"
     )]
     Replay(SimulateArgs),
-    /// Begin a crate with a scheduling policy of your own
+    /// Begin a crate with a policy, collector or execution model of your own
     ///
     /// It builds, passes its tests, and its program has every subcommand of this one.
     #[command(after_help = "Examples:
   blox new my-policy
+  blox new my-placement --kind placement
   blox new 'somewhere else/my policy' --name my-policy")]
     New(NewArgs),
     /// Print the completions of a shell
@@ -253,9 +254,29 @@ pub(super) struct VerifyArgs {
 pub(super) struct NewArgs {
     /// The folder to make
     pub path: PathBuf,
-    /// Name of the crate and the scheduler [default: the folder's]
+    /// Name of the crate and the part [default: the folder's]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// The part that the crate holds
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Scheduling)]
+    pub kind: Kind,
+}
+
+/// A kind of part that `blox new` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// Which jobs run, in which order
+    Scheduling,
+    /// Which GPUs a job gets
+    Placement,
+    /// Which jobs enter the queue
+    Admission,
+    /// Which nodes are used
+    ClusterManager,
+    /// Figures of a run
+    Collector,
+    /// How fast a job runs
+    Execution,
 }
 
 #[derive(Args)]

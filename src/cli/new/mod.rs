@@ -1,19 +1,88 @@
-//! `blox new`: a crate with a policy of one's own.
+//! `blox new`: a crate with a part of one's own.
 
-use super::args::NewArgs;
+use super::args::{Kind, NewArgs};
 use super::{Failure, OK, Terminal};
-use blox_core::registry::Registry;
+use blox_core::registry::{Registry, Shelf};
+use blox_sim::registry::World;
 use std::path::Path;
 
-/// Where each file goes, and what it is made from.
-const FILES: [(&str, &str); 6] = [
+/// Files of every kind: where each goes, and what it is made from.
+const FILES: [(&str, &str); 5] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("README.md", include_str!("template/README.md.txt")),
     (".gitignore", include_str!("template/gitignore.txt")),
     ("src/main.rs", include_str!("template/main.rs.txt")),
-    ("src/lib.rs", include_str!("template/lib.rs.txt")),
-    ("tests/policy.rs", include_str!("template/policy.rs.txt")),
+    ("tests/compare.rs", include_str!("template/compare.rs.txt")),
 ];
+
+/// What is made of a kind.
+struct Template {
+    what: &'static str,
+    /// A comparison with it.
+    compare: &'static str,
+    library: &'static str,
+    tests: &'static str,
+}
+
+fn template(kind: Kind) -> Template {
+    macro_rules! of {
+        ($what:literal, $compare:literal, $name:literal) => {
+            Template {
+                what: $what,
+                compare: $compare,
+                library: include_str!(concat!("template/", $name, ".rs.txt")),
+                tests: include_str!(concat!("template/", $name, "_test.rs.txt")),
+            }
+        };
+    }
+    match kind {
+        Kind::Scheduling => of!(
+            "A scheduling policy",
+            "compare fifo las {{name}}",
+            "scheduling"
+        ),
+        Kind::Placement => of!(
+            "A placement",
+            "compare fifo las --placement {{name}}",
+            "placement"
+        ),
+        Kind::Admission => of!(
+            "An admission policy",
+            "compare fifo las --admission {{name}}",
+            "admission"
+        ),
+        Kind::ClusterManager => of!(
+            "A cluster manager",
+            "compare fifo las --cluster-manager {{name}}",
+            "cluster_manager"
+        ),
+        Kind::Collector => of!(
+            "A collector of metrics",
+            "compare fifo las --collect {{name}}",
+            "collector"
+        ),
+        Kind::Execution => of!(
+            "An execution model",
+            "compare fifo las --execution {{name}}",
+            "execution"
+        ),
+    }
+}
+
+/// The names of parts of a kind that ship.
+fn shipped(registry: &Registry, kind: Kind) -> Vec<String> {
+    fn of<T>(shelf: &Shelf<T>) -> Vec<String> {
+        shelf.iter().map(|(name, _)| name.to_owned()).collect()
+    }
+    match kind {
+        Kind::Scheduling => [of(&registry.schedulers), of(&registry.scheduling)].concat(),
+        Kind::Placement => of(&registry.placement),
+        Kind::Admission => of(&registry.admission),
+        Kind::ClusterManager => of(&registry.cluster),
+        Kind::Collector => of(&registry.collectors),
+        Kind::Execution => of(&registry.execution_models()),
+    }
+}
 
 pub(super) fn run(
     registry: &Registry,
@@ -27,11 +96,13 @@ pub(super) fn run(
         (None, None) => String::new(),
     };
     check(&name)?;
-    let schedulers = registry.schedulers.iter().map(|(n, _)| n);
-    let policies = registry.scheduling.iter().map(|(n, _)| n);
-    if schedulers.chain(policies).any(|n| n == name) {
+    if shipped(registry, args.kind).contains(&name) {
+        let what = match args.kind {
+            Kind::Scheduling => "scheduler",
+            _ => "part",
+        };
         return Err(Failure::new(format!(
-            "`{name}` is the name of a scheduler that ships, expected another one; --name says another \
+            "`{name}` is the name of a {what} that ships, expected another one; --name says another \
              than the folder's"
         )));
     }
@@ -45,19 +116,28 @@ pub(super) fn run(
         )));
     }
     let dependency = dependency();
-    for (file, template) in FILES {
+    let template = template(args.kind);
+    let own = [
+        ("src/lib.rs", template.library),
+        ("tests/part.rs", template.tests),
+    ];
+    for (file, text) in FILES.into_iter().chain(own) {
         let path = dir.join(file);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|e| fails(parent, e))?;
         }
-        let text = filled(template, &name, &dependency);
+        let text = text.replace("{{compare}}", template.compare);
+        let text = text.replace("{{what}}", template.what);
+        let text = filled(&text, &name, &dependency);
         std::fs::write(&path, text).map_err(|e| fails(&path, e))?;
         writeln!(terminal.out, "{}", path.display())?;
     }
     writeln!(
         terminal.out,
-        "next: cd '{}' && cargo test && cargo run --release -- compare fifo {name} --load 8",
-        dir.display()
+        "next: cd '{}' && cargo test && cargo run --release -- {} --load 8\n\
+         The first build of each of the two commands compiles blox: minutes, not seconds.",
+        dir.display(),
+        template.compare.replace("{{name}}", &name)
     )?;
     Ok(OK)
 }
@@ -118,6 +198,7 @@ fn dependency() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum;
 
     #[test]
     fn what_is_left_out_of_the_manifest_could_stand_there() {
@@ -138,8 +219,16 @@ mod tests {
             filled(text, "my-policy2", "\"1\""),
             "my-policy2 my_policy2 MyPolicy2 \"1\""
         );
-        for (_, template) in FILES {
-            assert!(!filled(template, "a", "b").contains("{{"));
+        for kind in Kind::value_variants() {
+            let Template {
+                compare,
+                library,
+                tests,
+                ..
+            } = template(*kind);
+            for text in [compare, library, tests] {
+                assert!(!filled(text, "a", "b").contains("{{"));
+            }
         }
         for bad in ["", "My", "2x", "a b", "fn", "blox", "a_b", "a-", "-a"] {
             assert!(check(bad).is_err(), "{bad}");
