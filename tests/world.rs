@@ -21,10 +21,8 @@ impl ExecutionModel for Faster {
 #[derive(Clone, Default)]
 struct Decisions(u32);
 
-impl Part for Decisions {}
-
 impl MetricCollector for Decisions {
-    fn round(&mut self, _: View<'_>, _: &Plan) {
+    fn on_decision(&mut self, _: View<'_>, _: &Plan) {
         self.0 += 1;
     }
 

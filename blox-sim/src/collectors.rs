@@ -1,6 +1,6 @@
 //! Collectors of metrics that ship; `--collect NAME` shows their figures.
 
-use blox_core::{MetricCollector, Part, Plan, Time, View};
+use blox_core::{Action, JobId, JobRef, MetricCollector, Phase, Plan, Time, View};
 
 /// Counts waiting jobs: the longest queue that a decision left, and the mean over time.
 ///
@@ -14,19 +14,13 @@ pub struct QueueLength {
     job_seconds: f64,
 }
 
-impl Part for QueueLength {
-    fn observes_launches(&self) -> bool {
-        false
-    }
-}
-
 impl MetricCollector for QueueLength {
-    fn round(&mut self, view: View<'_>, _: &Plan) {
+    fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
         let now = view.now();
         self.first.get_or_insert(now);
         self.job_seconds += f64::from(self.length) * (now - self.last).secs();
         self.last = now;
-        self.length = view.waiting_count();
+        self.length = left_waiting(view, plan);
         self.longest = self.longest.max(self.length);
     }
 
@@ -42,4 +36,24 @@ impl MetricCollector for QueueLength {
             ("mean_jobs".to_owned(), mean),
         ]
     }
+}
+
+/// Jobs that wait once a plan is applied.
+fn left_waiting(view: View<'_>, plan: &Plan) -> u32 {
+    let places = |job: &JobId| {
+        let mut all = plan.actions.iter();
+        all.any(|a| matches!(a, Action::Place { job: placed, .. } if placed == job))
+    };
+    let mut left = view.waiting_count();
+    for action in &plan.actions {
+        match action {
+            Action::Place { job, .. } => {
+                let waits = |j: JobRef<'_>| j.phase() == Phase::Waiting;
+                left -= u32::from(view.job(*job).is_some_and(waits));
+            }
+            Action::Stop { job, .. } => left += u32::from(!places(job)),
+            _ => {}
+        }
+    }
+    left
 }

@@ -38,14 +38,8 @@ impl ExecutionModel for Neighbours {
 #[derive(Clone, Default)]
 struct MostPlaced(u32);
 
-impl Part for MostPlaced {
-    fn observes_launches(&self) -> bool {
-        false // it has no `observe`
-    }
-}
-
 impl MetricCollector for MostPlaced {
-    fn round(&mut self, view: View<'_>, _: &Plan) {
+    fn on_launches(&mut self, view: View<'_>, _: &Plan) {
         self.0 = self.0.max(view.placed_count());
     }
 
