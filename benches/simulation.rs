@@ -7,8 +7,8 @@
 use blox::core::runtime::Runtime;
 use blox::core::{ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Seconds, State, Time};
 use blox::core::{Command, GpuCount};
-use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Measure, Simulation};
+use blox::traces::generate::blox::BloxWorkload;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 use blox::core::{ClusterSpec, Composition};
 use blox::policies::placement::{Blocked, Profiled, TensorSkew, Walk};
 use blox::policies::scheduling::Srtf;
-use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Simulation, workload::Limited};
+use blox::traces::generate::blox::BloxWorkload;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mixed = Composition::new("srtf-profiled")

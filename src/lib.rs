@@ -9,6 +9,7 @@
 //! - [`prelude`]: all that an author of policies imports; [`placement_tools`] and [`backend`] for
 //!   authors of placements and of backends.
 //! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
+//! - [`traces`]: readers and generators of jobs.
 //! - [`virtual_clusters`]: parts of a cluster with their own nodes and queues, side by side.
 //! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
 //! - [`estimate`]: models of durations and load, trained from logs.
@@ -16,7 +17,8 @@
 //!
 //! ```
 //! use blox::prelude::*;
-//! use blox::sim::{Measure, workload::generate::blox::BloxWorkload};
+//! use blox::sim::Measure;
+//! use blox::traces::generate::blox::BloxWorkload;
 //!
 //! let mut jobs = BloxWorkload::new(7.0)?; // jobs an hour
 //! let report = Simulation::new(ClusterSpec::uniform(32, 4))
@@ -35,6 +37,7 @@ pub use blox_policies as policies;
 pub use blox_released as released;
 pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
+pub use blox_traces as traces;
 
 pub mod backend;
 pub mod cli;

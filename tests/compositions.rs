@@ -4,10 +4,10 @@ use blox::core::perf::{LossCurve, LossReports};
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
 use blox::sim::completion::Exact;
 use blox::sim::workload::Jobs;
-use blox::sim::workload::generate::{
+use blox::sim::{Measure, Report, Simulation};
+use blox::traces::generate::{
     Arrivals, DurationLaw, Generator, GeneratorSpec, GpuShare, Load, WithLoss,
 };
-use blox::sim::{Measure, Report, Simulation};
 
 fn scheduler(name: &str) -> Pipeline {
     blox::registry()

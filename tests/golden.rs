@@ -3,8 +3,8 @@
 use blox::released::elasticflow::files::{Recipe, read_trace};
 use blox::released::verify::{compare, compare_visiting_every_round, find_cases};
 use blox::sim::workload::Workload;
-use blox::sim::workload::formats::gavel::{self, Oracle};
-use blox::sim::workload::scaling::ScalingTable;
+use blox::traces::formats::gavel::{self, Oracle};
+use blox::traces::scaling::ScalingTable;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 

@@ -59,7 +59,15 @@ fn build_and_test(kind: &str) -> String {
         "profile.dev.debug='line-tables-only'".to_owned(),
         "profile.test.opt-level=2".to_owned(),
     ];
-    for name in ["", "-core", "-plot", "-policies", "-sim", "-solve"] {
+    for name in [
+        "",
+        "-core",
+        "-plot",
+        "-policies",
+        "-sim",
+        "-solve",
+        "-traces",
+    ] {
         profile.push(format!("profile.test.package.blox{name}.opt-level=0"));
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();

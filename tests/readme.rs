@@ -7,8 +7,8 @@ mod support;
 
 use blox::core::ClusterSpec;
 use blox::core::testing::conformance;
-use blox::sim::workload::generate::blox::BloxWorkload;
 use blox::sim::{Measure, Simulation};
+use blox::traces::generate::blox::BloxWorkload;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -527,13 +527,13 @@ fn lay_out(dir: &Path, with_results: bool) {
     write("blox.csv", &jobs);
     gzip("jobs.csv.gz", &jobs);
     write("tasks.tsv", &tasks);
-    let philly = include_str!("../blox-sim/tests/inputs/philly-log.txt");
+    let philly = include_str!("../crates/blox-traces/tests/inputs/philly-log.txt");
     write("cluster_job_log.json", philly);
     gzip("cluster_job_log.json.gz", philly);
     gzip("cluster_job_log.gz", philly);
     write(
         "cluster_log.csv",
-        include_str!("../blox-sim/tests/inputs/helios.txt"),
+        include_str!("../crates/blox-traces/tests/inputs/helios.txt"),
     );
     write(
         "sacct.txt",

@@ -19,9 +19,10 @@ use blox::released::sia::{self as released, pollux};
 use blox::schedulers::{PolluxParams, pollux_with, sia};
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
-use blox::sim::execution::training::{Applications, built_in, read_dir};
+use blox::sim::execution::training::{Applications, built_in};
 use blox::sim::overheads::CheckpointRestart;
 use blox::sim::workload::{Jobs, collect};
+use blox::traces::applications::read_dir;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -195,8 +196,7 @@ fn equal_jobs(policy: &str) {
     for number in 1..=8 {
         let name = format!("workload-{number}");
         let path = shipped.join("workloads").join(format!("{name}.csv"));
-        let mut jobs =
-            collect(&mut blox::sim::workload::formats::sia::read_jobs(path).unwrap()).unwrap();
+        let mut jobs = collect(&mut blox::traces::formats::sia::read_jobs(path).unwrap()).unwrap();
         for job in &mut jobs {
             assert!(restarting.describe(job, Adapts::Nothing));
         }

@@ -674,7 +674,7 @@ fn help_names_every_format() {
         let help = line(dir.path(), &format!("{command} --help")).out;
         let (_, formats) = help.split_once("--format <FORMAT>").unwrap();
         let (formats, _) = formats.split_once("[default:").unwrap();
-        for format in blox::sim::workload::Format::ALL {
+        for format in blox::traces::Format::ALL {
             let named = formats
                 .split([' ', ',', '\n'])
                 .any(|word| word == format.name());

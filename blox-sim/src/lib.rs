@@ -1,4 +1,4 @@
-//! The simulated backend of the blox toolkit: workloads, how the world behaves,
+//! The simulated backend of the blox toolkit: how the world behaves,
 //! and results.
 //!
 //! A [`Simulation`] runs any scheduler on any [`Workload`](workload::Workload).
@@ -10,7 +10,6 @@
 #![warn(missing_docs)]
 
 mod backend;
-pub mod cluster_file;
 pub mod collectors;
 pub mod completion;
 mod error;

@@ -5,29 +5,30 @@
 //!
 //! ```text
 //! mkdir -p fuzz/corpus/slurm
-//! cargo +nightly fuzz run slurm fuzz/corpus/slurm blox-sim/tests/inputs -- -max_total_time=300 -max_len=4096
+//! cargo +nightly fuzz run slurm fuzz/corpus/slurm crates/blox-traces/tests/inputs -- -max_total_time=300 -max_len=4096
 //! ```
 //!
 //! There is a target a format, `told` for telling the format, `map` for
 //! column maps (the first line is the map), `cluster` for cluster files,
 //! `profiles` for Synergy's profiles and `tables` for the other files that lie beside
-//! workloads (the first byte says which). `blox-sim/tests/readers.rs` tries the same
+//! workloads (the first byte says which). `crates/blox-traces/tests/readers.rs` tries the same
 //! on damaged inputs without any of this.
 
-use blox_sim::cluster_file;
-use blox_sim::workload::formats::synergy::{self, Profiles};
+use blox_traces::cluster_file;
+use blox_traces::formats::synergy::{self, Profiles};
 use blox_released::{elasticflow::files as elasticflow, lucid::files as lucid};
-use blox_sim::workload::formats::{gavel, tiresias};
+use blox_traces::formats::{gavel, tiresias};
 use blox_sim::execution::training;
-use blox_sim::workload::scaling::ScalingTable;
-use blox_sim::workload::{ColumnMap, ReadOptions, Trace, Workload, WorkloadError, check_bytes};
+use blox_traces::scaling::ScalingTable;
+use blox_traces::{ColumnMap, ReadOptions, Trace, check_bytes};
+use blox_sim::workload::{Workload, WorkloadError};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// Where the bytes are said to lie: Synergy's profiles are looked for beside them.
 const NAME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../blox-sim/tests/inputs/fuzzed"
+    "/../crates/blox-traces/tests/inputs/fuzzed"
 );
 
 /// Reads bytes as a format that is said.
@@ -148,7 +149,7 @@ const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 14] = [
     |path| tiresias::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
     |path| tiresias::read_samples(path).map(drop),
     |path| ScalingTable::read_dir(path.parent().expect("a folder")).map(drop),
-    |path| training::read_dir(path.ancestors().nth(2).expect("a folder")).map(drop),
+    |path| blox_traces::applications::read_dir(path.ancestors().nth(2).expect("a folder")).map(drop),
 ];
 
 /// Reads the rest of the bytes, laid in a file, by the reader that the first one names.

@@ -4,7 +4,7 @@ use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
 use super::generated;
 use blox_core::ClusterSpec;
-use blox_sim::cluster_file::is_path;
+use blox_traces::cluster_file::is_path;
 use clap::Args;
 use serde_json::Value;
 use std::collections::BTreeSet;

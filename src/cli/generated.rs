@@ -3,7 +3,7 @@
 use super::Failure;
 use super::config::Given;
 use blox_core::{ClusterSpec, Name, Seconds};
-use blox_sim::workload::generate::{
+use blox_traces::generate::{
     Arrivals, DayShape, DurationLaw, GeneratorSpec, GpuShare, Load, NameShare,
 };
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ fn law(given: &Given, key: &str, text: &str) -> Result<DurationLaw, Failure> {
         Some(("file", path)) if !path.is_empty() => {
             DurationLaw::of_file(path).map_err(|e| given.because(key, e))
         }
-        Some(("trace", path)) if !path.is_empty() => blox_sim::workload::open(path, None)
+        Some(("trace", path)) if !path.is_empty() => blox_traces::open(path, None)
             .and_then(|mut jobs| DurationLaw::of_jobs(&mut jobs))
             .map_err(|e| given.because(key, e)),
         _ => durations(text).ok_or_else(|| given.wrong(key, text, LAWS)),

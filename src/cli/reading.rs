@@ -1,7 +1,7 @@
 //! How a workload file is to be read, from what was said.
 
 use super::Failure;
-use blox_sim::workload::{ColumnMap, Format, ReadOptions};
+use blox_traces::{ColumnMap, Format, ReadOptions};
 
 /// `name` is a key as the user wrote it, for messages.
 pub(super) fn read_options(

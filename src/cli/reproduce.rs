@@ -9,7 +9,7 @@ use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
 use crate::released::figure::{self as reproduce, Cited, Figure, Findings, Reproduced, Row};
 use blox_sim::Watch;
 use blox_sim::results::COLUMNS;
-use blox_sim::workload::fingerprint;
+use blox_traces::fingerprint;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! What can be wrong with a workload.
 
-use super::number_of;
+use super::text::{number_of, one_line, shown};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -124,13 +124,15 @@ pub enum WorkloadError {
     #[error(
         "{}: line {line}: a row is longer than {} bytes, expected its end before",
         path.display(),
-        super::source::LONGEST_ROW
+        longest
     )]
     RowTooLong {
         /// The path.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
+        /// The greatest length of a row, in bytes.
+        longest: usize,
     },
     /// The file was another one when it was read again.
     #[error("{}: line {line}: the file has changed while it was read", path.display())]
@@ -195,21 +197,8 @@ impl WorkloadError {
         }
     }
 
-    /// From an error while reading text that may be compressed.
-    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        match source.kind() {
-            // A plain file just ends; only the decoder misses bytes or dislikes them.
-            io::ErrorKind::UnexpectedEof => WorkloadError::TruncatedGzip { path },
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                WorkloadError::DamagedGzip { path, source }
-            }
-            _ => WorkloadError::file(&path, source),
-        }
-    }
-
     /// Whether it is about one row, so that the rows below it can still be looked at.
-    pub(crate) fn is_of_a_row(&self) -> bool {
+    pub fn is_of_a_row(&self) -> bool {
         matches!(
             self,
             WorkloadError::Field { .. } | WorkloadError::Line { .. }
@@ -223,108 +212,5 @@ impl WorkloadError {
             line,
             what: what.into(),
         }
-    }
-}
-
-/// Text of an input as a message shows it: its start, without control characters.
-pub(crate) fn shown(text: &str) -> String {
-    start(text, 80)
-}
-
-/// A message that may quote an input, on one line.
-pub(crate) fn one_line(text: &str) -> String {
-    start(text, 400)
-}
-
-/// Splits serde's "invalid type: string \"4\", expected u32" into what was found and what was
-/// expected, in words of those who write the file; `None` for its other messages.
-pub(crate) fn found_and_expected(message: &str) -> Option<(String, String)> {
-    let said = message
-        .strip_prefix("invalid type: ")
-        .or_else(|| message.strip_prefix("invalid value: "))?;
-    let (found, expected) = said.rsplit_once(", expected ")?;
-    let found = match found {
-        "map" => "an object",
-        "sequence" => "an array",
-        _ => match (found.find('`'), found.rfind('`')) {
-            (Some(a), Some(b)) if a < b => &found[a + 1..b],
-            _ => found.strip_prefix("string ").unwrap_or(found),
-        },
-    };
-    let whole = |low: &str, high: &str| format!("a whole number from {low} to {high}");
-    let expected = match expected {
-        "u8" => whole("0", "255"),
-        "u32" => whole("0", "4294967295"),
-        "u64" | "usize" => whole("0", "18446744073709551615"),
-        "i32" => whole("-2147483648", "2147483647"),
-        "f32" | "f64" => "a number".to_owned(),
-        "a boolean" => "true or false".to_owned(),
-        "a sequence" => "an array".to_owned(),
-        "a map" => "an object".to_owned(),
-        _ if expected.starts_with("struct ") => "an object".to_owned(),
-        _ => expected.to_owned(),
-    };
-    Some((found.to_owned(), expected))
-}
-
-fn start(text: &str, most: usize) -> String {
-    let mut out = String::new();
-    for (i, c) in text.chars().enumerate() {
-        if i == most {
-            out.push_str("...");
-            break;
-        }
-        if c.is_control() || c == char::REPLACEMENT_CHARACTER {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_serde_says_is_said_in_plain_words() {
-        let plain = |text: &str| found_and_expected(text).map(|(f, e)| format!("{f}: {e}"));
-        for (text, said) in [
-            (
-                "invalid type: floating point `1.5`, expected u32",
-                "1.5: a whole number from 0 to 4294967295",
-            ),
-            (
-                "invalid type: string \"a, expected b\", expected f64",
-                "\"a, expected b\": a number",
-            ),
-            (
-                "invalid value: integer `-1`, expected a string",
-                "-1: a string",
-            ),
-            (
-                "invalid type: map, expected a sequence",
-                "an object: an array",
-            ),
-            (
-                "invalid type: null, expected struct Work",
-                "null: an object",
-            ),
-        ] {
-            assert_eq!(plain(text).as_deref(), Some(said));
-        }
-        assert_eq!(plain("missing field `gpus`"), None);
-    }
-
-    #[test]
-    fn shown_text_is_short_and_harmless() {
-        assert_eq!(shown("naïve"), "naïve");
-        assert_eq!(shown("\u{1b}[31m\n"), "\\u{1b}[31m\\n");
-        assert_eq!(shown(&"x".repeat(81)), "x".repeat(80) + "...");
-        let quoting =
-            WorkloadError::line(Path::new("a.csv"), 1, "the column `9\n8` is no GPU count");
-        let said = "a.csv: line 1: the column `9\\n8` is no GPU count";
-        assert_eq!(quoting.to_string(), said);
     }
 }

@@ -1,60 +1,18 @@
-//! Workloads: where jobs come from.
+//! Workloads: the jobs that a simulation takes.
 //!
 //! A workload hands out jobs in the order in which they are submitted; ties
-//! keep the order of the file. Files are read with [`Trace`] or [`open()`], jobs
-//! are made up by [`generate`].
-//!
-//! | format | what it is |
-//! |---|---|
-//! | [`csv`] | the toolkit's own CSV |
-//! | [`jsonl`] | JSON lines: every field of a job |
-//! | [`philly`], [`philly_log`] | Microsoft's Philly trace as a table, and as published |
-//! | [`itp`] | Microsoft's ITP traces and those of ElasticFlow |
-//! | [`helios`] | SenseTime's Helios traces |
-//! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
-//! | [`slurm`] | Slurm's accounting |
-//! | [`blox_jobs`](crate::workload::formats::blox_jobs) | jobs of the Blox simulator |
-//! | [`map`] | any other table, by its columns |
+//! keep the order of the source. [`Jobs`] are a list in memory. The crate
+//! `blox-traces` reads and generates others.
 
-mod cells;
-pub mod csv;
 mod error;
-pub(crate) mod file;
-pub mod formats;
-pub mod generate;
-pub mod helios;
-pub mod itp;
-pub mod jsonl;
-pub(crate) mod line_rows;
-pub mod map;
-mod mapped;
-pub(crate) mod moment;
 mod notices;
-pub mod open;
-pub mod openb;
-pub mod pai;
-pub mod philly;
-pub mod philly_log;
-pub mod sample;
-pub mod scaling;
-pub mod slurm;
-pub mod source;
-pub mod stats;
-pub mod table;
-mod trace;
+pub mod text;
 
-pub use cells::Cells;
 pub use error::WorkloadError;
-pub(crate) use error::{found_and_expected, one_line, shown};
-pub use file::{FileWorkload, Rows};
-pub use map::{ColumnMap, MapError};
-pub use moment::parse_date;
 pub use notices::{Dropped, Notice, NoticeKind, Notices};
-pub use open::{Format, FormatError, open};
-pub use source::fingerprint;
-pub use trace::{Checked, ReadOptions, Trace, check, check_bytes};
 
 use blox_core::JobSpec;
+use text::number_of;
 
 /// Jobs in the order in which they are submitted.
 ///
@@ -134,14 +92,6 @@ impl Workload for Jobs {
     }
 }
 
-/// So many of something, as `1 job` or `2 jobs`.
-pub(crate) fn number_of(count: u64, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
-    }
-}
-
 /// The first jobs of another workload.
 #[derive(Clone, Debug)]
 pub struct Limited<W> {
@@ -209,17 +159,6 @@ pub fn whole_ids(
         ids.push(id);
     }
     Ok(Some(ids))
-}
-
-/// What most readers' tests look at: name, submission and duration in seconds, GPUs.
-#[cfg(test)]
-fn told(jobs: &[JobSpec]) -> Vec<(&str, f64, u32, f64)> {
-    jobs.iter()
-        .map(|j| {
-            let name = j.name.as_deref().unwrap();
-            (name, j.submit.secs(), j.gpus.get(), j.duration().secs())
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl Notices {
     }
 
     /// Adds all of another's.
-    pub(crate) fn extend(&mut self, other: &Notices) {
+    pub fn extend(&mut self, other: &Notices) {
         for notice in &other.list {
             match self.list.iter_mut().find(|n| n.kind == notice.kind) {
                 Some(mine) => mine.count += notice.count,
@@ -46,7 +46,8 @@ impl Notices {
         }
     }
 
-    pub(crate) fn add(&mut self, kind: NoticeKind, line: u64) {
+    /// Counts one more of a kind; `line` is where it occurred, from 1.
+    pub fn add(&mut self, kind: NoticeKind, line: u64) {
         match self.list.iter_mut().find(|n| n.kind == kind) {
             Some(notice) => notice.count += 1,
             None => self.list.push(Notice {

@@ -2,7 +2,7 @@
 
 use crate::figure::ReproduceError;
 use blox_core::Seconds;
-use blox_sim::workload::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load};
+use blox_traces::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load};
 
 /// 10,000 jobs: 7 long ones an hour (10 to 24 h), and for two hours of every six
 /// 28 short ones an hour beside them (10 to 60 min). On 128 GPUs this is a

@@ -1,7 +1,7 @@
 //! A case's folder and files.
 
 use crate::verify::VerifyError;
-use blox_sim::workload::Cells;
+use blox_traces::Cells;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -250,10 +250,10 @@ pub enum ReproduceError {
     Cluster(#[from] blox_core::ClusterSpecError),
     /// A cluster's file that cannot be read.
     #[error(transparent)]
-    ClusterFile(#[from] blox_sim::cluster_file::ClusterFileError),
+    ClusterFile(#[from] blox_traces::cluster_file::ClusterFileError),
     /// Synergy's profiles that cannot be read.
     #[error(transparent)]
-    Profiles(#[from] blox_sim::workload::formats::synergy::ProfilesError),
+    Profiles(#[from] blox_traces::formats::synergy::ProfilesError),
     /// A file of samples without any, or with one that is not above 0.
     #[error("{}: found no samples that are all above 0", path.display())]
     Empty {

@@ -6,9 +6,8 @@ use super::super::generated;
 use super::jobs::Source;
 use blox_core::ClusterSpec;
 use blox_core::registry::Named;
-use blox_sim::execution::training;
-use blox_sim::workload::scaling::ScalingTable;
-use blox_sim::workload::{Trace, fingerprint};
+use blox_traces::scaling::ScalingTable;
+use blox_traces::{Trace, fingerprint};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +58,7 @@ pub(super) fn other_files<'a>(
         None => {}
     }
     if let Some(dir) = &given.options.data {
-        paths.extend(training::files(dir).map_err(Failure::new)?);
+        paths.extend(blox_traces::applications::files(dir).map_err(Failure::new)?);
     }
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));

@@ -6,8 +6,8 @@ use super::super::generated;
 use super::super::reading::read_options;
 use blox_core::{ClusterSpec, Time};
 use blox_sim::Measure;
-use blox_sim::workload::ReadOptions;
-use blox_sim::workload::generate::{Generator, GeneratorSpec};
+use blox_traces::ReadOptions;
+use blox_traces::generate::{Generator, GeneratorSpec};
 use std::path::PathBuf;
 
 /// Jobs an hour and measured jobs of Blox's published comparison.

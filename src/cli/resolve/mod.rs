@@ -20,14 +20,16 @@ use crate::virtual_clusters;
 use blox_core::registry::{Named, Registry};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{self, Applications, WithApplications};
+use blox_sim::execution::training::{Applications, WithApplications};
+use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
+use blox_sim::{Measure, Simulation};
+use blox_traces::cluster_file;
+use blox_traces::formats::gavel::{Oracle, WithOracle};
+use blox_traces::generate::blox::BloxWorkload;
+use blox_traces::generate::{Generator, WithLoss};
+use blox_traces::scaling::{ScalingTable, WithThroughputs};
+use blox_traces::{Format, ReadOptions, Trace};
 use blox_sim::registry::World as _;
-use blox_sim::workload::formats::gavel::{Oracle, WithOracle};
-use blox_sim::workload::generate::blox::BloxWorkload;
-use blox_sim::workload::generate::{Generator, WithLoss};
-use blox_sim::workload::scaling::{ScalingTable, WithThroughputs};
-use blox_sim::workload::{Format, Limited, ReadOptions, Trace, Workload, WorkloadError, whole_ids};
-use blox_sim::{Measure, Simulation, cluster_file};
 use contestant::Overrides;
 use inputs::TraceKey;
 use jobs::Source;
@@ -158,7 +160,7 @@ impl<'r> Experiment<'r> {
         };
         let throughputs = o.throughputs.as_deref().map(Throughputs::read);
         let throughputs = throughputs.transpose()?;
-        let applications = o.data.as_ref().map(training::read_dir);
+        let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
         let applications = applications.transpose().map_err(Failure::new)?;
         let mut experiment = Experiment {
             registry,

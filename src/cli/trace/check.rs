@@ -4,7 +4,7 @@ use super::CheckArgs;
 use crate::cli::grid::{number_of, whole};
 use crate::cli::{BAD_INPUT, Failure, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec};
-use blox_sim::workload::check;
+use blox_traces::check;
 
 pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let path = args.file.file.display();

@@ -9,7 +9,7 @@ use super::args::Options;
 use super::reading::read_options;
 use super::{Failure, Terminal};
 use blox_core::registry::Registry;
-use blox_sim::workload::{ReadOptions, Trace};
+use blox_traces::{ReadOptions, Trace};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -204,7 +204,7 @@ pub(super) fn run(
 
 /// A cluster, as `--cluster` says it.
 fn cluster(text: &str) -> Result<blox_core::ClusterSpec, Failure> {
-    use blox_sim::cluster_file::{ClusterFileError, read_cluster};
+    use blox_traces::cluster_file::{ClusterFileError, read_cluster};
     read_cluster(text).map_err(|e| match e {
         ClusterFileError::Shorthand(_) | ClusterFileError::Spec(_) => {
             Failure::new(format!("--cluster: {e}"))

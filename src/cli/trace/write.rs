@@ -7,10 +7,11 @@ use crate::cli::resolve::{Experiment, parse_measure};
 use crate::cli::{Failure, OK, Terminal, config};
 use blox_core::registry::Registry;
 use blox_sim::Measure;
-use blox_sim::workload::csv::{Columns, CsvWriter};
-use blox_sim::workload::jsonl::write_jsonl;
-use blox_sim::workload::sample::{Thinned, Window, choose};
-use blox_sim::workload::{Jobs, Limited, Notices, Trace, Workload, WorkloadError};
+use blox_sim::workload::{Jobs, Limited, Notices, Workload, WorkloadError};
+use blox_traces::Trace;
+use blox_traces::csv::{Columns, CsvWriter};
+use blox_traces::jsonl::write_jsonl;
+use blox_traces::sample::{Thinned, Window, choose};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 

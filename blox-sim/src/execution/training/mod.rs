@@ -7,8 +7,6 @@ mod constants;
 mod curves;
 mod fits;
 mod fitted;
-mod pandas;
-mod read;
 mod table;
 mod triangulated;
 
@@ -18,7 +16,6 @@ pub use constants::{Constants, constants};
 pub use curves::{Curves, Epoch};
 pub use fits::{Fitter, LeastSquares};
 pub use fitted::built_in;
-pub use read::{files, read_dir};
 pub use table::{Measured, StepTable};
 pub use triangulated::Between;
 

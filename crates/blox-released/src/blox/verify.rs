@@ -31,9 +31,8 @@ impl System for Blox {
             case: case.dir().to_owned(),
             error: Box::new(error),
         };
-        let jobs = || {
-            blox_sim::workload::formats::blox_jobs::read(&path).map_err(|e| simulation(e.into()))
-        };
+        let jobs =
+            || blox_traces::formats::blox_jobs::read(&path).map_err(|e| simulation(e.into()));
         let ids = whole_ids(&mut jobs()?).map_err(|e| simulation(e.into()))?;
         let (first, last) = settings.tracked;
         let measure = match &ids {

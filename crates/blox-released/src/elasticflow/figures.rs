@@ -18,8 +18,8 @@ use blox_core::core::Counters;
 use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
 use blox_sim::results::{Deadlines, JobResult, Summary};
 use blox_sim::workload::WorkloadError;
-use blox_sim::workload::scaling::ScalingTable;
 use blox_sim::{Collected, Ended, Report, SimError, Told, Watch};
+use blox_traces::scaling::ScalingTable;
 use std::path::Path;
 use std::sync::Arc;
 

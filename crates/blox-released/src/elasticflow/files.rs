@@ -7,10 +7,10 @@ pub use generate::Recipe;
 
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use blox_sim::workload::WorkloadError;
-use blox_sim::workload::formats::tiresias::open_table;
-use blox_sim::workload::scaling::Cell;
-use blox_sim::workload::source::Source;
-use blox_sim::workload::table::{Column, Table};
+use blox_traces::formats::tiresias::open_table;
+use blox_traces::scaling::Cell;
+use blox_traces::source::Source;
+use blox_traces::table::{Column, Table};
 use std::path::Path;
 
 /// Reads a trace, in either spelling of its columns: `submit_time`, `iteration`,

@@ -11,7 +11,7 @@ pub(crate) mod verify;
 pub use simulator::{ChronusRow, Held, Outcome, PlannedEnd, Shape, Times};
 
 use blox_core::JobSpec;
-use blox_sim::workload::scaling::ScalingTable;
+use blox_traces::scaling::ScalingTable;
 use std::sync::atomic::AtomicBool;
 
 /// The released program's algorithms without Chronus, which is a program of its own: [`chronus`].

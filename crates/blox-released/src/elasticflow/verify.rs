@@ -6,7 +6,7 @@ use crate::elasticflow::{self, Algorithm, Outcome, PlannedEnd, files};
 use crate::verify::{Case, Compared, System, VerifyError, number_of};
 use blox_core::JobSpec;
 use blox_sim::SimError;
-use blox_sim::workload::scaling::ScalingTable;
+use blox_traces::scaling::ScalingTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 

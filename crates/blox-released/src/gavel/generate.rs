@@ -2,9 +2,9 @@
 
 use blox_core::compat::cpython::Random;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
-use blox_sim::workload::formats::gavel::Oracle;
-use blox_sim::workload::generate::pow10;
 use blox_sim::workload::{Notices, Workload, WorkloadError};
+use blox_traces::formats::gavel::Oracle;
+use blox_traces::generate::pow10;
 use std::sync::Arc;
 
 /// The jobs of Gavel's simulator without a trace: Poisson arrivals, durations from half

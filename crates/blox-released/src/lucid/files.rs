@@ -2,10 +2,10 @@
 
 use blox_core::perf::PairTable;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time};
-use blox_sim::workload::helios;
-use blox_sim::workload::source::Source;
-use blox_sim::workload::table::Table;
 use blox_sim::workload::{Notices, WorkloadError};
+use blox_traces::helios;
+use blox_traces::source::Source;
+use blox_traces::table::Table;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -2,8 +2,8 @@ use blox_core::Name;
 use blox_core::perf::goodput::{StepTime, ThroughputParams};
 use blox_sim::execution::training::{Applications, Fitter, LeastSquares, Measured, StepTimes};
 use blox_sim::workload::WorkloadError;
-use blox_sim::workload::source::Source;
-use blox_sim::workload::table::Table;
+use blox_traces::source::Source;
+use blox_traces::table::Table;
 use std::collections::BTreeMap;
 use std::path::Path;
 

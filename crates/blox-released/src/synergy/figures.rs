@@ -2,10 +2,10 @@ use crate::figure::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, 
 use crate::synergy::{self as released, Key, Mode, Settings};
 use blox_core::Time;
 use blox_plot::{Axis, BarChart};
-use blox_sim::cluster_file::read_cluster;
 use blox_sim::workload::Jobs;
-use blox_sim::workload::formats::synergy::{Profiles, read_trace};
 use blox_sim::{Report, Simulation};
+use blox_traces::cluster_file::read_cluster;
+use blox_traces::formats::synergy::{Profiles, read_trace};
 use std::path::Path;
 
 /// Synergy's released simulator on the 100 jobs that are released with it.
@@ -55,7 +55,7 @@ impl Figure for Synergy100Job {
             },
             DataFile {
                 path: PROFILES,
-                from: "the profiles in the source of https://github.com/msr-fiddle/synergy (MIT), as JSON: see `blox_sim::workload::formats::synergy::Profiles`",
+                from: "the profiles in the source of https://github.com/msr-fiddle/synergy (MIT), as JSON: see `blox_traces::formats::synergy::Profiles`",
             },
         ]
     }

@@ -3,9 +3,9 @@ use crate::tiresias::quirks::{DlasQueues, Samples, ShortestBy};
 use crate::tiresias::{self as released, Scheme};
 use blox_core::{ClusterSpec, JobSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
-use blox_sim::workload::formats::tiresias::{read_jobs, read_samples};
 use blox_sim::workload::{Jobs, collect};
 use blox_sim::{Report, Simulation};
+use blox_traces::formats::tiresias::{read_jobs, read_samples};
 use std::path::Path;
 
 /// Tiresias' released simulator on the workload that is released with it.

@@ -1,7 +1,8 @@
 //! Logs as tables, and features made of them.
 
 use blox_learn::{Column, Frame, LearnError, series};
-use blox_sim::workload::{Cells, WorkloadError, parse_date};
+use blox_sim::workload::WorkloadError;
+use blox_traces::{Cells, parse_date};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

@@ -120,7 +120,7 @@ pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
             }
             let saved = Saved::load(Path::new(path))
                 .map_err(|e| p.wrong("model", format!("a trained model ({e})")))?;
-            let since = blox_sim::workload::parse_date(p.text("origin", "1970-01-01"))
+            let since = blox_traces::parse_date(p.text("origin", "1970-01-01"))
                 .ok_or_else(|| p.wrong("origin", "a date such as 2020-09-01"))?;
             let learned = Learned::new(saved, since)
                 .map_err(|e| p.wrong("model", format!("a model of single jobs ({e})")))?;

@@ -9,7 +9,7 @@ use blox_core::perf::SkewTable;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_policies::placement::{Balanced, Profiled, Random, TensorSkew};
 use blox_policies::scheduling::{ServiceHistory, TwoDas};
-use blox_sim::workload::formats::tiresias::read_samples;
+use blox_traces::formats::tiresias::read_samples;
 
 const THRESHOLDS: ParamDoc = param(
     "thresholds",

@@ -3,9 +3,9 @@ use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_core::ClusterSpec;
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::admission::LoadThreshold;
-use blox_sim::workload::generate::blox::BloxWorkload;
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Measure, Report, Simulation};
+use blox_traces::generate::blox::BloxWorkload;
 use std::path::Path;
 
 /// Figure 12 of Blox: admission by load before LAS.

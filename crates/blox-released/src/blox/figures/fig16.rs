@@ -2,9 +2,10 @@ use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_core::{ClusterSpec, Decide};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{fifo, loss_termination};
-use blox_sim::workload::generate::blox::BloxWorkload;
-use blox_sim::workload::{Limited, generate::WithLoss};
+use blox_sim::workload::Limited;
 use blox_sim::{Measure, Report, Simulation};
+use blox_traces::generate::WithLoss;
+use blox_traces::generate::blox::BloxWorkload;
 use std::path::Path;
 
 /// Figure 16 of Blox: ending jobs whose loss has converged.

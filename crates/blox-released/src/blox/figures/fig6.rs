@@ -3,8 +3,8 @@ use crate::blox::{self, OptimusSpeed};
 use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_plot::{Axis, Chart, Series};
-use blox_sim::workload::generate::blox::BloxWorkload;
 use blox_sim::{Measure, Report, Simulation};
+use blox_traces::generate::blox::BloxWorkload;
 use std::path::Path;
 
 /// Figures 6 and 7 of Blox: three schedulers at 1 to 9 jobs an hour.

@@ -6,9 +6,9 @@ use blox_policies::placement::{Bandwidth, Consolidated, Split, Walk};
 use blox_schedulers::schedulers::{bandwidth_placement, fifo};
 use blox_sim::completion::Exact;
 use blox_sim::execution::LinkBound;
-use blox_sim::workload::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
 use blox_sim::workload::{Jobs, collect};
 use blox_sim::{Report, Simulation};
+use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
 use std::path::Path;
 
 /// Table 4 of Blox: placement by the bandwidth between the GPUs of a node.

@@ -6,7 +6,7 @@ use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers as own;
 use blox_sim::Simulation;
 use blox_sim::workload::Jobs;
-use blox_sim::workload::scaling::WithThroughputs;
+use blox_traces::scaling::WithThroughputs;
 
 /// Figure 8(a): deadlines met on the workload of a comparison with Pollux.
 pub(crate) struct Fig8a;

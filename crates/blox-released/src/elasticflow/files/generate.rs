@@ -4,8 +4,8 @@ use super::Row;
 use blox_core::compat::cpython::Random;
 use blox_core::{GpuCount, JobSpec};
 use blox_sim::workload::WorkloadError;
-use blox_sim::workload::generate::pow10;
-use blox_sim::workload::scaling::ScalingTable;
+use blox_traces::generate::pow10;
+use blox_traces::scaling::ScalingTable;
 
 /// The parameters of `generate_trace.py` (pkusys/ElasticFlow, commit 04a0109).
 ///

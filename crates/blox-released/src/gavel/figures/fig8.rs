@@ -5,8 +5,8 @@ use blox_plot::{Axis, BarChart};
 use blox_policies::scheduling::gavel::shares::Knows;
 use blox_schedulers::schedulers::{GavelParams, gavel_with};
 use blox_sim::completion::Exact;
-use blox_sim::workload::formats::gavel::Oracle;
 use blox_sim::{Measure, Report, Simulation};
+use blox_traces::formats::gavel::Oracle;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@ use blox_policies::scheduling::gavel::shares::Knows;
 use blox_schedulers::schedulers::{GavelParams, GavelPolicy, gavel_with};
 use blox_sim::completion::Exact;
 use blox_sim::workload::Jobs;
-use blox_sim::workload::formats::gavel::{Oracle, read_jobs};
 use blox_sim::{Report, Simulation};
+use blox_traces::formats::gavel::{Oracle, read_jobs};
 use std::path::Path;
 
 /// Gavel's jobs for its physical cluster, in simulation.

@@ -7,8 +7,8 @@ use blox_policies::estimate::NoisyOracle;
 use blox_policies::placement::{Consolidated, Walk};
 use blox_policies::scheduling::{Fifo, Sjf, Srtf};
 use blox_sim::workload::Limited;
-use blox_sim::workload::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
 use blox_sim::{Report, Simulation};
+use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
 use std::path::Path;
 
 /// Three policies that order by duration, with ever worse beliefs about it.

@@ -82,7 +82,7 @@ impl World {
         let [clusters, log, scores, pairs, forecast, lucid, qssf] = FILES;
         let find = |name| find(figure, folder, name);
         let experiment = Experiment::VENUS;
-        let clusters = blox_sim::workload::formats::lucid::read_virtual_clusters(find(clusters)?)?;
+        let clusters = blox_traces::formats::lucid::read_virtual_clusters(find(clusters)?)?;
         let log = find(log)?;
         let mut jobs = files::read_log(&log, &clusters, experiment.window)?;
         let scores = files::read_scores(find(scores)?)?;

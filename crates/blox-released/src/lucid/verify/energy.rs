@@ -4,7 +4,7 @@ use super::unreadable;
 use crate::lucid::files;
 use crate::verify::{Case, Compared, VerifyError};
 use blox_policies::cluster::{PowerPlan, PowerRule};
-use blox_sim::workload::parse_date;
+use blox_traces::parse_date;
 
 pub(super) fn recognises(case: &Case) -> bool {
     let columns = ["prediction", "powered_on", "change", "lack"];

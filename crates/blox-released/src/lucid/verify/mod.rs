@@ -153,7 +153,7 @@ impl Setting {
     fn read(&self, case: &Case) -> Result<Input, VerifyError> {
         let wrong = |e| unreadable(case, e);
         let clusters =
-            blox_sim::workload::formats::lucid::read_virtual_clusters(case.input("vc_config.csv")?)
+            blox_traces::formats::lucid::read_virtual_clusters(case.input("vc_config.csv")?)
                 .map_err(wrong)?;
         let log = case.input("cluster_full_log.csv")?;
         let window = self.experiment.window;
@@ -382,7 +382,7 @@ fn shown_nodes(nodes: &[(u32, Vec<u32>)]) -> String {
 }
 
 fn compare_scaling(
-    table: &blox_sim::workload::Cells,
+    table: &blox_traces::Cells,
     run: &lucid::Run,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {

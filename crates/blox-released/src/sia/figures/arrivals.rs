@@ -4,10 +4,11 @@ use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{pollux, sia};
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, read_dir};
+use blox_sim::execution::training::Applications;
 use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
+use blox_traces::applications::read_dir;
 use std::path::Path;
 
 /// Sia's average JCT over arrival rates.

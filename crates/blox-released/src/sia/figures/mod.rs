@@ -13,7 +13,7 @@ pub(crate) use tables::{SiaTable3, SiaTable4};
 use crate::figure::{DataFile, Figure, ReproduceError, file};
 use blox_core::{JobSpec, Time};
 use blox_sim::workload::collect;
-use blox_sim::workload::formats::sia::read_jobs;
+use blox_traces::formats::sia::read_jobs;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::path::Path;

@@ -4,11 +4,12 @@ use crate::sia::world::{pollux_applications, pollux_training};
 use blox_core::{Adapts, ClusterSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers;
-use blox_sim::execution::training::{Applications, read_dir};
+use blox_sim::execution::training::Applications;
 use blox_sim::overheads::CheckpointRestart;
-use blox_sim::workload::formats::sia::read_jobs;
 use blox_sim::workload::{Jobs, collect};
 use blox_sim::{Report, Simulation};
+use blox_traces::applications::read_dir;
+use blox_traces::formats::sia::read_jobs;
 use std::path::Path;
 
 /// Pollux' released simulations: eight workloads under three schedulers.

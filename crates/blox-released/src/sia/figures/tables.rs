@@ -11,12 +11,13 @@ use blox_schedulers::schedulers::{
     tiresias,
 };
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, read_dir};
+use blox_sim::execution::training::Applications;
 use blox_sim::fairness::FairTimes;
 use blox_sim::overheads::CheckpointRestart;
 use blox_sim::results::{Contention, Fairness};
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, SimError, Simulation};
+use blox_traces::applications::read_dir;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

@@ -5,8 +5,10 @@ use crate::verify::{Case, VerifyError};
 use blox_core::perf::goodput::{StepTime, ThroughputParams};
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec};
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, Profiles, read_dir};
-use blox_sim::workload::{Cells, Workload, WorkloadError, collect};
+use blox_sim::execution::training::{Applications, Profiles};
+use blox_sim::workload::{Workload, WorkloadError, collect};
+use blox_traces::Cells;
+use blox_traces::applications::read_dir;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -131,8 +133,8 @@ impl Input {
         for fit in &recorded {
             fits.insert(&fit.observed(), ThroughputParams::from_array(fit.params));
         }
-        let mut read = blox_sim::workload::formats::sia::read_jobs(case.input("workload.csv")?)
-            .map_err(failed)?;
+        let mut read =
+            blox_traces::formats::sia::read_jobs(case.input("workload.csv")?).map_err(failed)?;
         let jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
         if world == World::Pollux {
             applications = files::pollux_applications(applications);

@@ -4,8 +4,8 @@ use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{Key, Mode, ROUND_S, Settings};
 use crate::verify::{Case, VerifyError};
 use blox_core::{ClusterSpec, JobId, Time};
-use blox_sim::cluster_file;
-use blox_sim::workload::formats::synergy::{Profiles, Replay, read_trace};
+use blox_traces::cluster_file;
+use blox_traces::formats::synergy::{Profiles, Replay, read_trace};
 
 pub(super) struct Input {
     pub settings: Settings,
@@ -64,7 +64,7 @@ impl Input {
             path: config.clone(),
             error,
         })?;
-        let cluster = blox_sim::workload::formats::synergy::parse_cluster(&text, &config)
+        let cluster = blox_traces::formats::synergy::parse_cluster(&text, &config)
             .map_err(|e: cluster_file::ClusterFileError| wrong(&config, &e))?;
         if cluster.nodes.iter().any(|n| !n.location.is_empty()) {
             let what = "racks is above 1: the original then numbers servers and GPUs anew in \

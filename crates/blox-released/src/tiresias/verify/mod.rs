@@ -37,7 +37,7 @@ impl System for Tiresias {
             completion,
             memory,
         } = settings.run(case)?;
-        let mut jobs = blox_sim::workload::formats::tiresias::read_jobs(&settings.trace)
+        let mut jobs = blox_traces::formats::tiresias::read_jobs(&settings.trace)
             .map_err(|e| simulation(e.into()))?;
         let mut sim = Simulation::new(cluster)
             .visiting_every_round(every_round)

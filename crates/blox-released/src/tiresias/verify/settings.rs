@@ -12,7 +12,7 @@ use blox_core::{
     View,
 };
 use blox_sim::workload::WorkloadError;
-use blox_sim::workload::formats::tiresias::{read_cluster, read_rows, read_samples};
+use blox_traces::formats::tiresias::{read_cluster, read_rows, read_samples};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

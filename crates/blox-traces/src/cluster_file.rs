@@ -1,0 +1,416 @@
+//! Clusters as a user names them on the command line: in shorthand, or in a file.
+//!
+//! The shorthand is `NODESxGPUS[:TYPE]`, joined by commas: `32x4`,
+//! `6x4:t4,3x8:rtx`. A file is TOML with a `[[node]]` table for each group of
+//! equal nodes, in the order of registration:
+//!
+//! ```toml
+//! [[node]]
+//! count = 8                # how many of them, 1 if left out
+//! gpus = 4                 # GPUs of each, at most 64 (needed; 0 for a node without)
+//! gpu_type = "v100"        # left out where there is only one kind
+//! gpu_memory_gib = 16      # memory of one GPU
+//! cpus = 48                # cores
+//! memory_gib = 384
+//! partition = "vision"     # the virtual cluster that they serve; all if left out
+//! location = ["row-1", "rack-7"]  # outermost first
+//! name = "v100"            # v100-0, v100-1, ... where count is above 1
+//! labels = { owner = "lab" }
+//! links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]  # nv-link, pcie, socket
+//! # or a usual layout: pcie, nvlink-pairs, p3.8xlarge, dgx1, nvswitch
+//! # layout = "p3.8xlarge"
+//! ```
+//!
+//! A file whose name ends with `.csv` is a cluster of Tiresias' simulator, see
+//! [`tiresias`](crate::formats::tiresias), or, if its second column is `num`, the virtual
+//! clusters of Lucid's, see [`lucid`](crate::formats::lucid::read_cluster).
+//! A file whose name ends with `.ini` is one of Synergy's, see
+//! [`parse_cluster`](crate::formats::synergy::parse_cluster).
+
+use crate::words::found_and_expected;
+use blox_core::cluster::spec::{MAX_NODES, links_of};
+use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
+use blox_sim::workload::text::{one_line, shown};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Whether a text is meant as the path of a cluster's file, and not as a shorthand.
+pub fn is_path(text: &str) -> bool {
+    text.contains(['/', '\\']) || ["toml", "csv", "ini"].iter().any(|e| ends_with(text, e))
+}
+
+fn ends_with(path: &str, extension: &str) -> bool {
+    let own = Path::new(path).extension();
+    own.is_some_and(|e| e.eq_ignore_ascii_case(extension))
+}
+
+/// A cluster from its shorthand or from the path of a TOML or INI file, as the
+/// [module](self) describes them. A file whose name is a shorthand needs a
+/// path, such as `./32x4`.
+///
+/// # Errors
+/// If it is neither, or describes no cluster.
+///
+/// ```
+/// let cluster = blox_traces::cluster_file::read_cluster("6x4:t4,3x8:rtx")?;
+/// assert_eq!(cluster.total_gpus(), 48);
+/// # Ok::<(), blox_traces::cluster_file::ClusterFileError>(())
+/// ```
+pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
+    let error = match arg.parse() {
+        Ok(cluster) => return Ok(cluster),
+        Err(error) => error,
+    };
+    let path = Path::new(arg);
+    if !is_path(arg) && !path.exists() {
+        return Err(match error {
+            ClusterSpecError::Shorthand { .. } => ClusterFileError::Shorthand(error),
+            error => ClusterFileError::Spec(error),
+        });
+    }
+    if ends_with(arg, "csv") {
+        if crate::formats::lucid::is_cluster(path) {
+            return Ok(crate::formats::lucid::read_cluster(path)?);
+        }
+        return Ok(crate::formats::tiresias::read_cluster(path)?);
+    }
+    let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    if ends_with(arg, "ini") {
+        return crate::formats::synergy::parse_cluster(&text, path);
+    }
+    parse_cluster(&text, path)
+}
+
+/// A cluster from the text of a TOML file; `path` is for messages.
+///
+/// # Errors
+/// If the text is no TOML, has an unknown field, or describes no cluster.
+pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFileError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let file: ClusterFile = toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
+        let found = text.lines().nth(line).unwrap_or_default().trim();
+        ClusterFileError::Parse {
+            path: path.to_owned(),
+            line: line + 1,
+            found: found.chars().take(60).collect(),
+            what: match found_and_expected(e.message()) {
+                Some((found, expected)) => format!("found `{found}`, expected {expected}"),
+                None => e.message().replace('\n', ", "),
+            },
+        }
+    })?;
+    let mut nodes = Vec::new();
+    // Which group a node is of, for messages.
+    let mut groups = Vec::new();
+    for (i, group) in file.node.into_iter().enumerate() {
+        let wrong = |field, found: String, expected: &str| ClusterFileError::Field {
+            path: path.to_owned(),
+            group: i + 1,
+            field,
+            found,
+            expected: expected.to_owned(),
+        };
+        let count = group.count.unwrap_or(1);
+        // Checked before the nodes are made: a typing error must not take the memory.
+        if count == 0 || nodes.len() + count as usize > MAX_NODES {
+            let expected = format!("at least 1 and at most {MAX_NODES} over all groups");
+            return Err(wrong("count", count.to_string(), &expected));
+        }
+        let links = match &group.layout {
+            None => group.links,
+            Some(layout) if !group.links.is_empty() => {
+                return Err(wrong("layout", layout.clone(), "no layout beside links"));
+            }
+            Some(layout) => links_of(layout, group.gpus)
+                .map_err(|expected| wrong("layout", layout.clone(), &expected))?,
+        };
+        let node = NodeSpec {
+            name: None,
+            gpus: group.gpus,
+            gpu_type: group.gpu_type,
+            gpu_memory_gib: group.gpu_memory_gib,
+            cpus: group.cpus,
+            memory_gib: group.memory_gib,
+            partition: group.partition,
+            location: group.location,
+            links,
+            labels: group.labels,
+        };
+        for k in 0..count {
+            let name = match &group.name {
+                Some(name) if count > 1 => Some(Name::from(format!("{name}-{k}"))),
+                name => name.clone(),
+            };
+            nodes.push(NodeSpec {
+                name,
+                ..node.clone()
+            });
+            groups.push(i + 1);
+        }
+    }
+    let cluster = ClusterSpec { nodes };
+    cluster.check().map_err(|error| match error {
+        ClusterSpecError::Node {
+            node,
+            field,
+            found,
+            expected,
+        } => ClusterFileError::Field {
+            path: path.to_owned(),
+            group: groups.get(node).copied().unwrap_or(0),
+            field,
+            found,
+            expected,
+        },
+        source => ClusterFileError::Cluster {
+            path: path.to_owned(),
+            source,
+        },
+    })?;
+    Ok(cluster)
+}
+
+/// A cluster that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterFileError {
+    /// Neither a shorthand nor the path of a file.
+    #[error("{0}, or the path of a TOML file")]
+    Shorthand(ClusterSpecError),
+    /// A shorthand that is no cluster.
+    #[error(transparent)]
+    Spec(ClusterSpecError),
+    /// A table that cannot be read, or describes no cluster.
+    #[error(transparent)]
+    Table(#[from] blox_sim::workload::WorkloadError),
+    /// The file cannot be read.
+    #[error("{}: the cluster file cannot be read: {source}", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is no TOML, or has a field that does not belong there.
+    #[error("{}: line {line} is `{}`: {}", path.display(), shown(found), one_line(what))]
+    Parse {
+        /// The path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The start of that line.
+        found: String,
+        /// What is wrong, what was expected.
+        what: String,
+    },
+    /// A field of a group of nodes that makes no sense.
+    #[error("{}: node group {group}: {field} is {}, expected {expected}", path.display(), shown(found))]
+    Field {
+        /// The path.
+        path: PathBuf,
+        /// Which `[[node]]`, from 1.
+        group: usize,
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// Nodes that are no cluster.
+    #[error("{}: {source}", path.display())]
+    Cluster {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: ClusterSpecError,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClusterFile {
+    #[serde(default)]
+    node: Vec<NodeGroup>,
+}
+
+/// The fields of [`NodeSpec`] and how many nodes there are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeGroup {
+    count: Option<u32>,
+    name: Option<Name>,
+    gpus: u32,
+    gpu_type: Option<Name>,
+    #[serde(default)]
+    gpu_memory_gib: f64,
+    #[serde(default)]
+    cpus: f64,
+    #[serde(default)]
+    memory_gib: f64,
+    partition: Option<Name>,
+    #[serde(default)]
+    location: Vec<Name>,
+    #[serde(default)]
+    links: Vec<Link>,
+    layout: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<Name, Name>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::LinkKind;
+
+    fn parse(text: &str) -> Result<ClusterSpec, String> {
+        parse_cluster(text, Path::new("c.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn groups_become_nodes_in_order() {
+        let text = r#"
+            [[node]]
+            count = 2
+            gpus = 4
+            gpu_type = "v100"
+            cpus = 48
+            memory_gib = 384.5
+            partition = "vision"
+            location = ["row-1", "rack-7"]
+            name = "v"
+            links = [{ a = 0, b = 1, kind = "nv-link", gb_per_s = 50 }]
+            labels = { owner = "lab" }
+
+            [[node]]
+            gpus = 8
+        "#;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cluster");
+        std::fs::write(&path, text).unwrap();
+        let cluster = read_cluster(path.to_str().unwrap()).unwrap();
+        let v = NodeSpec {
+            name: Some("v-0".into()),
+            cpus: 48.0,
+            memory_gib: 384.5,
+            location: vec!["row-1".into(), "rack-7".into()],
+            links: vec![Link {
+                a: 0,
+                b: 1,
+                kind: LinkKind::NvLink,
+                gb_per_s: 50.0,
+            }],
+            labels: [("owner".into(), "lab".into())].into(),
+            ..NodeSpec::with_gpus(4)
+                .of_type("v100")
+                .in_partition("vision")
+        };
+        let second = NodeSpec {
+            name: Some("v-1".into()),
+            ..v.clone()
+        };
+        assert_eq!(cluster.nodes, [v, second, NodeSpec::with_gpus(8)]);
+    }
+
+    #[test]
+    fn a_layout_stands_for_its_links() {
+        let cluster = parse("[[node]]\ngpus = 4\nlayout = \"p3.8xlarge\"\n").unwrap();
+        assert_eq!(cluster.nodes[0].links.len(), 6);
+        assert_eq!(
+            parse("[[node]]\ngpus = 8\nlayout = \"p3.8xlarge\"\n").unwrap_err(),
+            "c.toml: node group 1: layout is p3.8xlarge, expected a layout for 8 GPUs; this one is for 4"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 8\nlayout = \"ring\"\n").unwrap_err(),
+            "c.toml: node group 1: layout is ring, expected one of pcie, nvlink-pairs, p3.8xlarge, dgx1, nvswitch"
+        );
+    }
+
+    #[test]
+    fn an_error_names_file_and_field() {
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
+            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),
+            "c.toml: line 2 is `gpus = \"4\"`: found `\"4\"`, expected a whole number from 0 to 4294967295"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = -1\n").unwrap_err(),
+            "c.toml: line 2 is `gpus = -1`: found `-1`, expected a whole number from 0 to 4294967295"
+        );
+        assert_eq!(
+            parse("[[node]]\ncount = 4\ngpus = 1\n[[node]]\ngpus = 65\n").unwrap_err(),
+            "c.toml: node group 2: gpus is 65, expected at most 64"
+        );
+        assert_eq!(
+            parse("[[node]]\ncount = 4000000000\ngpus = 1\n").unwrap_err(),
+            "c.toml: node group 1: count is 4000000000, expected at least 1 and at most 1000000 over all groups"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\ngpu_type = \"\"\n").unwrap_err(),
+            "c.toml: node group 1: gpu_type is empty, expected a name, or none said"
+        );
+        assert_eq!(
+            parse(
+                "[[node]]\ncount = 2\ngpus = 4\nname = \"a\"\n[[node]]\ngpus = 4\nname = \"a-1\"\n"
+            )
+            .unwrap_err(),
+            "c.toml: node group 2: name is a-1, expected one that no other node has"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\nlayout = \"pcie\"\nlinks = [{ a = 0, b = 1, kind = \"pcie\", gb_per_s = 9 }]\n")
+                .unwrap_err(),
+            "c.toml: node group 1: layout is pcie, expected no layout beside links"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4000000000\nlayout = \"pcie\"\n").unwrap_err(),
+            "c.toml: node group 1: gpus is 4000000000, expected at most 64"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 0\n").unwrap_err(),
+            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+        );
+        assert_eq!(
+            parse("").unwrap_err(),
+            "c.toml: the cluster has no GPU, expected at least one node with a GPU"
+        );
+        assert_eq!(
+            parse("[[node]]\ncpus = 4\n").unwrap_err(),
+            "c.toml: line 1 is `[[node]]`: missing field `gpus`"
+        );
+        assert_eq!(
+            parse("[[node]]\ngpus = 4\n[cluster]\n").unwrap_err(),
+            "c.toml: line 3 is `[cluster]`: unknown field `cluster`, expected `node`"
+        );
+        assert_eq!(
+            parse("[[node]\n").unwrap_err(),
+            "c.toml: line 1 is `[[node]`: unclosed array table, expected `]`"
+        );
+    }
+
+    #[test]
+    fn an_argument_that_is_nothing_names_both_ways() {
+        assert_eq!(
+            read_cluster("32y4").unwrap_err().to_string(),
+            "cluster `32y4`: part 1 is `32y4`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100, or the path of a TOML file"
+        );
+        assert_eq!(
+            read_cluster("4000000000x64").unwrap_err().to_string(),
+            "the cluster has 4000000000 nodes, expected at most 1000000"
+        );
+        for name in ["no/such.toml", "no-such.ini"] {
+            let gone = read_cluster(name).unwrap_err().to_string();
+            let start = format!("{name}: the cluster file cannot be read: ");
+            assert!(gone.starts_with(&start), "{gone}");
+        }
+    }
+}

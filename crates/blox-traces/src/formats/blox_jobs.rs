@@ -1,0 +1,112 @@
+//! Jobs as the Blox simulator was given them:
+//! `job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id`.
+//!
+//! Rows are in order of arrival. A job has `total_iteration` iterations of
+//! `iteration_time_s` seconds each, always 1 in what its generators draw. With
+//! another value a job whose work fills its rounds exactly may end a round apart:
+//! the program adds up iterations round by round, and what that loses to rounding
+//! is not repeated. The simulation never looked at the model class; it and further
+//! columns are left out.
+
+use crate::file::{FileWorkload, Rows, sensible};
+use crate::open::{Format, open_file};
+use crate::source::Source;
+use crate::table::{Column, Table};
+use blox_core::{GpuCount, JobSpec, Seconds, Time, Work};
+use blox_sim::workload::{Notices, WorkloadError};
+use std::path::Path;
+
+/// Reads jobs in Blox's layout, plain or gzip.
+///
+/// # Errors
+/// If the file cannot be read, lacks a column, or has a row that is no job.
+pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
+    open_file(path, Some(Format::BloxJobs))
+}
+
+struct BloxRows {
+    table: Table,
+    columns: [Column; 5],
+}
+
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open(source)?;
+    let columns = table.require(COLUMNS)?;
+    let mut known = COLUMNS.to_vec();
+    known.push("model_class_id");
+    table.note_unknown(&known, notices);
+    Ok(Box::new(BloxRows { table, columns }))
+}
+
+const COLUMNS: [&str; 5] = [
+    "job_id",
+    "arrival_s",
+    "total_iteration",
+    "iteration_time_s",
+    "num_gpus",
+];
+
+impl Rows for BloxRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        let table = &mut self.table;
+        if !table.advance()? {
+            return Ok(None);
+        }
+        let [job_id, arrival, total, iteration, gpus] = self.columns;
+        let positive = "a number of seconds above 0";
+        let submit = table.number(arrival, |x| x >= 0.0, "a number of seconds, at least 0")?;
+        let iterations = table.number(total, |x| x >= 0.0, "a number of at least 0")?;
+        let each = table.number(iteration, |x| x > 0.0 && (1.0 / x).is_finite(), positive)?;
+        let gpus = GpuCount(table.count(gpus)?);
+        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO);
+        job.work = Work {
+            iterations,
+            rate: 1.0 / each,
+        };
+        if !table.text(job_id).is_empty() {
+            job = job.named(table.text(job_id));
+        }
+        sensible(table.path(), table.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use blox_sim::workload::{Workload, collect};
+
+    #[test]
+    fn rows_keep_their_order_and_every_bit() {
+        let text = "job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id,x\r\n\
+                    0,75,35424.3471980879,1,1,0,?\r\n\
+                    1,75,4578.832840173429,0.5,4,1,?\r\n";
+        let mut workload = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap();
+        assert_eq!(workload.len(), 2);
+        let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
+        assert_eq!(notices, ["unknown column `x`: ignored (once, on line 1)"]);
+        let jobs = collect(&mut workload).unwrap();
+        assert_eq!(jobs[0].duration().secs(), 35424.3471980879);
+        assert_eq!(jobs[1].work.rate, 2.0);
+        assert_eq!(jobs[1].work.iterations, 4578.832840173429);
+        assert_eq!(jobs[1].gpus, GpuCount(4));
+        assert_eq!(jobs[1].name.as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn a_bad_row_names_line_and_field() {
+        let text = "job_id,arrival_s,total_iteration,iteration_time_s,num_gpus\n0,75,10,0,1\n";
+        let error = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "jobs.csv: line 2: iteration_time_s is `0`, expected a number of seconds above 0"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! How fast Gavel measured every kind of job to be, on every type of GPU.
+
+use crate::source::Source;
+use blox_core::perf::TypeSpeeds;
+use blox_core::{JobSpec, Name};
+use blox_sim::workload::WorkloadError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Gavel's throughput oracle, a JSON file such as `simulation_throughputs.json`:
+/// steps a second by GPU type, then by kind of job, written as the Python tuple
+/// `('ResNet-18 (batch size 32)', 1)` of its type and number of GPUs; there `null` is
+/// the rate alone, and the other kinds hold the rates of both on the same GPUs.
+///
+/// Types that end in `_unconsolidated` (jobs spread over servers) are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    /// GPU types, in order of their names.
+    types: Vec<Name>,
+    kinds: BTreeMap<(Name, u32), Arc<TypeSpeeds>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Rate {
+    Alone(f64),
+    Together([f64; 2]),
+}
+
+type Rates = BTreeMap<String, BTreeMap<String, BTreeMap<String, Rate>>>;
+
+impl Oracle {
+    /// Reads a file, plain or gzip.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such JSON.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, WorkloadError> {
+        let source = Source::at(path.as_ref())?;
+        let bad = |line: usize, what: String| {
+            WorkloadError::line(source.path(), line.max(1) as u64, what)
+        };
+        let rates: Rates = serde_json::from_reader(source.text()?).map_err(|e| {
+            bad(
+                e.line(),
+                format!("{e}; expected GPU types, kinds of jobs and steps a second"),
+            )
+        })?;
+        let mut kinds: BTreeMap<(Name, u32), TypeSpeeds> = BTreeMap::new();
+        let mut types = Vec::new();
+        for (gpu_type, by_kind) in rates {
+            if gpu_type.ends_with("_unconsolidated") {
+                continue;
+            }
+            let gpu_type = Name::from(gpu_type);
+            types.push(gpu_type.clone());
+            for (key, others) in by_kind {
+                let wrong = |key: &str| {
+                    bad(
+                        1,
+                        format!("`{key}` is no kind of job, expected ('TYPE', GPUS)"),
+                    )
+                };
+                let (model, gpus) = kind(&key).ok_or_else(|| wrong(&key))?;
+                let speeds = kinds.entry((model, gpus)).or_default();
+                for (other, rate) in others {
+                    match rate {
+                        Rate::Alone(rate) => speeds.set(gpu_type.clone(), rate),
+                        Rate::Together([own, theirs]) => {
+                            let (model, gpus_of_other) =
+                                kind(&other).ok_or_else(|| wrong(&other))?;
+                            if gpus_of_other == gpus {
+                                speeds.set_beside(gpu_type.clone(), model, own, theirs);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if let Some((kind, _)) = kinds.iter().find(|(_, s)| !s.is_sound()) {
+            let what = format!("{kind:?} has a rate that is negative or no number");
+            return Err(bad(1, what));
+        }
+        Ok(Oracle {
+            types,
+            kinds: kinds.into_iter().map(|(k, s)| (k, Arc::new(s))).collect(),
+        })
+    }
+
+    /// The GPU types, in order of their names.
+    pub fn types(&self) -> &[Name] {
+        &self.types
+    }
+
+    /// How fast a kind of job is.
+    pub fn speeds(&self, model: &str, gpus: u32) -> Option<&Arc<TypeSpeeds>> {
+        self.kinds.get(&(Name::from(model), gpus))
+    }
+
+    /// Gives a job the speeds of its kind, and the rate on the fastest type as its own.
+    /// `false` if it does not know the kind, or the kind runs nowhere.
+    pub fn profile(&self, job: &mut JobSpec) -> bool {
+        let gpus = job.gpus.get();
+        let Some(extras) = &mut job.extras else {
+            return false;
+        };
+        let known = extras
+            .model
+            .clone()
+            .and_then(|m| self.kinds.get(&(m, gpus)));
+        let Some(speeds) = known.filter(|s| s.fastest() > 0.0) else {
+            return false;
+        };
+        job.work.rate = speeds.fastest();
+        extras.speeds = Some(Arc::clone(speeds));
+        true
+    }
+}
+
+/// `('ResNet-18 (batch size 32)', 1)`.
+fn kind(text: &str) -> Option<(Name, u32)> {
+    let inner = text.strip_prefix("('")?.strip_suffix(')')?;
+    let (model, gpus) = inner.rsplit_once("', ")?;
+    Some((Name::from(model), gpus.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oracle_is_read_and_jobs_get_their_speeds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("throughputs.json");
+        let json = r#"{"v100": {"('LM (batch size 5)', 1)": {"null": 4.0,
+            "('A3C', 1)": [3.0, 0.5]}, "('A3C', 1)": {"null": 1.0}},
+            "k80": {"('LM (batch size 5)', 1)": {"null": 0.0}}, "k80_unconsolidated": {}}"#;
+        std::fs::write(&path, json).unwrap();
+        let oracle = Oracle::read(&path).unwrap();
+        assert_eq!(oracle.types(), ["k80".into(), "v100".into()]);
+        let lm = oracle.speeds("LM (batch size 5)", 1).unwrap();
+        assert_eq!(lm.alone("k80"), Some(0.0));
+        assert_eq!(lm.beside("v100", "A3C"), Some([3.0, 0.5]));
+        assert!(oracle.speeds("A3C", 2).is_none());
+        std::fs::write(&path, r#"{"v100": {"LM": {"null": 4.0}}}"#).unwrap();
+        let error = Oracle::read(&path).unwrap_err().to_string();
+        assert!(error.contains("`LM` is no kind of job"), "{error}");
+    }
+}

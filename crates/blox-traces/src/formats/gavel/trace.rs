@@ -1,0 +1,261 @@
+//! Traces of Gavel and Shockwave: tab-separated, no header.
+
+use super::Oracle;
+use super::adapting::adapt;
+use crate::file::{FileWorkload, Rows, sensible};
+use crate::line_rows::LineRows;
+use crate::source::Source;
+use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
+use blox_sim::workload::{Notices, WorkloadError};
+use std::borrow::Borrow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The names that an oracle's file has, the first that is there counts.
+const ORACLES: [&str; 4] = [
+    "throughputs.json",
+    "simulation_throughputs.json",
+    "physical_cluster_throughputs.json",
+    "tacc_throughputs.json",
+];
+
+/// Reads jobs, plain or gzip, with the speeds of an oracle. Ten columns are Gavel's:
+/// `job_type, command, working_directory, num_steps_arg, needs_data_dir, total_steps,
+/// scale_factor, priority_weight, SLO, arrival_time`; twelve are Shockwave's, with
+/// `mode` after the scale factor and `duration` before the arrival.
+///
+/// A job's [model](Extras::model) is its type, such as `ResNet-18 (batch size 32)`; its
+/// work is its steps. The attribute `mode` says how it changes its batch: `accordion` and `gns` jobs
+/// get the attribute `regimes`, a list of `[batch, epochs, seconds of an epoch]`, and the work that
+/// is left of theirs when larger batches make them faster.
+///
+/// # Errors
+/// If the file cannot be read, a line is no job, or the oracle does not know a job's kind.
+pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkload, WorkloadError> {
+    let source = Source::at(path.as_ref())?;
+    let jobs = all(TraceRows::open(&source, oracle, true)?)?;
+    Ok(FileWorkload::sorted(
+        &source,
+        "gavel",
+        jobs,
+        Notices::default(),
+    ))
+}
+
+/// As [`read_trace`], as a list in order of the file and as it stands there: all steps with the first
+/// batch.
+///
+/// # Errors
+/// As there.
+pub fn read_jobs(path: impl AsRef<Path>, oracle: &Oracle) -> Result<Vec<JobSpec>, WorkloadError> {
+    all(TraceRows::open(&Source::at(path.as_ref())?, oracle, false)?)
+}
+
+fn all(mut rows: impl Rows) -> Result<Vec<JobSpec>, WorkloadError> {
+    let mut jobs = Vec::new();
+    let mut notices = Notices::default();
+    while let Some(job) = rows.next_row(&mut notices)? {
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
+/// The oracle's file of a trace.
+pub(crate) fn oracle_of(source: &Source) -> Option<PathBuf> {
+    source.nearest(&ORACLES)
+}
+
+/// With an oracle's file in the folder of the trace, or the nearest one above it.
+pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+    let failed = |what: String| WorkloadError::line(source.path(), 1, what);
+    let Some(found) = oracle_of(source) else {
+        let what = "a Gavel trace, expected a `throughputs.json` in its folder or one above";
+        return Err(failed(what.to_owned()));
+    };
+    Ok(Box::new(TraceRows::open(
+        source,
+        Oracle::read(found)?,
+        true,
+    )?))
+}
+
+/// With the speeds of an oracle.
+pub(crate) fn open_rows_with(
+    source: &Source,
+    oracle: Arc<Oracle>,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    Ok(Box::new(TraceRows::open(source, oracle, true)?))
+}
+
+struct TraceRows<O> {
+    rows: LineRows,
+    oracle: O,
+    /// Whether jobs have what is left of their work when they change their batch.
+    adapts: bool,
+}
+
+impl<O: Borrow<Oracle>> TraceRows<O> {
+    fn open(source: &Source, oracle: O, adapts: bool) -> Result<Self, WorkloadError> {
+        Ok(TraceRows {
+            rows: LineRows::open(source)?,
+            oracle,
+            adapts,
+        })
+    }
+
+    fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
+        let what = format!("{field} is `{found}`, expected {expected}");
+        WorkloadError::line(self.rows.path(), self.rows.line(), what)
+    }
+
+    fn job(&self, text: &str) -> Result<JobSpec, WorkloadError> {
+        let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
+        let (kind, steps, gpus, mode, weight, due, arrival) = match fields[..] {
+            [kind, _, _, _, _, steps, gpus, weight, due, arrival] => {
+                (kind, steps, gpus, None, weight, due, arrival)
+            }
+            [kind, _, _, _, _, steps, gpus, mode, weight, due, _, arrival] => {
+                (kind, steps, gpus, Some(mode), weight, due, arrival)
+            }
+            _ => {
+                let what = format!(
+                    "has {} tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)",
+                    fields.len()
+                );
+                return Err(WorkloadError::line(
+                    self.rows.path(),
+                    self.rows.line(),
+                    what,
+                ));
+            }
+        };
+        let number = |field: &str, text: &str, expected: &str, fits: fn(f64) -> bool| {
+            let parsed = text
+                .parse::<f64>()
+                .ok()
+                .filter(|x| x.is_finite() && fits(*x));
+            parsed.ok_or_else(|| self.wrong(field, text, expected))
+        };
+        let steps = number("total_steps", steps, "a number above 0", |x| x > 0.0)?;
+        let weight = number("priority_weight", weight, "a number above 0", |x| x > 0.0)?;
+        let slo = number("SLO", due, "a number; negative for none", |_| true)?;
+        let seconds = "a number of seconds, at least 0";
+        let arrival = number("arrival_time", arrival, seconds, |x| x >= 0.0)?;
+        let count = gpus.parse::<u32>().ok().filter(|n| *n > 0);
+        let Some(count) = count else {
+            return Err(self.wrong("scale_factor", gpus, "a whole number of at least 1"));
+        };
+        let mut extras = Extras {
+            model: Some(Name::from(kind)),
+            weight,
+            ..Extras::default()
+        };
+        if let Some(mode) = mode {
+            extras.attributes.insert("mode".into(), mode.into());
+        }
+        let mut job = JobSpec {
+            work: Work {
+                iterations: steps,
+                rate: 1.0,
+            },
+            ..JobSpec::new(
+                Time::new(arrival),
+                GpuCount(count),
+                blox_core::Seconds::ZERO,
+            )
+        }
+        .with_extras(extras);
+        if !self.oracle.borrow().profile(&mut job) {
+            let kind = format!("('{kind}', {count})");
+            return Err(self.wrong("job_type", &kind, "a kind that the throughput file has"));
+        }
+        if self.adapts {
+            adapt(&mut job, self.oracle.borrow());
+        }
+        // A multiple of the job's own duration.
+        if slo > 0.0 {
+            let at = job.submit + job.duration() * slo;
+            if let Some(extras) = &mut job.extras {
+                extras
+                    .deadlines
+                    .push(blox_core::Deadline { at, value: 1.0 });
+            }
+        }
+        Ok(job)
+    }
+}
+
+impl<O: Borrow<Oracle> + Send> Rows for TraceRows<O> {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        if !self.rows.read_next()? {
+            return Ok(None);
+        }
+        let job = self.job(&String::from_utf8_lossy(self.rows.current()))?;
+        sensible(self.rows.path(), self.rows.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.rows.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oracle() -> (tempfile::TempDir, Oracle) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("throughputs.json");
+        let json =
+            r#"{"v100": {"('A3C', 1)": {"null": 2.0}}, "k80": {"('A3C', 1)": {"null": 0.5}}}"#;
+        std::fs::write(&path, json).unwrap();
+        let oracle = Oracle::read(&path).unwrap();
+        (dir, oracle)
+    }
+
+    #[test]
+    fn both_layouts_are_read() {
+        let (dir, oracle) = oracle();
+        let path = dir.path().join("t.trace");
+        let gavel = "A3C\tpython3 x\trl\t-n\t1\t100\t1\t2\t1.5\t7\n";
+        let shockwave = "A3C\tpython3 x\trl\t-n\t1\t100\t1\tgns\t1\t-1\t99\t8\n";
+        std::fs::write(&path, format!("{gavel}{shockwave}")).unwrap();
+        let jobs = read_jobs(&path, &oracle).unwrap();
+        assert_eq!(jobs[0].duration().secs(), 50.0);
+        assert_eq!(jobs[0].extras().weight, 2.0);
+        assert_eq!(jobs[0].extras().deadlines[0].at.secs(), 82.0);
+        assert_eq!(jobs[1].submit.secs(), 8.0);
+        assert_eq!(jobs[1].extras().attributes["mode"], "gns");
+        assert_eq!(
+            crate::open(&path, Some(crate::Format::Gavel))
+                .unwrap()
+                .next_job()
+                .unwrap()
+                .unwrap(),
+            jobs[0]
+        );
+    }
+
+    #[test]
+    fn what_is_no_job_is_one_sentence() {
+        let (dir, oracle) = oracle();
+        let path = dir.path().join("t.trace");
+        let says = |row: &str| {
+            std::fs::write(&path, row).unwrap();
+            let error = read_jobs(&path, &oracle).unwrap_err().to_string();
+            error.split_once(": ").unwrap().1.to_owned()
+        };
+        assert_eq!(
+            says("A3C\tx\n"),
+            "line 1: has 2 tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)"
+        );
+        assert_eq!(
+            says("A3C\tx\tx\t-n\t1\t100\t0\t1\t-1\t0\n"),
+            "line 1: scale_factor is `0`, expected a whole number of at least 1"
+        );
+        assert_eq!(
+            says("LM\tx\tx\t-n\t1\t100\t1\t1\t-1\t0\n"),
+            "line 1: job_type is `('LM', 1)`, expected a kind that the throughput file has"
+        );
+    }
+}

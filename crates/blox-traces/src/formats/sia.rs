@@ -1,0 +1,138 @@
+//! Workloads as Sia's and Pollux' simulators read them, `sia`.
+//!
+//! | column | meaning |
+//! |---|---|
+//! | `name` | the job |
+//! | `time` | when it is submitted, in seconds |
+//! | `application` | what it trains |
+//! | `num_replicas` | GPUs that its owner would ask for |
+//! | `batch_size` | the batch that its owner would ask for |
+//! | `category` | `adaptive` (as without the column), `scale-gpus` or `rigid` |
+//!
+//! What is to do, and how fast, follows from the application: the built-in one of that name
+//! ([`built_in`]) unless other tables are given.
+
+use crate::file::{FileWorkload, Rows, SharedNames, sensible};
+use crate::open::{Format, open_file};
+use crate::source::Source;
+use crate::table::{Column, Table};
+use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
+use blox_sim::execution::training::{Applications, built_in};
+use blox_sim::workload::{Notices, WorkloadError};
+use std::path::Path;
+
+/// Reads a workload, plain or gzip; see the [format](crate::Format::Sia).
+///
+/// # Errors
+/// If the file cannot be read, lacks a column, or has a row that is no job.
+pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
+    open_file(path, Some(Format::Sia))
+}
+
+const COLUMNS: [&str; 5] = ["name", "time", "application", "num_replicas", "batch_size"];
+
+struct SiaRows {
+    table: Table,
+    columns: [Column; 5],
+    category: Option<Column>,
+    models: SharedNames,
+    applications: Applications,
+}
+
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open(source)?;
+    let columns = table.require(COLUMNS)?;
+    let mut known = COLUMNS.to_vec();
+    known.push("category");
+    table.note_unknown(&known, notices);
+    Ok(Box::new(SiaRows {
+        category: table.find("category"),
+        table,
+        columns,
+        models: SharedNames::default(),
+        applications: built_in(),
+    }))
+}
+
+impl Rows for SiaRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        let table = &mut self.table;
+        if !table.advance()? {
+            return Ok(None);
+        }
+        let [name, time, application, replicas, batch] = self.columns;
+        let submit = table.number(time, |x| x >= 0.0, "a number of seconds, at least 0")?;
+        let gpus = GpuCount(table.count(replicas)?);
+        let batch = table.count(batch)?;
+        let adapts = match table.optional(self.category) {
+            None | Some((_, "adaptive")) => Adapts::All,
+            Some((_, "scale-gpus")) => Adapts::Gpus,
+            Some((_, "rigid")) => Adapts::Nothing,
+            Some((column, _)) => {
+                return Err(table.wrong(column, "adaptive, scale-gpus or rigid"));
+            }
+        };
+        let mut job =
+            JobSpec::new(Time::new(submit), gpus, Seconds::new(1.0)).with_extras(Extras {
+                model: Some(self.models.get(table.text(application))),
+                batch_size: Some(batch),
+                ..Extras::default()
+            });
+        if !table.text(name).is_empty() {
+            job = job.named(table.text(name));
+        }
+        if !self.applications.describe(&mut job, adapts) {
+            let names: Vec<_> = self.applications.iter().map(|(n, _)| n.as_str()).collect();
+            return Err(table.wrong(application, &format!("one of {}", names.join(", "))));
+        }
+        sensible(table.path(), table.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use blox_sim::workload::collect;
+
+    fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
+        read_bytes("w.csv", text.as_bytes(), Format::Sia)
+    }
+
+    #[test]
+    fn rows_are_training_jobs() {
+        let text = "name,time,application,num_replicas,batch_size,category\n\
+                    a,107.5,cifar10,6,2048,\n\
+                    b,110,bert,2,48,rigid\n";
+        let jobs = collect(&mut read(text).unwrap()).unwrap();
+        assert_eq!(jobs[0].submit, Time::new(107.5));
+        assert_eq!(jobs[0].gpus, GpuCount(6));
+        let training = jobs[0].extras().training.as_ref().unwrap();
+        assert_eq!((training.initial_batch, training.max_batch), (128, 4096));
+        assert_eq!(training.adapts, Adapts::All);
+        assert_eq!(training.restart, Seconds::new(50.0));
+        let other = jobs[1].extras().training.as_ref().unwrap();
+        assert_eq!(other.adapts, Adapts::Nothing);
+        assert_eq!(jobs[1].work.iterations, 14774.0);
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let error = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(
+            error("name,time,application,num_replicas,batch_size\na,0,vgg,1,8\n"),
+            "w.csv: line 2: application is `vgg`, expected one of bert, cifar10, deepspeech2, gpt_pmp, imagenet, ncf, yolov3"
+        );
+        assert_eq!(
+            error("name,time,application,num_replicas,batch_size,category\na,0,bert,1,12,odd\n"),
+            "w.csv: line 2: category is `odd`, expected adaptive, scale-gpus or rigid"
+        );
+    }
+}

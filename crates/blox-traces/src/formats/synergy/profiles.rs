@@ -1,0 +1,303 @@
+//! What was measured of each model.
+
+use blox_core::perf::{Sensitivity, SensitivityError};
+use blox_sim::workload::text::shown;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One model, for one GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// CPU cores of its best-case demand.
+    pub cpus: f64,
+    /// Memory in GB of its best-case demand.
+    pub memory_gb: f64,
+    /// Storage bandwidth in MB/s of its best-case demand.
+    pub storage_mb_s: f64,
+    /// How much faster it is with that than with a fair share of a server.
+    pub speedup: f64,
+    /// Seconds of an iteration with a fair share.
+    pub iteration_s: f64,
+    /// By what its speed is multiplied on more than one server.
+    pub placement_penalty: f64,
+    /// Its speed at each number of cores and amount of memory, if it was
+    /// measured at all of the file's points.
+    pub sensitivity: Option<Arc<Sensitivity>>,
+}
+
+/// The profiles of a file: JSON with `cpu_points` (cores), `mem_points` (GB) and
+/// `models`, which maps a name to `cpus`, `mem`, `speed`, `speedup`, `iter_time`,
+/// `placement_penalty` and `tput`, a row of speeds for each number of cores. The
+/// profile of a model is that of its name with `_1` (one GPU), whatever the
+/// GPU count of a job; those of other counts are passed over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profiles {
+    path: PathBuf,
+    models: BTreeMap<String, Model>,
+    /// Stands in for models that are not known.
+    otherwise: Option<Model>,
+}
+
+/// The models that the original knows when it replays a trace.
+const REPLAYED: [&str; 10] = [
+    "alexnet",
+    "res18",
+    "res50",
+    "mobilenet",
+    "shufflenet",
+    "gnmt",
+    "transformer",
+    "lstm",
+    "m5",
+    "deepspeech",
+];
+
+/// Profiles that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfilesError {
+    /// The file cannot be read.
+    #[error("{}: the profiles cannot be read: {source}", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no JSON of this form.
+    #[error("{}: {source}", path.display())]
+    Parse {
+        /// The path.
+        path: PathBuf,
+        /// What, and where.
+        source: serde_json::Error,
+    },
+    /// A field of a model that makes no sense.
+    #[error("{}: model `{}`: {field} is {found}, expected {expected}", path.display(), shown(model))]
+    Field {
+        /// The path.
+        path: PathBuf,
+        /// The model.
+        model: String,
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        found: f64,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A table of speeds that makes no sense.
+    #[error("{}: model `{}`: tput: {source}", path.display(), shown(model))]
+    Table {
+        /// The path.
+        path: PathBuf,
+        /// The model.
+        model: String,
+        /// How.
+        source: SensitivityError,
+    },
+    /// No model for the original's stand-in.
+    #[error("{}: the model `{model}` is missing", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+        /// The model.
+        model: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct File {
+    cpu_points: Vec<f64>,
+    mem_points: Vec<f64>,
+    models: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    cpus: f64,
+    mem: f64,
+    speed: f64,
+    speedup: f64,
+    iter_time: f64,
+    #[serde(default = "one")]
+    placement_penalty: f64,
+    tput: Option<Vec<Vec<f64>>>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Profiles {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a number in it makes no sense.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfilesError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|source| ProfilesError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Profiles::parse(&text, path)
+    }
+
+    /// From the text of a file; `path` is for messages.
+    ///
+    /// # Errors
+    /// If a number in it makes no sense.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ProfilesError> {
+        let file: File = serde_json::from_str(text).map_err(|source| ProfilesError::Parse {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut models = BTreeMap::new();
+        for (name, entry) in &file.models {
+            if let Some(name) = name.strip_suffix("_1") {
+                models.insert(name.to_owned(), model(name, entry, &file, path)?);
+            }
+        }
+        Ok(Profiles {
+            path: path.to_owned(),
+            models,
+            otherwise: None,
+        })
+    }
+
+    /// As the original looks models up: it knows ten of them, and takes any
+    /// other silently for `alexnet`.
+    ///
+    /// # Errors
+    /// If there is no profile of `alexnet`.
+    pub fn as_replayed(mut self) -> Result<Self, ProfilesError> {
+        self.models.retain(|name, _| REPLAYED.contains(&&**name));
+        match self.models.get("alexnet") {
+            Some(model) => self.otherwise = Some(model.clone()),
+            None => {
+                return Err(ProfilesError::Missing {
+                    path: self.path,
+                    model: "alexnet".to_owned(),
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    /// The profile of a model.
+    pub fn get(&self, model: &str) -> Option<&Model> {
+        self.models.get(model).or(self.otherwise.as_ref())
+    }
+
+    /// The models, by name.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.models.keys().map(String::as_str)
+    }
+}
+
+fn model(name: &str, e: &Entry, file: &File, path: &Path) -> Result<Model, ProfilesError> {
+    for (field, value) in [
+        ("cpus", e.cpus),
+        ("mem", e.mem),
+        ("speedup", e.speedup),
+        ("iter_time", e.iter_time),
+        ("placement_penalty", e.placement_penalty),
+    ] {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(ProfilesError::Field {
+                path: path.to_owned(),
+                model: name.to_owned(),
+                field,
+                found: value,
+                expected: "a number above 0",
+            });
+        }
+    }
+    if !(e.speed.is_finite() && e.speed >= 0.0) {
+        return Err(ProfilesError::Field {
+            path: path.to_owned(),
+            model: name.to_owned(),
+            field: "speed",
+            found: e.speed,
+            expected: "a number of at least 0",
+        });
+    }
+    let table = |speed: &Vec<Vec<f64>>| {
+        Sensitivity::new(
+            file.cpu_points.clone(),
+            file.mem_points.clone(),
+            speed.clone(),
+        )
+        .map(Arc::new)
+        .map_err(|source| ProfilesError::Table {
+            path: path.to_owned(),
+            model: name.to_owned(),
+            source,
+        })
+    };
+    Ok(Model {
+        cpus: e.cpus,
+        memory_gb: e.mem,
+        storage_mb_s: e.speed,
+        speedup: e.speedup,
+        iteration_s: e.iter_time,
+        placement_penalty: e.placement_penalty,
+        sensitivity: e.tput.as_ref().map(table).transpose()?,
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) const TEXT: &str = r#"{"cpu_points": [1, 3, 9], "mem_points": [20, 60], "models": {
+        "alexnet_1": {"cpus": 9, "mem": 60, "speed": 60, "batch": 8, "speedup": 2, "iter_time": 0.5,
+            "placement_penalty": 1, "tput": [[0.1, 0.3], [0.2, 1], [0.2, 2]]},
+        "alexnet_2": {"cpus": 3, "mem": 60, "speed": 60, "speedup": 2, "iter_time": 0.5},
+        "vae_1": {"cpus": 1, "mem": 20, "speed": 20, "speedup": 1, "iter_time": 0.25}}}"#;
+
+    pub(in super::super) fn profiles() -> Profiles {
+        Profiles::parse(TEXT, Path::new("p.json")).unwrap()
+    }
+
+    #[test]
+    fn the_profile_of_one_gpu_counts() {
+        let p = profiles();
+        assert_eq!(p.names().collect::<Vec<_>>(), ["alexnet", "vae"]);
+        let alexnet = p.get("alexnet").unwrap();
+        assert_eq!((alexnet.cpus, alexnet.memory_gb), (9.0, 60.0));
+        let table = alexnet.sensitivity.as_ref().unwrap();
+        assert_eq!(table.speed(3.0, 60.0), 1.0);
+        assert_eq!(p.get("vae").unwrap().placement_penalty, 1.0);
+        assert_eq!(p.get("bert"), None);
+    }
+
+    #[test]
+    fn the_original_takes_what_it_does_not_know_for_alexnet() {
+        let p = profiles().as_replayed().unwrap();
+        assert_eq!(p.get("vae"), p.get("alexnet"));
+        assert_eq!(p.get("bert").unwrap().cpus, 9.0);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let message = |from: &str, to: &str| {
+            let text = TEXT.replacen(from, to, 1);
+            Profiles::parse(&text, Path::new("p.json"))
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            message(r#""iter_time": 0.5"#, r#""iter_time": 0"#),
+            "p.json: model `alexnet`: iter_time is 0, expected a number above 0"
+        );
+        assert_eq!(
+            message("[0.1, 0.3], ", ""),
+            "p.json: model `alexnet`: tput: `speed` has another size, expected 3 rows of 2 numbers"
+        );
+        assert!(message("\"cpu_points\"", "\"x\"").contains("missing field `cpu_points`"));
+    }
+}

@@ -1,0 +1,251 @@
+//! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, no header.
+
+use super::profiles::{Model, Profiles};
+use crate::file::{Rows, sensible};
+use crate::line_rows::LineRows;
+use crate::source::Source;
+use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
+use blox_sim::workload::text::number_of;
+use blox_sim::workload::{Notices, WorkloadError};
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The jobs of a trace, as the original replays them.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// In order of arrival.
+    pub jobs: Vec<JobSpec>,
+    /// When each arrives, in the order of the file: that decides who comes first of those that
+    /// arrive at one moment.
+    pub arrivals: Vec<(JobId, Time)>,
+    /// What was odd in the file.
+    pub notices: Notices,
+}
+
+/// Reads jobs, plain or gzip: lines of `job_id,model,arrival_s,total_iterations,gpus`.
+///
+/// A job asks for its best-case demand of CPUs and memory (GB are taken for
+/// GiB), on which it does `speedup` iterations every `iter_time` seconds. It
+/// carries its sensitivity and, as the attributes `iteration_s`, `speedup`,
+/// `cpus_per_gpu`, `memory_gb_per_gpu`, `storage_mb_s_per_gpu` and
+/// `placement_penalty`, the numbers of its profile.
+///
+/// # Errors
+/// If the file cannot be read, a line is no job, or a model has no profile.
+pub fn read_trace(path: impl AsRef<Path>, profiles: &Profiles) -> Result<Replay, WorkloadError> {
+    read(&Source::at(path.as_ref())?, profiles)
+}
+
+/// The profiles of a trace.
+pub(crate) fn profiles_of(source: &Source) -> Option<PathBuf> {
+    source.nearest(&["profiles.json"])
+}
+
+/// As [`read_trace`], with the `profiles.json` in the folder of the trace, or
+/// the nearest one above it.
+pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+    let failed = |what: String| WorkloadError::line(source.path(), 1, what);
+    let Some(found) = profiles_of(source) else {
+        let what = "a synergy trace, expected a `profiles.json` in its folder or one above";
+        return Err(failed(what.to_owned()));
+    };
+    let profiles = Profiles::read(found).map_err(|e| failed(e.to_string()))?;
+    Ok(Box::new(TraceRows::open(source, profiles)?))
+}
+
+fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
+    let mut file = TraceRows::open(source, profiles)?;
+    let mut rows = Vec::new();
+    let mut notices = Notices::default();
+    while let Some(job) = file.next_row(&mut notices)? {
+        rows.push(job);
+    }
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|row| rows[*row].submit);
+    let mut arrivals = vec![(JobId(0), Time::ZERO); rows.len()];
+    for (job, &row) in (0..).zip(&order) {
+        arrivals[row] = (JobId(job), rows[row].submit);
+    }
+    Ok(Replay {
+        jobs: order.iter().map(|row| rows[*row].clone()).collect(),
+        arrivals,
+        notices,
+    })
+}
+
+struct TraceRows<P> {
+    rows: LineRows,
+    profiles: P,
+}
+
+impl<P: Borrow<Profiles>> TraceRows<P> {
+    fn open(source: &Source, profiles: P) -> Result<Self, WorkloadError> {
+        Ok(TraceRows {
+            rows: LineRows::open(source)?,
+            profiles,
+        })
+    }
+}
+
+impl<P: Borrow<Profiles> + Send> Rows for TraceRows<P> {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        if !self.rows.read_next()? {
+            return Ok(None);
+        }
+        let line = Line {
+            path: self.rows.path(),
+            line: self.rows.line(),
+        };
+        let text = String::from_utf8_lossy(self.rows.current());
+        let job = line.job(&text, self.profiles.borrow())?;
+        sensible(line.path, line.line, job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.rows.line()
+    }
+}
+
+struct Line<'a> {
+    path: &'a Path,
+    line: u64,
+}
+
+impl Line<'_> {
+    fn job(&self, text: &str, profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
+        let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+        let &[id, model, arrival, iterations, gpus] = &fields[..] else {
+            let what = format!(
+                "has {}, expected job_id,model,arrival_s,total_iterations,gpus",
+                number_of(fields.len() as u64, "field")
+            );
+            return Err(WorkloadError::line(self.path, self.line, what));
+        };
+        if id.parse::<u64>().is_err() {
+            return Err(self.wrong("job_id", id, "a whole number of at least 0"));
+        }
+        let arrival = match arrival.parse::<f64>() {
+            Ok(t) if t.is_finite() && t >= 0.0 => Time::new(t),
+            _ => return Err(self.wrong("arrival_s", arrival, "a number of seconds, at least 0")),
+        };
+        let iterations = match iterations.parse::<u32>() {
+            Ok(n) => f64::from(n),
+            Err(_) => {
+                let expected = "a whole number from 0 to 4294967295";
+                return Err(self.wrong("total_iterations", iterations, expected));
+            }
+        };
+        let gpus = match gpus.parse::<u32>() {
+            Ok(n @ (1 | 2 | 4 | 8 | 16)) => n,
+            _ => return Err(self.wrong("gpus", gpus, "1, 2, 4, 8 or 16")),
+        };
+        let Some(profile) = profiles.get(model) else {
+            let known = profiles.names().collect::<Vec<_>>().join(", ");
+            return Err(self.wrong("model", model, &format!("one of {known}")));
+        };
+        let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(id);
+        job.work = Work {
+            iterations,
+            rate: profile.speedup / profile.iteration_s,
+        };
+        Ok(job.with_extras(Extras {
+            model: Some(Name::from(model)),
+            cpus: profile.cpus * f64::from(gpus),
+            memory_gib: profile.memory_gb * f64::from(gpus),
+            sensitivity: profile.sensitivity.clone(),
+            attributes: attributes(profile),
+            ..Extras::default()
+        }))
+    }
+
+    fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
+        WorkloadError::Field {
+            path: self.path.to_owned(),
+            line: self.line,
+            field: field.to_owned(),
+            found: blox_sim::workload::text::shown(found),
+            expected: expected.to_owned(),
+        }
+    }
+}
+
+fn attributes(m: &Model) -> BTreeMap<Name, serde_json::Value> {
+    [
+        ("iteration_s", m.iteration_s),
+        ("speedup", m.speedup),
+        ("cpus_per_gpu", m.cpus),
+        ("memory_gb_per_gpu", m.memory_gb),
+        ("storage_mb_s_per_gpu", m.storage_mb_s),
+        ("placement_penalty", m.placement_penalty),
+    ]
+    .into_iter()
+    .map(|(name, value)| (Name::from(name), value.into()))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profiles::tests::profiles;
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Vec<JobSpec>, String> {
+        let source = Source::of("t", text.as_bytes()).unwrap();
+        let replay = read(&source, &profiles()).map_err(|e| e.to_string())?;
+        Ok(replay.jobs)
+    }
+
+    #[test]
+    fn a_job_carries_its_profile() {
+        let jobs = read_text("0,alexnet,.5,1000,2\n1,vae,300.25,40,1\n").unwrap();
+        let (job, extras) = (&jobs[0], jobs[0].extras());
+        assert_eq!((job.submit.secs(), job.gpus), (0.5, GpuCount(2)));
+        assert_eq!((job.work.iterations, job.work.rate), (1000.0, 4.0));
+        assert_eq!((extras.cpus, extras.memory_gib), (18.0, 120.0));
+        assert_eq!(extras.attributes["storage_mb_s_per_gpu"], 60.0);
+        assert_eq!(extras.attributes["iteration_s"], 0.5);
+        assert!(extras.sensitivity.is_some() && jobs[1].extras().sensitivity.is_none());
+    }
+
+    #[test]
+    fn jobs_are_in_order_and_their_arrivals_in_that_of_the_file() {
+        let text = "0,vae,600,40,1\n1,vae,0,40,2\n2,vae,600,40,4\n";
+        let replay = read(&Source::of("t", text.as_bytes()).unwrap(), &profiles()).unwrap();
+        let gpus: Vec<u32> = replay.jobs.iter().map(|j| j.gpus.get()).collect();
+        assert_eq!(gpus, [2, 1, 4]);
+        let arrivals: Vec<_> = replay
+            .arrivals
+            .iter()
+            .map(|(j, t)| (j.0, t.secs()))
+            .collect();
+        assert_eq!(arrivals, [(1, 600.0), (0, 0.0), (2, 600.0)]);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (text, expected) in [
+            (
+                "0,alexnet,0,10\n",
+                "t: line 1: has 4 fields, expected job_id,model,arrival_s,total_iterations,gpus",
+            ),
+            (
+                "0,alexnet,0,10,1\n1,alexnet,0,10,3\n",
+                "t: line 2: gpus is `3`, expected 1, 2, 4, 8 or 16",
+            ),
+            (
+                "0,bert,0,10,1\n",
+                "t: line 1: model is `bert`, expected one of alexnet, vae",
+            ),
+            (
+                "0,vae,-1,10,1\n",
+                "t: line 1: arrival_s is `-1`, expected a number of seconds, at least 0",
+            ),
+            (
+                "0,vae,1,1.5,1\n",
+                "t: line 1: total_iterations is `1.5`, expected a whole number from 0 to 4294967295",
+            ),
+        ] {
+            assert_eq!(read_text(text).unwrap_err(), expected);
+        }
+    }
+}

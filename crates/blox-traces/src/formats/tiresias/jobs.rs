@@ -1,0 +1,150 @@
+use crate::file::{FileWorkload, Rows, SharedNames, sensible};
+use crate::open::{Format, open_file};
+use crate::source::Source;
+use crate::table::{Column, Table};
+use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+use blox_sim::workload::{Notices, WorkloadError};
+use std::path::Path;
+
+/// Reads jobs in Tiresias' layout, plain or gzip; see the [module](super).
+///
+/// # Errors
+/// If the file cannot be read, lacks a column, or has a row that is no job.
+pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
+    open_file(path, Some(Format::Tiresias))
+}
+
+/// As [`read_jobs`], in order of the file instead of submission.
+///
+/// # Errors
+/// As of [`read_jobs`].
+pub fn read_rows(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
+    let mut notices = Notices::default();
+    let mut rows = open_rows(&Source::at(path.as_ref())?, &mut notices)?;
+    let mut jobs = Vec::new();
+    while let Some(job) = rows.next_row(&mut notices)? {
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
+const COLUMNS: [&str; 4] = ["job_id", "num_gpu", "submit_time", "duration"];
+
+struct TiresiasRows {
+    table: Table,
+    columns: [Column; 4],
+    model: Option<Column>,
+    models: SharedNames,
+}
+
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = super::open_table(source)?;
+    let columns = table.require(COLUMNS)?;
+    let mut known = COLUMNS.to_vec();
+    known.extend(["iterations", "model_name", "interval"]);
+    table.note_unknown(&known, notices);
+    Ok(Box::new(TiresiasRows {
+        model: table.find("model_name"),
+        table,
+        columns,
+        models: SharedNames::default(),
+    }))
+}
+
+impl Rows for TiresiasRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        let table = &mut self.table;
+        if !table.advance()? {
+            return Ok(None);
+        }
+        let [job_id, gpus, submit, duration] = self.columns;
+        let seconds = "a number of seconds, at least 0";
+        let submit = table.number(submit, |x| x >= 0.0, seconds)?;
+        let duration = table.number(duration, |x| x >= 0.0, seconds)?.trunc();
+        let gpus = GpuCount(table.count(gpus)?);
+        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::new(duration));
+        if !table.text(job_id).is_empty() {
+            job = job.named(table.text(job_id));
+        }
+        if let Some((_, model)) = table.optional(self.model) {
+            job = job.with_extras(Extras {
+                model: Some(self.models.get(model)),
+                ..Extras::default()
+            });
+        }
+        sensible(table.path(), table.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use blox_sim::workload::{Workload, collect};
+
+    fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
+        read_bytes("jobs.csv", text.as_bytes(), Format::Tiresias)
+    }
+
+    #[test]
+    fn rows_are_jobs_with_their_model() {
+        let mut workload = read(
+            "job_id,num_gpu,submit_time,iterations,model_name,duration,interval,note\n\
+             7,4,30,100,vgg16,12.9,5,?\n\
+             3,1,30,100,,60,5,?\n",
+        )
+        .unwrap();
+        let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            notices,
+            ["unknown column `note`: ignored (once, on line 1)"]
+        );
+        let jobs = collect(&mut workload).unwrap();
+        assert_eq!(jobs[0].name.as_deref(), Some("7"));
+        assert_eq!(jobs[0].gpus, GpuCount(4));
+        assert_eq!(jobs[0].duration().secs(), 12.0);
+        let model = jobs[0].extras.as_ref().and_then(|e| e.model.as_deref());
+        assert_eq!(model, Some("vgg16"));
+        assert_eq!(jobs[1].extras, None);
+    }
+
+    #[test]
+    fn cells_may_stand_between_spaces() {
+        let text = "job_id num_gpu \"submit_time\" model_name duration user\r\n\
+                    a 2 30 \"my model\" 12.9 x\r\n\r\nb 4 10 vgg16 60 y";
+        let names = |jobs: &[JobSpec]| -> Vec<_> {
+            jobs.iter()
+                .map(|j| (j.name.as_deref().map(str::to_owned), j.gpus.get()))
+                .collect()
+        };
+        let jobs = collect(&mut read(text).unwrap()).unwrap();
+        let (a, b) = ((Some("a".to_owned()), 2), (Some("b".to_owned()), 4));
+        assert_eq!(names(&jobs), [b.clone(), a.clone()]);
+        let model = jobs[1].extras.as_ref().and_then(|e| e.model.as_deref());
+        assert_eq!(model, Some("my model"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.txt");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(names(&read_rows(&path).unwrap()), [a, b]);
+    }
+
+    #[test]
+    fn a_bad_row_names_line_and_field() {
+        let error = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(
+            error("job_id,num_gpu,submit_time,duration\n0,0,0,1\n"),
+            "jobs.csv: line 2: num_gpu is `0`, expected a whole number of at least 1"
+        );
+        assert_eq!(
+            error("job_id,num_gpu,duration\n0,1,1\n"),
+            "jobs.csv: line 1: the column submit_time is missing, found the columns job_id, num_gpu, duration"
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! The workload of the Blox simulator, regenerated from its seed.
+//!
+//! In the published runs (exponential durations, single-GPU jobs) the trace
+//! only says how many jobs there are: durations and arrivals come from
+//! CPython's generator, so that no trace is needed to repeat them.
+
+use super::pow10::pow10;
+use blox_core::compat::cpython::Random;
+use blox_core::{GpuCount, JobSpec, Seconds, Time};
+use blox_sim::workload::text::number_of;
+use blox_sim::workload::{Notices, Workload, WorkloadError};
+
+/// The published workload of Blox: endless, streaming, in constant memory.
+///
+/// ```
+/// use blox_traces::generate::blox::BloxWorkload;
+/// use blox_sim::workload::Workload;
+/// let mut jobs = BloxWorkload::new(7.0)?;
+/// let first = jobs.next_job()?.unwrap();
+/// assert_eq!(first.submit.secs(), 75.0);
+/// assert_eq!(first.duration().secs(), 35424.3471980879);
+/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BloxWorkload {
+    jobs_per_hour: f64,
+    seed: u64,
+    first_run: Option<u64>,
+    durations: Random,
+    arrivals: Random,
+    made: u64,
+    now: f64,
+    notices: Notices,
+}
+
+impl BloxWorkload {
+    /// The workload at this many jobs an hour, with seed 1, as every run but
+    /// the first of a sweep saw it: the parsed trace was cached on disk then,
+    /// so that arrivals begin at the first draw of the seed.
+    ///
+    /// # Errors
+    /// If the load is not a finite number above 0.
+    pub fn new(jobs_per_hour: f64) -> Result<Self, WorkloadError> {
+        if !(jobs_per_hour.is_finite() && jobs_per_hour > 0.0) {
+            return Err(WorkloadError::Parameter {
+                field: "load",
+                found: jobs_per_hour.to_string(),
+                expected: "a finite number of jobs per hour above 0",
+            });
+        }
+        Ok(BloxWorkload {
+            jobs_per_hour,
+            seed: 1,
+            first_run: None,
+            durations: Random::new(1),
+            arrivals: Random::new(1),
+            made: 0,
+            now: 0.0,
+            notices: Notices::default(),
+        })
+    }
+
+    /// With another seed. The workload starts anew.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self.restart();
+        self
+    }
+
+    /// As the first run of a sweep saw it, for a trace of `n_jobs` jobs:
+    /// arrivals begin after the two draws that each of them took, and jobs
+    /// repeat after the last one. The workload starts anew.
+    ///
+    /// # Errors
+    /// If `n_jobs` is 0.
+    pub fn first_run(mut self, n_jobs: u64) -> Result<Self, WorkloadError> {
+        if n_jobs == 0 {
+            return Err(WorkloadError::Parameter {
+                field: "first_run",
+                found: "0".into(),
+                expected: "at least 1 job",
+            });
+        }
+        self.first_run = Some(n_jobs);
+        self.restart();
+        Ok(self)
+    }
+
+    fn restart(&mut self) {
+        self.durations = Random::new(self.seed);
+        self.arrivals = Random::new(self.seed);
+        self.made = 0;
+        self.now = 0.0;
+        if let Some(n_jobs) = self.first_run {
+            self.arrivals.skip_randoms(n_jobs.saturating_mul(2));
+        }
+    }
+}
+
+impl Workload for BloxWorkload {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        if self.first_run.is_some_and(|n| self.made.is_multiple_of(n)) {
+            self.durations = Random::new(self.seed);
+        }
+        // The order of draws and of operations is part of the numbers.
+        let exponent = if self.durations.random() >= 0.8 {
+            self.durations.uniform(3.0, 4.0)
+        } else {
+            self.durations.uniform(1.5, 3.0)
+        };
+        let duration = 60.0 * pow10(exponent);
+        let gap = -libm::log(1.0 - self.arrivals.random()) / self.jobs_per_hour * 60.0 * 60.0;
+        self.now += gap.ceil();
+        // The original picks a model here and never looks at it.
+        self.arrivals.randint(0, 8);
+        self.made += 1;
+        Ok(Some(JobSpec::new(
+            Time::new(self.now),
+            GpuCount(1),
+            Seconds::new(duration),
+        )))
+    }
+
+    fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    fn describe(&self) -> String {
+        let variant = match self.first_run {
+            Some(n) => format!(", first run over a trace of {}", number_of(n, "job")),
+            None => String::new(),
+        };
+        let jobs = if self.jobs_per_hour == 1.0 {
+            "job"
+        } else {
+            "jobs"
+        };
+        format!(
+            "Blox workload, {} {jobs} per hour, seed {}{variant}",
+            self.jobs_per_hour, self.seed
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn take(mut workload: BloxWorkload, n: usize) -> (Vec<f64>, Vec<f64>) {
+        (0..n)
+            .map(|_| workload.next_job().unwrap().unwrap())
+            .map(|job| (job.submit.secs(), job.duration().secs()))
+            .unzip()
+    }
+
+    // The literals come from the published rules, run by CPython 3.11.
+    #[test]
+    fn first_jobs_are_those_of_the_rules() {
+        let (submits, durations) = take(BloxWorkload::new(7.0).unwrap(), 4);
+        assert_eq!(submits, [75.0, 227.0, 964.0, 1507.0]);
+        assert_eq!(
+            durations,
+            [
+                35424.3471980879,
+                4578.832840173429,
+                8961.647300188555,
+                28922.529791391702
+            ]
+        );
+        let (submits, durations) = take(BloxWorkload::new(0.6).unwrap().with_seed(9), 3);
+        assert_eq!(submits, [3731.0, 5596.0, 17681.0]);
+        assert_eq!(
+            durations,
+            [6888.412520938851, 37843.73784767389, 10772.695156941205]
+        );
+    }
+
+    #[test]
+    fn the_first_run_draws_arrivals_after_the_jobs_and_repeats_them() {
+        let (submits, durations) = take(BloxWorkload::new(8.0).unwrap().first_run(2).unwrap(), 5);
+        assert_eq!(submits, [308.0, 596.0, 1296.0, 1598.0, 1854.0]);
+        assert_eq!(
+            durations,
+            [
+                35424.3471980879,
+                4578.832840173429,
+                35424.3471980879,
+                4578.832840173429,
+                35424.3471980879
+            ]
+        );
+    }
+
+    #[test]
+    fn a_load_that_is_no_rate_is_refused() {
+        for load in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(BloxWorkload::new(load).is_err());
+        }
+        assert_eq!(
+            BloxWorkload::new(0.0).unwrap_err().to_string(),
+            "load is 0, expected a finite number of jobs per hour above 0"
+        );
+    }
+
+    /// Every job of every published run, bit for bit.
+    #[test]
+    fn golden_runs_are_regenerated() {
+        let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {
+            println!("skipped: BLOX_GOLDEN is not set");
+            return;
+        };
+        let blox = Path::new(&golden).join("blox");
+        let mut rows = check_rows(&blox.join("derived/jobs_L8.csv"), 8.0, true);
+        let mut runs = 0;
+        for entry in std::fs::read_dir(&blox).unwrap() {
+            let run = entry.unwrap().path();
+            let jobs = run.join("jobs.csv");
+            if !jobs.exists() {
+                continue;
+            }
+            let summary: serde_json::Value =
+                serde_json::from_slice(&std::fs::read(run.join("summary.json")).unwrap()).unwrap();
+            let load = summary["load_jobs_per_hour"].as_f64().unwrap();
+            // The multi-GPU runs took durations from the trace; their arrivals are the same.
+            let name = run.file_name().unwrap().to_string_lossy().into_owned();
+            rows += check_rows(&jobs, load, !name.starts_with("multi"));
+            runs += 1;
+        }
+        println!("{runs} runs and {rows} rows are bit-equal");
+        assert!(runs > 0);
+    }
+
+    fn check_rows(path: &Path, load: f64, synthetic: bool) -> usize {
+        let mut workload = BloxWorkload::new(load).unwrap();
+        if let Ok(mut file) = crate::formats::blox_jobs::read(path) {
+            let read = blox_sim::workload::collect(&mut file).unwrap();
+            for job in read.iter().filter(|_| synthetic) {
+                let made = workload.next_job().unwrap().unwrap();
+                assert_eq!((job.submit, job.gpus), (made.submit, made.gpus));
+                assert_eq!(job.work, made.work);
+            }
+            workload = workload.with_seed(1);
+        }
+        let mut rows = 0;
+        for row in csv::Reader::from_path(path).unwrap().records() {
+            let row = row.unwrap();
+            let job = workload.next_job().unwrap().unwrap();
+            let arrival: f64 = row[1].parse().unwrap();
+            let total: f64 = row[2].parse().unwrap();
+            assert_eq!(job.submit.secs(), arrival, "{}: {row:?}", path.display());
+            if synthetic {
+                let duration = job.duration().secs();
+                assert_eq!(duration.to_bits(), total.to_bits(), "{row:?}");
+            }
+            rows += 1;
+        }
+        rows
+    }
+}

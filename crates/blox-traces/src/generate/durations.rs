@@ -1,0 +1,202 @@
+//! How long made-up jobs run.
+
+use super::check;
+use super::pow10::pow10;
+use super::random::{exponential, normal, unit};
+use crate::source::Source;
+use blox_core::Seconds;
+use blox_sim::workload::{Workload, WorkloadError};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How long jobs run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurationLaw {
+    /// As in Blox: in minutes 10^U(3, 4) for a fifth of the jobs, 10^U(1.5, 3)
+    /// for the rest.
+    BloxLaw,
+    /// Exponential.
+    Exponential {
+        /// Its mean.
+        mean: Seconds,
+    },
+    /// Log-normal.
+    LogNormal {
+        /// Its median.
+        median: Seconds,
+        /// The standard deviation of the logarithm.
+        sigma: f64,
+    },
+    /// Anything between two bounds, equally likely.
+    Uniform {
+        /// The shortest.
+        least: Seconds,
+        /// The longest, at least `least`.
+        most: Seconds,
+    },
+    /// One of these, each equally likely, drawn with replacement: the
+    /// empirical distribution. See [`DurationLaw::of_jobs`] and [`DurationLaw::of_file`].
+    Empirical(Arc<[Seconds]>),
+    /// All alike.
+    Fixed(Seconds),
+}
+
+impl DurationLaw {
+    /// The durations of the jobs of another workload, which must end.
+    ///
+    /// # Errors
+    /// The workload's own, or it has no jobs.
+    pub fn of_jobs(workload: &mut (impl Workload + ?Sized)) -> Result<Self, WorkloadError> {
+        let mut values = Vec::new();
+        while let Some(job) = workload.next_job()? {
+            values.push(job.duration());
+        }
+        Self::empirical(values)
+    }
+
+    /// The durations in a file, plain or gzip: seconds, a number a line. Empty
+    /// lines are skipped.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a line is no number of seconds.
+    ///
+    /// ```
+    /// use blox_core::Seconds;
+    /// use blox_traces::generate::DurationLaw;
+    /// let dir = tempfile::tempdir()?;
+    /// let path = dir.path().join("durations.txt");
+    /// std::fs::write(&path, "60\n120\n120\n")?;
+    /// assert_eq!(DurationLaw::of_file(&path)?.mean(), Seconds::new(100.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_file(path: impl AsRef<Path>) -> Result<Self, WorkloadError> {
+        let path = path.as_ref();
+        let mut values = Vec::new();
+        for (i, line) in Source::at(path)?.text()?.lines().enumerate() {
+            let line = line.map_err(|e| crate::source::reading_error(path, e))?;
+            let text = line.trim();
+            if text.is_empty() {
+                continue;
+            }
+            let value = text.parse().ok().and_then(Seconds::try_new);
+            let Some(value) = value.filter(|v| *v >= Seconds::ZERO) else {
+                return Err(WorkloadError::Field {
+                    path: path.to_owned(),
+                    line: i as u64 + 1,
+                    field: "the duration".to_owned(),
+                    found: blox_sim::workload::text::shown(text),
+                    expected: "a number of seconds, at least 0".to_owned(),
+                });
+            };
+            values.push(value);
+        }
+        Self::empirical(values)
+    }
+
+    fn empirical(values: Vec<Seconds>) -> Result<Self, WorkloadError> {
+        let law = DurationLaw::Empirical(values.into());
+        law.check()?;
+        Ok(law)
+    }
+
+    /// The mean.
+    pub fn mean(&self) -> Seconds {
+        Seconds::new(match self {
+            // The mean of 10^U(a, b) is (10^b - 10^a) / ((b - a) ln 10).
+            DurationLaw::BloxLaw => {
+                let long = (pow10(4.0) - pow10(3.0)) / std::f64::consts::LN_10;
+                let short = (pow10(3.0) - pow10(1.5)) / (1.5 * std::f64::consts::LN_10);
+                60.0 * (0.2 * long + 0.8 * short)
+            }
+            DurationLaw::Exponential { mean } => mean.secs(),
+            DurationLaw::LogNormal { median, sigma } => {
+                median.secs() * libm::exp(sigma * sigma / 2.0)
+            }
+            DurationLaw::Uniform { least, most } => (least.secs() + most.secs()) / 2.0,
+            DurationLaw::Empirical(values) => {
+                values.iter().map(|v| v.secs()).sum::<f64>() / values.len().max(1) as f64
+            }
+            DurationLaw::Fixed(duration) => duration.secs(),
+        })
+    }
+
+    /// Whether it makes sense.
+    pub(super) fn check(&self) -> Result<(), WorkloadError> {
+        let positive = "a number of seconds above 0";
+        let not_negative = "a number of seconds, at least 0";
+        match self {
+            DurationLaw::BloxLaw => Ok(()),
+            DurationLaw::Exponential { mean } => {
+                check(*mean > Seconds::ZERO, "mean", mean, positive)
+            }
+            DurationLaw::LogNormal { median, sigma } => {
+                check(*median > Seconds::ZERO, "median", median, positive)?;
+                // Ten is far beyond any trace; above it a draw may not be finite.
+                let allowed = (0.0..=10.0).contains(sigma);
+                check(allowed, "sigma", sigma, "a number from 0 to 10")
+            }
+            DurationLaw::Uniform { least, most } => {
+                check(
+                    *least >= Seconds::ZERO,
+                    "shortest duration",
+                    least,
+                    not_negative,
+                )?;
+                check(
+                    most >= least,
+                    "longest duration",
+                    most,
+                    "at least the shortest",
+                )
+            }
+            DurationLaw::Empirical(values) => {
+                check(
+                    !values.is_empty(),
+                    "the number of durations",
+                    0,
+                    "at least 1",
+                )?;
+                match values.iter().find(|v| **v < Seconds::ZERO) {
+                    Some(v) => check(false, "duration", v, not_negative),
+                    None => Ok(()),
+                }
+            }
+            DurationLaw::Fixed(duration) => check(
+                *duration >= Seconds::ZERO,
+                "duration",
+                duration,
+                not_negative,
+            ),
+        }
+    }
+
+    pub(super) fn draw(&self, rng: &mut ChaCha8Rng) -> Seconds {
+        Seconds::new(match self {
+            DurationLaw::BloxLaw => {
+                let long = unit(rng) >= 0.8;
+                let u = unit(rng);
+                60.0 * pow10(if long { 3.0 + u } else { 1.5 + 1.5 * u })
+            }
+            DurationLaw::Exponential { mean } => exponential(rng) * mean.secs(),
+            DurationLaw::LogNormal { median, sigma } => {
+                median.secs() * libm::exp(sigma * normal(rng))
+            }
+            DurationLaw::Uniform { least, most } => {
+                least.secs() + unit(rng) * (most.secs() - least.secs())
+            }
+            DurationLaw::Empirical(values) => {
+                let i = (unit(rng) * values.len() as f64) as usize;
+                // A product may round up to the length.
+                values
+                    .get(i)
+                    .or(values.last())
+                    .map_or(0.0, |duration| duration.secs())
+            }
+            DurationLaw::Fixed(duration) => duration.secs(),
+        })
+    }
+}

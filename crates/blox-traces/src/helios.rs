@@ -1,0 +1,221 @@
+//! The Helios traces of SenseTime's clusters (SC 2021): `cluster_log.csv`, and
+//! `cluster_full_log.csv` as the artifact of Lucid (ASPLOS 2023) has it.
+//!
+//! | column | meaning |
+//! |---|---|
+//! | `job_id` | the job's name |
+//! | `user`, `vc` | user and virtual cluster |
+//! | `gpu_num`, `cpu_num` | GPUs and CPU cores asked for, over all nodes |
+//! | `state` | how it ended; not looked at |
+//! | `submit_time` | date of submission, the clock on the wall |
+//! | `start_time` | date of its start; may be missing |
+//! | `duration` | seconds that it ran |
+//! | `model`, `batchsize` | in Lucid's log: what trains, samples in one step |
+//! | `dataset`, `amp`, `speed`, `gpu_util`, `gmem_util`, `gmem`, `jobname` | in Lucid's log: attributes of these names, numbers but for `dataset` and `jobname` |
+//!
+//! The earliest job is submitted at 0. Other columns (`node_num`,
+//! `end_time`, `queue`) are left out. Jobs that failed or
+//! were cancelled run as long as they ran.
+//!
+//! Dropped, with a notice: jobs without GPUs; jobs whose `start_time` or
+//! `duration` is there but holds no value, as they never started.
+
+use super::file::{Rows, SharedNames, makes_sense};
+use super::source::Source;
+use super::table::{Column, Table};
+use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+
+struct HeliosRows {
+    table: Table,
+    columns: [Column; 4],
+    user: Option<Column>,
+    vc: Option<Column>,
+    cpus: Option<Column>,
+    start: Option<Column>,
+    model: Option<Column>,
+    batch_size: Option<Column>,
+    /// What becomes an attribute: its name, and whether it is a number.
+    attributes: Vec<(&'static str, Column, bool)>,
+    names: SharedNames,
+}
+
+/// Columns that become attributes, and whether they are numbers.
+const ATTRIBUTES: [(&str, bool); 7] = [
+    ("jobname", false),
+    ("dataset", false),
+    ("amp", true),
+    ("speed", true),
+    ("gpu_util", true),
+    ("gmem_util", true),
+    ("gmem", true),
+];
+
+const KNOWN: [&str; 21] = [
+    "job_id",
+    "user",
+    "vc",
+    "jobname",
+    "gpu_num",
+    "cpu_num",
+    "node_num",
+    "state",
+    "submit_time",
+    "start_time",
+    "end_time",
+    "duration",
+    "queue",
+    "dataset",
+    "model",
+    "batchsize",
+    "amp",
+    "speed",
+    "gpu_util",
+    "gmem_util",
+    "gmem",
+];
+
+/// Opens a log of Helios row by row.
+///
+/// # Errors
+/// The source cannot be read or lacks a column.
+pub fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open(source)?;
+    let columns = table.require(["job_id", "gpu_num", "submit_time", "duration"])?;
+    table.note_unknown(&KNOWN, notices);
+    Ok(Box::new(HeliosRows {
+        columns,
+        user: table.find("user"),
+        vc: table.find("vc"),
+        cpus: table.find("cpu_num"),
+        start: table.find("start_time"),
+        model: table.find("model"),
+        batch_size: table.find("batchsize"),
+        attributes: ATTRIBUTES
+            .iter()
+            .filter_map(|(name, number)| Some((*name, table.find(name)?, *number)))
+            .collect(),
+        table,
+        names: SharedNames::default(),
+    }))
+}
+
+impl Rows for HeliosRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        let [job_id, gpus, submit, duration] = self.columns;
+        let table = &mut self.table;
+        loop {
+            if !table.advance()? {
+                return Ok(None);
+            }
+            let mut dropped = |why| notices.add(NoticeKind::Dropped(why), table.line());
+            let gpus = table.count_or_none(gpus)?;
+            if gpus == 0 {
+                dropped(Dropped::NoGpus);
+                continue;
+            }
+            let submit = table.date(submit)?;
+            let unstarted = self.start.is_some_and(|start| table.is_null(start));
+            if unstarted || table.is_null(duration) {
+                dropped(Dropped::NeverStarted);
+                continue;
+            }
+            let duration =
+                table.number(duration, |x| x >= 0.0, "a number of seconds, at least 0")?;
+            let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration));
+            job.name = Some(table.text(job_id).into()).filter(|n: &blox_core::Name| !n.is_empty());
+            let mut name = |column: Option<Column>| {
+                let (_, text) = table.optional(column)?;
+                self.names.of_cell(text)
+            };
+            job.user = name(self.user);
+            job.virtual_cluster = name(self.vc);
+            let model = name(self.model);
+            let batch_size = match self.batch_size {
+                Some(column) => Some(table.count_or_none(column)?).filter(|n| *n > 0),
+                None => None,
+            };
+            let cpus = match table.optional(self.cpus) {
+                Some((column, _)) => {
+                    table.number(column, |x| x >= 0.0, "a number of at least 0")?
+                }
+                None => 0.0,
+            };
+            let mut attributes = std::collections::BTreeMap::new();
+            for &(name, column, is_number) in &self.attributes {
+                if table.is_null(column) {
+                    continue;
+                }
+                let value = if is_number {
+                    table.number(column, |_| true, "a number")?.into()
+                } else {
+                    table.text(column).into()
+                };
+                attributes.insert(name.into(), value);
+            }
+            job = job.with_extras(Extras {
+                model,
+                batch_size,
+                cpus,
+                attributes,
+                ..Extras::default()
+            });
+            return makes_sense(table.path(), table.line(), job, notices).map(Some);
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Format;
+    use crate::open::read_bytes;
+    use blox_sim::workload::{Workload, collect};
+
+    #[test]
+    fn gpu_jobs_that_ran_are_jobs() {
+        let text = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n\
+                    1,ua,va,0,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0\n\
+                    2,ub,va,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n\
+                    3,ub,vb,1,2,1,CANCELLED,2020-06-09 18:41:28,,2020-06-17 14:15:21,,0\n\
+                    4,ub,vb,1,2,1,COMPLETED,2020-06-09 18:41:31,2020-06-09 18:42:00,2020-06-09 18:42:10,10,29\n";
+        let mut workload = read_bytes("log.csv", text.as_bytes(), Format::Helios).unwrap();
+        let notices: Vec<_> = workload.notices().iter().map(|n| n.to_string()).collect();
+        assert_eq!(
+            notices,
+            [
+                "dropped: asks for no GPU (once, on line 2)",
+                "dropped: never started (once, on line 4)"
+            ]
+        );
+        let jobs = collect(&mut workload).unwrap();
+        let told: Vec<_> = jobs
+            .iter()
+            .map(|j| {
+                (
+                    j.submit.secs(),
+                    j.gpus.get(),
+                    j.duration().secs(),
+                    j.extras().cpus,
+                )
+            })
+            .collect();
+        assert_eq!(told, [(0.0, 4, 249.0, 16.0), (4.0, 1, 10.0, 2.0)]);
+        assert_eq!(jobs[0].name.as_deref(), Some("2"));
+        assert_eq!(jobs[0].user.as_deref(), Some("ub"));
+        assert_eq!(jobs[1].virtual_cluster.as_deref(), Some("vb"));
+    }
+
+    #[test]
+    fn lucids_log_tells_models() {
+        let text = "job_id,user,vc,gpu_num,submit_time,duration,model,batchsize,amp\n\
+                    7,u,v,2,2020-09-01 00:00:49,1176,LSTM,128,0\n";
+        let jobs = collect(&mut read_bytes("x", text.as_bytes(), Format::Helios).unwrap()).unwrap();
+        assert_eq!(jobs[0].extras().model.as_deref(), Some("LSTM"));
+        assert_eq!(jobs[0].extras().batch_size, Some(128));
+        assert_eq!(jobs[0].extras().attributes["amp"], 0.0);
+    }
+}

@@ -1,0 +1,184 @@
+//! Microsoft's ITP traces and those of ElasticFlow: a row a job with model,
+//! batch size, iterations and deadline.
+//!
+//! The ITP traces are published as `microsoft/elasticflow-traces`, the others
+//! with the artifact of ElasticFlow (ASPLOS 2023). They spell some columns
+//! differently; both spellings are read.
+//!
+//! | ITP | ElasticFlow | meaning |
+//! |---|---|---|
+//! | `job_id` | `job_id` | the job's name |
+//! | `submission_time` | `submit_time` | seconds since the trace's own start |
+//! | `num_iteration` | `iteration` | iterations to do |
+//! | `model_name` | `model_name` | what trains |
+//! | `deadline` | `ddl` | the same clock as submission |
+//! | `batch_size` | `batch_size` | samples in one step over all GPUs |
+//! | `num_gpu` | `num_gpu` | GPUs, at least 1 |
+//! | `duration` | `duration` | seconds on these GPUs |
+//! | | `best_effort` | 1 for a job without a deadline; may be missing |
+//!
+//! Moments are kept: the first job of a cluster may come days after 0, so that
+//! clusters that are simulated one by one share a clock. Nothing is dropped.
+//! Of the ITP traces only submission, GPUs and duration were measured; models,
+//! iterations, batch sizes and deadlines were drawn at random by their authors.
+
+use super::file::{Rows, SharedNames, sensible, work};
+use super::source::Source;
+use super::table::{Column, Table};
+use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time};
+use blox_sim::workload::{Notices, WorkloadError};
+
+struct ItpRows {
+    table: Table,
+    columns: [Column; 8],
+    best_effort: Option<Column>,
+    names: SharedNames,
+}
+
+const ITP: [&str; 8] = [
+    "job_id",
+    "submission_time",
+    "num_iteration",
+    "model_name",
+    "deadline",
+    "batch_size",
+    "num_gpu",
+    "duration",
+];
+const ELASTIC_FLOW: [&str; 8] = [
+    "job_id",
+    "submit_time",
+    "iteration",
+    "model_name",
+    "ddl",
+    "batch_size",
+    "num_gpu",
+    "duration",
+];
+
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open(source)?;
+    let names = match table.find("submit_time") {
+        Some(_) => ELASTIC_FLOW,
+        None => ITP,
+    };
+    let columns = table.require(names)?;
+    let mut known = names.to_vec();
+    known.push("best_effort");
+    table.note_unknown(&known, notices);
+    Ok(Box::new(ItpRows {
+        columns,
+        best_effort: table.find("best_effort"),
+        table,
+        names: SharedNames::default(),
+    }))
+}
+
+impl Rows for ItpRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        let table = &mut self.table;
+        if !table.advance()? {
+            return Ok(None);
+        }
+        let [
+            job_id,
+            submit,
+            iterations,
+            model,
+            deadline,
+            batch_size,
+            gpus,
+            duration,
+        ] = self.columns;
+        let seconds = "a number of seconds, at least 0";
+        let submit = table.number(submit, |x| x >= 0.0, seconds)?;
+        let gpus = GpuCount(table.count(gpus)?);
+        let duration = table.number(duration, |x| x >= 0.0, seconds)?;
+        let iterations = table.number(iterations, |x| x >= 0.0, "a number of at least 0")?;
+        let best_effort = match table.optional(self.best_effort) {
+            Some((_, "1")) => true,
+            Some((_, "0")) | None => false,
+            Some((column, _)) => return Err(table.wrong(column, "0 or 1")),
+        };
+        let deadline = table.number(deadline, |x| x >= 0.0, seconds)?;
+        let mut extras = Extras {
+            model: self.names.of_cell(table.text(model)),
+            batch_size: Some(table.count(batch_size)?),
+            ..Extras::default()
+        };
+        if best_effort {
+            extras.class = ServiceClass::BestEffort;
+        } else {
+            extras.deadlines.push(Deadline {
+                at: Time::new(deadline),
+                value: 1.0,
+            });
+        }
+        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO).with_extras(extras);
+        job.work = work(iterations, duration);
+        if !table.text(job_id).is_empty() {
+            job = job.named(table.text(job_id));
+        }
+        sensible(table.path(), table.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Format;
+    use crate::open::read_bytes;
+    use blox_sim::workload::collect;
+
+    #[test]
+    fn both_spellings_are_read() {
+        let itp = "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n\
+                   a,100,5000,bert,1600,64,8,1200\n";
+        let elastic = "job_id,num_gpu,submit_time,iteration,model_name,duration,ddl,batch_size,best_effort\n\
+                       a,8,100,5000,bert,1200,1600,64,0\n\
+                       b,1,101,7,vgg16,10,9223372036854775807,32,1\n";
+        let read = |text: &str| {
+            collect(&mut read_bytes("x.csv", text.as_bytes(), Format::Itp).unwrap()).unwrap()
+        };
+        let jobs = read(elastic);
+        assert_eq!(read(itp), jobs[..1]);
+        assert_eq!(jobs[0].submit, Time::new(100.0));
+        assert_eq!(jobs[0].duration(), Seconds::new(1200.0));
+        assert_eq!(jobs[0].work.iterations, 5000.0);
+        assert_eq!(jobs[0].extras().model.as_deref(), Some("bert"));
+        assert_eq!(jobs[0].extras().batch_size, Some(64));
+        assert_eq!(jobs[0].extras().deadlines[0].at, Time::new(1600.0));
+        assert_eq!(jobs[1].extras().class, ServiceClass::BestEffort);
+        assert!(jobs[1].extras().deadlines.is_empty());
+    }
+
+    #[test]
+    fn a_bad_row_names_line_and_column() {
+        let head = "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n";
+        for (row, message) in [
+            (
+                "a,100,5000,bert,1600,64,0,1200",
+                "x.csv: line 2: num_gpu is `0`, expected a whole number of at least 1",
+            ),
+            (
+                "a,100,-1,bert,1600,64,1,1200",
+                "x.csv: line 2: num_iteration is `-1`, expected a number of at least 0",
+            ),
+            (
+                "a,100,5,bert,soon,64,1,1200",
+                "x.csv: line 2: deadline is `soon`, expected a number of seconds, at least 0",
+            ),
+        ] {
+            let text = format!("{head}{row}\n");
+            let error = read_bytes("x.csv", text.as_bytes(), Format::Itp).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! JSON lines: one [`JobSpec`] a line. Every field survives, also those that
+//! the CSV form has no column for.
+//!
+//! ```json
+//! {"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}
+//! ```
+
+use super::file::{FileWorkload, Rows, sensible};
+use super::line_rows::LineRows;
+use super::open::{Format, open_file};
+use super::source::Source;
+use crate::words::found_and_expected;
+use blox_core::JobSpec;
+use blox_sim::workload::{Notices, WorkloadError};
+use std::io::Write;
+use std::path::Path;
+
+/// Reads JSON lines, plain or gzip. Blank lines are passed over.
+///
+/// # Errors
+/// If the file cannot be read or a line is no job.
+pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
+    open_file(path, Some(Format::Jsonl))
+}
+
+/// Writes jobs as JSON lines.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn write_jsonl<'a>(
+    mut out: impl Write,
+    jobs: impl IntoIterator<Item = &'a JobSpec>,
+) -> Result<(), WorkloadError> {
+    let writing = |source| WorkloadError::Write { source };
+    for job in jobs {
+        serde_json::to_writer(&mut out, job).map_err(|e| writing(e.into()))?;
+        out.write_all(b"\n").map_err(writing)?;
+    }
+    out.flush().map_err(writing)
+}
+
+struct JsonRows(LineRows);
+
+/// What a line looks like, for messages.
+const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}"#;
+
+/// Why the line is no job: the field is looked for once something is wrong with one.
+fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
+    let line = |what: String| WorkloadError::line(rows.path(), rows.line(), what);
+    // Its own line number is that within this line.
+    let text = error.to_string();
+    let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+    if !error.is_data() {
+        let column = error.column();
+        return line(format!(
+            "the line is no JSON, found at column {column}: {text}, expected a job such as {EXAMPLE}"
+        ));
+    }
+    let mut json = serde_json::Deserializer::from_slice(rows.current());
+    let read: Result<JobSpec, _> = serde_path_to_error::deserialize(&mut json);
+    let path = read.err().map(|e| e.path().to_string()).unwrap_or_default();
+    let field = Some(path.as_str()).filter(|path| *path != ".");
+    let inner = |name: &str| match field {
+        Some(outer) => format!("{outer}.{name}"),
+        None => name.to_owned(),
+    };
+    if let Some(name) = text.strip_prefix("missing field `") {
+        let name = inner(name.trim_end_matches('`'));
+        return line(format!(
+            "{name} is missing, expected a job such as {EXAMPLE}"
+        ));
+    }
+    match (found_and_expected(text), field) {
+        (Some((found, expected)), Some(field)) => WorkloadError::Field {
+            path: rows.path().to_owned(),
+            line: rows.line(),
+            field: field.to_owned(),
+            found,
+            expected,
+        },
+        (Some((found, _)), None) => line(format!(
+            "the line is {found}, expected a job such as {EXAMPLE}"
+        )),
+        (None, Some(field)) => line(format!("{field}: {text}")),
+        (None, None) => line(text.to_owned()),
+    }
+}
+
+pub(crate) fn open_rows(
+    source: &Source,
+    _notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    Ok(Box::new(JsonRows(LineRows::open(source)?)))
+}
+
+impl Rows for JsonRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        let rows = &mut self.0;
+        if !rows.read_next()? {
+            return Ok(None);
+        }
+        let job = serde_json::from_slice(rows.current()).map_err(|e| no_job(rows, &e))?;
+        sensible(rows.path(), rows.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.0.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use blox_sim::workload::collect;
+
+    fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
+        read_bytes("jobs.jsonl", text.as_bytes(), Format::Jsonl)
+    }
+
+    #[test]
+    fn lines_are_jobs() {
+        let text = "{\"submit\":1.5,\"gpus\":2,\"work\":{\"iterations\":60.0,\"rate\":1.0}}\r\n\r\n\
+                    {\"submit\":2.0,\"gpus\":1,\"work\":{\"iterations\":0.0,\"rate\":1.0},\"user\":\"ada\"}";
+        let mut workload = read_text(text).unwrap();
+        let jobs = collect(&mut workload).unwrap();
+        assert_eq!(jobs.len(), 2);
+        assert_eq!(jobs[1].user.as_deref(), Some("ada"));
+        let notices: Vec<_> = blox_sim::workload::Workload::notices(&workload)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            notices,
+            ["no work: kept as a job that ends at once (once, on line 3)"]
+        );
+        let mut out = Vec::new();
+        write_jsonl(&mut out, &jobs).unwrap();
+        let again = read_bytes("x", &out, Format::Jsonl).and_then(|mut w| collect(&mut w));
+        assert_eq!(again.unwrap(), jobs);
+    }
+
+    #[test]
+    fn a_line_that_is_no_job_is_one_sentence() {
+        for (text, said) in [
+            (
+                "\n{\"submit\":1.5}",
+                "line 2: gpus is missing, expected a job such as EXAMPLE",
+            ),
+            (
+                r#"{"submit":1.5,"gpus":1,"work":{"rate":1}}"#,
+                "line 1: work.iterations is missing, expected a job such as EXAMPLE",
+            ),
+            (
+                r#"{"submit":1.5,"gpus":1.5}"#,
+                "line 1: gpus is `1.5`, expected a whole number from 0 to 4294967295",
+            ),
+            (
+                r#"{"submit":1,"gpus":1,"work":{"iterations":1,"rate":"1"}}"#,
+                "line 1: work.rate is `\"1\"`, expected a number",
+            ),
+            (
+                r#"{"submit":1,"gpus":1,"extras":{"levels":[1,-2]}}"#,
+                "line 1: extras.levels[1] is `-2`, expected a whole number from 0 to 4294967295",
+            ),
+            (
+                r#"{"submit":1,"gpus":1,"colour":1}"#,
+                "line 1: colour: unknown field `colour`, expected one of `submit`, `gpus`, `work`, \
+                 `priority`, `name`, `user`, `virtual_cluster`, `extras`",
+            ),
+            (
+                "42",
+                "line 1: the line is 42, expected a job such as EXAMPLE",
+            ),
+            (
+                "{\"submit\":1",
+                "line 1: the line is no JSON, found at column 11: EOF while parsing an object, \
+                 expected a job such as EXAMPLE",
+            ),
+        ] {
+            assert_eq!(
+                read_text(text).unwrap_err().to_string(),
+                format!("jobs.jsonl: {said}").replace("EXAMPLE", EXAMPLE)
+            );
+        }
+        assert!(read_text(EXAMPLE).is_ok());
+        assert_eq!(
+            read_text("{\"submit\":-1,\"gpus\":1,\"work\":{\"iterations\":1,\"rate\":1}}")
+                .unwrap_err()
+                .to_string(),
+            "jobs.jsonl: line 1: submit is `-1`, expected a time that is not negative"
+        );
+        assert_eq!(
+            read_text("{\"submit\":1,\"gpus\":0,\"work\":{\"iterations\":1,\"rate\":1}}")
+                .unwrap_err()
+                .to_string(),
+            "jobs.jsonl: line 1: gpus is `0`, expected at least 1"
+        );
+    }
+}

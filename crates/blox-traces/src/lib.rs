@@ -1,0 +1,66 @@
+//! Traces of the blox toolkit: readers, writers, generators and statistics of jobs, and
+//! the files that describe clusters and applications.
+//!
+//! Every one of them is a [`Workload`](blox_sim::workload::Workload). [`Trace`] and [`open()`]
+//! read files, [`generate`] makes jobs.
+//!
+//! | format | what it is |
+//! |---|---|
+//! | [`csv`] | the toolkit's own CSV |
+//! | [`jsonl`] | JSON lines: every field of a job |
+//! | [`philly`], [`philly_log`] | Microsoft's Philly trace as a table, and as published |
+//! | [`itp`] | Microsoft's ITP traces and those of ElasticFlow |
+//! | [`helios`] | SenseTime's Helios traces |
+//! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
+//! | [`slurm`] | Slurm's accounting |
+//! | [`formats`] | files of other simulators |
+//! | [`map`] | any other table, by its columns |
+
+#![warn(missing_docs)]
+
+pub mod applications;
+mod cells;
+pub mod cluster_file;
+pub mod csv;
+pub(crate) mod file;
+pub mod formats;
+pub mod generate;
+pub mod helios;
+pub mod itp;
+pub mod jsonl;
+pub(crate) mod line_rows;
+pub mod map;
+mod mapped;
+pub(crate) mod moment;
+pub mod open;
+pub mod openb;
+pub mod pai;
+pub mod philly;
+pub mod philly_log;
+pub mod sample;
+pub mod scaling;
+pub mod slurm;
+pub mod source;
+pub mod stats;
+pub mod table;
+mod trace;
+mod words;
+
+pub use cells::Cells;
+pub use file::{FileWorkload, Rows};
+pub use map::{ColumnMap, MapError};
+pub use moment::parse_date;
+pub use open::{Format, FormatError, open};
+pub use source::fingerprint;
+pub use trace::{Checked, ReadOptions, Trace, check, check_bytes};
+
+/// What most readers' tests look at: name, submission and duration in seconds, GPUs.
+#[cfg(test)]
+pub(crate) fn told(jobs: &[blox_core::JobSpec]) -> Vec<(&str, f64, u32, f64)> {
+    jobs.iter()
+        .map(|j| {
+            let name = j.name.as_deref().unwrap();
+            (name, j.submit.secs(), j.gpus.get(), j.duration().secs())
+        })
+        .collect()
+}

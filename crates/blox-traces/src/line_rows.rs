@@ -1,0 +1,64 @@
+//! Files in which each line is a row.
+
+use super::source::{LONGEST_ROW, Source, Text};
+use blox_sim::workload::WorkloadError;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+/// Lines of a text one after the other, blank ones passed over.
+pub(crate) struct LineRows {
+    path: PathBuf,
+    text: Text,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+impl LineRows {
+    pub fn open(source: &Source) -> Result<Self, WorkloadError> {
+        Ok(LineRows {
+            path: source.path().to_owned(),
+            text: source.text()?,
+            line: 0,
+            buffer: Vec::new(),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of the line that was read last, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// The line that was read last, without its end.
+    pub fn current(&self) -> &[u8] {
+        self.buffer.trim_ascii_end()
+    }
+
+    /// Reads the next line; `false` after the last.
+    pub fn read_next(&mut self) -> Result<bool, WorkloadError> {
+        loop {
+            self.buffer.clear();
+            let n = (&mut self.text)
+                .take(LONGEST_ROW as u64 + 1)
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(|e| crate::source::reading_error(&self.path, e))?;
+            if n == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if n > LONGEST_ROW {
+                return Err(WorkloadError::RowTooLong {
+                    path: self.path.clone(),
+                    line: self.line,
+                    longest: LONGEST_ROW,
+                });
+            }
+            if !self.current().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! Which columns of a table mean what: for tables of no known format.
+//!
+//! A [`ColumnMap`] is written as `FIELD=COLUMN` or `FIELD=COLUMN:UNIT`, joined
+//! by commas:
+//!
+//! ```text
+//! submit=timestamp:date,gpus=num_gpu,duration=run_time:min,user=owner,job_id=id
+//! ```
+//!
+//! | field | units, the first if none is said | meaning |
+//! |---|---|---|
+//! | `submit` | `s` `ms` `us` `ns` `min` `h` `d`, `epoch` `epoch-ms` `epoch-us` `epoch-ns`, `date` | submission (needed) |
+//! | `gpus` | `count` `percent` `milli` | GPUs asked for (needed) |
+//! | `duration` | `s` `ms` `us` `ns` `min` `h` `d`, `clock` | how long it ran (needed, or `start` and `end`) |
+//! | `start`, `end` | as `submit` | when it ran, where there is no duration |
+//! | `job_id` | | the job's name; no two are equal |
+//! | `user`, `virtual_cluster`, `group`, `model` | | names |
+//! | `priority`, `batch_size` | | whole numbers |
+//! | `cpus` | `count` `percent` `milli` | CPU cores, for all GPUs together |
+//! | `memory` | `gib` `mib` `kib` `bytes` `gb` `mb` | memory, for all GPUs together |
+//! | `deadline` | as `submit`, counted alike | a moment |
+//! | `user_estimate` | as `duration` | how long the user says that it runs |
+//! | `attributes.NAME` | | an attribute of this name, for policies; as often as there are names |
+//!
+//! Numbers in `s` to `d` count from the trace's own start and are kept as they
+//! are. `epoch` counts seconds since 1970, `date` is such as `2017-10-09
+//! 07:01:55` or `2017-10-09T07:01:55.25+08:00`: with them the earliest job is
+//! submitted at 0. `clock` is `[DAYS-]HOURS:MINUTES:SECONDS`. `percent` and
+//! `milli` are hundredths and thousandths of a GPU; a job gets whole ones, with
+//! a notice.
+//!
+//! A column with a comma, a colon or a quote in its name is written in double
+//! quotes, a quote inside as two: `gpus="GPUs, all":count`.
+//!
+//! The table has a header; its cells are split by the comma, semicolon, tab or
+//! bar that is most common in it. Columns that are not mapped are left out, with
+//! a notice. An empty cell, or `nan`, `none`, `null`, `n/a`, `unknown`,
+//! is no value.
+//!
+//! Dropped, with a notice: jobs without GPUs; jobs without a value for `start`
+//! (never started), `end` (still running) or `duration`.
+
+use blox_core::Name;
+use std::fmt;
+use std::str::FromStr;
+
+use super::file::Clock;
+
+/// Which columns of a table mean what: see the [module](self).
+///
+/// ```
+/// use blox_traces::ColumnMap;
+/// let map: ColumnMap = "submit=time:date,gpus=n,duration=minutes:min".parse()?;
+/// assert_eq!(map.to_string(), "submit=time:date,gpus=n,duration=minutes:min");
+/// let error = "submit=time,gpus=n".parse::<ColumnMap>().unwrap_err();
+/// assert_eq!(error.to_string(), "duration is not mapped, expected duration=COLUMN, or start and end");
+/// # Ok::<(), blox_traces::MapError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnMap {
+    pub(super) columns: Vec<Mapping>,
+}
+
+/// One field of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Mapping {
+    pub field: Field,
+    /// The attribute's name, if the field is one.
+    pub attribute: Option<Name>,
+    pub column: String,
+    pub unit: &'static Unit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Submit,
+    Gpus,
+    Duration,
+    Start,
+    End,
+    JobId,
+    User,
+    VirtualCluster,
+    Group,
+    Model,
+    Priority,
+    BatchSize,
+    Cpus,
+    Memory,
+    Deadline,
+    UserEstimate,
+    /// Not among [`FIELDS`], since it has a name of its own.
+    Attribute,
+}
+
+use Field::*;
+
+/// What fields and columns of attributes begin with.
+pub(super) const ATTRIBUTE: &str = "attributes.";
+
+/// The value of an attribute's cell: a number, `true` or `false` if it reads as one, else the text.
+pub(super) fn attribute(text: &str) -> serde_json::Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => value,
+        _ => text.into(),
+    }
+}
+
+const FIELDS: [(Field, &str, &[Unit]); 16] = [
+    (Submit, "submit", MOMENTS),
+    (Gpus, "gpus", PARTS),
+    (Duration, "duration", LENGTHS),
+    (Start, "start", MOMENTS),
+    (End, "end", MOMENTS),
+    (JobId, "job_id", NONE),
+    (User, "user", NONE),
+    (VirtualCluster, "virtual_cluster", NONE),
+    (Group, "group", NONE),
+    (Model, "model", NONE),
+    (Priority, "priority", NONE),
+    (BatchSize, "batch_size", NONE),
+    (Cpus, "cpus", PARTS),
+    (Memory, "memory", MEMORY),
+    (Deadline, "deadline", MOMENTS),
+    (UserEstimate, "user_estimate", LENGTHS),
+];
+
+/// How a cell is read.
+#[derive(Debug, PartialEq)]
+pub(super) struct Unit {
+    pub name: &'static str,
+    pub how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum How {
+    /// A number, multiplied by the first and divided by the second.
+    Number(f64, f64),
+    /// As a number, counted from 1970.
+    Epoch(f64),
+    Date,
+    Clock,
+}
+
+const fn times(name: &'static str, factor: f64) -> Unit {
+    let how = How::Number(factor, 1.0);
+    Unit { name, how }
+}
+
+// Dividing by a whole number is exact where multiplying by its inverse is not.
+const fn parts(name: &'static str, of: f64) -> Unit {
+    let how = How::Number(1.0, of);
+    Unit { name, how }
+}
+
+const fn epoch(name: &'static str, of: f64) -> Unit {
+    let how = How::Epoch(of);
+    Unit { name, how }
+}
+
+const NONE: &[Unit] = &[times("", 1.0)];
+const PARTS: &[Unit] = &[
+    times("count", 1.0),
+    parts("percent", 100.0),
+    parts("milli", 1000.0),
+];
+const LENGTHS: &[Unit] = &[
+    times("s", 1.0),
+    parts("ms", 1e3),
+    parts("us", 1e6),
+    parts("ns", 1e9),
+    times("min", 60.0),
+    times("h", 3600.0),
+    times("d", 86_400.0),
+    Unit {
+        name: "clock",
+        how: How::Clock,
+    },
+];
+const MOMENTS: &[Unit] = &[
+    times("s", 1.0),
+    parts("ms", 1e3),
+    parts("us", 1e6),
+    parts("ns", 1e9),
+    times("min", 60.0),
+    times("h", 3600.0),
+    times("d", 86_400.0),
+    epoch("epoch", 1.0),
+    epoch("epoch-ms", 1e3),
+    epoch("epoch-us", 1e6),
+    epoch("epoch-ns", 1e9),
+    Unit {
+        name: "date",
+        how: How::Date,
+    },
+];
+const MEMORY: &[Unit] = &[
+    times("gib", 1.0),
+    parts("mib", 1024.0),
+    parts("kib", 1_048_576.0),
+    parts("bytes", 1_073_741_824.0),
+    parts("gb", 1.073_741_824),
+    parts("mb", 1_073.741_824),
+];
+
+impl ColumnMap {
+    pub(super) fn get(&self, field: Field) -> Option<&Mapping> {
+        self.columns.iter().find(|m| m.field == field)
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        match self.get(Submit).map(|m| m.unit.how) {
+            Some(How::Epoch(_) | How::Date) => Clock::Wall(0.0),
+            _ => Clock::Kept,
+        }
+    }
+
+    pub(super) fn name_column(&self) -> Option<&str> {
+        self.get(JobId).map(|m| m.column.as_str())
+    }
+
+    fn check(self) -> Result<Self, MapError> {
+        let missing = |field, expected| Err(MapError::Missing { field, expected });
+        let has = |field| self.get(field).is_some();
+        if !has(Submit) {
+            return missing("submit", "submit=COLUMN");
+        }
+        if !has(Gpus) {
+            return missing("gpus", "gpus=COLUMN");
+        }
+        match (has(Duration), has(Start), has(End)) {
+            (true, false, false) | (false, true, true) => {}
+            (true, ..) => return Err(MapError::TooMuch),
+            (false, true, false) => return missing("end", "end=COLUMN beside start"),
+            (false, false, true) => return missing("start", "start=COLUMN beside end"),
+            _ => return missing("duration", "duration=COLUMN, or start and end"),
+        }
+        let dated = |field| {
+            let how = self.get(field).map(|m| m.unit.how)?;
+            Some(matches!(how, How::Epoch(_) | How::Date))
+        };
+        for (a, b, names) in [
+            (Start, End, "start and end"),
+            (Submit, Deadline, "submit and deadline"),
+        ] {
+            if let (Some(a), Some(b)) = (dated(a), dated(b))
+                && a != b
+            {
+                return Err(MapError::Clocks { names });
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl FromStr for ColumnMap {
+    type Err = MapError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut columns: Vec<Mapping> = Vec::new();
+        for part in split(text) {
+            let not_understood = || MapError::Part { found: part.into() };
+            let (name, rest) = part.split_once('=').ok_or_else(not_understood)?;
+            let name = name.trim();
+            let attribute = name.strip_prefix(ATTRIBUTE).filter(|n| !n.is_empty());
+            let own = attribute.map(|_| &(Attribute, "attributes.NAME", NONE));
+            let plain = || FIELDS.iter().find(|(_, known, _)| *known == name);
+            let Some((field, known, units)) = own.or_else(plain) else {
+                return Err(MapError::Field { found: name.into() });
+            };
+            let attribute = attribute.map(Name::from);
+            let same = |m: &Mapping| m.field == *field && m.attribute == attribute;
+            if columns.iter().any(same) {
+                let field = match attribute {
+                    Some(_) => name.to_owned(),
+                    None => (*known).to_owned(),
+                };
+                return Err(MapError::Twice { field });
+            }
+            let (column, unit) = column_and_unit(rest.trim()).ok_or_else(not_understood)?;
+            let unit = match unit {
+                None => units.first(),
+                Some(name) => units.iter().find(|u| u.name == name && !name.is_empty()),
+            };
+            let unit = unit.ok_or_else(|| MapError::Unit {
+                field: known,
+                found: rest.trim().into(),
+                units: units.iter().map(|u| u.name).collect(),
+            })?;
+            columns.push(Mapping {
+                field: *field,
+                attribute,
+                column,
+                unit,
+            });
+        }
+        ColumnMap { columns }.check()
+    }
+}
+
+impl fmt::Display for ColumnMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, m) in self.columns.iter().enumerate() {
+            let (name, first) = FIELDS
+                .iter()
+                .find(|(field, ..)| *field == m.field)
+                .map_or(("", ""), |(_, name, units)| (*name, units[0].name));
+            let comma = if i > 0 { "," } else { "" };
+            match &m.attribute {
+                Some(name) => write!(f, "{comma}{ATTRIBUTE}{name}=")?,
+                None => write!(f, "{comma}{name}=")?,
+            }
+            if m.column.contains([',', ':', '"']) || m.column.trim() != m.column {
+                write!(f, "\"{}\"", m.column.replace('"', "\"\""))?;
+            } else {
+                f.write_str(&m.column)?;
+            }
+            if m.unit.name != first {
+                write!(f, ":{}", m.unit.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// At the commas outside quotes.
+fn split(text: &str) -> Vec<&str> {
+    let mut quoted = false;
+    text.split(|c| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    })
+    .collect()
+}
+
+fn column_and_unit(text: &str) -> Option<(String, Option<&str>)> {
+    let (column, unit) = if let Some(rest) = text.strip_prefix('"') {
+        // The quote that is not one of two.
+        let mut chars = rest.char_indices().peekable();
+        let end = loop {
+            match chars.next()? {
+                (_, '"') if chars.peek().is_some_and(|(_, c)| *c == '"') => drop(chars.next()),
+                (at, '"') => break at,
+                _ => {}
+            }
+        };
+        let after = &rest[end + 1..];
+        let unit = match after.strip_prefix(':') {
+            Some(unit) => Some(unit),
+            None if after.is_empty() => None,
+            None => return None,
+        };
+        (rest[..end].replace("\"\"", "\""), unit)
+    } else {
+        match text.rsplit_once(':') {
+            Some((column, unit)) => (column.trim().to_owned(), Some(unit)),
+            None => (text.to_owned(), None),
+        }
+    };
+    (!column.is_empty()).then_some((column, unit.map(str::trim)))
+}
+
+/// What is wrong with a [`ColumnMap`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// No mapping.
+    #[error(
+        "`{found}` is not understood, expected FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas"
+    )]
+    Part {
+        /// The part.
+        found: String,
+    },
+    /// An unknown field.
+    #[error("unknown field `{found}`; known: {}, attributes.NAME", FIELDS.map(|(_, name, _)| name).join(", "))]
+    Field {
+        /// The field.
+        found: String,
+    },
+    /// A field that is mapped twice.
+    #[error("{field} is mapped twice, expected it once")]
+    Twice {
+        /// The field.
+        field: String,
+    },
+    /// An unknown unit, or one of another field.
+    #[error(
+        "{field} is `{found}`, expected COLUMN{}; a column with a colon in its name stands in double quotes",
+        if units.len() > 1 { format!(" or COLUMN:UNIT with one of the units {}", units.join(", ")) } else { String::new() }
+    )]
+    Unit {
+        /// The field.
+        field: &'static str,
+        /// Its column and unit.
+        found: String,
+        /// The units that it may have.
+        units: Vec<&'static str>,
+    },
+    /// A field that is needed.
+    #[error("{field} is not mapped, expected {expected}")]
+    Missing {
+        /// The field.
+        field: &'static str,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// More than one way to tell how long a job runs.
+    #[error("duration is mapped and start or end too, expected either")]
+    TooMuch,
+    /// Moments that cannot be compared.
+    #[error("{names} are counted differently, expected dates for both or numbers for both")]
+    Clocks {
+        /// The fields.
+        names: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_hold_anything() {
+        let map: ColumnMap =
+            "submit=\"when, exactly\":epoch-ms, gpus = \"a:\"\"b\"\"\",duration=x:y:min"
+                .parse()
+                .unwrap();
+        let columns: Vec<_> = map
+            .columns
+            .iter()
+            .map(|m| (m.column.as_str(), m.unit.name))
+            .collect();
+        assert_eq!(
+            columns,
+            [
+                ("when, exactly", "epoch-ms"),
+                ("a:\"b\"", "count"),
+                ("x:y", "min")
+            ]
+        );
+        let again: ColumnMap = map.to_string().parse().unwrap();
+        assert_eq!(again, map);
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_sentence() {
+        for (text, message) in [
+            (
+                "",
+                "`` is not understood, expected FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas",
+            ),
+            (
+                "submit=\"a",
+                "`submit=\"a` is not understood, expected FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas",
+            ),
+            (
+                "when=a",
+                "unknown field `when`; known: submit, gpus, duration, start, end, job_id, user, virtual_cluster, group, model, priority, batch_size, cpus, memory, deadline, user_estimate, attributes.NAME",
+            ),
+            (
+                "attributes.a=b,attributes.a=c",
+                "attributes.a is mapped twice, expected it once",
+            ),
+            (
+                "submit=a,submit=b",
+                "submit is mapped twice, expected it once",
+            ),
+            (
+                "gpus=a:min",
+                "gpus is `a:min`, expected COLUMN or COLUMN:UNIT with one of the units count, percent, milli; a column with a colon in its name stands in double quotes",
+            ),
+            (
+                "user=a:b",
+                "user is `a:b`, expected COLUMN; a column with a colon in its name stands in double quotes",
+            ),
+            (
+                "gpus=a,duration=b",
+                "submit is not mapped, expected submit=COLUMN",
+            ),
+            (
+                "submit=a,duration=b",
+                "gpus is not mapped, expected gpus=COLUMN",
+            ),
+            (
+                "submit=a,gpus=b,start=c",
+                "end is not mapped, expected end=COLUMN beside start",
+            ),
+            (
+                "submit=a,gpus=b,end=c",
+                "start is not mapped, expected start=COLUMN beside end",
+            ),
+            (
+                "submit=a,gpus=b,end=c,duration=d",
+                "duration is mapped and start or end too, expected either",
+            ),
+            (
+                "submit=a,gpus=b,duration=c,deadline=d:date",
+                "submit and deadline are counted differently, expected dates for both or numbers for both",
+            ),
+        ] {
+            assert_eq!(
+                text.parse::<ColumnMap>().unwrap_err().to_string(),
+                message,
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Alibaba's trace of 2020 (`cluster-trace-gpu-v2020`, NSDI 2022): the table of
+//! tasks `pai_task_table.csv`, with the table of jobs `pai_job_table.csv` if it
+//! lies beside it. Both come without a header; one is taken if it is there.
+//!
+//! | column of the tasks | meaning |
+//! |---|---|
+//! | `job_name` | the job; a row is one of its tasks |
+//! | `task_name` | its role, such as `worker`; not looked at |
+//! | `inst_num` | how many instances of the task there are |
+//! | `status` | `Running` and `Waiting` have no end yet |
+//! | `start_time`, `end_time` | seconds |
+//! | `plan_cpu`, `plan_mem`, `plan_gpu` | of one instance: CPUs and GPUs in hundredths, memory in GiB |
+//! | `gpu_type` | on which GPUs it ran; not a wish, left out |
+//!
+//! | column of the jobs | meaning |
+//! |---|---|
+//! | `job_name` | as above |
+//! | `user` | who submitted it |
+//! | `start_time` | submission, seconds |
+//! | `inst_id`, `status`, `end_time` | not looked at |
+//!
+//! A job asks for the sum of its tasks' GPUs, rounded up to whole ones with a
+//! notice, and runs from the first start to the last end of its tasks with
+//! GPUs. Without the table of jobs it is submitted when its first task starts,
+//! and nobody owns it. The earliest job is submitted at 0. Times were shifted
+//! for publication by whole weeks: days of the week and hours, in UTC+8, are true.
+//!
+//! Dropped, with a notice: jobs without GPUs, jobs whose tasks had not
+//! started, jobs whose tasks had not ended.
+//!
+//! The rows of a job are not together and in no order, so that all jobs are
+//! held in memory: some 150 bytes each.
+
+use super::file::{Rows, SharedNames, makes_sense};
+use super::source::Source;
+use super::table::{Column, Layout, Table};
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use blox_sim::workload::text::shown;
+use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Its seconds are those of Unix in China.
+pub(crate) const AHEAD_OF_UTC_S: f64 = 28_800.0;
+
+const TASKS: Layout = Layout {
+    columns: &[
+        "job_name",
+        "task_name",
+        "inst_num",
+        "status",
+        "start_time",
+        "end_time",
+        "plan_cpu",
+        "plan_mem",
+        "plan_gpu",
+        "gpu_type",
+    ],
+    ..Layout::CSV
+};
+const JOBS: Layout = Layout {
+    columns: &[
+        "job_name",
+        "inst_id",
+        "user",
+        "status",
+        "start_time",
+        "end_time",
+    ],
+    ..Layout::CSV
+};
+
+/// The tasks of a job, added up.
+struct Sum {
+    line: u64,
+    /// Hundredths of a GPU.
+    gpus: f64,
+    cpus: f64,
+    memory_gib: f64,
+    /// Of all tasks.
+    first: Option<f64>,
+    /// Of those with GPUs.
+    start: Option<f64>,
+    end: Option<f64>,
+    unfinished: bool,
+}
+
+/// Row by row through the tasks, then job by job.
+struct PaiRows {
+    path: PathBuf,
+    tasks: Table,
+    columns: [Column; 8],
+    sums: BTreeMap<Name, Sum>,
+    owners: Option<Owners>,
+    done: Option<std::vec::IntoIter<(Name, Sum)>>,
+    line: u64,
+}
+
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    let tasks = Table::open_as(source, TASKS)?;
+    let columns = tasks.require([
+        "job_name",
+        "inst_num",
+        "status",
+        "start_time",
+        "end_time",
+        "plan_cpu",
+        "plan_mem",
+        "plan_gpu",
+    ])?;
+    tasks.note_unknown(TASKS.columns, notices);
+    Ok(Box::new(PaiRows {
+        path: source.path().to_owned(),
+        tasks,
+        columns,
+        sums: BTreeMap::new(),
+        owners: Owners::beside(source.path())?,
+        done: None,
+        line: 0,
+    }))
+}
+
+impl Rows for PaiRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        while self.done.is_none() {
+            if self.tasks.advance()? {
+                self.line = self.tasks.line();
+                self.add_task()?;
+            } else {
+                // In the order of the file: its lines are what notices name.
+                let mut jobs: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
+                jobs.sort_by_key(|(_, sum)| sum.line);
+                self.done = Some(jobs.into_iter());
+            }
+        }
+        loop {
+            let Some((name, sum)) = self.done.as_mut().and_then(Iterator::next) else {
+                return Ok(None);
+            };
+            self.line = sum.line;
+            match self.job(name, &sum, notices)? {
+                Ok(job) => return makes_sense(&self.path, sum.line, job, notices).map(Some),
+                Err(why) => notices.add(NoticeKind::Dropped(why), sum.line),
+            }
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+}
+
+impl PaiRows {
+    fn add_task(&mut self) -> Result<(), WorkloadError> {
+        let t = &self.tasks;
+        let [name, instances, status, start, end, cpus, memory, gpus] = self.columns;
+        let amount = |column| match t.is_null(column) {
+            true => Ok(0.0),
+            false => t.number(column, |x| x >= 0.0, "a number of at least 0"),
+        };
+        let moment = |column| match t.is_null(column) {
+            true => Ok(None),
+            false => t.number(column, |_| true, "a number of seconds").map(Some),
+        };
+        if t.text(name).is_empty() {
+            return Err(t.wrong(name, "the name of a job"));
+        }
+        let instances = amount(instances)?;
+        let gpus = amount(gpus)? * instances;
+        let (cpus, memory) = (
+            amount(cpus)? * instances / 100.0,
+            amount(memory)? * instances,
+        );
+        let (started, ended) = (moment(start)?, moment(end)?);
+        if let (Some(started), Some(ended)) = (started, ended)
+            && ended < started
+        {
+            return Err(t.wrong(end, "a moment not before start_time"));
+        }
+        let sum = match self.sums.get_mut(t.text(name)) {
+            Some(sum) => sum,
+            None => self.sums.entry(t.text(name).into()).or_insert(Sum {
+                line: self.line,
+                gpus: 0.0,
+                cpus: 0.0,
+                memory_gib: 0.0,
+                first: None,
+                start: None,
+                end: None,
+                unfinished: false,
+            }),
+        };
+        let earlier = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        sum.gpus += gpus;
+        sum.cpus += cpus;
+        sum.memory_gib += memory;
+        sum.first = earlier(sum.first, started);
+        if gpus > 0.0 {
+            sum.start = earlier(sum.start, started);
+            sum.end = match (sum.end, ended) {
+                (Some(a), Some(b)) => Some(a.max(b)),
+                (a, b) => a.or(b),
+            };
+            let open = matches!(t.text(status).trim(), "Running" | "Waiting");
+            sum.unfinished |= started.is_some() && (open || ended.is_none());
+        }
+        Ok(())
+    }
+
+    fn job(
+        &mut self,
+        name: Name,
+        sum: &Sum,
+        notices: &mut Notices,
+    ) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
+        if sum.gpus == 0.0 {
+            return Ok(Err(Dropped::NoGpus));
+        }
+        let (Some(start), Some(first)) = (sum.start, sum.first) else {
+            return Ok(Err(Dropped::NeverStarted));
+        };
+        let Some(end) = sum.end.filter(|_| !sum.unfinished) else {
+            return Ok(Err(Dropped::StillRunning));
+        };
+        let whole = (sum.gpus / 100.0).ceil();
+        if whole > f64::from(u32::MAX) {
+            return Err(WorkloadError::Field {
+                path: self.path.clone(),
+                line: sum.line,
+                field: "plan_gpu".to_owned(),
+                found: sum.gpus.to_string(),
+                expected: "hundredths of GPUs, fewer over all instances".to_owned(),
+            });
+        }
+        if whole * 100.0 != sum.gpus {
+            notices.add(NoticeKind::PartOfGpu, sum.line);
+        }
+        let mut submit = first;
+        let mut user = None;
+        if let Some(owners) = &self.owners {
+            match owners.get(&name) {
+                Some(owner) => {
+                    submit = owner.submit;
+                    user = owner.user.clone();
+                }
+                None => notices.add(NoticeKind::NotInOtherTable, sum.line),
+            }
+        }
+        let mut job = JobSpec::new(
+            Time::new(submit),
+            GpuCount(whole as u32),
+            Seconds::new((end - start).max(0.0)),
+        )
+        .with_extras(Extras {
+            cpus: sum.cpus,
+            memory_gib: sum.memory_gib,
+            ..Extras::default()
+        })
+        .named(name);
+        job.user = user;
+        Ok(Ok(job))
+    }
+}
+
+/// The table of jobs beside that of the tasks, if it is there.
+pub(crate) fn job_table_of(tasks: &Path) -> Option<PathBuf> {
+    let file = tasks.file_name()?.to_string_lossy();
+    if !file.contains("pai_task_table") {
+        return None;
+    }
+    let name = file.replace("pai_task_table", "pai_job_table");
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    [name.clone(), plain.to_owned(), format!("{plain}.gz")]
+        .into_iter()
+        .map(|name| tasks.with_file_name(name))
+        .find(|path| path.is_file())
+}
+
+/// The table of jobs.
+struct Owners {
+    jobs: BTreeMap<Name, Owner>,
+}
+
+struct Owner {
+    submit: f64,
+    user: Option<Name>,
+}
+
+impl Owners {
+    fn get(&self, name: &str) -> Option<&Owner> {
+        self.jobs.get(name)
+    }
+
+    /// The table beside that of the tasks, if it is there.
+    fn beside(tasks: &Path) -> Result<Option<Self>, WorkloadError> {
+        let found = job_table_of(tasks);
+        found
+            .map(|path| Self::read(&Source::at(&path)?))
+            .transpose()
+    }
+
+    fn read(source: &Source) -> Result<Self, WorkloadError> {
+        let mut table = Table::open_as(source, JOBS)?;
+        let [name, user, start] = table.require(["job_name", "user", "start_time"])?;
+        let mut names = SharedNames::default();
+        let mut jobs = BTreeMap::new();
+        while table.advance()? {
+            if table.is_null(start) {
+                continue;
+            }
+            let owner = Owner {
+                submit: table.number(start, |_| true, "a number of seconds")?,
+                user: names.of_cell(table.text(user)),
+            };
+            if jobs.insert(Name::from(table.text(name)), owner).is_some() {
+                return Err(WorkloadError::Field {
+                    path: source.path().to_owned(),
+                    line: table.line(),
+                    field: "job_name".to_owned(),
+                    found: shown(table.text(name)),
+                    expected: "a name of its own: a line above has the same".to_owned(),
+                });
+            }
+        }
+        Ok(Owners { jobs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use crate::{Format, ReadOptions, Trace, told};
+    use blox_sim::workload::{Workload, collect};
+
+    const TEXT: &str = "a,worker,2.0,Terminated,1000.0,1600.0,600.0,30.0,50.0,V100\n\
+                        b,worker,1.0,Failed,1100.0,1200.0,400.0,8.0,25.0,T4\n\
+                        c,ps,1.0,Terminated,900.0,1500.0,600.0,29.0,,\n\
+                        a,ps,1.0,Terminated,990.0,1700.0,200.0,4.0,,\n\
+                        d,worker,1.0,Running,1000.0,,600.0,30.0,100.0,T4\n\
+                        e,worker,1.0,Waiting,,,600.0,30.0,100.0,\n\
+                        f,worker,8.0,Terminated,1200.0,1300.0,600.0,30.0,100.0,V100\n";
+
+    #[test]
+    fn tasks_are_added_up() {
+        let mut workload = read_bytes("tasks.csv", TEXT.as_bytes(), Format::Pai).unwrap();
+        let notices: Vec<_> = workload.notices().iter().map(|n| n.to_string()).collect();
+        assert_eq!(
+            notices,
+            [
+                "asks for parts of GPUs: rounded up to whole ones (once, on line 2)",
+                "dropped: asks for no GPU (once, on line 3)",
+                "dropped: had not ended when the log was taken (once, on line 5)",
+                "dropped: never started (once, on line 6)",
+            ]
+        );
+        let jobs = collect(&mut workload).unwrap();
+        assert_eq!(
+            told(&jobs),
+            [
+                ("a", 0.0, 1, 600.0),
+                ("b", 110.0, 1, 100.0),
+                ("f", 210.0, 8, 100.0)
+            ]
+        );
+        assert_eq!(
+            (jobs[0].extras().cpus, jobs[0].extras().memory_gib),
+            (14.0, 64.0)
+        );
+    }
+
+    #[test]
+    fn the_table_of_jobs_tells_submission_and_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n";
+        std::fs::write(
+            dir.path().join("pai_task_table.csv"),
+            format!("{header}{TEXT}"),
+        )
+        .unwrap();
+        let owners = "a,i1,ada,Terminated,950.0,1700.0\nb,i2,bob,Failed,700.0,1200.0\n";
+        std::fs::write(dir.path().join("pai_job_table.csv"), owners).unwrap();
+        let trace = Trace::open(
+            dir.path().join("pai_task_table.csv"),
+            &ReadOptions::default(),
+        )
+        .unwrap();
+        assert_eq!(trace.notices().count(&NoticeKind::NotInOtherTable), 1);
+        let jobs = collect(&mut trace.jobs().unwrap()).unwrap();
+        let told: Vec<_> = jobs
+            .iter()
+            .map(|j| {
+                (
+                    j.name.as_deref().unwrap(),
+                    j.submit.secs(),
+                    j.user.as_deref(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("b", 0.0, Some("bob")),
+                ("a", 250.0, Some("ada")),
+                ("f", 500.0, None)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_bad_row_names_line_and_column() {
+        for (text, message) in [
+            (
+                "a,w,1.0,Terminated,5.0,4.0,1,1,100.0,T4\n",
+                "t: line 1: end_time is `4.0`, expected a moment not before start_time",
+            ),
+            (
+                "a,w,x,Terminated,5.0,6.0,1,1,100.0,T4\n",
+                "t: line 1: inst_num is `x`, expected a number of at least 0",
+            ),
+            (
+                "a,w,1.0\n",
+                "t: line 1: the row has 3 fields, expected 10: job_name, task_name, inst_num, status, start_time, end_time, plan_cpu, plan_mem, plan_gpu, gpu_type",
+            ),
+        ] {
+            let error = read_bytes("t", text.as_bytes(), Format::Pai).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The Microsoft Philly trace as one CSV row a job:
+//! `timestamp,duration,num_gpus,gpu_time,cluster`.
+//!
+//! `timestamp` is `YYYY-MM-DD HH:MM:SS` without a zone, `duration` is in
+//! seconds, `cluster` is the virtual cluster. Rows are in no order; the
+//! earliest job is submitted at 0. `gpu_time` is only compared with the
+//! product of duration and GPUs; the column may be missing.
+
+use super::file::{FileWorkload, Rows, SharedNames, makes_sense};
+use super::open::{Format, open_file};
+use super::source::Source;
+use super::table::{Column, Table};
+use blox_core::{GpuCount, JobSpec, Seconds, Time};
+use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
+use std::path::Path;
+
+/// Reads a Philly trace, plain or gzip.
+///
+/// # Errors
+/// If the file cannot be read, lacks a column, or has a row with a timestamp
+/// or number that is none.
+pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
+    open_file(path, Some(Format::Philly))
+}
+
+struct PhillyRows {
+    table: Table,
+    columns: [Column; 4],
+    gpu_time: Option<Column>,
+    names: SharedNames,
+}
+
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open(source)?;
+    let columns = table.require(["timestamp", "duration", "num_gpus", "cluster"])?;
+    let known = ["timestamp", "duration", "num_gpus", "gpu_time", "cluster"];
+    table.note_unknown(&known, notices);
+    Ok(Box::new(PhillyRows {
+        columns,
+        gpu_time: table.find("gpu_time"),
+        table,
+        names: SharedNames::default(),
+    }))
+}
+
+impl Rows for PhillyRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        let table = &mut self.table;
+        if !table.advance()? {
+            return Ok(None);
+        }
+        let [timestamp, duration, num_gpus, cluster] = self.columns;
+        let submit = table.date(timestamp)?;
+        let seconds = table.number(duration, |x| x >= 0.0, "a number of seconds, at least 0")?;
+        let gpus = table.count(num_gpus)?;
+        if let Some(gpu_time) = self.gpu_time {
+            let product = seconds * f64::from(gpus);
+            let told = table.number(gpu_time, |_| true, "a number of GPU seconds")?;
+            if (told - product).abs() > 1e-6 * product.max(1.0) {
+                notices.add(NoticeKind::GpuTimeDiffers, table.line());
+            }
+        }
+        let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(seconds));
+        job.virtual_cluster = self.names.of_cell(table.text(cluster));
+        makes_sense(table.path(), table.line(), job, notices).map(Some)
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use blox_sim::workload::{Workload, collect};
+
+    fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
+        read_bytes("philly.csv", text.as_bytes(), Format::Philly)
+    }
+
+    #[test]
+    fn rows_are_sorted_from_the_earliest_and_ties_keep_their_order() {
+        let mut workload = read_text(
+            "timestamp,duration,num_gpus,gpu_time,cluster\n\
+             2017-10-09 07:01:55,66.0,1,66.0,b\n\
+             2017-10-09 06:13:03,2951.0,8,23608.0,a\n\
+             2017-10-09 07:01:55,0,1,7.0,a\n\n",
+        )
+        .unwrap();
+        assert_eq!(workload.describe(), "philly.csv (philly, 3 jobs)");
+        let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            notices,
+            [
+                "not in order of submission: sorted (once, on line 3)",
+                "GPU time differs from duration times GPUs: ignored (once, on line 4)",
+                "no work: kept as a job that ends at once (once, on line 4)",
+            ]
+        );
+        let job = |submit, gpus, duration, vc: &str| {
+            JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration))
+                .in_virtual_cluster(vc)
+        };
+        assert_eq!(
+            collect(&mut workload).unwrap(),
+            [
+                job(0.0, 8, 2951.0, "a"),
+                job(2932.0, 1, 66.0, "b"),
+                job(2932.0, 1, 0.0, "a"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_bad_row_names_line_and_field() {
+        let message = |row: &str| {
+            read_text(&format!(
+                "timestamp,duration,num_gpus,gpu_time,cluster\n{row}\n"
+            ))
+            .unwrap_err()
+            .to_string()
+        };
+        assert_eq!(
+            message("2017-02-29 07:01:55,66.0,1,66.0,b"),
+            "philly.csv: line 2: timestamp is `2017-02-29 07:01:55`, expected a date such as 2017-10-09 07:01:55"
+        );
+        assert_eq!(
+            message("2017-02-28 07:01:55,-1,1,66.0,b"),
+            "philly.csv: line 2: duration is `-1`, expected a number of seconds, at least 0"
+        );
+        assert_eq!(
+            message("2017-02-28 07:01:55,1,0,66.0,b"),
+            "philly.csv: line 2: num_gpus is `0`, expected a whole number of at least 1"
+        );
+        assert_eq!(
+            read_text("timestamp,gpus\n").unwrap_err().to_string(),
+            "philly.csv: line 1: the columns duration, num_gpus, cluster are missing, found the columns timestamp, gpus"
+        );
+    }
+}

@@ -1,0 +1,454 @@
+//! The Microsoft Philly trace as it was published (`cluster_job_log` of
+//! `msr-fiddle/philly-traces`, USENIX ATC 2019): a JSON array of jobs.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `jobid` | the job's name |
+//! | `user`, `vc` | user and virtual cluster |
+//! | `submitted_time` | date of submission, the clock on the wall |
+//! | `attempts` | a list of runs of the job: it is started anew after a failure |
+//! | `start_time`, `end_time` of an attempt | dates, or null |
+//! | `detail` of an attempt | a list of machines with the `gpus` that it had there |
+//! | `status` | `Pass`, `Killed` or `Failed`; not looked at |
+//!
+//! A job asks for the GPUs that its attempts had (the largest number, with a
+//! notice if they differ) and runs as long as all its attempts together: that
+//! is how long it held GPUs. The earliest job is submitted at 0. Attempts
+//! without start or end are left out of a job that has others.
+//!
+//! Dropped, with a notice: jobs without attempts, as they never started; jobs
+//! whose last attempt has no end, as they were running when the log was taken;
+//! jobs none of whose attempts says when it ran; jobs without GPUs.
+//!
+//! The array is read job by job; only one is held as text.
+
+use super::file::{Rows, SharedNames, makes_sense};
+use super::moment::parse_date;
+use super::source::{LONGEST_ROW, Source, Text};
+use super::table::is_null;
+use crate::words::found_and_expected;
+use blox_core::{GpuCount, JobSpec, Seconds, Time};
+use blox_sim::workload::text::{one_line, shown};
+use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+
+#[derive(Deserialize)]
+struct Job {
+    jobid: String,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    vc: Option<String>,
+    submitted_time: String,
+    attempts: Vec<Attempt>,
+}
+
+#[derive(Deserialize)]
+struct Attempt {
+    #[serde(default)]
+    start_time: Option<String>,
+    #[serde(default)]
+    end_time: Option<String>,
+    #[serde(default, alias = "details")]
+    detail: Vec<Machine>,
+}
+
+#[derive(Deserialize)]
+struct Machine {
+    gpus: Vec<IgnoredAny>,
+}
+
+struct LogRows {
+    path: PathBuf,
+    elements: Elements,
+    names: SharedNames,
+}
+
+pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+    Ok(Box::new(LogRows {
+        path: source.path().to_owned(),
+        elements: Elements::new(source.text()?),
+        names: SharedNames::default(),
+    }))
+}
+
+impl Rows for LogRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        loop {
+            let line = match self.elements.next() {
+                Ok(None) => return Ok(None),
+                Ok(Some(line)) => line,
+                Err(e) => return Err(self.broken(e)),
+            };
+            let job: Job = serde_json::from_slice(&self.elements.buffer).map_err(|e| {
+                let text = e.to_string();
+                let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+                let what = match found_and_expected(text) {
+                    Some((found, expected)) => format!("found `{found}`, expected {expected}"),
+                    None => text.to_owned(),
+                };
+                // An array is taken for this format, whatever it holds.
+                let what = format!(
+                    "no job of philly-log: {what}; jobs of jsonl are one object a line, without an array"
+                );
+                WorkloadError::line(
+                    &self.path,
+                    line + e.line().max(1) as u64 - 1,
+                    one_line(&what),
+                )
+            })?;
+            match self.job(job, line, notices)? {
+                Ok(job) => return makes_sense(&self.path, line, job, notices).map(Some),
+                Err(why) => notices.add(NoticeKind::Dropped(why), line),
+            }
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.elements.begins
+    }
+}
+
+impl LogRows {
+    fn job(
+        &mut self,
+        job: Job,
+        line: u64,
+        notices: &mut Notices,
+    ) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
+        let wrong = |field: &str, found: &str, expected: &str| WorkloadError::Field {
+            path: self.path.clone(),
+            line,
+            field: field.to_owned(),
+            found: shown(found),
+            expected: expected.to_owned(),
+        };
+        let date = |field: &str, text: &Option<String>| match text.as_deref() {
+            None => Ok(None),
+            Some(text) if is_null(text) => Ok(None),
+            Some(text) => parse_date(text)
+                .map(Some)
+                .ok_or_else(|| wrong(field, text, "a date such as 2017-10-09 07:01:55, or null")),
+        };
+        let submit = parse_date(&job.submitted_time).ok_or_else(|| {
+            let expected = "a date such as 2017-10-09 07:01:55";
+            wrong("submitted_time", &job.submitted_time, expected)
+        })?;
+        let Some(last) = job.attempts.last() else {
+            return Ok(Err(Dropped::NeverStarted));
+        };
+        if date("end_time", &last.end_time)?.is_none() {
+            return Ok(Err(Dropped::StillRunning));
+        }
+        let (mut seconds, mut gpus, mut timed) = (0.0, Vec::new(), 0);
+        for attempt in &job.attempts {
+            let start = date("start_time", &attempt.start_time)?;
+            let end = date("end_time", &attempt.end_time)?;
+            let (Some(start), Some(end)) = (start, end) else {
+                continue;
+            };
+            if end < start {
+                let text = attempt.end_time.as_deref().unwrap_or_default();
+                return Err(wrong("end_time", text, "a date not before start_time"));
+            }
+            timed += 1;
+            seconds += end - start;
+            gpus.push(attempt.detail.iter().map(|m| m.gpus.len()).sum::<usize>());
+        }
+        if timed == 0 {
+            return Ok(Err(Dropped::NoTimes));
+        }
+        let most = gpus.iter().copied().max().unwrap_or(0);
+        let Some(count) = u32::try_from(most).ok().filter(|n| *n > 0) else {
+            return Ok(Err(Dropped::NoGpus));
+        };
+        if gpus.iter().any(|n| *n != most) {
+            notices.add(NoticeKind::GpusDiffer, line);
+        }
+        if timed < job.attempts.len() {
+            notices.add(NoticeKind::AttemptLeftOut, line);
+        }
+        let mut spec = JobSpec::new(Time::new(submit), GpuCount(count), Seconds::new(seconds))
+            .named(job.jobid);
+        spec.user = job.user.and_then(|user| self.names.of_cell(&user));
+        spec.virtual_cluster = job.vc.and_then(|vc| self.names.of_cell(&vc));
+        Ok(Ok(spec))
+    }
+
+    fn broken(&self, e: Broken) -> WorkloadError {
+        match e {
+            Broken::Io(e) => crate::source::reading_error(&self.path, e),
+            Broken::TooLong(line) => WorkloadError::RowTooLong {
+                path: self.path.clone(),
+                line,
+                longest: LONGEST_ROW,
+            },
+            Broken::Shape(line, what) => WorkloadError::Unreadable {
+                path: self.path.clone(),
+                line,
+                what,
+            },
+        }
+    }
+}
+
+/// The objects of a JSON array, one after the other, as text.
+struct Elements {
+    text: Text,
+    buffer: Vec<u8>,
+    /// The line that is read.
+    current: u64,
+    /// That on which the object begins.
+    begins: u64,
+    state: At,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Start,
+    First,
+    Comma,
+    Element,
+    End,
+}
+
+enum Broken {
+    Io(io::Error),
+    TooLong(u64),
+    Shape(u64, &'static str),
+}
+
+impl Elements {
+    fn new(text: Text) -> Self {
+        Elements {
+            text,
+            buffer: Vec::new(),
+            current: 1,
+            begins: 1,
+            state: At::Start,
+        }
+    }
+
+    /// Puts the next object into the buffer and returns its first line.
+    fn next(&mut self) -> Result<Option<u64>, Broken> {
+        loop {
+            let Some(byte) = self.take()? else {
+                return match self.state {
+                    At::End => Ok(None),
+                    At::Start => Err(self.shape("the file has no array, expected `[`")),
+                    _ => {
+                        Err(self.shape("the array does not end, expected `]`: is the file whole?"))
+                    }
+                };
+            };
+            self.state = match (self.state, byte) {
+                (_, b' ' | b'\t' | b'\r' | b'\n') => continue,
+                (At::Start, b'[') => At::First,
+                (At::First | At::Comma, b']') => At::End,
+                (At::Comma, b',') => At::Element,
+                (At::First | At::Element, b'{') => {
+                    self.begins = self.current;
+                    self.state = At::Comma;
+                    self.object()?;
+                    return Ok(Some(self.begins));
+                }
+                (At::Start, _) => return Err(self.shape("expected an array, `[`")),
+                (At::Comma, _) => return Err(self.shape("expected `,` or `]` behind a job")),
+                (At::End, _) => return Err(self.shape("expected nothing behind the array")),
+                (At::First | At::Element, _) => {
+                    return Err(self.shape("expected a job as a JSON object, `{`"));
+                }
+            };
+        }
+    }
+
+    fn object(&mut self) -> Result<(), Broken> {
+        self.buffer.clear();
+        self.buffer.push(b'{');
+        let (mut depth, mut in_string, mut escaped) = (1u32, false, false);
+        while depth > 0 {
+            let Some(byte) = self.take()? else {
+                return Err(self.shape("a job does not end, expected `}`: is the file whole?"));
+            };
+            if self.buffer.len() == LONGEST_ROW {
+                return Err(Broken::TooLong(self.begins));
+            }
+            self.buffer.push(byte);
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_string => escaped = true,
+                b'"' => in_string = !in_string,
+                b'{' | b'[' if !in_string => depth += 1,
+                b'}' | b']' if !in_string => depth -= 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Option<u8>, Broken> {
+        let byte = loop {
+            match self.text.fill_buf() {
+                Ok(bytes) => break bytes.first().copied(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Broken::Io(e)),
+            }
+        };
+        if let Some(byte) = byte {
+            self.text.consume(1);
+            self.current += u64::from(byte == b'\n');
+        }
+        Ok(byte)
+    }
+
+    fn shape(&self, what: &'static str) -> Broken {
+        Broken::Shape(self.current, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use crate::{FileWorkload, Format, told};
+    use blox_sim::workload::{Workload, collect};
+
+    fn read(text: &str) -> Result<FileWorkload, WorkloadError> {
+        read_bytes("log", text.as_bytes(), Format::PhillyLog)
+    }
+
+    fn attempt(start: &str, end: &str, gpus: &str) -> String {
+        let quoted = |t: &str| match t {
+            "" => "null".to_owned(),
+            t => format!("\"2017-10-07 {t}\""),
+        };
+        format!(
+            "{{\"start_time\": {}, \"end_time\": {}, \"detail\": [{{\"ip\": \"m1\", \"gpus\": [{gpus}]}}]}}",
+            quoted(start),
+            quoted(end)
+        )
+    }
+
+    fn job(id: &str, submitted: &str, attempts: &[String]) -> String {
+        format!(
+            "{{\"status\": \"Pass\", \"vc\": \"v{{\", \"jobid\": \"{id}\", \"attempts\": [{}],\n \
+             \"submitted_time\": \"2017-10-07 {submitted}\", \"user\": \"u\\\"1\"}}",
+            attempts.join(", ")
+        )
+    }
+
+    #[test]
+    fn jobs_that_ran_run_as_long_as_their_attempts() {
+        let two = "\"gpu0\", \"gpu1\"";
+        let log = [
+            job(
+                "a",
+                "01:11:39",
+                &[
+                    attempt("01:12:00", "01:13:00", two),
+                    attempt("01:20:00", "01:20:30", two),
+                ],
+            ),
+            job(
+                "b",
+                "01:11:09",
+                &[
+                    attempt("", "01:13:00", two),
+                    attempt("01:20:00", "01:21:00", "\"gpu3\""),
+                ],
+            ),
+            job("c", "01:11:40", &[]),
+            job("d", "01:11:41", &[attempt("01:20:00", "", two)]),
+            job("e", "01:11:42", &[attempt("", "01:20:00", two)]),
+            job("f", "01:11:43", &[attempt("01:20:00", "01:20:01", "")]),
+            job(
+                "g",
+                "01:11:44",
+                &[
+                    attempt("01:20:00", "01:20:01", two),
+                    attempt("01:21:00", "01:21:01", "1,2,3"),
+                ],
+            ),
+        ];
+        let mut workload = read(&format!("\n[{}\n]\n", log.join(",\n"))).unwrap();
+        let notices: Vec<_> = workload.notices().iter().map(|n| n.to_string()).collect();
+        assert_eq!(
+            notices,
+            [
+                "an attempt without start or end: left out of its job (once, on line 4)",
+                "not in order of submission: sorted (once, on line 4)",
+                "dropped: never started (once, on line 6)",
+                "dropped: had not ended when the log was taken (once, on line 8)",
+                "dropped: the log does not say when it ran (once, on line 10)",
+                "dropped: asks for no GPU (once, on line 12)",
+                "attempts with different numbers of GPUs: the largest taken (once, on line 14)",
+            ]
+        );
+        let jobs = collect(&mut workload).unwrap();
+        assert_eq!(
+            told(&jobs),
+            [
+                ("b", 0.0, 1, 60.0),
+                ("a", 30.0, 2, 90.0),
+                ("g", 35.0, 3, 2.0)
+            ]
+        );
+        assert_eq!(jobs[0].user.as_deref(), Some("u\"1"));
+        assert_eq!(jobs[0].virtual_cluster.as_deref(), Some("v{"));
+        assert!(read("[]").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_sentence_with_its_line() {
+        for (text, message) in [
+            ("{}", "line 1: expected an array, `[`"),
+            ("[\n1]", "line 2: expected a job as a JSON object, `{`"),
+            (
+                "[{}",
+                "line 1: no job of philly-log: missing field `jobid`; jobs of jsonl are one object a line, without an array",
+            ),
+            (
+                "[{\"jobid\": \"a\",\n\"submitted_time\": 5, \"attempts\": []}]",
+                "line 2: no job of philly-log: found `5`, expected a string; jobs of jsonl are one object a line, without an array",
+            ),
+            (
+                "[{\"jobid\": \"a\", \"submitted_time\": \"now\", \"attempts\": []}]",
+                "line 1: submitted_time is `now`, expected a date such as 2017-10-09 07:01:55",
+            ),
+            (
+                "[{\"jobid\": \"}",
+                "line 1: a job does not end, expected `}`: is the file whole?",
+            ),
+        ] {
+            assert_eq!(
+                read(text).unwrap_err().to_string(),
+                format!("log: {message}"),
+                "{text}"
+            );
+        }
+        let whole = job("a", "01:11:39", &[]);
+        for (text, message) in [
+            (
+                format!("[{whole}"),
+                "line 2: the array does not end, expected `]`: is the file whole?",
+            ),
+            (
+                format!("[{whole}{whole}]"),
+                "line 2: expected `,` or `]` behind a job",
+            ),
+            (
+                format!("[{whole}] x"),
+                "line 2: expected nothing behind the array",
+            ),
+        ] {
+            assert_eq!(
+                read(&text).unwrap_err().to_string(),
+                format!("log: {message}"),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Accounting of a Slurm cluster: what `sacct --parsable2` prints.
+//!
+//! ```text
+//! sacct --allusers --allocations --parsable2 --starttime 2024-01-01 \
+//!     --format JobID,User,Account,Partition,State,Submit,Start,Elapsed,Timelimit,ReqTRES,AllocTRES
+//! ```
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `JobID` or `JobIDRaw` | the job's name: `17`, `17_4` of an array, `17+1` of a heterogeneous job |
+//! | `Submit` | date, the clock on the wall of the cluster |
+//! | `State` | `PENDING`, `RUNNING` and `SUSPENDED` have no end yet; any other has ended |
+//! | `Start` | date, or `Unknown` or `None` where it never started; may be missing |
+//! | `Elapsed` or `ElapsedRaw` | how long it ran: `[DAYS-]HOURS:MINUTES:SECONDS`, or seconds |
+//! | `AllocTRES`, `ReqTRES` | what it had, what it asked for: `cpu=8,mem=64G,node=1,gres/gpu=4`; one of them is needed |
+//! | `Timelimit` | the user's estimate; empty where there is no limit |
+//! | `User`, `Partition`, `Account` | user, virtual cluster, group; may be missing |
+//!
+//! GPUs are `gres/gpu`, or the sum of `gres/gpu:TYPE`, of `AllocTRES` if it has
+//! any, else of `ReqTRES`; a type that was asked for is the only one on which
+//! the job runs. CPUs and memory are those of the same list. The earliest job
+//! is submitted at 0; a change to or from summer time is not known to the log
+//! and moves what is behind it by an hour. Jobs that failed, timed out or were
+//! cancelled run as long as they ran. Other fields are left out. Output of
+//! `--parsable`, with a bar at the end, is read too.
+//!
+//! Dropped, with a notice: steps (`17.batch`, `17.0`); jobs without GPUs; jobs
+//! that never started; jobs that had not ended.
+
+use super::file::{Rows, SharedNames, makes_sense};
+use super::moment::{parse_date, parse_elapsed};
+use super::source::Source;
+use super::table::{Column, Layout, Table, is_null};
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+
+const LAYOUT: Layout = Layout {
+    delimiter: b'|',
+    quotes: false,
+    columns: &[],
+};
+
+struct SlurmRows {
+    table: Table,
+    id: Column,
+    submit: Column,
+    state: Column,
+    start: Option<Column>,
+    elapsed: Column,
+    /// What it had, then what it asked for.
+    tres: [Option<Column>; 2],
+    limit: Option<Column>,
+    user: Option<Column>,
+    partition: Option<Column>,
+    account: Option<Column>,
+    names: SharedNames,
+}
+
+pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open_as(source, LAYOUT)?;
+    let either = |a, b| if table.find(a).is_some() { a } else { b };
+    let tres = either("AllocTRES", "ReqTRES");
+    let [id, elapsed, submit, state, _] = table.require([
+        either("JobIDRaw", "JobID"),
+        either("ElapsedRaw", "Elapsed"),
+        "Submit",
+        "State",
+        tres,
+    ])?;
+    Ok(Box::new(SlurmRows {
+        // The readable name tells arrays apart; it is there if not only the raw one is.
+        id: table.find("JobID").unwrap_or(id),
+        elapsed,
+        submit,
+        state,
+        start: table.find("Start"),
+        tres: ["AllocTRES", "ReqTRES"].map(|name| table.find(name)),
+        limit: table.find("Timelimit"),
+        user: table.find("User"),
+        partition: table.find("Partition"),
+        account: table.find("Account"),
+        table,
+        names: SharedNames::default(),
+    }))
+}
+
+impl Rows for SlurmRows {
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+        loop {
+            if !self.table.advance()? {
+                return Ok(None);
+            }
+            match self.job()? {
+                Ok(job) => {
+                    let table = &self.table;
+                    return makes_sense(table.path(), table.line(), job, notices).map(Some);
+                }
+                Err(why) => notices.add(NoticeKind::Dropped(why), self.table.line()),
+            }
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.table.line()
+    }
+}
+
+impl SlurmRows {
+    /// The job, or why the row is none.
+    fn job(&mut self) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
+        let table = &self.table;
+        let id = table.text(self.id).trim();
+        if id.is_empty() {
+            return Err(table.wrong(self.id, "the number of a job"));
+        }
+        if id.contains('.') {
+            return Ok(Err(Dropped::Step));
+        }
+        let had = self.resources(self.tres[0])?;
+        let asked = self.resources(self.tres[1])?;
+        let used = if had.gpus > 0 { &had } else { &asked };
+        if used.gpus == 0 {
+            return Ok(Err(Dropped::NoGpus));
+        }
+        let submit = table.date(self.submit)?;
+        let state = table.text(self.state).trim();
+        // `CANCELLED by 1000` is a state too.
+        let state = state.split_whitespace().next().unwrap_or("");
+        let start = table.optional(self.start);
+        if let Some((column, text)) = start
+            && !is_null(text)
+            && parse_date(text).is_none()
+        {
+            return Err(table.wrong(column, "a date such as 2017-10-09T07:01:55, or Unknown"));
+        }
+        match state {
+            "PENDING" | "CONFIGURING" | "REQUEUED" => return Ok(Err(Dropped::NeverStarted)),
+            "RUNNING" | "SUSPENDED" | "COMPLETING" => return Ok(Err(Dropped::StillRunning)),
+            "" => return Err(table.wrong(self.state, "a state such as COMPLETED")),
+            _ => {}
+        }
+        if start.is_some_and(|(_, text)| is_null(text)) {
+            return Ok(Err(Dropped::NeverStarted));
+        }
+        let elapsed = self.elapsed()?;
+        // Without `Start`, a length of nothing is all that tells it.
+        if self.start.is_none() && state == "CANCELLED" && elapsed == 0.0 {
+            return Ok(Err(Dropped::NeverStarted));
+        }
+        let limit = match table.optional(self.limit) {
+            Some((column, text)) => self.limit(column, text)?,
+            None => None,
+        };
+        let extras = Extras {
+            gpu_types: asked.types.iter().map(|t| self.names.get(t)).collect(),
+            cpus: used.cpus,
+            memory_gib: used.memory_gib,
+            group: self.account.and_then(|c| self.names.of_cell(table.text(c))),
+            user_estimate: limit.map(Seconds::new),
+            ..Extras::default()
+        };
+        let mut job = JobSpec::new(
+            Time::new(submit),
+            GpuCount(used.gpus),
+            Seconds::new(elapsed),
+        )
+        .named(id);
+        job.user = self.user.and_then(|c| self.names.of_cell(table.text(c)));
+        job.virtual_cluster = self
+            .partition
+            .and_then(|c| self.names.of_cell(table.text(c)));
+        if extras != Extras::default() {
+            job = job.with_extras(extras);
+        }
+        Ok(Ok(job))
+    }
+
+    fn elapsed(&self) -> Result<f64, WorkloadError> {
+        let text = self.table.text(self.elapsed).trim();
+        let seconds = text
+            .parse::<f64>()
+            .ok()
+            .filter(|s| s.is_finite() && *s >= 0.0);
+        seconds.or_else(|| parse_elapsed(text)).ok_or_else(|| {
+            self.table
+                .wrong(self.elapsed, "a length such as 1-02:03:04, or seconds")
+        })
+    }
+
+    fn limit(&self, column: Column, text: &str) -> Result<Option<f64>, WorkloadError> {
+        let none = ["UNLIMITED", "Partition_Limit"];
+        if is_null(text) || none.iter().any(|n| n.eq_ignore_ascii_case(text.trim())) {
+            return Ok(None);
+        }
+        let wrong = || {
+            self.table
+                .wrong(column, "a length such as 1-02:03:04, or UNLIMITED")
+        };
+        parse_elapsed(text).map(Some).ok_or_else(wrong)
+    }
+
+    fn resources(&self, column: Option<Column>) -> Result<Resources, WorkloadError> {
+        let Some((column, text)) = self.table.optional(column) else {
+            return Ok(Resources::default());
+        };
+        Resources::parse(text).ok_or_else(|| {
+            self.table
+                .wrong(column, "resources such as cpu=8,mem=64G,gres/gpu=4")
+        })
+    }
+}
+
+/// A list of trackable resources.
+#[derive(Debug, Default, PartialEq)]
+struct Resources {
+    gpus: u32,
+    types: Vec<Name>,
+    cpus: f64,
+    memory_gib: f64,
+}
+
+impl Resources {
+    fn parse(text: &str) -> Option<Self> {
+        let mut found = Resources::default();
+        let (mut all, mut typed) = (None, 0u32);
+        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+            let (name, amount) = part.trim().split_once('=')?;
+            match name {
+                "gres/gpu" => all = Some(amount.parse::<u32>().ok()?),
+                "cpu" => found.cpus = amount.parse::<u32>().ok()?.into(),
+                "mem" => found.memory_gib = parse_memory(amount)?,
+                _ => {
+                    if let Some(kind) = name.strip_prefix("gres/gpu:") {
+                        let n: u32 = amount.parse().ok()?;
+                        typed = typed.checked_add(n)?;
+                        if n > 0 {
+                            found.types.push(kind.into());
+                        }
+                    }
+                }
+            }
+        }
+        found.gpus = all.unwrap_or(typed);
+        Some(found)
+    }
+}
+
+/// GiB of `64G`, `512000M`; a number alone is in MiB.
+fn parse_memory(text: &str) -> Option<f64> {
+    // Older versions say whether it is for a node or a CPU; the list is always for the job.
+    let text = text.trim_end_matches(['n', 'c']);
+    let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
+        Some(at) => text.split_at(at),
+        None => (text, "M"),
+    };
+    let gib = match unit {
+        "K" => 1.0 / 1_048_576.0,
+        "M" => 1.0 / 1024.0,
+        "G" => 1.0,
+        "T" => 1024.0,
+        "P" => 1_048_576.0,
+        _ => return None,
+    };
+    let amount: f64 = number.parse().ok()?;
+    let amount = amount * gib;
+    (amount.is_finite() && amount >= 0.0).then_some(amount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::read_bytes;
+    use crate::{FileWorkload, Format, told};
+    use blox_sim::workload::{Workload, collect};
+
+    const HEAD: &str =
+        "JobID|User|Account|Partition|State|Submit|Start|Elapsed|Timelimit|ReqTRES|AllocTRES";
+
+    fn read(rows: &str) -> Result<FileWorkload, WorkloadError> {
+        read_bytes(
+            "sacct.txt",
+            format!("{HEAD}\n{rows}").as_bytes(),
+            Format::Slurm,
+        )
+    }
+
+    #[test]
+    fn jobs_with_gpus_that_ended_are_jobs() {
+        let asked = "billing=8,cpu=8,gres/gpu:a100=4,mem=64G,node=1";
+        let had = "billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=1";
+        let rows = format!(
+            "17|ada|vision|gpu|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:05|1-02:03:04|2-00:00:00|{asked}|{had}\n\
+             17.batch||vision||COMPLETED|2024-03-01T10:00:05|2024-03-01T10:00:05|1-02:03:04|||cpu=8,mem=64G,node=1\n\
+             18_2|bob|nlp|gpu|CANCELLED by 1000|2024-03-01T10:00:30|2024-03-01T10:02:00|00:10:00|UNLIMITED|gres/gpu=1|gres/gpu=1\n\
+             18_[3-9%2]|bob|nlp|gpu|PENDING|2024-03-01T10:00:30|Unknown|00:00:00|UNLIMITED|gres/gpu=1|\n\
+             19|eve|nlp|gpu|CANCELLED by 1001|2024-03-01T10:00:31|None|00:00:00|01:00:00|gres/gpu=2|\n\
+             20|eve|nlp|cpu|COMPLETED|2024-03-01T10:00:32|2024-03-01T10:00:33|00:00:09|01:00:00|cpu=2,mem=4G|cpu=2,mem=4G\n\
+             21|eve|nlp|gpu|RUNNING|2024-03-01T10:00:40|2024-03-01T10:00:41|05:00:00|1-00:00:00|gres/gpu=2|gres/gpu=2\n\
+             17|zoe|nlp|gpu|TIMEOUT|2024-03-01T11:00:00|2024-03-01T11:00:00|01:00:00|01:00:00|gres/gpu=2|gres/gpu=2\n"
+        );
+        let mut workload = read(&rows).unwrap();
+        let notices: Vec<_> = workload.notices().iter().map(|n| n.to_string()).collect();
+        assert_eq!(
+            notices,
+            [
+                "dropped: a step of a job (once, on line 3)",
+                "dropped: never started (2 times, first on line 5)",
+                "dropped: asks for no GPU (once, on line 7)",
+                "dropped: had not ended when the log was taken (once, on line 8)",
+                "the name of a job above: kept as another job (once, on line 9)",
+            ]
+        );
+        let jobs = collect(&mut workload).unwrap();
+        assert_eq!(
+            told(&jobs),
+            [
+                ("17", 0.0, 4, 93_784.0),
+                ("18_2", 30.0, 1, 600.0),
+                ("17", 3600.0, 2, 3600.0)
+            ]
+        );
+        let first = jobs[0].extras();
+        assert_eq!((first.cpus, first.memory_gib), (8.0, 64.0));
+        assert_eq!(first.gpu_types, ["a100".into()]);
+        assert_eq!(first.user_estimate, Some(Seconds::new(172_800.0)));
+        assert_eq!(first.group.as_deref(), Some("vision"));
+        assert_eq!(jobs[0].virtual_cluster.as_deref(), Some("gpu"));
+        assert_eq!(jobs[1].extras().user_estimate, None);
+    }
+
+    #[test]
+    fn seconds_raw_names_and_a_bar_at_the_end_will_do() {
+        let text = "JobIDRaw|State|Submit|ElapsedRaw|ReqTRES|\n\
+                    5|COMPLETED|2024-03-01T10:00:00|77|gres/gpu=1|\n\
+                    6|CANCELLED|2024-03-01T10:00:00|0|gres/gpu=1|\n";
+        let mut workload = read_bytes("s", text.as_bytes(), Format::Slurm).unwrap();
+        assert_eq!(workload.notices().dropped(), 1);
+        assert_eq!(collect(&mut workload).unwrap()[0].duration().secs(), 77.0);
+    }
+
+    #[test]
+    fn a_bad_row_names_line_and_field() {
+        for (row, message) in [
+            (
+                "17|a|b|c|COMPLETED|yesterday|x|00:00:01||gres/gpu=1|gres/gpu=1",
+                "line 2: Submit is `yesterday`, expected a date such as 2017-10-09 07:01:55",
+            ),
+            (
+                "17|a|b|c|COMPLETED|2024-03-01T10:00:00|x|00:00:01||gres/gpu=1|gres/gpu=1",
+                "line 2: Start is `x`, expected a date such as 2017-10-09T07:01:55, or Unknown",
+            ),
+            (
+                "17|a|b|c|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:00|soon||gres/gpu=1|gres/gpu=1",
+                "line 2: Elapsed is `soon`, expected a length such as 1-02:03:04, or seconds",
+            ),
+            (
+                "17|a|b|c|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:00|1||gres/gpu=1|gres/gpu=x",
+                "line 2: AllocTRES is `gres/gpu=x`, expected resources such as cpu=8,mem=64G,gres/gpu=4",
+            ),
+        ] {
+            let error = read(&format!("{row}\n")).unwrap_err().to_string();
+            assert_eq!(error, format!("sacct.txt: {message}"));
+        }
+        let error = read_bytes("s", b"JobID|Submit\n", Format::Slurm).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "s: line 1: the columns Elapsed, State, ReqTRES are missing, found the columns JobID, Submit"
+        );
+    }
+
+    #[test]
+    fn memory_has_units() {
+        for (text, gib) in [
+            ("64G", Some(64.0)),
+            ("512M", Some(0.5)),
+            ("1.50T", Some(1536.0)),
+            ("2048", Some(2.0)),
+            ("4Gn", Some(4.0)),
+            ("4X", None),
+            ("-1G", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_memory(text), gib, "{text}");
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! The bytes of an input: plain or gzip, from a file or a pipe.
+
+use blox_sim::workload::WorkloadError;
+use flate2::bufread::GzDecoder;
+use sha2::{Digest, Sha256};
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::NamedTempFile;
+
+/// The SHA-256 of a file as it lies on the disk, in hexadecimal: what
+/// `sha256sum` prints. For the manifest of a run.
+///
+/// # Errors
+/// If the file cannot be read, or is a pipe whose content is gone once read.
+pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
+    let path = path.as_ref();
+    let reading = |e| WorkloadError::file(path, e);
+    let file = File::open(path).map_err(reading)?;
+    let meta = file.metadata().map_err(reading)?;
+    // What can be read only once would leave a hash of nothing in the manifest.
+    if meta.is_dir() {
+        return Err(WorkloadError::Directory { path: path.into() });
+    }
+    if !meta.is_file() {
+        return Err(WorkloadError::NotAFile { path: path.into() });
+    }
+    hash(file).map_err(reading)
+}
+
+/// The error of reading text that may be compressed.
+pub(crate) fn reading_error(path: &Path, source: io::Error) -> WorkloadError {
+    let path = path.to_owned();
+    match source.kind() {
+        // A plain file just ends; only the decoder misses bytes or dislikes them.
+        io::ErrorKind::UnexpectedEof => WorkloadError::TruncatedGzip { path },
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+            WorkloadError::DamagedGzip { path, source }
+        }
+        _ => WorkloadError::file(&path, source),
+    }
+}
+
+fn hash(mut from: impl Read) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => hash.update(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Text of an input, decompressed, without byte order mark.
+pub type Text = Box<dyn BufRead + Send>;
+
+/// An input that can be read from its start more than once.
+#[derive(Clone, Debug)]
+pub struct Source {
+    path: PathBuf,
+    place: Place,
+}
+
+/// Where the bytes lie.
+#[derive(Clone, Debug)]
+enum Place {
+    File,
+    Memory(Arc<[u8]>),
+    /// What a pipe gave, in a file of ours that goes when the last reader goes.
+    Spool(Arc<NamedTempFile>),
+}
+
+impl Source {
+    /// The file at `path`, which is there and not empty.
+    pub fn at(path: &Path) -> Result<Self, WorkloadError> {
+        let meta = std::fs::metadata(path).map_err(|e| WorkloadError::file(path, e))?;
+        if meta.is_dir() {
+            return Err(WorkloadError::Directory { path: path.into() });
+        }
+        let place = if meta.is_file() {
+            Place::File
+        } else if is_device(&meta) {
+            return Err(WorkloadError::NotAFile { path: path.into() });
+        } else {
+            Place::Spool(Arc::new(spool(path)?))
+        };
+        Source {
+            path: path.into(),
+            place,
+        }
+        .not_empty()
+    }
+
+    /// Bytes in memory, not empty, under a name for messages.
+    pub fn of(name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
+        Source {
+            path: name.into(),
+            place: Place::Memory(Arc::from(bytes)),
+        }
+        .not_empty()
+    }
+
+    fn not_empty(self) -> Result<Self, WorkloadError> {
+        let start = |text: &mut Text| peek(&mut **text).map(<[u8]>::is_empty);
+        let empty = start(&mut self.text()?).map_err(|e| reading_error(&self.path, e))?;
+        if empty {
+            return Err(WorkloadError::Empty { path: self.path });
+        }
+        Ok(self)
+    }
+
+    /// The SHA-256 of the bytes as they came, in hexadecimal.
+    pub fn fingerprint(&self) -> Result<String, WorkloadError> {
+        let reading = |e| WorkloadError::file(&self.path, e);
+        match &self.place {
+            Place::File => fingerprint(&self.path),
+            Place::Memory(bytes) => hash(&bytes[..]).map_err(reading),
+            Place::Spool(spool) => hash(spool.reopen().map_err(reading)?).map_err(reading),
+        }
+    }
+
+    /// Returns the path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The nearest file of one of these names: in the folder of this one, or above it.
+    pub fn nearest(&self, names: &[&str]) -> Option<PathBuf> {
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        let folders = path.ancestors().skip(1);
+        let mut places = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        let found = places.find(|place| place.is_file())?;
+        // What lies below the working directory is named from there, as the trace is.
+        let below = match (self.path.is_relative(), std::env::current_dir()) {
+            (true, Ok(here)) => found.strip_prefix(here).ok().map(Path::to_owned),
+            _ => None,
+        };
+        Some(below.unwrap_or(found))
+    }
+
+    /// The text from its start.
+    pub fn text(&self) -> Result<Text, WorkloadError> {
+        let reading = |e| reading_error(&self.path, e);
+        let mut raw: Text = match &self.place {
+            Place::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+            Place::File => {
+                let file =
+                    File::open(&self.path).map_err(|e| WorkloadError::file(&self.path, e))?;
+                Box::new(BufReader::with_capacity(BUFFER, file))
+            }
+            Place::Spool(spool) => {
+                let file = spool.reopen().map_err(reading)?;
+                // Keeps the file there for as long as it is read.
+                Box::new(BufReader::with_capacity(
+                    BUFFER,
+                    Spooled(file, Arc::clone(spool)),
+                ))
+            }
+        };
+        let mut text: Text = if peek(&mut *raw).map_err(reading)?.starts_with(&GZIP_MAGIC) {
+            Box::new(BufReader::with_capacity(
+                BUFFER,
+                Members(Some(GzDecoder::new(raw))),
+            ))
+        } else {
+            raw
+        };
+        if peek(&mut *text)
+            .map_err(reading)?
+            .starts_with(&BYTE_ORDER_MARK)
+        {
+            text.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(text)
+    }
+}
+
+/// What the members of a gzip file hold, one after the other; `None` after the last.
+struct Members(Option<GzDecoder<Text>>);
+
+impl Read for Members {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let n = member.read(out)?;
+            if n > 0 || out.is_empty() {
+                return Ok(n);
+            }
+            let Some(mut raw) = self.0.take().map(GzDecoder::into_inner) else {
+                break;
+            };
+            match peek(&mut *raw)?.first() {
+                None => break,
+                Some(byte) if *byte == GZIP_MAGIC[0] => self.0 = Some(GzDecoder::new(raw)),
+                Some(_) => only_zeros(&mut *raw)?,
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Tapes and some tools fill their last block with zeros, which gzip passes over too.
+fn only_zeros(rest: &mut dyn BufRead) -> io::Result<()> {
+    loop {
+        let next = peek(rest)?;
+        let n = next.len();
+        if next.iter().any(|b| *b != 0) {
+            let what = "other bytes follow the end of the gzip data, expected nothing, zeros or more gzip data";
+            return Err(io::Error::other(what));
+        }
+        if n == 0 {
+            return Ok(());
+        }
+        rest.consume(n);
+    }
+}
+
+/// A reader of a spool.
+struct Spooled(
+    File,
+    #[allow(dead_code, reason = "held, not read")] Arc<NamedTempFile>,
+);
+
+impl Read for Spooled {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+/// Copies a pipe into a file, since it can be read only once and a trace is
+/// read twice. It keeps the bytes as they come: gzip stays gzip.
+fn spool(path: &Path) -> Result<NamedTempFile, WorkloadError> {
+    let mut pipe = File::open(path).map_err(|e| WorkloadError::file(path, e))?;
+    let mut copy = || -> io::Result<NamedTempFile> {
+        let mut file = NamedTempFile::new()?;
+        io::copy(&mut pipe, &mut file)?;
+        Ok(file)
+    };
+    copy().map_err(|source| WorkloadError::Io {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Devices may never end.
+#[cfg(unix)]
+fn is_device(meta: &Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    meta.file_type().is_char_device() || meta.file_type().is_block_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: &Metadata) -> bool {
+    false
+}
+
+/// A text that is handed out by the line, so that a parser that reads no more
+/// than it needs has taken exactly the lines up to its place.
+///
+/// A row is one line: a parser that wants more is in a cell whose quote is not
+/// closed, and sees the end of the text.
+pub struct Lines {
+    text: Text,
+    taken: u64,
+    at_line_start: bool,
+    /// Something of the row was taken; blank lines before it are not.
+    in_row: bool,
+    unclosed: bool,
+    /// Bytes that may still be taken for one row.
+    left: usize,
+}
+
+/// No row of any trace comes near this; without a limit, a file without line
+/// ends would be taken into memory.
+pub const LONGEST_ROW: usize = 1 << 24;
+
+impl Lines {
+    /// Reads lines of `text`.
+    pub fn new(text: Text) -> Self {
+        Lines {
+            text,
+            taken: 0,
+            at_line_start: true,
+            in_row: false,
+            unclosed: false,
+            left: LONGEST_ROW,
+        }
+    }
+
+    /// A row begins.
+    pub fn begin_row(&mut self) {
+        self.left = LONGEST_ROW;
+        self.in_row = false;
+        self.unclosed = false;
+    }
+
+    /// Whether the row was to go on after its line.
+    pub fn unclosed(&self) -> bool {
+        self.unclosed
+    }
+
+    /// The number of lines of which something was taken.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+impl Read for Lines {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.at_line_start && self.in_row {
+            self.unclosed = true;
+            return Ok(0);
+        }
+        let next = peek(&mut *self.text)?;
+        if next.is_empty() && !self.at_line_start && !out.is_empty() {
+            // Ends the last line too, so that a quote that is open there is told from its end.
+            out[0] = b'\n';
+            self.at_line_start = true;
+            return Ok(1);
+        }
+        let next = &next[..next.len().min(out.len())];
+        let end = next.iter().position(|b| *b == b'\n');
+        let n = end.map_or(next.len(), |end| end + 1);
+        if n > self.left {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.left -= n;
+        out[..n].copy_from_slice(&next[..n]);
+        self.in_row |= !next[..n].iter().all(|b| matches!(b, b'\r' | b'\n'));
+        self.text.consume(n);
+        if n > 0 {
+            self.taken += u64::from(self.at_line_start);
+            self.at_line_start = end.is_some();
+        }
+        Ok(n)
+    }
+}
+
+const BUFFER: usize = 1 << 16;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// The next bytes, without taking them; empty at the end.
+fn peek(text: &mut dyn BufRead) -> io::Result<&[u8]> {
+    loop {
+        match text.fill_buf() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+            Ok(_) => break,
+        }
+    }
+    text.fill_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn gz(text: &str) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn read(bytes: &[u8]) -> Result<String, WorkloadError> {
+        let mut text = String::new();
+        Source::of("x.csv", bytes)?
+            .text()?
+            .read_to_string(&mut text)
+            .map_err(|e| reading_error(Path::new("x.csv"), e))?;
+        Ok(text)
+    }
+
+    #[test]
+    fn gzip_is_told_by_its_first_bytes_and_may_have_members() {
+        assert_eq!(read(b"plain").unwrap(), "plain");
+        assert_eq!(read("\u{feff}marked".as_bytes()).unwrap(), "marked");
+        let members = [gz("\u{feff}one,"), gz("two")].concat();
+        assert_eq!(read(&members).unwrap(), "one,two");
+    }
+
+    #[test]
+    fn zeros_may_follow_gzip_data_and_nothing_else() {
+        let followed = |by: &[u8]| read(&[&gz("one,"), &gz("two")[..], by].concat());
+        for zeros in [1, 9, 512, 1 << 17] {
+            assert_eq!(followed(&vec![0; zeros]).unwrap(), "one,two");
+        }
+        for by in [&b"x"[..], b"some text", b"\0\0x", b"\0\x1f\x8b"] {
+            assert_eq!(
+                followed(by).unwrap_err().to_string(),
+                "x.csv: cannot be read: other bytes follow the end of the gzip data, expected \
+                 nothing, zeros or more gzip data"
+            );
+        }
+        assert_eq!(
+            followed(&gz("three")[..9]).unwrap_err().to_string(),
+            "x.csv: the gzip data ends too early, the file is truncated"
+        );
+    }
+
+    #[test]
+    fn truncated_and_damaged_gzip_are_told_apart() {
+        let whole = gz("some text that is long enough");
+        for end in [2, 12, whole.len() - 1] {
+            assert_eq!(
+                read(&whole[..end]).unwrap_err().to_string(),
+                "x.csv: the gzip data ends too early, the file is truncated",
+                "{end}"
+            );
+        }
+        let mut damaged = whole.clone();
+        let at = whole.len() - 6;
+        damaged[at] ^= 1;
+        let error = read(&damaged).unwrap_err().to_string();
+        assert!(
+            error.starts_with("x.csv: the gzip data is damaged: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_path_without_content_is_one_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty.csv");
+        std::fs::write(&empty, "").unwrap();
+        let gone = dir.path().join("gone.csv");
+        let message = |p: &Path| Source::at(p).unwrap_err().to_string();
+        assert_eq!(message(&gone), format!("{}: no such file", gone.display()));
+        assert_eq!(
+            message(&empty),
+            format!(
+                "{}: the file is empty, expected a header or a job",
+                empty.display()
+            )
+        );
+        assert_eq!(
+            message(dir.path()),
+            format!(
+                "{}: is a directory, expected a workload file",
+                dir.path().display()
+            )
+        );
+        std::fs::write(&empty, gz("")).unwrap();
+        assert!(matches!(
+            Source::at(&empty),
+            Err(WorkloadError::Empty { .. })
+        ));
+    }
+
+    #[test]
+    fn a_fingerprint_is_what_sha256sum_prints() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abc");
+        std::fs::write(&path, "abc").unwrap();
+        assert_eq!(
+            fingerprint(&path).unwrap(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        assert!(matches!(
+            fingerprint(dir.path().join("gone")),
+            Err(WorkloadError::Missing { .. })
+        ));
+        assert!(matches!(
+            fingerprint(dir.path()),
+            Err(WorkloadError::Directory { .. })
+        ));
+    }
+}

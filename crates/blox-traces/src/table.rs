@@ -1,0 +1,448 @@
+//! Comma-separated values with a header.
+
+use super::map::ATTRIBUTE;
+use super::moment::parse_date;
+use super::source::{Lines, Source};
+use blox_sim::workload::text::number_of;
+use blox_sim::workload::text::shown;
+use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
+use blox_core::Name;
+use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A table, read row by row.
+pub struct Table {
+    path: PathBuf,
+    layout: Layout,
+    header: Vec<String>,
+    reader: Reader<Lines>,
+    row: StringRecord,
+    /// Whether the first row is what is taken next: it was no header.
+    again: bool,
+    /// The line on which the row that is being read begins.
+    row_begins: u64,
+}
+
+/// How rows are split into cells.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// What stands between two cells.
+    pub delimiter: u8,
+    /// Whether a quote at the start of a cell means anything.
+    pub quotes: bool,
+    /// The columns of a file that may come without a header.
+    pub columns: &'static [&'static str],
+}
+
+impl Layout {
+    /// Comma-separated values with a header.
+    pub const CSV: Layout = Layout {
+        delimiter: b',',
+        quotes: true,
+        columns: &[],
+    };
+
+    fn reader(self, lines: Lines) -> Reader<Lines> {
+        ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .quoting(self.quotes)
+            .has_headers(false)
+            // The header tells how many cells a row has.
+            .flexible(true)
+            .from_reader(lines)
+    }
+}
+
+impl Table {
+    /// Comma-separated values: reads the header.
+    pub fn open(source: &Source) -> Result<Self, WorkloadError> {
+        Self::open_as(source, Layout::CSV)
+    }
+
+    /// Reads the header, or finds that there is none and takes the layout's.
+    pub fn open_as(source: &Source, layout: Layout) -> Result<Self, WorkloadError> {
+        let mut table = Table {
+            path: source.path().to_owned(),
+            layout,
+            header: Vec::new(),
+            reader: layout.reader(Lines::new(source.text()?)),
+            row: StringRecord::new(),
+            again: false,
+            row_begins: 1,
+        };
+        table.advance()?;
+        let first = table.row.iter().map(|name| name.trim().to_owned());
+        let columns = layout.columns;
+        if !columns.is_empty() && !first.clone().any(|name| columns.contains(&&*name)) {
+            if table.row.len() != columns.len() {
+                let what = format!(
+                    "the row has {}, expected {}: {}",
+                    number_of(table.row.len() as u64, "field"),
+                    columns.len(),
+                    columns.join(", ")
+                );
+                return Err(WorkloadError::line(&table.path, table.line(), what));
+            }
+            table.header = columns.iter().map(|&name| name.to_owned()).collect();
+            table.again = true;
+            return Ok(table);
+        }
+        table.header = first.collect();
+        for (i, name) in table.header.iter().enumerate() {
+            if !name.is_empty() && table.header[..i].contains(name) {
+                let what = format!(
+                    "the column `{}` occurs twice, expected it once",
+                    shown(name)
+                );
+                return Err(WorkloadError::line(&table.path, 1, what));
+            }
+        }
+        Ok(table)
+    }
+
+    /// Where the column stands, if the table has it.
+    pub fn find(&self, name: &str) -> Option<Column> {
+        self.header.iter().position(|n| n == name).map(Column)
+    }
+
+    /// Where the columns stand.
+    pub fn require<const N: usize>(&self, names: [&str; N]) -> Result<[Column; N], WorkloadError> {
+        let found = self.require_all(&names)?;
+        Ok(std::array::from_fn(|i| found[i]))
+    }
+
+    /// Where the columns stand.
+    pub fn require_all(&self, names: &[&str]) -> Result<Vec<Column>, WorkloadError> {
+        let is_missing = |name: &&&str| self.find(name).is_none();
+        let missing: Vec<_> = names.iter().filter(is_missing).copied().collect();
+        if missing.is_empty() {
+            return Ok(names.iter().filter_map(|name| self.find(name)).collect());
+        }
+        Err(WorkloadError::Columns {
+            path: self.path.clone(),
+            missing: missing.join(", "),
+            found: shown_header(&self.header),
+        })
+    }
+
+    /// Tells of each column that is not among `known`.
+    pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
+        for name in &self.header {
+            let is_own = name.starts_with(ATTRIBUTE);
+            if !name.is_empty() && !is_own && !known.contains(&name.as_str()) {
+                notices.add(NoticeKind::IgnoredColumn(name.as_str().into()), 1);
+            }
+        }
+    }
+
+    /// Tells of each column that a map does not name.
+    pub fn note_unmapped(&self, mapped: &[&str], notices: &mut Notices) {
+        for name in &self.header {
+            if !name.is_empty() && !mapped.contains(&name.as_str()) {
+                notices.add(NoticeKind::UnmappedColumn(name.as_str().into()), 1);
+            }
+        }
+    }
+
+    /// The columns whose names begin with `prefix`, with the rest of their names.
+    pub fn with_prefix(&self, prefix: &str) -> Vec<(Name, Column)> {
+        let header = self.header.iter().enumerate();
+        let named = header.filter_map(|(at, name)| Some((at, name.strip_prefix(prefix)?)));
+        let named = named.filter(|(_, name)| !name.is_empty());
+        named.map(|(at, name)| (name.into(), Column(at))).collect()
+    }
+
+    /// Goes to the next row; `false` at the end.
+    pub fn advance(&mut self) -> Result<bool, WorkloadError> {
+        if std::mem::take(&mut self.again) {
+            return Ok(true);
+        }
+        let lines = self.reader.get_mut();
+        lines.begin_row();
+        self.row_begins = lines.taken() + 1;
+        let read = self.reader.read_record(&mut self.row);
+        if self.reader.get_ref().unclosed() {
+            return Err(self.unclosed());
+        }
+        let more = read.map_err(|e| self.error(e))?;
+        let (len, expected) = (self.row.len(), self.header.len());
+        if more && expected > 0 && len != expected {
+            let what = format!(
+                "the row has {}, expected {expected} as in the header",
+                number_of(len as u64, "field")
+            );
+            return Err(WorkloadError::line(&self.path, self.line(), what));
+        }
+        Ok(more)
+    }
+
+    /// The error that the last cell of this row has no end, and goes on with the line below.
+    fn unclosed(&mut self) -> WorkloadError {
+        let open = self.row.len().saturating_sub(1);
+        let field = match self.header.get(open) {
+            Some(name) => name.clone(),
+            None => format!("column {}", open + 1),
+        };
+        let found = shown(self.row.get(open).unwrap_or_default().trim_end());
+        let line = self.reader.get_ref().taken();
+        // The parser stands in the cell, at what it takes for the end of the text.
+        let none = Lines::new(Box::new(io::empty()));
+        let lines = std::mem::replace(self.reader.get_mut(), none);
+        self.reader = self.layout.reader(lines);
+        WorkloadError::Field {
+            path: self.path.clone(),
+            line,
+            field,
+            found,
+            expected: "a cell whose quote is closed on the same line".to_owned(),
+        }
+    }
+
+    /// The line on which the row begins, from 1.
+    pub fn line(&self) -> u64 {
+        // The parser's own count is one too low after CRLF and after blank lines.
+        self.reader.get_ref().taken().max(1)
+    }
+
+    /// The names of the columns.
+    pub fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    /// What the row holds in the column at `index`.
+    pub fn field(&self, index: usize) -> &str {
+        self.row.get(index).unwrap_or_default().trim()
+    }
+
+    /// Returns the path of the table.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name of a column.
+    pub fn name(&self, column: Column) -> &str {
+        self.header.get(column.0).map_or("", String::as_str)
+    }
+
+    /// What the row holds in a column.
+    pub fn text(&self, column: Column) -> &str {
+        self.row.get(column.0).unwrap_or_default()
+    }
+
+    /// What the row holds in a column that may be missing or empty.
+    pub fn optional(&self, column: Option<Column>) -> Option<(Column, &str)> {
+        let column = column?;
+        Some((column, self.text(column))).filter(|(_, text)| !text.is_empty())
+    }
+
+    /// A finite number.
+    pub fn number(
+        &self,
+        column: Column,
+        allowed: fn(f64) -> bool,
+        expected: &str,
+    ) -> Result<f64, WorkloadError> {
+        match self.text(column).trim().parse::<f64>() {
+            Ok(x) if x.is_finite() && allowed(x) => Ok(x),
+            _ => Err(self.wrong(column, expected)),
+        }
+    }
+
+    /// A date, in seconds since 1970.
+    pub fn date(&self, column: Column) -> Result<f64, WorkloadError> {
+        parse_date(self.text(column))
+            .ok_or_else(|| self.wrong(column, "a date such as 2017-10-09 07:01:55"))
+    }
+
+    /// Whether the cell says that there is no value, as logs do.
+    pub fn is_null(&self, column: Column) -> bool {
+        is_null(self.text(column))
+    }
+
+    /// A whole number of at least 0, also when it is written as `4.0`; 0 for no value.
+    pub fn count_or_none(&self, column: Column) -> Result<u32, WorkloadError> {
+        if self.is_null(column) {
+            return Ok(0);
+        }
+        self.whole(column, 0)
+    }
+
+    /// A whole number of at least 1, also when it is written as `4.0`.
+    pub fn count(&self, column: Column) -> Result<u32, WorkloadError> {
+        self.whole(column, 1)
+    }
+
+    fn whole(&self, column: Column, least: u32) -> Result<u32, WorkloadError> {
+        let expected = match self.text(column).trim().parse::<f64>() {
+            Ok(x) if x > f64::from(u32::MAX) => {
+                format!("a whole number of at most {}", u32::MAX)
+            }
+            Ok(x) if x >= f64::from(least) && x.fract() == 0.0 => return Ok(x as u32),
+            _ => format!("a whole number of at least {least}"),
+        };
+        Err(self.wrong(column, &expected))
+    }
+
+    /// The error that a column of this row does not hold what was expected.
+    pub fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
+        WorkloadError::Field {
+            path: self.path.clone(),
+            line: self.line(),
+            field: self.name(column).to_owned(),
+            found: shown(self.text(column)),
+            expected: expected.to_owned(),
+        }
+    }
+
+    fn error(&self, e: csv::Error) -> WorkloadError {
+        let line = self.line();
+        match e.into_kind() {
+            ErrorKind::Io(e) if e.kind() == io::ErrorKind::FileTooLarge => {
+                WorkloadError::RowTooLong {
+                    path: self.path.clone(),
+                    line: self.row_begins,
+                    longest: super::source::LONGEST_ROW,
+                }
+            }
+            ErrorKind::Io(e) => crate::source::reading_error(&self.path, e),
+            ErrorKind::Utf8 { .. } => {
+                WorkloadError::line(&self.path, line, "the row is no text in UTF-8")
+            }
+            other => WorkloadError::line(&self.path, line, format!("no row: {other:?}")),
+        }
+    }
+}
+
+/// What logs write where there is no value.
+pub fn is_null(text: &str) -> bool {
+    const NULLS: [&str; 9] = [
+        "", "nan", "none", "null", "nil", "na", "n/a", "unknown", "\\n",
+    ];
+    NULLS
+        .iter()
+        .any(|null| text.trim().eq_ignore_ascii_case(null))
+}
+
+/// Formats a header as messages show it.
+pub fn shown_header(header: &[String]) -> String {
+    let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
+    names.join(", ")
+}
+
+/// Where a column stands in a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Column(usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_as_an_editor_counts_them() {
+        let source =
+            Source::of("t.csv", b"a, b\r\n1,2\r\n\r\n\"x,y\",4\n5,6\r\n\n7,8,9\n").unwrap();
+        let mut table = Table::open(&source).unwrap();
+        let [a, b] = table.require(["a", "b"]).unwrap();
+        let mut lines = Vec::new();
+        for _ in 0..3 {
+            assert!(table.advance().unwrap());
+            lines.push((
+                table.line(),
+                table.text(a).to_owned(),
+                table.count(b).unwrap(),
+            ));
+        }
+        assert_eq!(
+            lines,
+            [(2, "1".into(), 2), (4, "x,y".into(), 4), (5, "5".into(), 6)]
+        );
+        assert_eq!(
+            table.advance().unwrap_err().to_string(),
+            "t.csv: line 7: the row has 3 fields, expected 2 as in the header"
+        );
+    }
+
+    #[test]
+    fn a_count_has_an_upper_limit() {
+        let mut table =
+            Table::open(&Source::of("t.csv", b"a\n99999999999\n4.0\n").unwrap()).unwrap();
+        let [a] = table.require(["a"]).unwrap();
+        assert!(table.advance().unwrap());
+        assert_eq!(
+            table.count(a).unwrap_err().to_string(),
+            "t.csv: line 2: a is `99999999999`, expected a whole number of at most 4294967295"
+        );
+        assert!(table.advance().unwrap());
+        assert_eq!(table.count(a).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_ends_with_its_line() {
+        let read = |text: &str| {
+            let mut table = Table::open(&Source::of("t.csv", text.as_bytes()).unwrap())?;
+            let mut rows = Vec::new();
+            loop {
+                match table.advance() {
+                    Ok(true) => rows.push(format!("{}: {:?}", table.line(), table.row)),
+                    Ok(false) => return Ok(rows),
+                    Err(e) => rows.push(e.to_string()),
+                }
+            }
+        };
+        let message = |line: u64, field: &str, found: &str| {
+            format!(
+                "t.csv: line {line}: {field} is `{found}`, expected a cell whose quote is closed on the same line"
+            )
+        };
+        // The rows below are read, also those where a stray quote would close the cell.
+        for (text, end) in [("\r\n", "\r\n"), ("\n", "\n"), ("\n", "")] {
+            let text = [
+                "a,b",
+                "\"1\",2",
+                "",
+                "\"u3,4",
+                "5\",6",
+                "7,\"8\"\"9",
+                "10,\"11",
+            ]
+            .join(text);
+            let rows: Result<Vec<String>, WorkloadError> = read(&(text + end));
+            assert_eq!(
+                rows.unwrap(),
+                [
+                    "2: StringRecord([\"1\", \"2\"])".to_owned(),
+                    message(4, "a", "u3,4"),
+                    "5: StringRecord([\"5\\\"\", \"6\"])".to_owned(),
+                    message(6, "b", "8\"9"),
+                    message(7, "b", "11"),
+                ]
+            );
+        }
+        assert_eq!(
+            read("a,\"b\n1,2\n").unwrap_err().to_string(),
+            message(1, "column 2", "b")
+        );
+        assert!(read("a,\"b\"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_header_names_what_is_missing_and_what_is_there() {
+        let table = Table::open(&Source::of("t.csv", b"a,b\n").unwrap()).unwrap();
+        assert_eq!(
+            table.require(["a", "c"]).unwrap_err().to_string(),
+            "t.csv: line 1: the column c is missing, found the columns a, b"
+        );
+        assert_eq!(
+            table.require(["d", "c"]).unwrap_err().to_string(),
+            "t.csv: line 1: the columns d, c are missing, found the columns a, b"
+        );
+        assert_eq!(
+            Table::open(&Source::of("t.csv", b"a,a\n").unwrap())
+                .err()
+                .unwrap()
+                .to_string(),
+            "t.csv: line 1: the column `a` occurs twice, expected it once"
+        );
+    }
+}

@@ -1,0 +1,522 @@
+//! A workload file that was looked through once and can be read many times.
+
+use super::ColumnMap;
+use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
+use super::formats::gavel::Oracle;
+use super::open::{Format, Reader};
+use super::source::Source;
+use blox_core::{JobSpec, Seconds, Time};
+use blox_sim::workload::text::shown;
+use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a file is to be read.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// Its format; `None` to tell it from the file.
+    pub format: Option<Format>,
+    /// Its columns, for a table of no known format.
+    pub columns: Option<ColumnMap>,
+}
+
+/// A workload file, plain or gzip, all of whose lines are jobs or accounted for.
+///
+/// It is looked through when it is opened, so that a bad line shows before a
+/// run and not in the middle of it. [`jobs`](Trace::jobs) then reads it anew,
+/// as often as it is called, unless its first lines are not in order: then the jobs are held in
+/// memory. A pipe is copied into a temporary file.
+///
+/// ```
+/// use blox_traces::{ReadOptions, Trace};
+/// use blox_sim::workload::collect;
+/// let text = b"submit_s,gpus,duration_s\n0,1,3600\n60,4,7200\n";
+/// let trace = Trace::of_bytes("jobs.csv", text, &ReadOptions::default())?;
+/// assert_eq!(trace.describe(), "jobs.csv (csv, 2 jobs)");
+/// assert_eq!(collect(&mut trace.jobs()?)?.len(), 2);
+/// # Ok::<(), blox_sim::workload::WorkloadError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Trace {
+    source: Source,
+    reader: Reader,
+    told: bool,
+    scan: Scan,
+    /// Its jobs in order, if the lines are not, and that showed early.
+    held: Option<Arc<Vec<JobSpec>>>,
+}
+
+/// A file that is not in order is most often so from the beginning: its first jobs are held, and
+/// if they are out of order, all others as well, so that it is read only once.
+const HELD: usize = 10_000;
+
+impl Trace {
+    /// Looks through a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, its format cannot be told, or a line is no job.
+    pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, WorkloadError> {
+        Self::of(Source::at(path.as_ref())?, options)
+    }
+
+    /// Looks through bytes under a name for messages.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn of_bytes(
+        name: &str,
+        bytes: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Self, WorkloadError> {
+        Self::of(Source::of(name, bytes)?, options)
+    }
+
+    /// Looks through a file of Gavel's format, with the speeds of an oracle instead of those
+    /// of the file that lies beside it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the oracle does not know a job's kind.
+    pub fn with_oracle(path: impl AsRef<Path>, oracle: Arc<Oracle>) -> Result<Self, WorkloadError> {
+        Self::read(Source::at(path.as_ref())?, Reader::Gavel(oracle), false)
+    }
+
+    fn of(source: Source, options: &ReadOptions) -> Result<Self, WorkloadError> {
+        let (reader, told) = Reader::of(&source, options)?;
+        Self::read(source, reader, told)
+    }
+
+    pub(super) fn read(source: Source, reader: Reader, told: bool) -> Result<Self, WorkloadError> {
+        let (mut first, mut in_order) = (Some(Vec::<JobSpec>::new()), true);
+        let scan = scan(&source, &reader, &mut Err, &mut |job, _| {
+            if let Some(jobs) = &mut first {
+                in_order &= jobs.last().is_none_or(|last| last.submit <= job.submit);
+                jobs.push(job);
+                if in_order && jobs.len() == HELD {
+                    first = None;
+                }
+            }
+        })?;
+        let held = first.filter(|_| !scan.in_order).map(|mut jobs| {
+            jobs.iter_mut().for_each(|job| shift(job, scan.origin));
+            jobs.sort_by_cached_key(|job| job.submit);
+            Arc::new(jobs)
+        });
+        Ok(Trace {
+            source,
+            reader,
+            told,
+            scan,
+            held,
+        })
+    }
+
+    /// The jobs, from the first.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more or has changed.
+    pub fn jobs(&self) -> Result<FileWorkload, WorkloadError> {
+        let rest = match &self.held {
+            Some(held) => Rest::Memory(Arc::clone(held), 0),
+            None => self.read_again()?,
+        };
+        Ok(FileWorkload {
+            label: self.describe(),
+            jobs: self.scan.jobs,
+            rest,
+            notices: self.scan.notices.clone(),
+        })
+    }
+
+    fn read_again(&self) -> Result<Rest, WorkloadError> {
+        let mut rows = self.reader.rows(&self.source, &mut Notices::default())?;
+        let Scan { jobs, origin, .. } = self.scan;
+        Ok(if self.scan.in_order {
+            Rest::Stream(Stream {
+                source: self.source.clone(),
+                rows,
+                left: jobs,
+                last: Time::new(f64::MIN),
+                origin,
+            })
+        } else {
+            let mut sorted = Vec::new();
+            while let Some(mut job) = rows.next_row(&mut Notices::default())? {
+                shift(&mut job, origin);
+                sorted.push(job);
+            }
+            if sorted.len() as u64 != jobs {
+                return Err(WorkloadError::Changed {
+                    path: self.source.path().to_owned(),
+                    line: rows.line(),
+                });
+            }
+            Rest::sorted(sorted)
+        })
+    }
+
+    /// How many jobs it has.
+    pub fn len(&self) -> u64 {
+        self.scan.jobs
+    }
+
+    /// Whether it has no job.
+    pub fn is_empty(&self) -> bool {
+        self.scan.jobs == 0
+    }
+
+    /// What was dropped, repaired or remarkable.
+    pub fn notices(&self) -> &Notices {
+        &self.scan.notices
+    }
+
+    /// The name of the format, `map` where columns were mapped.
+    pub fn format(&self) -> String {
+        self.reader.to_string()
+    }
+
+    /// Whether the format was told from the file and not said.
+    pub fn format_was_told(&self) -> bool {
+        self.told
+    }
+
+    /// The moment 0 of its jobs in seconds since 1970 as a clock on the wall
+    /// showed it, if the format says: for hours of the day and days of the week.
+    pub fn wall_clock_origin(&self) -> Option<f64> {
+        self.scan.wall_origin()
+    }
+
+    /// What this is, in a few words.
+    pub fn describe(&self) -> String {
+        label(&self.source, &self.reader.to_string(), self.scan.jobs)
+    }
+
+    /// The file, beside the trace's own, that its jobs are made of as well: Gavel's speeds,
+    /// Synergy's profiles, PAI's table of jobs.
+    pub fn file_beside(&self) -> Option<PathBuf> {
+        self.reader.beside(&self.source)
+    }
+
+    /// The SHA-256 of the file's bytes, in hexadecimal, also of what a pipe gave.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn fingerprint(&self) -> Result<String, WorkloadError> {
+        self.source.fingerprint()
+    }
+}
+
+/// Everything that is wrong with a file.
+#[derive(Debug)]
+pub struct Checked {
+    /// The name of the format, `map` where columns were mapped.
+    pub format: String,
+    /// Rows that are jobs.
+    pub jobs: u64,
+    /// The first of the rows that are no jobs, a problem each.
+    pub problems: Vec<WorkloadError>,
+    /// How many problems there are in all.
+    pub problem_count: u64,
+    /// What was dropped, repaired or remarkable.
+    pub notices: Notices,
+}
+
+/// Looks through a whole file and keeps the first `limit` problems. Each row
+/// tells its first problem; a file that cannot be read on ends with it.
+///
+/// `each` sees every job with its line.
+///
+/// # Errors
+/// If the file is not there or its format cannot be told.
+pub fn check(
+    path: impl AsRef<Path>,
+    options: &ReadOptions,
+    limit: usize,
+    each: &mut dyn FnMut(&JobSpec, u64),
+) -> Result<Checked, WorkloadError> {
+    check_source(&Source::at(path.as_ref())?, options, limit, each)
+}
+
+/// As [`check()`], of bytes under a name for messages.
+///
+/// # Errors
+/// As [`check()`].
+pub fn check_bytes(
+    name: &str,
+    bytes: &[u8],
+    options: &ReadOptions,
+    limit: usize,
+) -> Result<Checked, WorkloadError> {
+    check_source(&Source::of(name, bytes)?, options, limit, &mut |_, _| {})
+}
+
+fn check_source(
+    source: &Source,
+    options: &ReadOptions,
+    limit: usize,
+    each: &mut dyn FnMut(&JobSpec, u64),
+) -> Result<Checked, WorkloadError> {
+    let (reader, _) = Reader::of(source, options)?;
+    let mut problems = Vec::new();
+    let mut problem_count = 0;
+    let mut keep = |problem| {
+        problem_count += 1;
+        if problems.len() < limit {
+            problems.push(problem);
+        }
+    };
+    let mut go_on = |problem: WorkloadError| {
+        if !problem.is_of_a_row() {
+            return Err(problem);
+        }
+        keep(problem);
+        Ok(())
+    };
+    let mut each = |job: JobSpec, line| each(&job, line);
+    let scanned = scan(source, &reader, &mut go_on, &mut each);
+    let scan = scanned.unwrap_or_else(|problem| {
+        keep(problem);
+        Scan::default()
+    });
+    Ok(Checked {
+        format: reader.to_string(),
+        jobs: scan.jobs,
+        problems,
+        problem_count,
+        notices: scan.notices,
+    })
+}
+
+/// What one look through a file found.
+#[derive(Clone, Debug)]
+struct Scan {
+    jobs: u64,
+    in_order: bool,
+    /// What is subtracted from all moments.
+    origin: Seconds,
+    clock: Clock,
+    notices: Notices,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Scan {
+            jobs: 0,
+            in_order: true,
+            origin: Seconds::ZERO,
+            clock: Clock::Kept,
+            notices: Notices::default(),
+        }
+    }
+}
+
+impl Scan {
+    fn wall_origin(&self) -> Option<f64> {
+        match self.clock {
+            Clock::Wall(ahead) if self.jobs > 0 => Some(self.origin.secs() + ahead),
+            _ => None,
+        }
+    }
+}
+
+fn scan(
+    source: &Source,
+    reader: &Reader,
+    problem: &mut dyn FnMut(WorkloadError) -> Result<(), WorkloadError>,
+    each: &mut dyn FnMut(JobSpec, u64),
+) -> Result<Scan, WorkloadError> {
+    let mut found = Scan::default();
+    let notices = &mut found.notices;
+    let mut rows = reader.rows(source, notices)?;
+    let mut names = Names::default();
+    let mut last = Time::new(f64::MIN);
+    let (mut first, mut earliest): (Option<Time>, Option<Time>) = (None, None);
+    loop {
+        let job = match rows.next_row(notices) {
+            Ok(Some(job)) => job,
+            Ok(None) => break,
+            Err(e) => {
+                problem(e)?;
+                continue;
+            }
+        };
+        let line = rows.line();
+        if let Some(name) = job.name.as_deref().filter(|name| !name.is_empty()) {
+            match names.add(name) {
+                Seen::New => {}
+                Seen::TooMany => notices.add(NoticeKind::NamesNotCompared, line),
+                Seen::Before => match reader.unique_names() {
+                    None => notices.add(NoticeKind::RepeatedName, line),
+                    Some(field) => {
+                        let above = names.first_with(name, source, reader)?;
+                        // Otherwise two names have one number.
+                        if above.is_none_or(|above| above < line) {
+                            problem(repeated(source, field, name, line, above))?;
+                            continue;
+                        }
+                    }
+                },
+            }
+        }
+        let first = *first.get_or_insert(job.submit);
+        if job.submit.since(first).secs().abs() > LONGEST_S {
+            problem(WorkloadError::line(
+                source.path(),
+                line,
+                "it is submitted more than 300 years from the first job: is the date right?",
+            ))?;
+            continue;
+        }
+        if job.submit < last {
+            notices.add(NoticeKind::OutOfOrder, line);
+            found.in_order = false;
+        }
+        last = job.submit;
+        earliest = Some(earliest.map_or(last, |e| e.min(last)));
+        found.jobs += 1;
+        each(job, line);
+    }
+    found.clock = reader.clock();
+    if found.clock != Clock::Kept {
+        found.origin = earliest.unwrap_or(Time::ZERO).since(Time::ZERO);
+    }
+    Ok(found)
+}
+
+/// The names so far, as numbers of 64 bits each.
+struct Names {
+    seen: BTreeSet<u64>,
+    looks_left: u32,
+}
+
+enum Seen {
+    New,
+    Before,
+    TooMany,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names {
+            seen: BTreeSet::new(),
+            // Each look takes a whole reading of the file.
+            looks_left: 20,
+        }
+    }
+}
+
+impl Names {
+    /// Memory is for the jobs: some tens of megabytes must do here.
+    const MOST: usize = 1 << 21;
+
+    /// Whether the name, or by a rare chance another of the same number, was there before.
+    fn add(&mut self, name: &str) -> Seen {
+        let mut hash = DefaultHasher::new();
+        name.hash(&mut hash);
+        let hash = hash.finish();
+        if self.seen.contains(&hash) {
+            return Seen::Before;
+        }
+        if self.seen.len() == Self::MOST {
+            return Seen::TooMany;
+        }
+        self.seen.insert(hash);
+        Seen::New
+    }
+
+    /// The first line with a job of this name; `None` after too many such questions.
+    fn first_with(
+        &mut self,
+        name: &str,
+        source: &Source,
+        reader: &Reader,
+    ) -> Result<Option<u64>, WorkloadError> {
+        let Some(left) = self.looks_left.checked_sub(1) else {
+            return Ok(None);
+        };
+        self.looks_left = left;
+        let ignored = &mut Notices::default();
+        let mut rows = reader.rows(source, ignored)?;
+        loop {
+            match rows.next_row(ignored) {
+                Ok(Some(job)) if job.name.as_deref() == Some(name) => return Ok(Some(rows.line())),
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(Some(u64::MAX)),
+                Err(e) if e.is_of_a_row() => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+fn repeated(
+    source: &Source,
+    field: &str,
+    name: &str,
+    line: u64,
+    above: Option<u64>,
+) -> WorkloadError {
+    let place = above.map_or("a line above".to_owned(), |above| format!("line {above}"));
+    WorkloadError::Field {
+        path: source.path().to_owned(),
+        line,
+        field: field.to_owned(),
+        found: shown(name),
+        expected: format!("a name of its own: {place} has the same"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_sim::workload::collect;
+    use std::fmt::Write;
+
+    #[test]
+    fn disorder_that_shows_early_or_late_gives_the_same_jobs() {
+        // Moments that are counted from the earliest, and a job that lies before the others.
+        let moments = |late: usize, rows: usize| {
+            let mut text = String::from("timestamp,duration,num_gpus,gpu_time,cluster\n");
+            for i in 0..rows {
+                let at = if i == late { 0 } else { i + 1 };
+                let (h, m, s) = (at / 3600, at / 60 % 60, at % 60);
+                writeln!(text, "2017-10-09 {h:02}:{m:02}:{s:02},66.0,1,66.0,a").unwrap();
+            }
+            let trace = Trace::of_bytes("philly.csv", text.as_bytes(), &ReadOptions::default());
+            let trace = trace.unwrap();
+            let jobs = collect(&mut trace.jobs().unwrap()).unwrap();
+            assert_eq!(jobs, collect(&mut trace.jobs().unwrap()).unwrap());
+            let moments: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
+            (trace.held.is_some(), moments)
+        };
+        let rows = HELD + 5;
+        for (late, held) in [(1, true), (HELD - 1, true), (HELD + 1, false)] {
+            let mut expected: Vec<f64> = (0..rows).map(|i| (i + 1) as f64).collect();
+            expected[late] = 0.0;
+            expected.sort_by(f64::total_cmp);
+            assert_eq!(moments(late, rows), (held, expected), "row {late}");
+        }
+        assert!(!moments(0, 3).0, "in order");
+    }
+
+    #[test]
+    fn a_file_that_lost_lines_since_it_was_opened_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("late.csv");
+        let text = |rows: usize| {
+            // Out of order where nobody holds the jobs any more.
+            let at = |i: usize| if i == HELD + 500 { 0 } else { i };
+            (0..rows).fold(String::from("submit_s,gpus,duration_s\n"), |mut text, i| {
+                writeln!(text, "{},1,60", at(i)).unwrap();
+                text
+            })
+        };
+        std::fs::write(&path, text(HELD + 1000)).unwrap();
+        let trace = Trace::open(&path, &ReadOptions::default()).unwrap();
+        assert_eq!(trace.jobs().unwrap().len(), HELD as u64 + 1000);
+        std::fs::write(&path, text(HELD + 800)).unwrap();
+        let error = trace.jobs().err().unwrap().to_string();
+        assert!(error.contains("has changed"), "{error}");
+    }
+}

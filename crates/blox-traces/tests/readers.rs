@@ -1,0 +1,297 @@
+//! Readers on damaged input: whatever the bytes are, a reader ends with jobs
+//! that make sense or an error of one line; it never panics and never hangs.
+//!
+//! `BLOX_MUTATIONS=N` tries N damaged inputs a format instead of some hundred.
+
+use blox_core::{ClusterSpec, Time};
+use blox_sim::workload::{Workload, WorkloadError, collect};
+use blox_traces::cluster_file;
+use blox_traces::formats::synergy::{self, Profiles};
+use blox_traces::{Format, ReadOptions, Trace, check_bytes};
+use std::io::Write;
+use std::path::Path;
+
+/// Where the inputs are said to lie: Synergy's profiles are looked for beside them.
+const NAME: &str = "tests/inputs/damaged";
+
+/// A small valid input a format, and how it is read.
+fn inputs() -> Vec<(ReadOptions, &'static str)> {
+    let known = |format| ReadOptions {
+        format: Some(format),
+        columns: None,
+    };
+    let mapped = |map: &str| ReadOptions {
+        format: None,
+        columns: Some(map.parse().unwrap()),
+    };
+    vec![
+        (known(Format::Csv), include_str!("inputs/csv.txt")),
+        (known(Format::Jsonl), include_str!("inputs/jsonl.txt")),
+        (known(Format::Philly), include_str!("inputs/philly.txt")),
+        (
+            known(Format::PhillyLog),
+            include_str!("inputs/philly-log.txt"),
+        ),
+        (known(Format::Itp), include_str!("inputs/itp.txt")),
+        (known(Format::Helios), include_str!("inputs/helios.txt")),
+        (known(Format::Pai), include_str!("inputs/pai.txt")),
+        (known(Format::Openb), include_str!("inputs/openb.txt")),
+        (known(Format::Slurm), include_str!("inputs/slurm.txt")),
+        (
+            known(Format::BloxJobs),
+            include_str!("inputs/blox-jobs.txt"),
+        ),
+        (known(Format::Tiresias), include_str!("inputs/tiresias.txt")),
+        (known(Format::Synergy), include_str!("inputs/synergy.txt")),
+        (
+            mapped(
+                "job_id=id,submit=when:date,gpus=n:percent,start=b:epoch-ms,end=e:epoch-ms,memory=m:mib,user_estimate=l:clock",
+            ),
+            include_str!("inputs/map-dates.txt"),
+        ),
+        (
+            mapped("submit=\"t, s\":h,gpus=g,duration=d:min,cpus=c:milli,deadline=x:ms"),
+            include_str!("inputs/map-numbers.txt"),
+        ),
+    ]
+}
+
+/// Numbers that are the same everywhere (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+/// What breaks readers.
+const PIECES: [&str; 40] = [
+    "",
+    "0",
+    "-1",
+    "-0",
+    "NaN",
+    "inf",
+    "-inf",
+    "1e308",
+    "1e-320",
+    "1e999",
+    "4294967296",
+    "18446744073709551616",
+    "9223372036854775807",
+    "0.1",
+    "1.5",
+    " 7 ",
+    "٣",
+    "\"",
+    "\"\"",
+    ",",
+    "|",
+    ";",
+    ":",
+    "=",
+    "\n",
+    "\r\n",
+    "\r",
+    "\0",
+    "\u{feff}",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\\",
+    "null",
+    "2024-02-30 00:00:00",
+    "9999-12-31T23:59:60.999999999+14:59",
+    "1-",
+    "gres/gpu=4294967295",
+    "💥",
+];
+
+/// One to four changes: bytes, cells, lines, pieces, cuts.
+fn damaged(text: &str, random: &mut Random) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(8) {
+            0 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            1 => {
+                let to = (at + random.below(9)).min(bytes.len());
+                bytes.drain(at..to);
+            }
+            2 => {
+                let piece = PIECES[random.below(PIECES.len())];
+                bytes.splice(at..at, piece.bytes());
+            }
+            3 | 4 => {
+                // A cell becomes another.
+                let is_end = |b: &u8| b",;|\n:\"".contains(b);
+                let before = bytes[..at].iter().rposition(is_end);
+                let behind = bytes[at..].iter().position(is_end);
+                let from = before.map_or(0, |i| i + 1);
+                let to = behind.map_or(bytes.len(), |i| at + i);
+                let piece = PIECES[random.below(PIECES.len())];
+                bytes.splice(from..to, piece.bytes());
+            }
+            5 => bytes.truncate(at),
+            6 => {
+                // A line is doubled, somewhere else.
+                let lines = bytes.split_inclusive(|b| *b == b'\n');
+                let mut lines: Vec<Vec<u8>> = lines.map(<[u8]>::to_vec).collect();
+                if !lines.is_empty() {
+                    let (from, to) = (random.below(lines.len()), random.below(lines.len()));
+                    let line = lines[from].clone();
+                    lines.insert(to, line);
+                }
+                bytes = lines.concat();
+            }
+            _ => {
+                let to = (at + random.below(40)).min(bytes.len());
+                let part = bytes[at..to].to_vec();
+                let at = random.below(bytes.len());
+                bytes.splice(at..at, part);
+            }
+        }
+    }
+    bytes
+}
+
+/// What must hold of any bytes.
+fn hold(bytes: &[u8], options: &ReadOptions) {
+    let opened = Trace::of_bytes(NAME, bytes, options);
+    match &opened {
+        Ok(trace) => {
+            let mut jobs = trace.jobs().unwrap();
+            let (mut count, mut last) = (0, Time::ZERO);
+            while let Some(job) = jobs.next_job().unwrap() {
+                job.check().unwrap();
+                assert!(job.submit >= last, "not in order");
+                assert!(job.duration().secs() >= 0.0);
+                last = job.submit;
+                count += 1;
+            }
+            assert_eq!(count, trace.len());
+            assert!(count <= bytes.len() as u64);
+        }
+        Err(e) => one_sentence(e),
+    }
+    match check_bytes(NAME, bytes, options, 5) {
+        Ok(checked) => {
+            assert!(checked.problems.len() <= 5);
+            assert!(checked.problems.len() as u64 <= checked.problem_count);
+            checked.problems.iter().for_each(one_sentence);
+            assert_eq!(checked.problem_count == 0, opened.is_ok());
+        }
+        Err(e) => one_sentence(&e),
+    }
+}
+
+fn one_sentence(e: &WorkloadError) {
+    let text = e.to_string();
+    assert!(text.starts_with(&format!("{NAME}: ")), "{text}");
+    assert!(!text.contains(['\n', '\r', '\u{1b}']), "{text}");
+    assert!(text.len() < 6_000, "{} bytes", text.len());
+}
+
+fn mutations() -> usize {
+    let tries = std::env::var("BLOX_MUTATIONS").ok();
+    tries.and_then(|n| n.parse().ok()).unwrap_or(400)
+}
+
+#[test]
+fn ends_of_lines_and_compression_change_nothing() {
+    for (options, text) in inputs() {
+        let read = |bytes: &[u8]| {
+            let trace = Trace::of_bytes(NAME, bytes, &options).unwrap();
+            collect(&mut trace.jobs().unwrap()).unwrap()
+        };
+        let jobs = read(text.as_bytes());
+        assert!(!jobs.is_empty(), "{options:?}");
+        let other = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+        assert_eq!(read(other.as_bytes()), jobs);
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(other.as_bytes()).unwrap();
+        let gz = gz.finish().unwrap();
+        assert_eq!(read(&gz), jobs);
+        let cut = Trace::of_bytes(NAME, &gz[..gz.len() - 5], &options).unwrap_err();
+        assert_eq!(
+            cut.to_string(),
+            format!("{NAME}: the gzip data ends too early, the file is truncated")
+        );
+    }
+}
+
+#[test]
+fn no_damage_makes_a_reader_panic() {
+    for (i, (options, text)) in inputs().iter().enumerate() {
+        let mut random = Random(i as u64);
+        for n in 0..mutations() {
+            let bytes = damaged(text, &mut random);
+            let held = std::panic::catch_unwind(|| hold(&bytes, options));
+            assert!(
+                held.is_ok(),
+                "input {i}, try {n}, {options:?}: {:?}",
+                String::from_utf8_lossy(&bytes)
+            );
+        }
+    }
+}
+
+#[test]
+fn any_bytes_in_any_format_are_jobs_or_an_error() {
+    let inputs = inputs();
+    let mut random = Random(99);
+    for n in 0..mutations() {
+        let (_, text) = &inputs[n % inputs.len()];
+        let (options, _) = &inputs[random.below(inputs.len())];
+        let bytes = damaged(text, &mut random);
+        hold(&bytes, options);
+        hold(&bytes, &ReadOptions::default());
+    }
+}
+
+#[test]
+fn damaged_clusters_and_profiles_are_read_or_one_sentence() {
+    let line = |e: String| {
+        assert!(!e.contains(['\n', '\r', '\u{1b}']), "{e:?}");
+        assert!(e.len() < 6_000, "{} bytes", e.len());
+    };
+    let (toml, ini) = (
+        include_str!("inputs/cluster.toml"),
+        include_str!("inputs/cluster.ini"),
+    );
+    let profiles = include_str!("inputs/profiles.json");
+    let path = Path::new("damaged");
+    assert!(cluster_file::parse_cluster(toml, path).is_ok());
+    assert!(synergy::parse_cluster(ini, path).is_ok());
+    assert!(Profiles::parse(profiles, path).is_ok());
+    let mut random = Random(7);
+    for _ in 0..mutations() {
+        for text in [toml, ini, profiles, "6x4:t4,3x8:rtx"] {
+            let bytes = damaged(text, &mut random);
+            let text = String::from_utf8_lossy(&bytes);
+            match text.parse::<ClusterSpec>() {
+                Ok(cluster) => cluster.check().unwrap(),
+                Err(e) => line(e.to_string()),
+            }
+            for parse in [cluster_file::parse_cluster, synergy::parse_cluster] {
+                match parse(&text, path) {
+                    Ok(cluster) => cluster.check().unwrap(),
+                    Err(e) => line(e.to_string()),
+                }
+            }
+            if let Err(e) = Profiles::parse(&text, path) {
+                line(e.to_string());
+            }
+        }
+    }
+}
