@@ -30,22 +30,22 @@
 
 #![warn(missing_docs)]
 
+pub use blox_cli as cli;
 pub use blox_core as core;
 pub use blox_plot as plot;
 pub use blox_policies as policies;
 #[cfg(feature = "released")]
 pub use blox_released as released;
+pub use blox_results as results;
 pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
+pub use blox_sim::virtual_clusters;
 pub use blox_traces as traces;
 
 pub mod backend;
-pub mod cli;
 pub mod guide;
 pub mod placement_tools;
 pub mod prelude;
-pub mod results;
-pub mod virtual_clusters;
 
 /// Returns all schedulers, policies, parts of the world and collectors that ship, those of released
 /// programs included if the feature `released` is on.

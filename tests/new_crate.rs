@@ -61,9 +61,11 @@ fn build_and_test(kind: &str) -> String {
     ];
     for name in [
         "",
+        "-cli",
         "-core",
         "-plot",
         "-policies",
+        "-results",
         "-sim",
         "-solve",
         "-traces",

@@ -23,6 +23,7 @@ pub mod registry;
 pub mod results;
 mod simulation;
 pub mod stepping;
+pub mod virtual_clusters;
 mod watch;
 pub mod workload;
 

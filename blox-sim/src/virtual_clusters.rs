@@ -1,0 +1,277 @@
+//! Virtual clusters with their own nodes and queues, simulated side by side on the cores.
+//!
+//! Nodes belong to the virtual cluster of their partition, jobs to that which they were
+//! submitted to. Nothing is shared between virtual clusters, so each is a simulation of its own,
+//! and what comes of one does not depend on the others, nor on how many threads there are.
+//!
+//! ```
+//! # use blox_core::{Composition, Pipeline, order::SortKey, policy::by_key, testing::FirstFit};
+//! use blox_core::{ClusterSpec, GpuCount, JobSpec, NodeSpec, Seconds, Time};
+//! use blox_sim::{Simulation, virtual_clusters};
+//!
+//! # fn fifo() -> Pipeline {
+//! #     Composition::new("fifo")
+//! #         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+//! #         .placement(FirstFit)
+//! #         .build()
+//! #         .unwrap()
+//! # }
+//!
+//! let cluster = ClusterSpec {
+//!     nodes: ["a", "b"].map(|vc| NodeSpec::with_gpus(1).in_partition(vc)).into(),
+//! };
+//! let job = |at, vc| {
+//!     JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(300.0)).in_virtual_cluster(vc)
+//! };
+//! let jobs = vec![job(0.0, "a"), job(1.0, "a"), job(2.0, "b")];
+//! let runs = virtual_clusters::simulate(
+//!     &cluster,
+//!     &jobs,
+//!     Simulation::new,
+//!     |_| fifo(),
+//! )?;
+//! let names: Vec<&str> = runs.iter().map(|r| &*r.name).collect();
+//! assert_eq!(names, ["a", "b"]);
+//! // In b nobody waits for a's jobs.
+//! assert_eq!(runs[1].report.summary.completed, 1);
+//! # Ok::<(), blox_sim::virtual_clusters::VirtualClusterError>(())
+//! ```
+
+use crate::workload::{Jobs, Notices, Workload, WorkloadError};
+use crate::{Report, SimError, Simulation};
+use blox_core::{ClusterSpec, JobSpec, Name, Pipeline};
+use rayon::prelude::*;
+
+/// What came of one virtual cluster.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its name.
+    pub name: Name,
+    /// Which of all jobs its jobs are: the place of job 0 of the report, of job 1, and so on.
+    pub jobs: Vec<usize>,
+    /// What came of it. Nodes and jobs are numbered within it.
+    pub report: Report,
+}
+
+/// Why virtual clusters cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VirtualClusterError {
+    /// A node without a virtual cluster.
+    #[error("node {0} is in no partition, expected the virtual cluster that it serves")]
+    Node(usize),
+    /// A job that no virtual cluster takes.
+    #[error("job {job} is of the virtual cluster {found}, expected one of {known}")]
+    Job {
+        /// Its place among the jobs.
+        job: usize,
+        /// What it says.
+        found: String,
+        /// Those that have nodes.
+        known: String,
+    },
+    /// A simulation that could not go on.
+    #[error("virtual cluster {name}: {error}")]
+    Simulation {
+        /// Which.
+        name: Name,
+        /// Why.
+        error: Box<SimError>,
+    },
+}
+
+/// The jobs of one virtual cluster.
+#[derive(Clone, Debug)]
+pub struct Only<W> {
+    inner: W,
+    name: Name,
+}
+
+impl<W: Workload> Only<W> {
+    /// Those of `inner` that were submitted to `name`.
+    pub fn new(inner: W, name: impl Into<Name>) -> Self {
+        Only {
+            inner,
+            name: name.into(),
+        }
+    }
+}
+
+impl<W: Workload> Workload for Only<W> {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        while let Some(job) = self.inner.next_job()? {
+            if job.virtual_cluster.as_ref() == Some(&self.name) {
+                return Ok(Some(job));
+            }
+        }
+        Ok(None)
+    }
+
+    fn notices(&self) -> &Notices {
+        self.inner.notices()
+    }
+
+    fn describe(&self) -> String {
+        format!("{} of {}", self.name, self.inner.describe())
+    }
+}
+
+/// The nodes of one virtual cluster; where it has none, the names of those that have some.
+///
+/// # Errors
+/// No node is in that partition.
+pub fn nodes_of(cluster: &ClusterSpec, name: &str) -> Result<ClusterSpec, Vec<Name>> {
+    let ours = |n: &&blox_core::NodeSpec| n.partition.as_deref() == Some(name);
+    let nodes: Vec<_> = cluster.nodes.iter().filter(ours).cloned().collect();
+    if nodes.is_empty() {
+        let mut known: Vec<Name> = Vec::new();
+        for partition in cluster.nodes.iter().filter_map(|n| n.partition.as_ref()) {
+            if !known.contains(partition) {
+                known.push(partition.clone());
+            }
+        }
+        return Err(known);
+    }
+    Ok(ClusterSpec { nodes })
+}
+
+/// Simulates every virtual cluster of a cluster: in the order of their first nodes, each with a
+/// simulation over its own nodes and a scheduler of its own. `jobs` are in order of submission.
+///
+/// # Errors
+/// A node or a job belongs to no virtual cluster, or a simulation could not go on.
+pub fn simulate(
+    cluster: &ClusterSpec,
+    jobs: &[JobSpec],
+    simulation: impl Fn(ClusterSpec) -> Simulation + Sync,
+    scheduler: impl Fn(&Name) -> Pipeline + Sync,
+) -> Result<Vec<Part>, VirtualClusterError> {
+    let mut names: Vec<Name> = Vec::new();
+    for (i, node) in cluster.nodes.iter().enumerate() {
+        let name = node
+            .partition
+            .as_ref()
+            .ok_or(VirtualClusterError::Node(i))?;
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    for (i, job) in jobs.iter().enumerate() {
+        let of = job.virtual_cluster.as_ref();
+        if !of.is_some_and(|vc| names.contains(vc)) {
+            let known: Vec<&str> = names.iter().map(|n| &**n).collect();
+            return Err(VirtualClusterError::Job {
+                job: i,
+                found: of.map_or("none".to_owned(), |n| format!("`{n}`")),
+                known: known.join(", "),
+            });
+        }
+    }
+    let one = |name: &Name| -> Result<Part, VirtualClusterError> {
+        let ours = |i: &usize| jobs[*i].virtual_cluster.as_ref() == Some(name);
+        let places: Vec<usize> = (0..jobs.len()).filter(ours).collect();
+        let own: Vec<JobSpec> = places.iter().map(|i| jobs[*i].clone()).collect();
+        let nodes = nodes_of(cluster, name).unwrap_or_default();
+        let report = simulation(nodes)
+            .run(scheduler(name), &mut Jobs::new(own))
+            .map_err(|error| VirtualClusterError::Simulation {
+                name: name.clone(),
+                error: Box::new(error),
+            })?;
+        Ok(Part {
+            name: name.clone(),
+            jobs: places,
+            report,
+        })
+    };
+    let parts: Vec<_> = names.par_iter().map(one).collect();
+    // The first error in order, whichever thread met it.
+    parts.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::testing::FirstFit;
+    use blox_core::{Composition, GpuCount, NodeSpec, Seconds, Time};
+    use blox_core::{order::SortKey, policy::by_key};
+
+    /// The job that was submitted last comes first: jobs that run are stopped for it.
+    fn newest_first() -> Pipeline {
+        Composition::new("newest-first")
+            .scheduling(by_key(|job| SortKey::by(-job.submit().secs())).stable())
+            .placement(FirstFit)
+            .build()
+            .unwrap()
+    }
+
+    fn job(at: f64, gpus: u32, vc: &str) -> JobSpec {
+        JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(500.0)).in_virtual_cluster(vc)
+    }
+
+    fn cluster() -> ClusterSpec {
+        let node = |vc: &str| NodeSpec::with_gpus(4).in_partition(vc);
+        ClusterSpec {
+            nodes: vec![node("a"), node("b"), node("a"), node("c")],
+        }
+    }
+
+    #[test]
+    fn results_do_not_depend_on_threads_or_neighbours() {
+        let names = ["a", "b", "c"];
+        let jobs: Vec<JobSpec> = (0..60)
+            .map(|i| {
+                job(
+                    40.0 * f64::from(i),
+                    1 + (i as u32 * 7) % 4,
+                    names[i as usize % 3],
+                )
+            })
+            .collect();
+        let run = |jobs: &[JobSpec]| {
+            simulate(&cluster(), jobs, Simulation::new, |_| newest_first()).unwrap()
+        };
+        let all = run(&jobs);
+        let single = rayon::ThreadPoolBuilder::new()
+            .num_threads(1)
+            .build()
+            .unwrap();
+        let alone = single.install(|| run(&jobs));
+        let only_b: Vec<JobSpec> = jobs
+            .iter()
+            .filter(|j| j.virtual_cluster.as_deref() == Some("b"))
+            .cloned()
+            .collect();
+        let b = run(&only_b);
+        for (x, y) in all.iter().zip(&alone) {
+            assert_eq!((&x.name, &x.report.jobs), (&y.name, &y.report.jobs));
+        }
+        assert_eq!(all[1].report.jobs, b[1].report.jobs);
+        assert_eq!(all[1].jobs[..3], [1, 4, 7]);
+    }
+
+    #[test]
+    fn one_of_them_alone_has_its_own_jobs_and_nodes() {
+        assert_eq!(nodes_of(&cluster(), "a").unwrap().nodes.len(), 2);
+        assert_eq!(
+            nodes_of(&cluster(), "d").unwrap_err(),
+            ["a", "b", "c"].map(Name::from)
+        );
+        let jobs = vec![job(0.0, 1, "a"), job(1.0, 2, "b"), job(2.0, 3, "a")];
+        let mut only = Only::new(Jobs::new(jobs), "a");
+        let gpus = std::iter::from_fn(|| only.next_job().unwrap()).map(|j| j.gpus.get());
+        assert_eq!(gpus.collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn who_belongs_nowhere_is_named() {
+        let e = simulate(&cluster(), &[job(0.0, 1, "d")], Simulation::new, |_| {
+            newest_first()
+        });
+        let e = e.unwrap_err().to_string();
+        assert_eq!(
+            e,
+            "job 0 is of the virtual cluster `d`, expected one of a, b, c"
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! The same composition on another backend: `--backend cluster` of the examples.
+
+use super::daemons::runtime;
+use crate::Failure;
+use blox_cluster::client::{Client, Token};
+use blox_cluster::protocol::Timers;
+use blox_cluster::protocol::scheduler::Settings;
+use blox_cluster::shell::{node, scheduler, service};
+use blox_cluster::wire::pb;
+use blox_core::{NodeSpec, Pipeline};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Seconds of the cluster's time in a second: a round of five minutes is one second.
+const SPEED: f64 = 300.0;
+/// The protocol's timers are so much shorter than on a real cluster.
+const FASTER: u64 = 5;
+const NODES: u32 = 2;
+const GPUS: u32 = 4;
+const LOOKS: u32 = 1_200;
+const LOOK: Duration = Duration::from_millis(100);
+
+/// GPUs and minutes of each job.
+const JOBS: [(u32, f64); 8] = [
+    (1, 10.0),
+    (2, 15.0),
+    (4, 20.0),
+    (1, 5.0),
+    (8, 5.0),
+    (1, 10.0),
+    (2, 5.0),
+    (1, 15.0),
+];
+
+/// Counts tenths of seconds, saves after each; told to stop, it says that it saved.
+const STEPS: &str = "trap 'exit 75' TERM; n=$(cat \"$SAVED\" 2>/dev/null || echo 0); \
+    while [ \"$n\" -lt \"$STEPS\" ]; do n=$((n+1)); echo $n > \"$SAVED\"; sleep 0.1; done";
+
+/// A folder that goes with this value.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs small programs under a scheduler on this machine, and says what came of it.
+pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
+    let name = blox_core::Decide::name(&pipeline).to_owned();
+    let folder = format!("blox-{name}-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(folder));
+    std::fs::create_dir_all(&folder.0).map_err(Failure::new)?;
+    let settings = Settings {
+        timers: Timers::default().divided_by(FASTER),
+        wait_for_nodes: NODES as usize,
+        speed: SPEED,
+    };
+    let limits = scheduler::Limits::default();
+    let dir = folder.0.join("scheduler");
+    let running = scheduler::start(
+        &dir,
+        settings,
+        pipeline,
+        limits,
+        scheduler::Watch::default(),
+    )
+    .map_err(Failure::new)?;
+    let report = runtime()?.block_on(play(running, &folder.0))?;
+    Ok(format!(
+        "{name} on {NODES} nodes of {GPUS} GPU slots: {report}"
+    ))
+}
+
+async fn play(running: scheduler::Running, dir: &Path) -> Result<String, Failure> {
+    let (over, told) = watch::channel(false);
+    let (tx, ready) = tokio::sync::oneshot::channel();
+    let any = ([127, 0, 0, 1], 0).into();
+    let listen = service::Listen::bind(any, None, Token::none());
+    let listen = listen.await.map_err(Failure::new)?;
+    let mut stop = told.clone();
+    let ready_at = |at: std::net::SocketAddr, _| {
+        // Who asked is there, or has failed already.
+        let _ = tx.send(at);
+    };
+    let served = tokio::spawn(service::serve(
+        running,
+        listen,
+        ready_at,
+        |_: &str| {},
+        async move {
+            let _ = stop.wait_for(|over| *over).await;
+        },
+    ));
+    let at = ready.await.map_err(Failure::new)?.to_string();
+    let program = std::env::current_exe().map_err(Failure::new)?;
+    let mut nodes = tokio::task::JoinSet::new();
+    for i in 0..NODES {
+        let settings = node::NodeSettings {
+            scheduler: format!("http://{at}"),
+            dir: dir.join(format!("node-{i}")),
+            offer: NodeSpec {
+                name: Some(format!("node-{i}").into()),
+                ..NodeSpec::with_gpus(GPUS)
+            },
+            address: "127.0.0.1".to_owned(),
+            timers: Timers::default().divided_by(FASTER),
+            shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
+            devices: Vec::new(),
+            token: Token::none(),
+            logs: node::LogRoom::default(),
+        };
+        let mut stop = told.clone();
+        nodes.spawn(async move {
+            let stop = async move {
+                let _ = stop.wait_for(|over| *over).await;
+            };
+            node::run(settings, stop, |_| {}).await
+        });
+    }
+    let result = watch_jobs(&at, dir).await;
+    let _ = over.send(true);
+    while nodes.join_next().await.is_some() {}
+    served.await.map_err(Failure::new)?.map_err(Failure::new)?;
+    result
+}
+
+async fn watch_jobs(at: &str, dir: &Path) -> Result<String, Failure> {
+    let mut client = Client::connect(at, Token::none()).await?;
+    for (i, (gpus, minutes)) in JOBS.into_iter().enumerate() {
+        let long = minutes * 60.0;
+        let saved = dir.join(format!("{i}.$RANK"));
+        let script = format!("SAVED=\"{}\"; {STEPS}", saved.display());
+        let steps = (long / SPEED * 10.0).round();
+        let job = pb::Job {
+            gpus,
+            iterations: long,
+            rate: 1.0,
+            estimate_s: long,
+            command: vec!["sh".into(), "-c".into(), script],
+            env: [("STEPS".to_owned(), steps.to_string())].into(),
+            // Far away: no scheduler turns it down for that.
+            deadlines_s: vec![10.0 * 3600.0],
+            ..pb::Job::default()
+        };
+        client.submit(format!("job-{i}"), job).await?;
+    }
+    for _ in 0..LOOKS {
+        let jobs = client.list(None, true).await?;
+        if jobs.iter().all(|j| j.ended_s > 0.0) {
+            return summary(&jobs);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let left = client.list(None, false).await?;
+    let left: Vec<String> = left
+        .iter()
+        .map(|j| format!("job {} is {} ({})", j.job, j.phase, j.reason))
+        .collect();
+    Err(Failure::new(format!(
+        "not over in time: {}",
+        left.join(", ")
+    )))
+}
+
+fn summary(jobs: &[pb::JobLine]) -> Result<String, Failure> {
+    let wrong = jobs.iter().find(|j| j.phase != "completed");
+    if let Some(j) = wrong {
+        let text = format!("job {} is {}: {}", j.job, j.phase, j.reason);
+        return Err(Failure::new(text));
+    }
+    let jct: f64 = jobs.iter().map(|j| j.ended_s - j.submitted_s).sum();
+    let launches: u32 = jobs.iter().map(|j| j.attempt).sum();
+    Ok(format!(
+        "{} jobs completed in {launches} launches, average JCT {:.0} s",
+        jobs.len(),
+        jct / jobs.len() as f64
+    ))
+}

@@ -1,0 +1,561 @@
+//! The commands that ask a scheduler and print its answer.
+
+use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
+use super::daemons::{runtime, token};
+use crate::grid::{Grid, number_of};
+use crate::trace::info::date;
+use crate::{Failure, OK, Terminal};
+use blox_cluster::client::{Client, ClientError};
+use blox_cluster::wire::pb;
+use blox_core::{Outcome, TrainingSpec};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// Most characters of a name in a table.
+const LONGEST_CELL: usize = 40;
+
+impl From<ClientError> for Failure {
+    fn from(e: ClientError) -> Self {
+        match e {
+            ClientError::Unreachable { .. } | ClientError::NoRoom(_) => {
+                Failure::Unreachable(plain(&e.to_string()))
+            }
+            _ => Failure::new(plain(&e.to_string())),
+        }
+    }
+}
+
+/// What others wrote, for a terminal: what would move its cursor, colour it or turn its
+/// text around is shown as its code.
+pub(super) fn plain(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || turns(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// The same for a table: one long name should not widen it for all.
+fn short(text: &str) -> String {
+    let mut shown = plain(text);
+    if let Some((at, _)) = shown.char_indices().nth(LONGEST_CELL) {
+        shown.truncate(at);
+        shown.push('…');
+    }
+    shown
+}
+
+async fn client(at: &At) -> Result<Client, Failure> {
+    let token = token(at.token_file.as_deref())?;
+    Ok(Client::connect(&at.at, token).await?)
+}
+
+pub(super) fn run(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    runtime()?.block_on(answer(command, terminal))
+}
+
+async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    match command {
+        ClusterCommand::Submit(a) => submit(*a, terminal).await?,
+        ClusterCommand::Queue(a) => {
+            let jobs = client(&a.at).await?.list(None, a.all).await?;
+            if a.json {
+                print(terminal, &Value::Array(jobs.iter().map(job_json).collect()))?;
+            } else {
+                write!(terminal.out, "{}", queue(&jobs).text(terminal.form))?;
+            }
+        }
+        ClusterCommand::Cancel(a) => {
+            let known = &mut client(&a.at).await?;
+            known.change(a.job, pb::Verb::Cancel).await?;
+            // It may have ended in another way before.
+            let jobs = known.list(Some(a.job), true).await.unwrap_or_default();
+            let ended = jobs.iter().find(|j| j.ended_s > 0.0);
+            match ended {
+                _ if a.json => print(terminal, &json!({"job": a.job}))?,
+                Some(j) => writeln!(terminal.out, "job {} is {}", j.job, j.phase)?,
+                None => {}
+            }
+        }
+        ClusterCommand::Hold(a) => change(a, pb::Verb::Hold, terminal).await?,
+        ClusterCommand::Release(a) => change(a, pb::Verb::Release, terminal).await?,
+        ClusterCommand::Requeue(a) => change(a, pb::Verb::Requeue, terminal).await?,
+        ClusterCommand::Nodes(a) => {
+            let nodes = client(&a.at).await?.nodes().await?;
+            if a.json {
+                print(
+                    terminal,
+                    &Value::Array(nodes.iter().map(node_json).collect()),
+                )?;
+            } else {
+                write!(terminal.out, "{}", node_table(&nodes).text(terminal.form))?;
+            }
+        }
+        ClusterCommand::Drain(a) => {
+            client(&a.at).await?.drain(a.node.clone(), a.why).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
+        }
+        ClusterCommand::Resume(a) => {
+            client(&a.at).await?.resume(a.node.clone()).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
+        }
+        ClusterCommand::Remove(a) => {
+            client(&a.at).await?.remove(a.node.clone()).await?;
+            if a.json {
+                print(terminal, &json!({"node": a.node}))?;
+            }
+        }
+        ClusterCommand::Logs(a) => logs(a, terminal).await?,
+        ClusterCommand::Why(a) => {
+            let job = one(&a).await?;
+            match a.json {
+                true => print(
+                    terminal,
+                    &json!({"job": job.job, "phase": job.phase, "reason": job.reason}),
+                )?,
+                false if job.reason.is_empty() => {
+                    writeln!(terminal.out, "job {} is {}", job.job, job.phase)?;
+                }
+                false => writeln!(
+                    terminal.out,
+                    "job {} is {}: {}",
+                    job.job,
+                    job.phase,
+                    plain(&job.reason)
+                )?,
+            }
+        }
+        ClusterCommand::Show(a) => {
+            let job = one(&a).await?;
+            match a.json {
+                true => {
+                    let mut all = job_json(&job);
+                    all["command"] = json!(job.command);
+                    all["working_directory"] = json!(job.working_directory);
+                    all["metrics"] = json!(job.metrics);
+                    print(terminal, &all)?;
+                }
+                false => show(&job, terminal)?,
+            }
+        }
+        ClusterCommand::Scheduler(_)
+        | ClusterCommand::Node(_)
+        | ClusterCommand::Demo
+        | ClusterCommand::Shim { .. } => {}
+    }
+    Ok(OK)
+}
+
+async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
+    let jobs = client(&a.at).await?.list(Some(a.job), true).await?;
+    let job = jobs.into_iter().next();
+    job.ok_or_else(|| Failure::new(format!("there is no job {}", a.job)))
+}
+
+async fn change(a: JobArgs, verb: pb::Verb, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    client(&a.at).await?.change(a.job, verb).await?;
+    if a.json {
+        print(terminal, &json!({"job": a.job}))?;
+    }
+    Ok(())
+}
+
+async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let env = pairs("--env", "NAME=VALUE", &a.env, |v| Some(v.to_owned()))?;
+    let as_json = |v: &str| match serde_json::from_str::<Value>(v) {
+        Ok(_) => Some(v.to_owned()),
+        // A word is meant as one.
+        Err(_) => Some(Value::from(v).to_string()),
+    };
+    let attributes = pairs("--attribute", "NAME=JSON", &a.attribute, as_json)?;
+    let meaning = |v: &str| {
+        let meant = match v {
+            "retry" => pb::OnExit::Retry,
+            "fail" => pb::OnExit::Fail,
+            "complete" => pb::OnExit::Complete,
+            "requeue" => pb::OnExit::Requeue,
+            _ => return None,
+        };
+        Some(i32::from(meant))
+    };
+    let expected = "CODE=MEANING, a number and retry, fail, complete or requeue";
+    let on_exit = pairs("--on-exit", expected, &a.on_exit, meaning)?
+        .into_iter()
+        .map(|(code, meant)| match code.parse::<i32>() {
+            Ok(code) => Ok((code, meant)),
+            Err(_) => Err(Failure::new(format!(
+                "--on-exit: found `{code}`, expected {expected}"
+            ))),
+        })
+        .collect::<Result<_, _>>()?;
+    let fresh = || {
+        let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
+        uuid.map(|u| u.trim().to_owned())
+    };
+    let key = match a.key {
+        Some(key) => key,
+        None => fresh().map_err(Failure::new)?,
+    };
+    number("--duration", a.duration, true)?;
+    for (option, seconds) in [("--grace", a.grace), ("--deadline", a.deadline)] {
+        if let Some(seconds) = seconds {
+            // 0 of either would mean something else than it says.
+            number(option, seconds, false)?;
+        }
+    }
+    for rate in &a.rates {
+        number("--rates", *rate, true)?;
+    }
+    let speed = match a.iterations {
+        Some(iterations) => {
+            number("--iterations", iterations, false)?;
+            number("--duration", a.duration, false)?;
+            iterations / a.duration
+        }
+        None => 1.0,
+    };
+    let here = std::env::current_dir()
+        .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
+    let job = pb::Job {
+        name: a.name.unwrap_or_default(),
+        user: a
+            .user
+            .or_else(|| std::env::var("USER").ok())
+            .unwrap_or_default(),
+        queue: a.queue.unwrap_or_default(),
+        gpus: a.gpus,
+        priority: a.priority,
+        iterations: a.iterations.unwrap_or(a.duration),
+        rate: speed,
+        command: a.command,
+        env,
+        working_directory: here.to_string_lossy().into_owned(),
+        grace_s: a.grace,
+        max_retries: a.max_retries,
+        on_exit,
+        attributes,
+        levels: a.levels,
+        rates: a.rates.iter().map(|rate| rate * speed).collect(),
+        deadlines_s: a.deadline.into_iter().collect(),
+        model: a.model.unwrap_or_default(),
+        batch_size: a.batch_size.unwrap_or(0),
+        training: a.training.as_deref().map_or(Ok(String::new()), training)?,
+        ..pb::Job::default()
+    };
+    let number = insist(&a.at, a.patience, key, job).await?;
+    match a.json {
+        true => print(terminal, &json!({"job": number})),
+        false => Ok(writeln!(terminal.out, "{number}")?),
+    }
+}
+
+/// What a job that trains says of its batches, as its file has it.
+fn training(path: &Path) -> Result<String, Failure> {
+    let wrong = |e: String| Failure::new(format!("--training {}: {e}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let _: TrainingSpec = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    Ok(text)
+}
+
+/// Submits under the same key until somebody answers: whatever was lost on the
+/// way, the job comes in once.
+#[allow(clippy::disallowed_methods, reason = "patience has an end")]
+async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32, Failure> {
+    let begin = std::time::Instant::now();
+    let mut reached = false;
+    loop {
+        let told = async {
+            let mut client = client(at).await?;
+            reached = true;
+            Ok(client.submit(key.clone(), job.clone()).await?)
+        };
+        match told.await {
+            Err(Failure::Unreachable(_)) if begin.elapsed().as_secs_f64() < patience => {
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
+            // Nobody can say whether it is there.
+            Err(Failure::Unreachable(why)) if reached => {
+                return Err(Failure::Unreachable(format!(
+                    "{why}; the job may be there all the same: submit it with --key {} to have it once",
+                    plain(&key)
+                )));
+            }
+            told => return told,
+        }
+    }
+}
+
+/// Refuses what is no sensible number for an option.
+fn number(option: &str, found: f64, zero: bool) -> Result<(), Failure> {
+    let (sound, expected) = match zero {
+        true => (found >= 0.0, "a finite number that is not negative"),
+        false => (found > 0.0, "a finite number above 0"),
+    };
+    match sound && found.is_finite() {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "{option}: found `{found}`, expected {expected}"
+        ))),
+    }
+}
+
+/// `NAME=VALUE`, again and again.
+fn pairs<T>(
+    option: &str,
+    expected: &str,
+    all: &[String],
+    value: impl Fn(&str) -> Option<T>,
+) -> Result<BTreeMap<String, T>, Failure> {
+    let mut map = BTreeMap::new();
+    for text in all {
+        let found = text.split_once('=');
+        let (key, value) = found
+            .and_then(|(k, v)| Some((k, value(v)?)))
+            .ok_or_else(|| {
+                Failure::new(format!("{option}: found `{text}`, expected {expected}"))
+            })?;
+        if map.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::new(format!(
+                "{option}: `{key}` is given twice, expected one value"
+            )));
+        }
+    }
+    Ok(map)
+}
+
+async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let wanted = pb::LogsRequest {
+        job: a.job,
+        launch: a.launch,
+        rank: a.rank,
+        err: a.err,
+        follow: a.follow,
+        after: None,
+    };
+    let mut before = None;
+    let err = std::cell::RefCell::new(&mut *terminal.err);
+    let away = |why: Option<&ClientError>| {
+        // Nobody may be there to read it.
+        let _ = match why {
+            Some(why) => writeln!(
+                err.borrow_mut(),
+                "{}: waiting for it",
+                plain(&why.to_string())
+            ),
+            None => writeln!(err.borrow_mut(), "the scheduler answers again"),
+        };
+    };
+    let out = &mut *terminal.out;
+    let show = |launch: u32, data: &[u8]| -> Result<(), Failure> {
+        if a.json {
+            let text = String::from_utf8_lossy(data);
+            let line = json!({"job": a.job, "launch": launch, "rank": a.rank, "text": text});
+            writeln!(out, "{line}")?;
+        } else {
+            if before.is_some_and(|b| b != launch) {
+                writeln!(err.borrow_mut(), "launch {launch}")?;
+            }
+            out.write_all(data)?;
+        }
+        before = Some(launch);
+        Ok(out.flush()?)
+    };
+    client(&a.at).await?.logs(wanted, show, away).await?
+}
+
+fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
+    Ok(writeln!(terminal.out, "{value}")?)
+}
+
+fn queue(jobs: &[pb::JobLine]) -> Grid {
+    let head = [
+        "job", "name", "user", "phase", "nodes", "why", "GPUs", "launch", "ran s",
+    ];
+    let row = |j: &pb::JobLine| {
+        vec![
+            j.job.to_string(),
+            short(&j.name),
+            short(&j.user),
+            j.phase.clone(),
+            plain(&j.nodes.join(" ")),
+            if j.nodes.is_empty() {
+                plain(&j.reason)
+            } else {
+                String::new()
+            },
+            j.gpus.to_string(),
+            j.attempt.to_string(),
+            format!("{:.0}", j.running_s),
+        ]
+    };
+    Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows: jobs.iter().map(row).collect(),
+        words: 6,
+    }
+}
+
+fn node_table(nodes: &[pb::NodeLine]) -> Grid {
+    let head = [
+        "node", "name", "status", "drained", "jobs", "GPUs", "free", "silent s",
+    ];
+    let row = |n: &pb::NodeLine| {
+        let jobs: Vec<String> = n.jobs.iter().map(u32::to_string).collect();
+        vec![
+            n.node.to_string(),
+            plain(&n.name),
+            n.status.clone(),
+            plain(&n.drained),
+            jobs.join(" "),
+            n.gpus.to_string(),
+            n.free.to_string(),
+            format!("{:.1}", n.silent_s),
+        ]
+    };
+    Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows: nodes.iter().map(row).collect(),
+        words: 5,
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let simple = |c: char| c.is_alphanumeric() || "-_=+./:,@%…".contains(c);
+    match !word.is_empty() && word.chars().all(simple) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// A moment in seconds since 1970, as a date.
+fn moment(secs: f64) -> String {
+    format!("{}:{:02} UTC", date(secs), (secs as i64).rem_euclid(60))
+}
+
+fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    let out = &mut terminal.out;
+    writeln!(out, "job        {} {}", j.job, plain(&j.name))?;
+    let command: Vec<String> = j.command.iter().map(|word| quoted(word)).collect();
+    let submitted = moment(j.submitted_s);
+    let ended = match j.ended_s > 0.0 {
+        true => moment(j.ended_s),
+        false => String::new(),
+    };
+    for (what, text) in [
+        ("user", &j.user),
+        ("phase", &j.phase),
+        ("why", &j.reason),
+        ("submitted", &submitted),
+        ("ended", &ended),
+        ("command", &command.join(" ")),
+        ("folder", &j.working_directory),
+    ] {
+        if !text.is_empty() {
+            writeln!(out, "{what:10} {}", plain(text))?;
+        }
+    }
+    let on = match j.nodes.is_empty() {
+        true => String::new(),
+        false => format!(" on {}", plain(&j.nodes.join(" "))),
+    };
+    writeln!(out, "GPUs       {}{on}", j.gpus)?;
+    writeln!(
+        out,
+        "launches   {}, preempted {}",
+        j.attempt,
+        number_of(j.preemptions, "time")
+    )?;
+    if j.iterations > 0.0 {
+        let (done, all) = (j.iterations_done, j.iterations);
+        writeln!(out, "work       {done:.0} of {all:.0} iterations")?;
+        // A little more is rounding, and who converges ends early.
+        let ended = j.phase == Outcome::Completed.as_str();
+        if done > 1.01 * all || (ended && done < 0.5 * all) {
+            let submitted = "--iterations, or one a second of --duration";
+            writeln!(
+                out,
+                "note       submitted as {all:.0} ({submitted}): policies misjudged what was left"
+            )?;
+        }
+    }
+    for (name, value) in &j.metrics {
+        writeln!(out, "{:10} {value}", plain(name))?;
+    }
+    for a in &j.accounts {
+        let id = a.id.unwrap_or_default();
+        let guess = if a.estimated { ", estimated" } else { "" };
+        writeln!(
+            out,
+            "launch {}   node {}: {}, {:.1} s on {}{guess} {}",
+            id.attempt,
+            plain(&a.node),
+            a.exit,
+            a.ran_ms as f64 / 1000.0,
+            number_of(a.gpus, "GPU"),
+            plain(&a.why)
+        )?;
+    }
+    Ok(())
+}
+
+fn job_json(j: &pb::JobLine) -> Value {
+    let account = |a: &pb::AccountLine| {
+        json!({
+            "launch": a.id.map(|i| i.attempt), "node": a.node, "exit": a.exit,
+            "ran_s": a.ran_ms as f64 / 1000.0, "gpus": a.gpus, "estimated": a.estimated, "why": a.why,
+        })
+    };
+    json!({
+        "job": j.job, "name": j.name, "user": j.user, "phase": j.phase, "gpus": j.gpus,
+        "launch": j.attempt, "reason": j.reason, "submitted_s": j.submitted_s,
+        "running_s": j.running_s,
+        // Of one that has ended without a word of it nobody knows.
+        "iterations_done": (j.iterations > 0.0).then_some(j.iterations_done),
+        "iterations": (j.iterations > 0.0).then_some(j.iterations),
+        "nodes": j.nodes, "preemptions": j.preemptions,
+        "ended_s": (j.ended_s > 0.0).then_some(j.ended_s),
+        "accounts": j.accounts.iter().map(account).collect::<Vec<_>>(),
+    })
+}
+
+fn node_json(n: &pb::NodeLine) -> Value {
+    json!({
+        "node": n.node, "name": n.name, "status": n.status, "gpus": n.gpus, "free": n.free,
+        "drained": n.drained, "silent_s": n.silent_s, "jobs": n.jobs,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates_and_words_are_as_a_shell_takes_them() {
+        for (secs, date) in [
+            (0.0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399.9, "2000-02-28 23:59:59 UTC"),
+            (951_868_800.0, "2000-03-01 00:00:00 UTC"),
+            (1_709_210_096.0, "2024-02-29 12:34:56 UTC"),
+            (4_107_542_399.0, "2100-02-28 23:59:59 UTC"),
+        ] {
+            assert_eq!(moment(secs), date);
+        }
+        for nonsense in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(moment(nonsense).ends_with(" UTC"));
+        }
+        assert_eq!(quoted("--epochs=10"), "--epochs=10");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

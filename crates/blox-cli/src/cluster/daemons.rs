@@ -1,0 +1,206 @@
+//! The processes that stay.
+
+use super::args::{NodeArgs, SchedulerArgs};
+use super::commands::plain;
+use crate::resolve::Experiment;
+use crate::{Failure, OK, Terminal, config};
+use blox_cluster::client::{self, Token};
+use blox_cluster::protocol::Timers;
+use blox_cluster::protocol::scheduler::Settings;
+use blox_cluster::shell::gpus::{self, Gpu};
+use blox_cluster::shell::{node, scheduler, service, shim};
+use blox_core::NodeSpec;
+use blox_core::journal::{Journal, JsonLines};
+use blox_core::registry::Registry;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A runtime for few sockets and no work.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(Failure::new)
+}
+
+/// SIGTERM or Ctrl-C.
+pub(super) async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut term) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// The secret in a file, or in the one that the environment names.
+pub(super) fn token(file: Option<&Path>) -> Result<Token, Failure> {
+    let named = || std::env::var_os("BLOX_TOKEN_FILE").map(PathBuf::from);
+    match file.map(Path::to_owned).or_else(named) {
+        Some(path) => {
+            Token::read(&path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))
+        }
+        None => Ok(Token::none()),
+    }
+}
+
+fn address(option: &str, text: &str) -> Result<SocketAddr, Failure> {
+    text.parse().map_err(|e| {
+        Failure::new(format!(
+            "{option}: {e}: found `{text}`, expected ADDRESS:PORT"
+        ))
+    })
+}
+
+pub(super) fn scheduler(
+    registry: &Registry,
+    mut a: SchedulerArgs,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let listen = address("--listen", &a.listen)?;
+    let metrics = a.metrics.as_deref().map(|m| address("--metrics", m));
+    let metrics = metrics.transpose()?;
+    let token = token(a.token_file.as_deref())?;
+    let open = !listen.ip().is_loopback() && !token.is_some();
+    if open && !a.insecure {
+        return Err(Failure::new(format!(
+            "--listen {listen}: everybody who reaches it could run programs: give --token-file, or --insecure"
+        )));
+    }
+    let mut watch = scheduler::Watch::default();
+    if let Some(path) = a.simulate.options.journal.take() {
+        watch.observers.set_journal(journal(&path)?);
+    }
+    // Everything that simulates also schedules.
+    let pipeline = Experiment::of(config::scheduler(a.simulate)?, registry)?.pipeline(0)?;
+    let settings = Settings {
+        timers: Timers::default().divided_by(a.faster),
+        wait_for_nodes: a.wait_for_nodes,
+        ..Settings::default()
+    };
+    let limits = scheduler::Limits {
+        policy: Duration::from_secs(a.policy_limit),
+        log_bytes: a.log_kib.saturating_mul(1024),
+    };
+    let runtime = runtime()?;
+    let listen = service::Listen::bind(listen, metrics, token);
+    let listen = runtime.block_on(listen).map_err(Failure::new)?;
+    let running =
+        scheduler::start(&a.state_dir, settings, pipeline, limits, watch).map_err(Failure::new)?;
+    let err = std::cell::RefCell::new(&mut *terminal.err);
+    let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
+        let mut err = err.borrow_mut();
+        // Nobody may be there to read it.
+        let _ = writeln!(err, "listening on {at}");
+        if let Some(metrics) = metrics {
+            let _ = writeln!(err, "numbers at http://{metrics}/metrics");
+        }
+        if open {
+            let _ = writeln!(err, "everybody who reaches {at} can run programs");
+        }
+    };
+    let notice = |text: &str| {
+        let _ = writeln!(err.borrow_mut(), "{}", plain(text));
+    };
+    runtime
+        .block_on(service::serve(
+            running,
+            listen,
+            ready,
+            notice,
+            told_to_stop(),
+        ))
+        .map_err(Failure::new)?;
+    Ok(OK)
+}
+
+/// A new journal: what is there is not written over, since it is all that is left of its run.
+fn journal(path: &std::path::Path) -> Result<Box<dyn Journal>, Failure> {
+    let file = std::fs::File::create_new(path).map_err(|e| {
+        Failure::new(format!(
+            "--journal: {}: {e}, expected a new file",
+            path.display()
+        ))
+    })?;
+    Ok(Box::new(JsonLines::new(file)))
+}
+
+pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let host = || {
+        let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let name = a.name.unwrap_or_else(host);
+    // Lists of nodes are separated by commas or blanks, and a node is named by its number too.
+    let apart = |c: char| c == ',' || c.is_whitespace() || c.is_control();
+    if name.contains(apart) || name.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Failure::new(format!(
+            "--name: found `{}`, expected a name without blanks and commas that is no number",
+            plain(&name)
+        )));
+    }
+    let cpus = std::thread::available_parallelism().map_or(0.0, |n| n.get() as f64);
+    let program = std::env::current_exe().map_err(Failure::new)?;
+    let token = token(a.at.token_file.as_deref())?;
+    let found = match a.gpus {
+        Some(_) => Vec::new(),
+        None => gpus::detect()
+            .map_err(|e| Failure::new(format!("no GPUs were found ({e}): give --gpus N")))?,
+    };
+    let slots = a.gpus.unwrap_or(found.len() as u32);
+    if slots == 0 {
+        return Err(Failure::new("a node has GPUs: give --gpus N, 1 or more"));
+    }
+    let first = found.first();
+    let gpu_type = a.gpu_type.or_else(|| first.map(|g: &Gpu| g.model.clone()));
+    let settings = node::NodeSettings {
+        scheduler: client::url(&a.at.at)?,
+        dir: a.state_dir,
+        offer: NodeSpec {
+            name: Some(name.as_str().into()),
+            gpus: slots,
+            gpu_type: gpu_type.map(Into::into),
+            gpu_memory_gib: first.map_or(0.0, |g| g.memory_gib),
+            cpus,
+            memory_gib: memory_gib(),
+            ..NodeSpec::default()
+        },
+        address: a.address,
+        timers: Timers::default().divided_by(a.faster),
+        shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
+        devices: found.into_iter().map(|g| g.uuid).collect(),
+        token,
+        logs: node::LogRoom {
+            launch: a.launch_logs_mib.saturating_mul(1 << 20),
+            ended: a.ended_logs_mib.saturating_mul(1 << 20),
+        },
+    };
+    writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
+    let err = &mut *terminal.err;
+    let trouble = |text: &str| {
+        // Nobody may be there to read it.
+        let _ = writeln!(err, "{}", plain(text));
+    };
+    runtime()?
+        .block_on(node::run(settings, told_to_stop(), trouble))
+        .map_err(|e| Failure::new(plain(&e.to_string())))?;
+    Ok(OK)
+}
+
+/// The processes of one launch: the program is started again for them.
+pub(super) fn shim(dir: &Path) -> Result<i32, Failure> {
+    shim::run(dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
+    Ok(OK)
+}
+
+/// Memory of this machine; 0 if it does not say.
+fn memory_gib() -> f64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|l| l.trim().split(' ').next()?.parse::<f64>().ok());
+    (kib.unwrap_or(0.0) / 1024.0 / 1024.0).floor()
+}

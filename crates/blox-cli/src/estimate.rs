@@ -1,0 +1,407 @@
+//! `blox estimate`: models of durations and load, trained from logs.
+
+use super::files::write_whole;
+use super::output::{prepare, pretty};
+use super::{Failure, OK, Terminal};
+use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
+use blox_plot::{Axis, BarChart, Chart, Outline, Series};
+use blox_schedulers::estimate::{Log, Recipe, Saved, Split, Training};
+use clap::{Args, Subcommand, ValueEnum};
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(super) struct EstimateArgs {
+    #[command(subcommand)]
+    pub command: EstimateCommand,
+}
+
+#[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one a process")]
+pub(super) enum EstimateCommand {
+    /// Train a model from a log, and say how wrong it is on the rows that were kept back
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
+  blox estimate train jobs.csv --target duration_s --features gpus --model boosted --output model.json")]
+    Train(TrainArgs),
+    /// Say how wrong a trained model is about a log
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate eval model.json jobs.csv")]
+    Eval(EvalArgs),
+    /// Draw a trained model: what each feature adds, or the tree; and print it
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate plot model.json --output-dir pictures")]
+    Plot(DrawArgs),
+    /// Write what a trained model says about each row of a log
+    #[command(after_help = "Examples:
+  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
+      blox estimate tell model.json jobs.csv")]
+    Tell(TellArgs),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// A sum of functions of one feature and of pairs (GA2M)
+    Additive,
+    /// Gradient-boosted trees
+    Boosted,
+    /// A decision tree that names a class
+    Tree,
+}
+
+#[derive(Args)]
+pub(super) struct Rows {
+    /// Keep back the rows from this date on, such as 2020-09-01 (needs --date)
+    #[arg(long, value_name = "DATE", conflicts_with = "test_share")]
+    pub test_from: Option<String>,
+    /// Keep back this part of the rows, from the end
+    #[arg(long, value_name = "SHARE")]
+    pub test_share: Option<f64>,
+}
+
+#[derive(Args)]
+pub(super) struct TrainArgs {
+    /// The log: a CSV file with a header
+    pub log: PathBuf,
+    /// The column to tell
+    #[arg(long, value_name = "COLUMN")]
+    pub target: String,
+    /// The kind of model
+    #[arg(long, value_enum, default_value_t = Kind::Additive)]
+    pub model: Kind,
+    /// Columns that are features, with commas between
+    #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
+    pub features: Vec<String>,
+    /// A column with dates: month, day, hour and day of the week become features
+    #[arg(long, value_name = "COLUMN")]
+    pub date: Option<String>,
+    /// Columns told every 10 minutes whose past becomes features (needs --date)
+    #[arg(long, value_delimiter = ',', value_name = "COLUMNS", requires = "date")]
+    pub series: Vec<String>,
+    #[command(flatten)]
+    pub rows: Rows,
+    /// Where to save the model
+    #[arg(long, short, value_name = "FILE.json")]
+    pub output: Option<PathBuf>,
+    /// The part of each step that is taken (additive, boosted) [default: 0.05; boosted: 0.1]
+    #[arg(long)]
+    pub learning_rate: Option<f64>,
+    /// Pairs of features with a term of their own (additive) [default: 10]
+    #[arg(long)]
+    pub pairs: Option<usize>,
+    /// Count errors beyond this many units as absolute ones, not squared (additive)
+    #[arg(long, value_name = "UNITS")]
+    pub huber: Option<f64>,
+    /// Trees (boosted) [default: 100]
+    #[arg(long)]
+    pub trees: Option<usize>,
+    /// Most questions from the root to a leaf (tree) [default: 8]
+    #[arg(long)]
+    pub depth: Option<usize>,
+    /// Least rows of a leaf [default: 5; boosted: 20; tree: 1]
+    #[arg(long)]
+    pub least_rows: Option<usize>,
+    /// Where random numbers begin (additive) [default: 42]
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+#[derive(Args)]
+pub(super) struct EvalArgs {
+    /// The model that `train` saved
+    pub model: PathBuf,
+    /// The log
+    pub log: PathBuf,
+    #[command(flatten)]
+    pub rows: Rows,
+}
+
+#[derive(Args)]
+pub(super) struct DrawArgs {
+    /// The model that `train` saved
+    pub model: PathBuf,
+    /// Where to draw
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that is not empty
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args)]
+pub(super) struct TellArgs {
+    /// The model that `train` saved
+    pub model: PathBuf,
+    /// The log
+    pub log: PathBuf,
+    /// A column that names the rows
+    #[arg(long, value_name = "COLUMN", default_value = "job_id")]
+    pub key: String,
+}
+
+pub(super) fn run(args: EstimateArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    match args.command {
+        EstimateCommand::Train(a) => train(&a, terminal),
+        EstimateCommand::Eval(a) => eval(&a, terminal),
+        EstimateCommand::Plot(a) => draw(&a, terminal),
+        EstimateCommand::Tell(a) => tell(&a, terminal),
+    }
+}
+
+fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
+    match (&rows.test_from, rows.test_share, date) {
+        (Some(from), _, Some(date)) => Ok(Split::Date(date.to_owned(), from.clone())),
+        (Some(_), _, None) => Err(Failure::new(
+            "--test-from needs a column with dates, expected --date COLUMN".to_owned(),
+        )),
+        (None, Some(share), _) if share > 0.0 && share < 1.0 => Ok(Split::Share(share)),
+        (None, Some(share), _) => Err(Failure::new(format!(
+            "--test-share is {share}, expected a part above 0 and below 1"
+        ))),
+        (None, None, _) => Ok(Split::All),
+    }
+}
+
+/// Refuses options of another kind of model.
+fn refuse(args: &TrainArgs) -> Result<(), Failure> {
+    let (additive, boosted, tree) = match args.model {
+        Kind::Additive => (true, false, false),
+        Kind::Boosted => (false, true, false),
+        Kind::Tree => (false, false, true),
+    };
+    let stepwise = additive || boosted;
+    let steps = "additive or boosted";
+    for (option, is_given, fits, with) in [
+        (
+            "learning-rate",
+            args.learning_rate.is_some(),
+            stepwise,
+            steps,
+        ),
+        ("pairs", args.pairs.is_some(), additive, "additive"),
+        ("huber", args.huber.is_some(), additive, "additive"),
+        ("seed", args.seed.is_some(), additive, "additive"),
+        ("trees", args.trees.is_some(), boosted, "boosted"),
+        ("depth", args.depth.is_some(), tree, "tree"),
+    ] {
+        if is_given && !fits {
+            let model = args.model.to_possible_value();
+            return Err(Failure::new(format!(
+                "--{option} has no meaning with --model {}, only with {with}",
+                model.as_ref().map_or("", |m| m.get_name())
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    refuse(args)?;
+    let log = Log::read(&args.log).map_err(Failure::new)?;
+    if args.features.is_empty() && args.date.is_none() {
+        return Err(Failure::new(format!(
+            "no features, expected --features with some of {}, or --date",
+            log.header().join(", ")
+        )));
+    }
+    let recipe = Recipe {
+        columns: args.features.clone(),
+        date: args.date.clone(),
+        series: args.series.clone(),
+    };
+    let training = match args.model {
+        Kind::Additive => {
+            let default = AdditiveParams::default();
+            Training::Additive(AdditiveParams {
+                learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
+                pairs: args.pairs.unwrap_or(default.pairs),
+                least_rows: args.least_rows.unwrap_or(default.least_rows),
+                loss: args
+                    .huber
+                    .map_or(Loss::Squared, |width| Loss::Huber { width }),
+                seed: args.seed.unwrap_or(default.seed),
+                ..default
+            })
+        }
+        Kind::Boosted => {
+            let default = BoostedParams::default();
+            Training::Boosted(BoostedParams {
+                trees: args.trees.unwrap_or(default.trees),
+                learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
+                least_rows: args.least_rows.unwrap_or(default.least_rows),
+                ..default
+            })
+        }
+        Kind::Tree => {
+            let default = TreeParams::default();
+            Training::Tree(TreeParams {
+                depth: args.depth.unwrap_or(default.depth),
+                least_rows: args.least_rows.unwrap_or(default.least_rows),
+                ..default
+            })
+        }
+    };
+    let split = split(&args.rows, args.date.as_deref())?;
+    let (learnt, kept) = log.split(&split).map_err(Failure::new)?;
+    let saved =
+        Saved::train(&log, &args.target, recipe, &training, &learnt).map_err(Failure::new)?;
+    told(&saved, &log, &learnt, "learnt from", terminal)?;
+    if !kept.is_empty() {
+        told(&saved, &log, &kept, "kept back", terminal)?;
+    }
+    if let Some(path) = &args.output {
+        write_whole(path, |out| pretty(out, &saved))?;
+    }
+    Ok(OK)
+}
+
+fn told(
+    saved: &Saved,
+    log: &Log,
+    rows: &[usize],
+    which: &str,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), Failure> {
+    let e = saved.errors(log, rows).map_err(Failure::new)?;
+    write!(terminal.out, "{:<12} {:>7} rows  ", which, e.rows)?;
+    match e.accuracy {
+        Some(right) => writeln!(terminal.out, "accuracy {right:.4}")?,
+        None => writeln!(
+            terminal.out,
+            "MAE {:.4}  RMSE {:.4}  R2 {:.4}  SMAPE {:.2} %",
+            e.mae, e.rmse, e.r2, e.smape
+        )?,
+    }
+    Ok(())
+}
+
+fn eval(args: &EvalArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let saved = Saved::load(&args.model).map_err(Failure::new)?;
+    let log = Log::read(&args.log).map_err(Failure::new)?;
+    let split = split(&args.rows, saved.recipe.date.as_deref())?;
+    let (all, kept) = log.split(&split).map_err(Failure::new)?;
+    let rows = if split == Split::All { &all } else { &kept };
+    told(&saved, &log, rows, "asked", terminal)?;
+    Ok(OK)
+}
+
+fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let saved = Saved::load(&args.model).map_err(Failure::new)?;
+    let log = Log::read(&args.log).map_err(Failure::new)?;
+    let keys = log.texts(&args.key).map_err(Failure::new)?;
+    let said = saved.predict(&log).map_err(Failure::new)?;
+    let mut out = csv::Writer::from_writer(&mut *terminal.out);
+    let wrong = |e: csv::Error| Failure::from(std::io::Error::from(e));
+    out.write_record([&*args.key, "priority"]).map_err(wrong)?;
+    for (key, value) in keys.iter().zip(said) {
+        out.write_record([&**key, &value.to_string()])
+            .map_err(wrong)?;
+    }
+    out.flush()?;
+    Ok(OK)
+}
+
+fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let saved = Saved::load(&args.model).map_err(Failure::new)?;
+    write!(terminal.out, "{}: {}", saved.target, saved.model)?;
+    let Some(dir) = &args.output_dir else {
+        return Ok(OK);
+    };
+    let _lock = prepare(dir, args.force)?;
+    let mut taken = BTreeSet::new();
+    for (name, svg) in pictures(&saved) {
+        let file = not_taken(&name, &mut taken);
+        write_whole(&dir.join(file + ".svg"), |out| {
+            out.write_all(svg.as_bytes())
+        })?;
+    }
+    Ok(OK)
+}
+
+/// A name that fits a path and that no other picture has.
+fn not_taken(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let fit = |c: char| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
+        _ => '-',
+    };
+    let plain: String = name.chars().map(fit).collect();
+    let mut own = plain.clone();
+    let mut n = 2;
+    while !taken.insert(own.clone()) {
+        own = format!("{plain}-{n}");
+        n += 1;
+    }
+    own
+}
+
+/// Importances, and a picture a function; a tree as its questions.
+fn pictures(saved: &Saved) -> Vec<(String, String)> {
+    match &saved.model {
+        Model::Additive(model) => shapes(model, &saved.target),
+        Model::Boosted(model) => {
+            let mut bars = BarChart::new("What the questions explain", Axis::fraction("share"));
+            for (feature, share) in model.importances().into_iter().take(20) {
+                bars = bars.with(feature, [("share", share)]);
+            }
+            vec![("importance".to_owned(), bars.svg())]
+        }
+        Model::Tree(tree) => {
+            let outline = Outline::new("Decision tree", tree.lines());
+            vec![("tree".to_owned(), outline.svg())]
+        }
+    }
+}
+
+fn shapes(model: &Additive, target: &str) -> Vec<(String, String)> {
+    let mut terms: Vec<(String, f64)> = model
+        .shapes()
+        .iter()
+        .map(|s| (s.feature().to_owned(), s.importance()))
+        .chain(model.pairs().iter().map(|p| {
+            let (a, b) = p.features();
+            (format!("{a} with {b}"), p.importance())
+        }))
+        .collect();
+    terms.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let axis = || Axis::new(format!("adds to {target}"));
+    let mut bars = BarChart::new("Importance of terms", axis());
+    for (name, importance) in terms.into_iter().take(20) {
+        bars = bars.with(name, [("importance", importance)]);
+    }
+    let mut pictures = vec![("importance".to_owned(), bars.svg())];
+    for shape in model.shapes() {
+        let name = format!("shape-{}", shape.feature());
+        let svg = match shape.steps() {
+            Some(steps) => Chart::new(shape.feature(), Axis::new(shape.feature()), axis())
+                .with(Series::steps(shape.feature(), steps))
+                .svg(),
+            None => {
+                let mut bars = BarChart::new(shape.feature(), axis());
+                // The most common categories.
+                let mut bins = shape.bins();
+                bins.sort_by_key(|(_, _, rows)| std::cmp::Reverse(*rows));
+                for (label, score, _) in bins.into_iter().take(20) {
+                    bars = bars.with(label, [("adds", score)]);
+                }
+                bars.svg()
+            }
+        };
+        pictures.push((name, svg));
+    }
+    pictures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_picture_takes_the_place_of_another() {
+        let mut taken = BTreeSet::new();
+        let files = ["shape-a b", "shape-a-b", "a"].map(|name| not_taken(name, &mut taken));
+        assert_eq!(files, ["shape-a-b", "shape-a-b-2", "a"]);
+    }
+}

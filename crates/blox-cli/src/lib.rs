@@ -1,0 +1,269 @@
+//! The command line as a library: hand it a registry with your own policies,
+//! and all subcommands know them.
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     let registry = blox_schedulers::registry(); // and what you add to it
+//!     blox_cli::run(registry)
+//! }
+//! ```
+//!
+//! Data goes to standard output, errors and progress to standard error. Exit
+//! codes: 0 all is well, 1 a verification that differs, 2 wrong usage or bad
+//! input, 3 no answer from the scheduler of a real cluster, 130 interrupted by
+//! Ctrl-C or SIGTERM.
+
+mod args;
+mod cluster;
+mod config;
+mod estimate;
+mod files;
+mod generated;
+mod grid;
+mod leftovers;
+mod lock;
+mod new;
+mod output;
+mod plot;
+mod policies;
+mod pool;
+mod progress;
+mod reading;
+mod recording;
+mod replay;
+mod report;
+#[cfg(feature = "released")]
+mod reproduce;
+mod resolve;
+mod run;
+mod seeds;
+mod step;
+mod sweep;
+mod table;
+mod trace;
+#[cfg(feature = "released")]
+mod verify;
+
+pub use cluster::backend;
+
+use args::{Cli, Command};
+use blox_core::registry::Registry;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser};
+use grid::Form;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Why a command could not do what it was told.
+#[derive(Clone, Debug)]
+enum Failure {
+    /// One clear sentence for the user.
+    Message(String),
+    /// The scheduler of a real cluster does not answer.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
+    Unreachable(String),
+    /// Nobody reads the output any more: no reason to complain.
+    ClosedPipe,
+}
+
+impl Failure {
+    fn new(message: impl fmt::Display) -> Self {
+        Failure::Message(message.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Of writing to standard output; files have their own messages.
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::Message(format!("the output cannot be written: {e}")),
+        }
+    }
+}
+
+/// The answer of commands that need released programs, in a build without them.
+#[cfg(not(feature = "released"))]
+const WITHOUT_RELEASED: &str = "`verify` and `reproduce` repeat released programs, which this build leaves out; build with `--features released`";
+
+const OK: i32 = 0;
+#[cfg(feature = "released")]
+const DIFFERS: i32 = 1;
+const BAD_INPUT: i32 = 2;
+const UNREACHABLE: i32 = 3;
+const INTERRUPTED: i32 = 130;
+
+/// Where a command's output goes, and commands of `step` come from.
+struct Terminal<'a> {
+    input: &'a mut dyn BufRead,
+    /// Whether somebody types, and wants to be asked.
+    prompts: bool,
+    out: &'a mut dyn Write,
+    /// How tables are written there, unless another format is asked for.
+    form: Form,
+    err: &'a mut dyn Write,
+    /// Whether this is a whole process with a user before it: it may show
+    /// progress and take Ctrl-C.
+    interactive: bool,
+}
+
+/// Runs the command line of this process with these policies.
+pub fn run(registry: Registry) -> ExitCode {
+    // No lock: the progress bar shares standard error.
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let prompts = io::stdin().is_terminal();
+    let mut terminal = Terminal {
+        input: &mut io::stdin().lock(),
+        prompts,
+        form: match out.is_terminal() {
+            true => Form::Wrapped,
+            false => Form::Lines,
+        },
+        out: &mut out,
+        err: &mut err,
+        interactive: true,
+    };
+    let code = run_in(&registry, std::env::args_os().collect(), &mut terminal);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Runs a command line, the program's name first, and returns its exit code.
+///
+/// ```
+/// let (mut out, mut err) = (Vec::new(), Vec::new());
+/// let args = ["blox", "compare", "fifo", "las", "--jobs", "20", "--cluster", "1x4"];
+/// let code = blox_cli::run_with(&blox_schedulers::registry(), args, &mut out, &mut err);
+/// assert_eq!(code, 0);
+/// assert!(String::from_utf8_lossy(&out).contains("avg JCT"));
+/// ```
+pub fn run_with<A: Into<OsString>>(
+    registry: &Registry,
+    args: impl IntoIterator<Item = A>,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> i32 {
+    let mut terminal = Terminal {
+        input: &mut io::empty(),
+        prompts: false,
+        out: stdout,
+        form: Form::Lines,
+        err: stderr,
+        interactive: false,
+    };
+    let args = args.into_iter().map(Into::into).collect();
+    run_in(registry, args, &mut terminal)
+}
+
+fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>) -> i32 {
+    let result = parse(&args, terminal).and_then(|command| match command {
+        None => Ok(OK),
+        Some(Err(code)) => Ok(code),
+        Some(Ok(Command::Simulate(a))) => {
+            run::simulate(registry, config::simulate(a)?, &args, terminal)
+        }
+        Some(Ok(Command::Compare(a))) => {
+            let given = config::compare(a)?;
+            match given.options.seeds {
+                Some(_) => seeds::compare(registry, given, terminal),
+                None => run::simulate(registry, given, &args, terminal),
+            }
+        }
+        Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
+        Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
+        #[cfg(feature = "released")]
+        Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
+        Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
+        Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
+        Some(Ok(Command::Step(a))) => step::run(registry, config::step(a)?, terminal),
+        Some(Ok(Command::Replay(a))) => replay::run(registry, config::replay(a)?, terminal),
+        Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
+        Some(Ok(Command::Report(a))) => report::run(&a, terminal),
+        Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
+        #[cfg(feature = "released")]
+        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, &args, terminal),
+        #[cfg(not(feature = "released"))]
+        Some(Ok(Command::Verify(_) | Command::Reproduce(_))) => Err(Failure::new(WITHOUT_RELEASED)),
+        Some(Ok(Command::Estimate(a))) => estimate::run(a, terminal),
+        Some(Ok(Command::Cluster(command))) => cluster::run(registry, command, terminal),
+    });
+    let result = result.and_then(|code| {
+        terminal.out.flush()?;
+        Ok(code)
+    });
+    match result {
+        Ok(code) => code,
+        Err(Failure::ClosedPipe) => OK,
+        Err(Failure::Message(message)) => {
+            // If even this cannot be written there is nobody to tell.
+            let _ = writeln!(terminal.err, "error: {message}");
+            BAD_INPUT
+        }
+        Err(Failure::Unreachable(message)) => {
+            let _ = writeln!(terminal.err, "error: {message}");
+            UNREACHABLE
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "blox", &mut script);
+    terminal.out.write_all(&script)?;
+    Ok(OK)
+}
+
+/// Takes commands that the help hides out of what a misspelt one might have been.
+fn suggest_no_hidden(e: &mut clap::Error) {
+    let kind = ContextKind::SuggestedSubcommand;
+    let Some(ContextValue::Strings(names)) = e.get(kind) else {
+        return;
+    };
+    let command = Cli::command();
+    let hidden = |name: &str| {
+        command
+            .find_subcommand(name)
+            .is_some_and(|c| c.is_hide_set())
+    };
+    let shown: Vec<String> = names.iter().filter(|n| !hidden(n)).cloned().collect();
+    e.insert(kind, ContextValue::Strings(shown));
+}
+
+/// `None` after help or version was shown, a code after wrong usage was.
+fn parse(
+    args: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<Option<Result<Command, i32>>, Failure> {
+    if let Some(command) = Command::of_simulation(args) {
+        return Ok(Some(Ok(command)));
+    }
+    match Cli::try_parse_from(args) {
+        Ok(cli) => Ok(Some(Ok(cli.command))),
+        Err(mut e) if e.use_stderr() => {
+            suggest_no_hidden(&mut e);
+            let _ = write!(terminal.err, "{}", e.render());
+            Ok(Some(Err(BAD_INPUT)))
+        }
+        Err(e) => {
+            write!(terminal.out, "{}", e.render())?;
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_command_is_never_suggested() {
+        let registry = Registry::new();
+        for wrong in ["simulat", "shi", "stp"] {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let code = run_with(&registry, ["blox", wrong, "las"], &mut out, &mut err);
+            let err = String::from_utf8_lossy(&err);
+            assert!(code == BAD_INPUT && !err.contains("shim"), "{err}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! `blox new`: a crate with a part of one's own.
+
+use super::args::{Kind, NewArgs};
+use super::{Failure, OK, Terminal};
+use blox_core::registry::{Registry, Shelf};
+use blox_sim::registry::World;
+use std::path::Path;
+
+/// Files of every kind: where each goes, and what it is made from.
+const FILES: [(&str, &str); 5] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    ("README.md", include_str!("template/README.md.txt")),
+    (".gitignore", include_str!("template/gitignore.txt")),
+    ("src/main.rs", include_str!("template/main.rs.txt")),
+    ("tests/compare.rs", include_str!("template/compare.rs.txt")),
+];
+
+/// What is made of a kind.
+struct Template {
+    what: &'static str,
+    /// A comparison with it.
+    compare: &'static str,
+    library: &'static str,
+    tests: &'static str,
+}
+
+fn template(kind: Kind) -> Template {
+    macro_rules! of {
+        ($what:literal, $compare:literal, $name:literal) => {
+            Template {
+                what: $what,
+                compare: $compare,
+                library: include_str!(concat!("template/", $name, ".rs.txt")),
+                tests: include_str!(concat!("template/", $name, "_test.rs.txt")),
+            }
+        };
+    }
+    match kind {
+        Kind::Scheduling => of!(
+            "A scheduling policy",
+            "compare fifo las {{name}}",
+            "scheduling"
+        ),
+        Kind::Placement => of!(
+            "A placement",
+            "compare fifo las --placement {{name}}",
+            "placement"
+        ),
+        Kind::Admission => of!(
+            "An admission policy",
+            "compare fifo las --admission {{name}}",
+            "admission"
+        ),
+        Kind::ClusterManager => of!(
+            "A cluster manager",
+            "compare fifo las --cluster-manager {{name}}",
+            "cluster_manager"
+        ),
+        Kind::Collector => of!(
+            "A collector of metrics",
+            "compare fifo las --collect {{name}}",
+            "collector"
+        ),
+        Kind::Execution => of!(
+            "An execution model",
+            "compare fifo las --execution {{name}}",
+            "execution"
+        ),
+    }
+}
+
+/// The names of parts of a kind that ship.
+fn shipped(registry: &Registry, kind: Kind) -> Vec<String> {
+    fn of<T>(shelf: &Shelf<T>) -> Vec<String> {
+        shelf.iter().map(|(name, _)| name.to_owned()).collect()
+    }
+    match kind {
+        Kind::Scheduling => [of(&registry.schedulers), of(&registry.scheduling)].concat(),
+        Kind::Placement => of(&registry.placement),
+        Kind::Admission => of(&registry.admission),
+        Kind::ClusterManager => of(&registry.cluster),
+        Kind::Collector => of(&registry.collectors),
+        Kind::Execution => of(&registry.execution_models()),
+    }
+}
+
+pub(super) fn run(
+    registry: &Registry,
+    args: &NewArgs,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let dir = &args.path;
+    let name = match (&args.name, dir.file_name()) {
+        (Some(name), _) => name.clone(),
+        (None, Some(name)) => name.to_string_lossy().into_owned(),
+        (None, None) => String::new(),
+    };
+    check(&name)?;
+    if shipped(registry, args.kind).contains(&name) {
+        let what = match args.kind {
+            Kind::Scheduling => "scheduler",
+            _ => "part",
+        };
+        return Err(Failure::new(format!(
+            "`{name}` is the name of a {what} that ships, expected another one; --name says another \
+             than the folder's"
+        )));
+    }
+    let fails = |path: &Path, e: std::io::Error| {
+        Failure::new(format!("{}: cannot be written: {e}", path.display()))
+    };
+    if dir.exists() && std::fs::read_dir(dir).map_or(true, |mut d| d.next().is_some()) {
+        return Err(Failure::new(format!(
+            "{}: is there already, expected a new or an empty folder",
+            dir.display()
+        )));
+    }
+    let dependency = dependency();
+    let template = template(args.kind);
+    let own = [
+        ("src/lib.rs", template.library),
+        ("tests/part.rs", template.tests),
+    ];
+    for (file, text) in FILES.into_iter().chain(own) {
+        let path = dir.join(file);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|e| fails(parent, e))?;
+        }
+        let text = text.replace("{{compare}}", template.compare);
+        let text = text.replace("{{what}}", template.what);
+        let text = filled(&text, &name, &dependency);
+        std::fs::write(&path, text).map_err(|e| fails(&path, e))?;
+        writeln!(terminal.out, "{}", path.display())?;
+    }
+    writeln!(
+        terminal.out,
+        "next: cd '{}' && cargo test && cargo run --release -- {} --load 8\n\
+         The first build of each of the two commands compiles blox: minutes, not seconds.",
+        dir.display(),
+        template.compare.replace("{{name}}", &name)
+    )?;
+    Ok(OK)
+}
+
+/// A name that is one of a crate and of a scheduler alike.
+fn check(name: &str) -> Result<(), Failure> {
+    let mut chars = name.chars();
+    let first = chars.next().is_some_and(|c| c.is_ascii_lowercase());
+    let rest = chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    // Words of the language, and names that would hide what the crate needs.
+    let taken = [
+        "as", "async", "await", "blox", "box", "break", "const", "continue", "core", "crate", "do",
+        "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in",
+        "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
+        "return", "self", "static", "std", "struct", "super", "test", "trait", "true", "try",
+        "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+    ];
+    if !first || !rest || name.ends_with('-') || taken.contains(&name) {
+        return Err(Failure::new(format!(
+            "the name is `{name}`, expected one for a crate: lower-case letters, digits and hyphens, \
+             a letter first, no word of Rust; --name says another one than the folder's"
+        )));
+    }
+    Ok(())
+}
+
+fn filled(template: &str, name: &str, dependency: &str) -> String {
+    let type_name: String = name
+        .split('-')
+        .map(|word| {
+            let mut chars = word.chars();
+            let first = chars.next().map(|c| c.to_ascii_uppercase());
+            first.into_iter().chain(chars).collect::<String>()
+        })
+        .collect();
+    template
+        .replace("{{name}}", name)
+        .replace("{{crate}}", &name.replace('-', "_"))
+        .replace("{{type}}", &type_name)
+        .replace("{{dependency}}", dependency)
+}
+
+/// The checkout that this program was built from, if it is still there; the
+/// version otherwise.
+fn dependency() -> String {
+    // This crate lies in `crates/` of the checkout. A package that a registry unpacked does not.
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    if let Some(source) = crates.and_then(Path::parent)
+        && source.join("blox-core/Cargo.toml").is_file()
+    {
+        // A literal string has no escapes; a path may hold anything but a quote.
+        let path = source.display().to_string();
+        if !path.contains('\'') {
+            return format!("path = '{path}'");
+        }
+    }
+    format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn what_is_left_out_of_the_manifest_could_stand_there() {
+        let manifest = filled(FILES[0].1, "a", "path = 'b'");
+        let lines = manifest.lines().filter_map(|l| l.strip_prefix("# "));
+        let left_out: Vec<&str> = lines.filter(|l| l.contains(" = ")).collect();
+        assert_eq!(left_out.len(), 2);
+        for text in left_out.iter().copied().chain([manifest.as_str()]) {
+            assert!(text.parse::<toml::Table>().is_ok(), "{text}");
+        }
+        assert!(left_out[0].ends_with("features = [\"cluster\"] }"));
+    }
+
+    #[test]
+    fn names_become_those_of_rust() {
+        let text = "{{name}} {{crate}} {{type}} {{dependency}}";
+        assert_eq!(
+            filled(text, "my-policy2", "\"1\""),
+            "my-policy2 my_policy2 MyPolicy2 \"1\""
+        );
+        for kind in Kind::value_variants() {
+            let Template {
+                compare,
+                library,
+                tests,
+                ..
+            } = template(*kind);
+            for text in [compare, library, tests] {
+                assert!(!filled(text, "a", "b").contains("{{"));
+            }
+        }
+        for bad in ["", "My", "2x", "a b", "fn", "blox", "a_b", "a-", "-a"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+        assert!(check("my-policy").is_ok());
+    }
+}

@@ -1,0 +1,166 @@
+//! Result folders: each file whole or not there.
+
+use super::super::args::Options;
+use super::super::files::write_whole;
+use super::super::leftovers::{self, RUN_FILES};
+use super::super::lock::{LOCK, Lock};
+use super::super::resolve::Experiment;
+use super::super::run::Run;
+use super::super::{Failure, plot, report};
+use super::printed::{Figures, pretty};
+use blox_sim::results::{write_jobs, write_rounds, write_timeline};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The output folder; without one, nothing may be asked for that would lie in it.
+pub(crate) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
+    let asked = [
+        ("plots", o.plots),
+        ("report", o.report),
+        ("assignments", o.assignments),
+        ("rounds", o.rounds),
+        ("force", o.force && o.journal.is_none()),
+    ];
+    match (&o.output_dir, asked.iter().find(|(_, asked)| *asked)) {
+        (Some(dir), _) => Ok(Some(dir)),
+        (None, None) => Ok(None),
+        (None, Some((what, _))) => Err(nowhere(what)),
+    }
+}
+
+/// Something was asked for that would lie in an output folder, and there is none.
+pub(crate) fn nowhere(what: &str) -> Failure {
+    Failure::new(format!(
+        "--{what} has nowhere to write, expected --output-dir DIR with it"
+    ))
+}
+
+/// Draws the pictures of a result folder and makes its page, as far as they are asked for.
+pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure> {
+    let dirs = [dir.to_owned()];
+    if plots {
+        plot::draw(&dirs, &dir.join("plots"), &[], false)?;
+    }
+    if report {
+        report::write(&dirs, &dir.join("report.html"))?;
+    }
+    Ok(())
+}
+
+/// What to say of pictures that were asked for, after an interruption.
+pub(crate) fn drawn_later(asked: bool) -> &'static str {
+    match asked {
+        true => "; `blox plot` and `blox report` draw what there is",
+        false => "",
+    }
+}
+
+/// Refuses results that would take the place of what they come from: in the folders of runs, or
+/// by clearing away what an earlier run left.
+pub(crate) fn spare<'a>(
+    files: impl IntoIterator<Item = &'a PathBuf>,
+    dir: &Path,
+    folders: impl IntoIterator<Item = PathBuf>,
+    force: bool,
+) -> Result<(), Failure> {
+    let files = resolved(files);
+    let cleared = match force {
+        true => leftovers::files(dir),
+        false => Vec::new(),
+    };
+    let mut replaced = cleared
+        .iter()
+        .find_map(|p| files.get(&p.canonicalize().ok()?));
+    for folder in folders {
+        // In a folder that is not there yet nothing is replaced.
+        let Ok(folder) = folder.canonicalize() else {
+            continue;
+        };
+        let mut names = RUN_FILES.iter();
+        replaced = replaced.or_else(|| names.find_map(|n| files.get(&folder.join(n))));
+    }
+    match replaced {
+        None => Ok(()),
+        Some(file) => Err(Failure::new(format!(
+            "{}: is read, and the results would replace it, expected another --output-dir",
+            file.display()
+        ))),
+    }
+}
+
+/// Files by where they really are.
+pub(super) fn resolved<'a>(
+    files: impl IntoIterator<Item = &'a PathBuf>,
+) -> BTreeMap<PathBuf, &'a PathBuf> {
+    let files = files.into_iter();
+    files
+        .filter_map(|file| Some((file.canonicalize().ok()?, file)))
+        .collect()
+}
+
+/// Makes sure that results can be written, before anything is simulated, and by nobody else until
+/// the end. Where they may be written over others, what is left of those goes.
+pub(crate) fn prepare(dir: &Path, force: bool) -> Result<Lock, Failure> {
+    let lock = Lock::take(dir)?;
+    clear(dir, force)?;
+    Ok(lock)
+}
+
+/// As [`prepare`], for who holds the lock.
+pub(crate) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
+    let cannot = |e: io::Error| {
+        Failure::new(format!(
+            "{}: the output folder cannot be written: {e}",
+            dir.display()
+        ))
+    };
+    let mut full = false;
+    for entry in std::fs::read_dir(dir).map_err(cannot)? {
+        full |= entry.map_err(cannot)?.file_name() != LOCK;
+    }
+    if full && !force {
+        return Err(Failure::new(format!(
+            "{}: the output folder is not empty, expected a new one, or --force",
+            dir.display()
+        )));
+    }
+    leftovers::clear(dir)
+}
+
+/// Writes one scheduler's results into its own folder.
+pub(crate) fn write_run(
+    dir: &Path,
+    folder: &str,
+    run: &Run,
+    experiment: &Experiment<'_>,
+) -> Result<(), Failure> {
+    let dir = dir.join(folder);
+    std::fs::create_dir_all(&dir)
+        .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", dir.display())))?;
+    let o = &experiment.options;
+    // What an earlier run left must not pass for this one's.
+    for (file, asked) in [
+        ("rounds.csv", o.rounds),
+        ("assignments.csv", o.assignments || o.plots),
+    ] {
+        if !asked {
+            // Mostly it is not there.
+            let _ = std::fs::remove_file(dir.join(file));
+        }
+    }
+    write_whole(&dir.join("jobs.csv"), |out| {
+        write_jobs(out, &run.report.jobs)
+    })?;
+    write_whole(&dir.join("timeline.csv"), |out| {
+        write_timeline(out, &run.report.timeline)
+    })?;
+    if experiment.options.rounds {
+        write_whole(&dir.join("rounds.csv"), |out| {
+            write_rounds(out, &run.report.rounds)
+        })?;
+    }
+    write_whole(&dir.join("summary.json"), |out| {
+        pretty(out, &Figures::of(run, experiment))
+    })
+}

@@ -1,0 +1,96 @@
+//! Journals, one a scheduler.
+
+use super::super::Failure;
+use super::super::resolve::Experiment;
+use super::folder::resolved;
+use blox_core::input::Input;
+use blox_core::journal::{Journal, JsonLines};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A journal that can still be asked how it went after the simulation has let go of it.
+#[derive(Clone)]
+pub(crate) struct SharedJournal {
+    path: PathBuf,
+    lines: Arc<Mutex<JsonLines<BufWriter<File>>>>,
+}
+
+impl SharedJournal {
+    fn create(path: PathBuf) -> Result<Self, Failure> {
+        let file = File::create(&path)
+            .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", path.display())))?;
+        Ok(SharedJournal {
+            path,
+            lines: Arc::new(Mutex::new(JsonLines::new(BufWriter::new(file)))),
+        })
+    }
+
+    /// Whether all of it was written.
+    pub fn close(&self) -> Result<(), Failure> {
+        self.clone()
+            .flush()
+            .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", self.path.display())))
+    }
+}
+
+impl Journal for SharedJournal {
+    fn record(&mut self, input: &Input) {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .record(input);
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .flush()
+    }
+}
+
+/// Where the journal of each scheduler goes, if anywhere: several of them get the
+/// scheduler's name into theirs. What is there is not written over unless it may be.
+pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf>>, Failure> {
+    let alone = experiment.contestants.len() == 1;
+    let o = &experiment.options;
+    let path_of = |folder: &str| {
+        let path = o.journal.as_ref()?;
+        if alone {
+            return Some(path.clone());
+        }
+        let ending = path.extension().map(|e| e.to_string_lossy().into_owned());
+        let ending = ending.map_or(folder.to_owned(), |e| format!("{folder}.{e}"));
+        Some(path.with_extension(ending))
+    };
+    let list: Vec<Option<PathBuf>> = experiment
+        .contestants
+        .iter()
+        .map(|c| path_of(&c.folder))
+        .collect();
+    let files = resolved(&experiment.files);
+    for path in list.iter().flatten() {
+        let shown = path.display();
+        if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
+            return Err(Failure::new(format!(
+                "{shown}: is read, and the journal would replace it, expected another --journal"
+            )));
+        }
+        if path.is_file() && !o.force {
+            return Err(Failure::new(format!(
+                "{shown}: is there already, expected a new file for the journal, or --force"
+            )));
+        }
+    }
+    Ok(list)
+}
+
+/// A journal a scheduler.
+pub(crate) fn open_journals(
+    paths: Vec<Option<PathBuf>>,
+) -> Result<Vec<Option<SharedJournal>>, Failure> {
+    let open = |path: Option<PathBuf>| path.map(SharedJournal::create).transpose();
+    paths.into_iter().map(open).collect()
+}

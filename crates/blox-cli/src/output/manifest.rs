@@ -1,0 +1,136 @@
+//! The last file of a result folder: what the others came from.
+
+use super::super::Failure;
+use super::super::args::Options;
+use super::super::files::write_whole;
+use super::super::resolve::{Experiment, Input};
+use super::super::run::Run;
+use super::printed::{ended, pretty};
+use blox_core::{ClusterSpec, NodeSpec};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::Path;
+
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// Says that the results are whole: what they came from, and how they ended.
+/// It holds no moment and no place, so that equal runs give equal bytes.
+pub(crate) fn write_manifest(
+    dir: &Path,
+    experiment: &Experiment<'_>,
+    runs: &[&Run],
+    args: &[OsString],
+    interrupted: bool,
+) -> Result<(), Failure> {
+    let folder = |name: &str| {
+        let c = experiment.contestants.iter().find(|c| c.label == name);
+        c.map(|c| c.folder.as_str())
+    };
+    let schedulers: Vec<Value> = runs
+        .iter()
+        .map(|run| {
+            let s = &run.report.summary;
+            json!({
+                "name": s.scheduler,
+                "folder": folder(&s.scheduler),
+                "jobs": s.jobs,
+                "ended": ended(run.report.ended),
+            })
+        })
+        .collect();
+    let manifest = json!({
+        "blox_version": env!("CARGO_PKG_VERSION"),
+        "status": if interrupted { "interrupted" } else { "complete" },
+        "command_line": command_line(args),
+        "configuration": configuration(&experiment.options),
+        "seed": experiment.seed,
+        "inputs": inputs(&experiment.inputs),
+        "workload": runs.first().map(|r| &r.workload),
+        "nodes": experiment.cluster.nodes.len(),
+        "gpus": experiment.cluster.total_gpus(),
+        "cluster": cluster(&experiment.cluster),
+        "schedulers": schedulers,
+        "notices": super::super::table::notices(experiment, runs),
+    });
+    write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+}
+
+/// Nodes in order of registration, a row for neighbours that are alike.
+pub(crate) fn cluster(spec: &ClusterSpec) -> Vec<Value> {
+    let alike = |a: &NodeSpec, b: &NodeSpec| a.gpus == b.gpus && a.gpu_type == b.gpu_type;
+    let kinds = spec.nodes.chunk_by(alike);
+    kinds
+        .map(|nodes| {
+            json!({ "nodes": nodes.len(), "gpus": nodes[0].gpus, "gpu_type": nodes[0].gpu_type })
+        })
+        .collect()
+}
+
+/// The options that results depend on.
+pub(crate) fn configuration(options: &Options) -> Options {
+    Options {
+        output_dir: None,
+        journal: None,
+        report: false,
+        force: false,
+        quiet: false,
+        json: false,
+        output_format: None,
+        ..options.clone()
+    }
+}
+
+pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
+    let one = |i: &Input| json!({ "path": i.path.display().to_string(), "sha256": i.sha256 });
+    inputs.iter().map(one).collect()
+}
+
+const LEFT_OUT: [&str; 4] = ["--output-dir", "--journal", "--threads", "--output-format"];
+
+/// Without where the results go and how they are made, which changes nothing about them.
+pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {
+    let mut kept = vec!["blox".to_owned()];
+    let mut args = args
+        .iter()
+        .skip(1)
+        .map(|a| a.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            a if LEFT_OUT.contains(&a) => drop(args.next()),
+            "--force" | "--quiet" | "-q" | "--json" => {}
+            a if a
+                .split_once('=')
+                .is_some_and(|(a, _)| LEFT_OUT.contains(&a)) => {}
+            _ => kept.push(arg),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_leaves_out_where_results_go() {
+        let args = [
+            "x/blox",
+            "compare",
+            "fifo",
+            "--output-dir",
+            "a b",
+            "--force",
+            "--journal=j",
+            "--threads=2",
+            "--output-format",
+            "csv",
+            "--seed",
+            "2",
+        ];
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        assert_eq!(
+            command_line(&args),
+            ["blox", "compare", "fifo", "--seed", "2"]
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! `blox reproduce`: published figures beside ours.
+
+use super::args::ReproduceArgs;
+use super::files::write_whole;
+use super::grid::{Form, Grid, decimal};
+use super::output::{MANIFEST, command_line, prepare, pretty};
+use super::progress::{Progress, Shows};
+use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
+use blox_released::figure::{self as reproduce, Cited, Figure, Findings, Reproduced, Row};
+use blox_sim::Watch;
+use blox_sim::results::COLUMNS;
+use blox_traces::fingerprint;
+use serde_json::{Map, Value, json};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+pub(super) fn run(
+    args: &ReproduceArgs,
+    line: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let Some(name) = args.figure.as_deref().filter(|_| !args.list) else {
+        return list(terminal);
+    };
+    let figure = reproduce::figure(name).map_err(Failure::new)?;
+    let dir = args.output_dir.as_deref();
+    let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
+    let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
+    // One even where there are no runs, for figures that are made at once.
+    let all = 0..runs.len().max(1);
+    let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
+    let done = Arc::new(AtomicU64::new(0));
+    let shows = match args.quiet {
+        true => Shows::Nothing,
+        false => Shows::Runs {
+            done: Arc::clone(&done),
+            total: runs.len() as u64,
+        },
+    };
+    let progress = Progress::start(shows, &watches, terminal.interactive);
+    let data = args.data.as_deref();
+    let reproduced = reproduce::reproduce(&*figure, data, runs, &watches, &done);
+    progress.finish();
+    let reproduced = reproduced.map_err(Failure::new)?;
+    if let Some(dir) = &args.output_dir {
+        write_files(dir, name, &reproduced)?;
+        write_manifest(dir, &*figure, args.data.as_deref(), &reproduced, line)?;
+    }
+    let Some(findings) = &reproduced.findings else {
+        return interrupted(args, &reproduced, terminal);
+    };
+    let mut text = format!("{}\n\n", figure.title());
+    text += &table(&findings.rows);
+    let mut holds = true;
+    for claim in &findings.claims {
+        holds &= claim.holds;
+        let word = if claim.holds {
+            "holds"
+        } else {
+            "does not hold"
+        };
+        let _ = writeln!(text, "{word}: {}", claim.text);
+    }
+    if !args.quiet {
+        for note in &findings.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+    }
+    terminal.out.write_all(text.as_bytes())?;
+    if let Some(dir) = args.output_dir.as_ref().filter(|_| !args.quiet) {
+        let _ = writeln!(terminal.err, "numbers and pictures in {}", dir.display());
+    }
+    Ok(if holds { OK } else { DIFFERS })
+}
+
+fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    for figure in reproduce::figures() {
+        writeln!(terminal.out, "{:<17} {}", figure.name(), figure.title())?;
+        for file in figure.data() {
+            writeln!(
+                terminal.out,
+                "{:<17} needs {} from {}",
+                "", file.path, file.from
+            )?;
+        }
+    }
+    Ok(OK)
+}
+
+/// The numbers, and below them where those that are not ours come from.
+fn table(rows: &[Row]) -> String {
+    let mut sources: Vec<&str> = Vec::new();
+    let mut cited = |value: Option<Cited>, decimals: usize| match value {
+        None => "-".to_owned(),
+        Some(c) => {
+            let known = sources.iter().position(|s| *s == c.source);
+            let n = known.unwrap_or_else(|| {
+                sources.push(c.source);
+                sources.len() - 1
+            });
+            format!("{} [{}]", decimal(c.value, decimals), n + 1)
+        }
+    };
+    let cells = |row: &Row| {
+        vec![
+            row.what.clone(),
+            cited(row.published, row.decimals),
+            cited(row.artifact, row.decimals),
+            decimal(row.ours, row.decimals),
+        ]
+    };
+    let grid = Grid {
+        head: ["", "published", "artifact", "ours"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.iter().map(cells).collect(),
+        words: 1,
+    };
+    let mut text = grid.text(Form::Lines);
+    text.push('\n');
+    for (i, source) in sources.iter().enumerate() {
+        let _ = writeln!(text, "[{}] {source}", i + 1);
+    }
+    if !sources.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// What there is of a figure that was stopped: its simulations, a row each.
+fn interrupted(
+    args: &ReproduceArgs,
+    reproduced: &Reproduced,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let ended = reproduced.reports.iter().flatten().count();
+    if ended > 0 {
+        terminal
+            .out
+            .write_all(simulations(reproduced)?.as_bytes())?;
+    }
+    let kept = match &args.output_dir {
+        Some(dir) => format!(", kept in {}", dir.display()),
+        None => String::new(),
+    };
+    let what = match reproduced.labels.len() {
+        0 => "nothing came of it yet".to_owned(),
+        all => format!("figures of {ended} of {all} simulations{kept}"),
+    };
+    let _ = writeln!(terminal.err, "interrupted: {what}");
+    Ok(INTERRUPTED)
+}
+
+/// The simulations that have ended as CSV: `simulation`, and the columns of `summary.json`.
+fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
+    let mut head = vec!["simulation".to_owned()];
+    head.extend(COLUMNS.iter().map(|c| c.name.to_owned()));
+    let mut rows = Vec::new();
+    for (label, report) in reproduced.labels.iter().zip(&reproduced.reports) {
+        let Some(report) = report else { continue };
+        let figures = serde_json::to_value(&report.summary).map_err(Failure::new)?;
+        let mut row = match figures {
+            Value::Object(figures) => figures,
+            _ => Map::new(),
+        };
+        row.insert("simulation".to_owned(), json!(label));
+        rows.push(row);
+    }
+    grid::csv(&head, &rows)
+}
+
+/// Says that the files are whole, and what they came from.
+fn write_manifest(
+    dir: &Path,
+    figure: &dyn Figure,
+    data: Option<&Path>,
+    reproduced: &Reproduced,
+    line: &[OsString],
+) -> Result<(), Failure> {
+    let mut inputs = Vec::new();
+    for path in figure.inputs(data).map_err(Failure::new)? {
+        let sha256 = fingerprint(&path).map_err(Failure::new)?;
+        // As it is called in the folder of the data, wherever that lies.
+        let name = data.and_then(|data| path.strip_prefix(data).ok());
+        inputs.push(json!({ "path": name.unwrap_or(&path), "sha256": sha256 }));
+    }
+    let of = |(label, report): (&String, &Option<_>)| {
+        let status = if report.is_some() {
+            "finished"
+        } else {
+            "missing"
+        };
+        json!({ "simulation": label, "status": status })
+    };
+    let runs = reproduced.labels.iter().zip(&reproduced.reports).map(of);
+    let claims = reproduced.findings.iter().flat_map(|f| &f.claims);
+    let manifest = json!({
+        "blox_version": env!("CARGO_PKG_VERSION"),
+        "status": if reproduced.findings.is_some() { "complete" } else { "interrupted" },
+        "command_line": command_line(line),
+        "figure": figure.name(),
+        "title": figure.title(),
+        "inputs": inputs,
+        "simulations": runs.collect::<Vec<_>>(),
+        "claims": claims
+            .map(|c| json!({ "claim": c.text, "holds": c.holds }))
+            .collect::<Vec<_>>(),
+    });
+    write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+}
+
+/// Its simulations in any case, its numbers and pictures if none is missing.
+fn write_files(dir: &Path, name: &str, reproduced: &Reproduced) -> Result<(), Failure> {
+    let text = simulations(reproduced)?;
+    write_whole(&dir.join(format!("{name}-simulations.csv")), |out| {
+        out.write_all(text.as_bytes())
+    })?;
+    match &reproduced.findings {
+        Some(findings) => write_findings(dir, name, findings),
+        None => Ok(()),
+    }
+}
+
+fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Failure> {
+    write_whole(&dir.join(format!("{name}.csv")), |out| {
+        let mut out = csv::Writer::from_writer(out);
+        out.write_record([
+            "what",
+            "published",
+            "published_source",
+            "artifact",
+            "artifact_source",
+            "ours",
+        ])?;
+        let value = |c: Option<Cited>| c.map_or(String::new(), |c| c.value.to_string());
+        let source = |c: Option<Cited>| c.map_or("", |c| c.source);
+        for row in &findings.rows {
+            out.write_record([
+                row.what.as_str(),
+                &value(row.published),
+                source(row.published),
+                &value(row.artifact),
+                source(row.artifact),
+                &row.ours.to_string(),
+            ])?;
+        }
+        out.flush().map_err(csv::Error::from)
+    })?;
+    for picture in &findings.pictures {
+        write_whole(&dir.join(format!("{}.svg", picture.name)), |out| {
+            out.write_all(picture.svg.as_bytes())
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,422 @@
+//! From what was asked for to what can be run; everything wrong is found here,
+//! before anything runs.
+
+mod contestant;
+mod inputs;
+mod jobs;
+mod world;
+
+pub(super) use contestant::{Contestant, in_paths};
+pub(super) use inputs::{Input, Known};
+
+pub(super) use jobs::{parse_measure, parse_time};
+
+use super::Failure;
+use super::args::Options;
+use super::config::Given;
+use super::generated;
+use super::output::OutputFormat;
+use blox_core::registry::{Named, Registry};
+use blox_core::{ClusterSpec, Pipeline};
+use blox_sim::execution::Training;
+use blox_sim::execution::training::{Applications, WithApplications};
+use blox_sim::virtual_clusters;
+use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
+use blox_sim::{Measure, Simulation};
+use blox_traces::cluster_file;
+use blox_traces::formats::gavel::{Oracle, WithOracle};
+use blox_traces::generate::blox::BloxWorkload;
+use blox_traces::generate::{Generator, WithLoss};
+use blox_traces::scaling::{ScalingTable, WithThroughputs};
+use blox_traces::{Format, ReadOptions, Trace};
+use blox_sim::registry::World as _;
+use contestant::Overrides;
+use inputs::TraceKey;
+use jobs::Source;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use world::{Parts, Tempo, World};
+
+/// Everything that is to be run, checked.
+pub(crate) struct Experiment<'r> {
+    pub registry: &'r Registry,
+    pub options: Options,
+    pub compares: bool,
+    /// Which contestant the others are compared with.
+    pub baseline: usize,
+    pub threads: Option<usize>,
+    pub format: OutputFormat,
+    pub contestants: Vec<Contestant>,
+    pub cluster: ClusterSpec,
+    pub cluster_text: String,
+    pub measure: Measure,
+    /// Jobs that will have been submitted, as far as it is known.
+    pub expected_jobs: Option<u64>,
+    /// After how many jobs an endless workload ends, so that a scheduler which
+    /// starves measured jobs comes to an end as well.
+    pub arrivals_end: Option<u64>,
+    /// Jobs of the trace that are not of the virtual cluster which is simulated.
+    pub left_out: u64,
+    /// Files that are read, the trace among them.
+    pub files: Vec<PathBuf>,
+    /// The same with their hashes, where a manifest will name them.
+    pub inputs: Vec<Input>,
+    pub seed: u64,
+    source: Source,
+    /// The file of [`Source::Trace`], looked through.
+    trace: Option<Trace>,
+    /// Throughputs, if any.
+    throughputs: Option<Throughputs>,
+    /// Published applications, if any.
+    applications: Option<Applications>,
+    world: World,
+    cadence: Option<Tempo>,
+    /// The named parts of each contestant's world.
+    parts: Vec<Parts>,
+    /// The collectors whose figures are shown.
+    pub collectors: Vec<Named>,
+    overrides: Overrides,
+}
+
+/// What says how fast jobs are.
+enum Throughputs {
+    /// By number of GPUs.
+    Tables(Arc<ScalingTable>),
+    /// By type of GPU.
+    Oracle(Arc<Oracle>),
+}
+
+impl Throughputs {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        Ok(match inputs::is_oracle(path) {
+            true => Throughputs::Oracle(Arc::new(Oracle::read(path).map_err(Failure::new)?)),
+            false => {
+                let tables = ScalingTable::read_dir(path).map_err(Failure::new)?;
+                Throughputs::Tables(Arc::new(tables))
+            }
+        })
+    }
+}
+
+impl<'r> Experiment<'r> {
+    pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
+        Self::knowing(given, registry, &mut Known::default())
+    }
+
+    /// As [`Experiment::of`], for one of many.
+    pub fn knowing(
+        given: Given,
+        registry: &'r Registry,
+        known: &mut Known,
+    ) -> Result<Self, Failure> {
+        let o = &given.options;
+        let contestants = contestant::contestants(&given.schedulers)?;
+        let baseline = contestant::baseline(&given, &contestants)?;
+        let format = OutputFormat::of(&given)?;
+        let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
+        let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
+            cluster_file::ClusterFileError::Shorthand(_)
+            | cluster_file::ClusterFileError::Spec(_) => {
+                Failure::new(format!("{}: {e}", given.name("cluster")))
+            }
+            e => Failure::new(e),
+        })?;
+        let cluster = match &o.virtual_cluster {
+            Some(name) => virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
+                let expected = match known.join(", ") {
+                    none if none.is_empty() => "a cluster whose nodes have partitions".to_owned(),
+                    known => format!("one of {known}"),
+                };
+                given.wrong("virtual-cluster", name, &expected)
+            })?,
+            None => cluster,
+        };
+        let seed = o.seed.unwrap_or(1);
+        let parts = contestants
+            .iter()
+            .map(|c| Parts::of(&given, registry, &c.named));
+        let parts: Vec<Parts> = parts.collect::<Result<_, _>>()?;
+        let reads_load = parts.iter().any(|p| p.reads(registry, "load"));
+        let source = jobs::source(&given, &cluster, seed, reads_load)?;
+        let measure = jobs::measure(&given, &source)?;
+        let arrivals_end = jobs::arrivals_end(&source, &measure, o.jobs)?;
+        let load = match &source {
+            Source::Blox(load) => Some(*load),
+            _ => o.load,
+        };
+        let checked = |p: Parts| p.checked(&given, registry, load, seed);
+        let parts: Vec<Parts> = parts.into_iter().map(checked).collect::<Result<_, _>>()?;
+        let collectors = world::collectors(&given, registry, seed)?;
+        let cadence = world::cadence(&given)?;
+        let overrides = Overrides::of(&given)?;
+        let world = world::world(&given, registry, cadence, seed)?;
+        let named = contestants.iter().map(|c| &c.named).chain(overrides.iter());
+        let named = named.chain(parts.iter().flat_map(Parts::iter));
+        let named = named.chain(&world.completion).chain(&collectors);
+        let files = inputs::other_files(&given, &source, &cluster_text, named)?;
+        let inputs = match o.output_dir {
+            Some(_) => inputs::hashed(&files, known)?,
+            None => Vec::new(),
+        };
+        let throughputs = o.throughputs.as_deref().map(Throughputs::read);
+        let throughputs = throughputs.transpose()?;
+        let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
+        let applications = applications.transpose().map_err(Failure::new)?;
+        let mut experiment = Experiment {
+            registry,
+            compares: given.compares,
+            baseline,
+            threads: given.threads,
+            format,
+            contestants,
+            cluster,
+            cluster_text,
+            measure,
+            expected_jobs: None,
+            arrivals_end,
+            left_out: 0,
+            files,
+            inputs,
+            seed,
+            source,
+            trace: None,
+            throughputs,
+            applications,
+            world,
+            cadence,
+            parts,
+            collectors,
+            overrides,
+            options: given.options,
+        };
+        experiment.fill_in();
+        for i in 0..experiment.contestants.len() {
+            let period = experiment.pipeline(i)?.cadence().period();
+            if experiment.options.completion.as_deref() == Some("round") && period.is_none() {
+                return Err(Failure::new(format!(
+                    "--completion is `round`, but `{}` has no rounds; give --round S",
+                    experiment.contestants[i].label
+                )));
+            }
+        }
+        let of_file = experiment.check_workload(known)?;
+        experiment.measure_by_ids(known)?;
+        let by_measure = experiment.measure.last().map(|last| u64::from(last) + 1);
+        experiment.expected_jobs = [of_file, experiment.options.jobs, by_measure]
+            .into_iter()
+            .flatten()
+            .min();
+        Ok(experiment)
+    }
+
+    /// The defaults that were chosen, for the manifest.
+    fn fill_in(&mut self) {
+        let o = &mut self.options;
+        o.scheduler = None;
+        o.schedulers = Some(self.contestants.iter().map(|c| c.label.clone()).collect());
+        o.seed = Some(self.seed);
+        o.cluster = Some(self.cluster_text.clone());
+        match &self.source {
+            Source::Trace(..) => {}
+            Source::Blox(load) => {
+                o.workload = Some("blox".to_owned());
+                o.load = Some(*load);
+            }
+            Source::Generated(kind, _) => {
+                o.workload = Some((*kind).to_owned());
+                generated::fill_in(kind, o);
+            }
+        }
+        if let (None, Measure::Ids(a, b)) = (&o.measure, &self.measure) {
+            o.measure = Some(format!("{a}..{b}"));
+        }
+    }
+
+    /// The jobs, from the first.
+    pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
+        let jobs: Box<dyn Workload> = match &self.source {
+            Source::Trace(path, options) => {
+                let trace = match &self.trace {
+                    Some(trace) => trace.jobs(),
+                    None => self.open(path, options).and_then(|trace| trace.jobs()),
+                };
+                Box::new(trace.map_err(Failure::new)?)
+            }
+            Source::Blox(load) => Box::new(
+                BloxWorkload::new(*load)
+                    .map_err(Failure::new)?
+                    .with_seed(self.seed),
+            ),
+            Source::Generated(_, spec) => {
+                Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
+            }
+        };
+        let jobs: Box<dyn Workload> = match &self.options.virtual_cluster {
+            Some(name) => Box::new(virtual_clusters::Only::new(jobs, name.as_str())),
+            None => jobs,
+        };
+        let jobs: Box<dyn Workload> = match &self.throughputs {
+            Some(Throughputs::Tables(table)) => {
+                Box::new(WithThroughputs::new(jobs, Arc::clone(table)))
+            }
+            Some(Throughputs::Oracle(oracle)) => {
+                Box::new(WithOracle::new(jobs, Arc::clone(oracle)))
+            }
+            None => jobs,
+        };
+        let jobs: Box<dyn Workload> = match &self.applications {
+            Some(all) => Box::new(WithApplications::new(jobs, all.clone())),
+            None => jobs,
+        };
+        let jobs: Box<dyn Workload> = match self.options.jobs {
+            Some(n) => Box::new(Limited::new(jobs, n)),
+            None => jobs,
+        };
+        Ok(match self.options.losses {
+            true => Box::new(WithLoss::new(jobs, self.seed)),
+            false => jobs,
+        })
+    }
+
+    /// A trace; Gavel's with the speeds that were named, if any were.
+    fn open(&self, path: &Path, options: &ReadOptions) -> Result<Trace, WorkloadError> {
+        match (&self.throughputs, options.format) {
+            (Some(Throughputs::Oracle(oracle)), Some(Format::Gavel)) => {
+                Trace::with_oracle(path, Arc::clone(oracle))
+            }
+            _ => Trace::open(path, options),
+        }
+    }
+
+    /// How the trace is read; `None` where jobs are made up.
+    fn trace_key(&self) -> Option<TraceKey> {
+        let Source::Trace(path, _) = &self.source else {
+            return None;
+        };
+        let o = &self.options;
+        Some((
+            path.clone(),
+            o.format.clone(),
+            o.map.clone(),
+            o.throughputs.clone(),
+        ))
+    }
+
+    /// Looks at the workload once, so that a bad line is found before anything
+    /// runs; how many jobs a file has.
+    fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
+        let (Source::Trace(path, options), Some(key)) = (&self.source, self.trace_key()) else {
+            return self.workload().map(|_| None);
+        };
+        let trace = match known.traces.get(&key) {
+            Some(trace) => trace.clone(),
+            None => self.open(path, options).map_err(Failure::new)?,
+        };
+        let beside = trace.file_beside();
+        self.files.push(path.clone());
+        self.files.extend(beside.clone());
+        if self.options.output_dir.is_some() {
+            let sha256 = match known.hashes.get(path) {
+                Some(hash) => hash.clone(),
+                None => trace.fingerprint().map_err(Failure::new)?,
+            };
+            known.hashes.insert(path.clone(), sha256.clone());
+            let path = path.clone();
+            self.inputs.push(Input { path, sha256 });
+            self.inputs
+                .extend(inputs::hashed(beside.as_slice(), known)?);
+        }
+        known.traces.insert(key, trace.clone());
+        let mut count = trace.len();
+        if let Some(name) = &self.options.virtual_cluster {
+            let all = trace.jobs().map_err(Failure::new)?;
+            let mut ours = virtual_clusters::Only::new(all, name.as_str());
+            let mut kept = 0;
+            while ours.next_job().map_err(Failure::new)?.is_some() {
+                kept += 1;
+            }
+            self.left_out = count - kept;
+            count = kept;
+        }
+        self.trace = Some(trace);
+        Ok(Some(count))
+    }
+
+    /// The `i`th scheduler, anew.
+    pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
+        self.contestants[i].pipeline(self.registry, &self.overrides, self.cadence, self.seed)
+    }
+
+    /// The world of the `i`th scheduler.
+    pub fn simulation(&self, i: usize) -> Result<Simulation, Failure> {
+        let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
+        let mut simulation = simulation
+            .faults(self.world.faults)
+            .measure(self.measure.clone())
+            .keep_rounds(self.options.rounds)
+            .keep_timeline(self.options.output_dir.is_some())
+            .keep_waits(self.options.why)
+            .visiting_every_round(self.options.visit_every_round);
+        if let Some(rule) = &self.world.completion {
+            let rule = self.registry.completion_rules().build(rule, self.seed);
+            simulation = simulation.completion(rule.map_err(Failure::new)?);
+        }
+        if let Some(applications) = &self.applications {
+            simulation = simulation.execution(Training::of(applications.clone()));
+        }
+        for named in &self.collectors {
+            let collector = self.registry.collectors.build(named, self.seed);
+            simulation = simulation.collector(collector.map_err(Failure::new)?);
+        }
+        self.parts[i].put_into(simulation, self.registry, self.seed)
+    }
+
+    /// Where all jobs of a trace have whole numbers for ids, `--measure A..B` names these.
+    fn measure_by_ids(&mut self, known: &mut Known) -> Result<(), Failure> {
+        let (Some(trace), Measure::Ids(a, b)) = (self.trace_key(), &self.measure) else {
+            return Ok(());
+        };
+        let wanted = u64::from(*a)..=u64::from(*b);
+        let o = &self.options;
+        let key = (trace, o.virtual_cluster.clone(), o.jobs);
+        let ids = match known.ids.get(&key) {
+            Some(ids) => ids.clone(),
+            None => whole_ids(&mut *self.workload()?).map_err(Failure::new)?,
+        };
+        let of_all = ids.as_deref().unwrap_or_default();
+        let range = of_all.iter().min().zip(of_all.iter().max());
+        if let Some((least, most)) = range {
+            if !of_all.iter().any(|id| wanted.contains(id)) {
+                return Err(Failure::new(format!(
+                    "--measure is `{a}..{b}`, but no job has such an id: they lie from {least} to {most}"
+                )));
+            }
+            self.measure = Measure::of_ids(of_all, wanted);
+        }
+        known.ids.insert(key, ids);
+        Ok(())
+    }
+
+    /// The number of the job to explain: of that name in a trace, else by its number.
+    pub fn explained(&self) -> Result<Option<u32>, Failure> {
+        let Some(text) = &self.options.explain else {
+            return Ok(None);
+        };
+        if matches!(self.source, Source::Trace(..)) {
+            let mut jobs = self.workload()?;
+            let mut number = 0;
+            while let Some(job) = jobs.next_job().map_err(Failure::new)? {
+                if job.name.as_deref() == Some(text.as_str()) {
+                    return Ok(Some(number));
+                }
+                number += 1;
+            }
+        }
+        if let Ok(number) = text.parse() {
+            return Ok(Some(number));
+        }
+        Err(Failure::new(format!(
+            "--explain is `{text}`, expected the number of a job, from 0, or its name in the trace"
+        )))
+    }
+}

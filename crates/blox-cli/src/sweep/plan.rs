@@ -1,0 +1,311 @@
+//! From lists of values to the runs of a sweep.
+
+use super::super::Failure;
+use super::super::args::Options;
+use super::super::config::Given;
+use super::super::grid::whole;
+use super::super::output;
+use super::super::resolve::{Experiment, Known};
+use super::values;
+use blox_core::registry::Registry;
+use blox_results::in_paths;
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// More runs than these are a slip of the pen.
+const MOST_RUNS: usize = 100_000;
+
+/// What says where results go, or is about one run, and is no setting.
+const NOT_VARIED: [&str; 19] = [
+    "scheduler",
+    "schedulers",
+    "seeds",
+    "loads",
+    "vary",
+    "baseline",
+    "output-dir",
+    "force",
+    "rounds",
+    "assignments",
+    "plots",
+    "report",
+    "why",
+    "collect",
+    "explain",
+    "journal",
+    "json",
+    "output-format",
+    "quiet",
+];
+
+/// Settings of a simulation that have lists of their own.
+const LISTED: [&str; 2] = ["seed", "load"];
+
+/// An option with the values that it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Axis {
+    pub key: String,
+    pub values: Vec<Value>,
+}
+
+/// One combination of values: what all schedulers face.
+pub(crate) struct Cell<'r> {
+    pub experiment: Experiment<'r>,
+    /// A value an axis.
+    pub varied: Vec<Value>,
+}
+
+/// One run: a scheduler in a cell.
+pub(crate) struct Planned {
+    pub cell: usize,
+    pub contestant: usize,
+    /// Its name, unique in the sweep, fit for a path.
+    pub name: String,
+}
+
+/// All runs. Seeds are the outermost axis and schedulers the innermost, so that
+/// a sweep that is cut short has whole comparisons for its first seeds.
+pub(crate) struct Plan<'r> {
+    /// What is the same for all runs.
+    pub base: Options,
+    pub schedulers: Vec<String>,
+    pub axes: Vec<Axis>,
+    pub cells: Vec<Cell<'r>>,
+    pub runs: Vec<Planned>,
+    pub threads: Option<usize>,
+    pub file: Option<PathBuf>,
+    /// What is made of the results changes no run: it is asked for of the whole.
+    pub plots: bool,
+    pub report: bool,
+}
+
+impl<'r> Plan<'r> {
+    pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
+        for (key, is_given) in [
+            ("explain", given.options.explain.is_some()),
+            ("journal", given.options.journal.is_some()),
+        ] {
+            if is_given {
+                return Err(Failure::new(format!(
+                    "{} has no meaning with several runs, only with one a scheduler",
+                    given.name(key)
+                )));
+            }
+        }
+        let o = &given.options;
+        if output::folder(o)?.is_none() {
+            // The table has no place for them, only the files of the runs.
+            let asked = [("why", o.why), ("fairness", o.fairness)];
+            if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
+                return Err(output::nowhere(what));
+            }
+        }
+        let axes = axes(&given)?;
+        let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
+        for axis in &axes {
+            let longer = combinations.iter().flat_map(|before| {
+                axis.values.iter().map(|value| {
+                    let mut list = before.clone();
+                    list.push(value.clone());
+                    list
+                })
+            });
+            combinations = longer.take(MOST_RUNS + 1).collect();
+        }
+        let mut given = given;
+        given.schedulers = given
+            .schedulers
+            .iter()
+            .flat_map(|s| values::alternatives(s))
+            .collect();
+        let count = combinations.len().saturating_mul(given.schedulers.len());
+        if count > MOST_RUNS {
+            return Err(Failure::new(format!(
+                "there are more than {} runs, expected fewer",
+                whole(MOST_RUNS as u64)
+            )));
+        }
+        given.options.seeds = None;
+        given.options.loads = None;
+        given.options.vary.clear();
+        let plots = std::mem::take(&mut given.options.plots);
+        let report = std::mem::take(&mut given.options.report);
+        let mut known = Known::default();
+        let mut cells = Vec::new();
+        for varied in combinations {
+            let mut of_cell = given.clone();
+            of_cell.options = with(&given, &axes, &varied)?;
+            cells.push(Cell {
+                experiment: Experiment::knowing(of_cell, registry, &mut known)?,
+                varied,
+            });
+        }
+        let mut plan = Plan {
+            base: given.options.clone(),
+            schedulers: Vec::new(),
+            axes,
+            runs: Vec::new(),
+            threads: given.threads,
+            file: given.file().map(PathBuf::from),
+            cells,
+            plots,
+            report,
+        };
+        plan.name_runs();
+        Ok(plan)
+    }
+
+    /// The scheduler of a run, with its parameters.
+    pub fn label(&self, run: &Planned) -> &str {
+        &self.cells[run.cell].experiment.contestants[run.contestant].label
+    }
+
+    /// Where the results of a run go.
+    pub fn folder(&self, run: &Planned) -> Option<PathBuf> {
+        let dir = self.base.output_dir.as_ref()?;
+        Some(dir.join("runs").join(&run.name))
+    }
+
+    fn name_runs(&mut self) {
+        let mut taken = std::collections::BTreeSet::new();
+        for (cell, c) in self.cells.iter().enumerate() {
+            for (contestant, s) in c.experiment.contestants.iter().enumerate() {
+                let mut name = s.folder.clone();
+                for (axis, value) in self.axes.iter().zip(&c.varied) {
+                    let text = value
+                        .as_str()
+                        .map_or_else(|| value.to_string(), str::to_owned);
+                    name.push_str(&format!("_{}={text}", axis.key));
+                }
+                let plain: String = in_paths(&name).chars().take(150).collect();
+                let mut name = plain.clone();
+                let mut n = 2;
+                while !taken.insert(name.clone()) {
+                    name = format!("{plain}-{n}");
+                    n += 1;
+                }
+                self.runs.push(Planned {
+                    cell,
+                    contestant,
+                    name,
+                });
+            }
+        }
+        if let Some(first) = self.cells.first() {
+            let labels = first.experiment.contestants.iter();
+            self.schedulers = labels.map(|c| c.label.clone()).collect();
+        }
+    }
+}
+
+fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
+    let o = &given.options;
+    let both = |a: &str, b: &str| {
+        Failure::new(format!(
+            "{} and {} are both given, expected one of them",
+            given.name(a),
+            given.name(b)
+        ))
+    };
+    for key in LISTED {
+        if o.vary.contains_key(key) {
+            return Err(Failure::new(format!(
+                "{} names `{key}`, expected --{key}s for it",
+                given.name("vary")
+            )));
+        }
+    }
+    let mut axes = Vec::new();
+    if let Some(text) = &o.seeds {
+        if o.seed.is_some() {
+            return Err(both("seed", "seeds"));
+        }
+        let expected = format!(
+            "at most {} different whole numbers, such as 0..9 or 1,2,5",
+            whole(values::MOST as u64)
+        );
+        let seeds = values::seeds(text).ok_or_else(|| given.wrong("seeds", text, &expected))?;
+        axes.push(Axis {
+            key: "seed".to_owned(),
+            values: seeds.into_iter().map(|s| json!(s)).collect(),
+        });
+    }
+    for (key, list) in &o.vary {
+        if NOT_VARIED.contains(&key.as_str()) {
+            return Err(Failure::new(format!(
+                "{} names `{key}`, which is no setting of a simulation",
+                given.name("vary")
+            )));
+        }
+        let known = settings();
+        if !known.contains(key) {
+            return Err(Failure::new(format!(
+                "{} names `{key}`, expected one of {}",
+                given.name("vary"),
+                known.join(", ")
+            )));
+        }
+        let twice = list.iter().enumerate().any(|(i, v)| list[..i].contains(v));
+        if list.is_empty() || twice {
+            return Err(Failure::new(format!(
+                "{} of `{key}` has {}, expected different values",
+                given.name("vary"),
+                if twice { "a value twice" } else { "no values" }
+            )));
+        }
+        axes.push(Axis {
+            key: key.clone(),
+            values: list.clone(),
+        });
+    }
+    if let Some(text) = &o.loads {
+        if o.load.is_some() {
+            return Err(both("load", "loads"));
+        }
+        let expected = format!(
+            "at most {} different numbers, such as 1..9, 4..8:0.5 or 2,4,8",
+            whole(values::MOST as u64)
+        );
+        let loads = values::numbers(text).ok_or_else(|| given.wrong("loads", text, &expected))?;
+        axes.push(Axis {
+            key: "load".to_owned(),
+            values: loads.into_iter().map(whole_or_not).collect(),
+        });
+    }
+    Ok(axes)
+}
+
+/// The options that `--vary` takes, by their long names.
+fn settings() -> Vec<String> {
+    let command = Options::augment_args(clap::Command::new(""));
+    let names = command.get_arguments().filter_map(|arg| arg.get_long());
+    names
+        .filter(|name| *name != "config" && !NOT_VARIED.contains(name) && !LISTED.contains(name))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// So that 4 is not written 4.0.
+fn whole_or_not(v: f64) -> Value {
+    match v {
+        v if v >= 0.0 && v.fract() == 0.0 && v < 9e15 => json!(v as u64),
+        v => json!(v),
+    }
+}
+
+/// The options of a cell.
+fn with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Options, Failure> {
+    let mut options = given.options.clone();
+    for (axis, value) in axes.iter().zip(varied) {
+        let mut object = serde_json::to_value(&options).map_err(Failure::new)?;
+        if let Value::Object(fields) = &mut object {
+            fields.insert(axis.key.clone(), value.clone());
+        }
+        options = serde_json::from_value(object)
+            .map_err(|e| Failure::new(format!("{} {}: {e}", given.name("vary"), axis.key)))?;
+    }
+    // Not a setting, and lost on the way.
+    options.config = given.options.config.clone();
+    Ok(options)
+}

@@ -1,0 +1,364 @@
+//! The folder of a sweep.
+//!
+//! ```text
+//! sweep.json              what was asked for, and which runs are finished
+//! sweep.csv               a row a finished run
+//! runs/NAME/jobs.csv      what `simulate` writes
+//! runs/NAME/timeline.csv
+//! runs/NAME/summary.json
+//! runs/NAME/rounds.csv    if asked for, as is assignments.csv
+//! runs/NAME/manifest.json last of all: without it the run is not whole
+//! plots/                  if asked for
+//! report.html             if asked for
+//! blox.lock               held locked by the process that writes here; means nothing
+//!                         without one
+//! ```
+//!
+//! `sweep.csv` has these columns, in this order. Fields are empty where a setting is not given.
+//!
+//! | column | what it is |
+//! |---|---|
+//! | `run` | name of the run and of its folder |
+//! | `scheduler` | the scheduler with its parameters, as in `las{guard_h=500}` |
+//! | `policy` | its name alone |
+//! | `param_NAME` | one column a parameter that any scheduler of the sweep sets |
+//! | options | a column an option that any run has, by its long name with `_` for `-`: `seed`, `load`, `cluster`, `workload`, `durations`, `measure`, ...; but `--jobs` is `max_jobs`. Defaults that depend on the workload are filled in |
+//! | `nodes`, `gpus` | the size of the cluster |
+//! | `ended` | `finished`, or `standstill` if jobs wait that nothing will ever start |
+//! | `end_s` | when the simulation ended, in simulated seconds |
+//! | `COLLECTOR_FIGURE` | one column a figure of each collector of `--collect`, after all others |
+//! | figures | the columns of [`COLUMNS`] without the scheduler: `jobs`, `measured`, `completed`, ..., `avg_jct_s`, ... |
+//!
+//! Rows are in order of run: seeds outermost, then `--vary`, then loads, then
+//! schedulers. Numbers read back to the same bits. Rows of one setting and scheduler that
+//! differ in `seed` alone are repetitions: a mean over them has an interval of
+//! [`Estimate`](blox_sim::results::statistics::Estimate).
+
+use super::super::Failure;
+use super::super::files::write_whole;
+use super::super::grid;
+use super::super::lock::Lock;
+use super::super::output::{self, MANIFEST, pretty};
+use super::super::run::Run;
+use super::super::table;
+use super::plan::{Plan, Planned};
+use blox_sim::results::COLUMNS;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(crate) const INDEX: &str = "sweep.json";
+pub(crate) const TABLE: &str = "sweep.csv";
+
+/// What became of a run so far: its row, or a sentence that says what went wrong.
+pub(super) type Row = Result<Map<String, Value>, String>;
+
+/// The folder of a sweep.
+pub(super) struct Store {
+    dir: PathBuf,
+    settings: Value,
+    command_line: Vec<String>,
+    _lock: Lock,
+}
+
+impl Store {
+    /// Makes the folder, or opens one in which the same sweep was begun.
+    pub fn open(dir: &Path, plan: &Plan<'_>, args: &[OsString]) -> Result<Self, Failure> {
+        let files: BTreeSet<&PathBuf> = plan
+            .cells
+            .iter()
+            .flat_map(|c| &c.experiment.files)
+            .collect();
+        let (force, folders) = (plan.base.force, plan.runs.iter());
+        output::spare(files, dir, folders.filter_map(|r| plan.folder(r)), force)?;
+        let lock = Lock::take(dir)?;
+        let index = dir.join(INDEX);
+        if force || !index.exists() {
+            output::clear(dir, force)?;
+        }
+        let store = Store {
+            dir: dir.to_owned(),
+            settings: settings(plan),
+            command_line: output::command_line(args),
+            _lock: lock,
+        };
+        let begun = match std::fs::read_to_string(&index) {
+            Ok(text) => Some(text),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => {
+                return Err(Failure::new(format!(
+                    "{}: cannot be read: {e}",
+                    index.display()
+                )));
+            }
+        };
+        if let Some(text) = begun {
+            store.same_sweep(&text)?;
+        }
+        Ok(store)
+    }
+
+    fn same_sweep(&self, text: &str) -> Result<(), Failure> {
+        let index = self.dir.join(INDEX);
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        let Some(begun) = value.get("settings") else {
+            return Err(Failure::new(format!(
+                "{}: is no index of a sweep, expected one, another --output-dir, or --force to begin anew",
+                index.display()
+            )));
+        };
+        match difference("", begun, &self.settings) {
+            None => Ok(()),
+            Some((key, was, is)) => Err(Failure::new(format!(
+                "{}: a sweep with other settings was begun here ({key} was {was}, now it is {is}), \
+                 expected the same settings, another --output-dir, or --force to begin anew",
+                self.dir.display()
+            ))),
+        }
+    }
+
+    fn folder(&self, run: &Planned) -> PathBuf {
+        self.dir.join("runs").join(&run.name)
+    }
+
+    /// The figures of a run that an earlier start finished: its manifest is of
+    /// these settings and its files have the sizes that it says.
+    pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<Map<String, Value>> {
+        let dir = self.folder(run);
+        let read = |name: &str| -> Option<Value> {
+            serde_json::from_str(&std::fs::read_to_string(dir.join(name)).ok()?).ok()
+        };
+        let manifest = read(MANIFEST)?;
+        if manifest.get("settings")? != &of_run(plan, run) {
+            return None;
+        }
+        for (name, bytes) in manifest.get("files")?.as_object()? {
+            let size = std::fs::metadata(dir.join(name)).ok()?.len();
+            if bytes.as_u64() != Some(size) {
+                return None;
+            }
+        }
+        match read("summary.json")? {
+            Value::Object(figures) => Some(figures),
+            _ => None,
+        }
+    }
+
+    /// Writes a run, its manifest last.
+    pub fn write(&self, plan: &Plan<'_>, planned: &Planned, run: &Run) -> Result<(), Failure> {
+        let experiment = &plan.cells[planned.cell].experiment;
+        output::write_run(&self.dir.join("runs"), &planned.name, run, experiment)?;
+        let dir = self.folder(planned);
+        let mut files = Map::new();
+        for (name, is_there) in [
+            ("jobs.csv", true),
+            ("timeline.csv", true),
+            ("rounds.csv", experiment.options.rounds),
+            ("assignments.csv", experiment.options.assignments),
+            ("summary.json", true),
+        ] {
+            if !is_there {
+                continue;
+            }
+            let path = dir.join(name);
+            let size = std::fs::metadata(&path)
+                .map_err(|e| Failure::new(format!("{}: cannot be read: {e}", path.display())))?
+                .len();
+            files.insert(name.to_owned(), json!(size));
+        }
+        let manifest = json!({
+            "blox_version": env!("CARGO_PKG_VERSION"),
+            "status": "complete",
+            "settings": of_run(plan, planned),
+            "workload": run.workload,
+            "nodes": experiment.cluster.nodes.len(),
+            "gpus": experiment.cluster.total_gpus(),
+            "cluster": output::cluster(&experiment.cluster),
+            "files": files,
+            "notices": table::notices(experiment, &[run]),
+        });
+        write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
+    }
+
+    /// Draws pictures of what there is, and makes a page of it.
+    pub fn draw(&self, plots: bool, report: bool) -> Result<(), Failure> {
+        output::draw(&self.dir, plots, report)
+    }
+
+    /// Writes the index and the table of what there is so far.
+    pub fn write_index(
+        &self,
+        plan: &Plan<'_>,
+        rows: &[Option<Row>],
+        status: &str,
+    ) -> Result<(), Failure> {
+        let runs: Vec<Value> = plan
+            .runs
+            .iter()
+            .zip(rows)
+            .map(|(run, row)| match row {
+                Some(Ok(_)) => json!({ "run": run.name, "status": "finished" }),
+                Some(Err(why)) => json!({ "run": run.name, "status": "failed", "error": why }),
+                None => json!({ "run": run.name, "status": "missing" }),
+            })
+            .collect();
+        let index = json!({
+            "status": status,
+            "command_line": self.command_line,
+            "settings": self.settings,
+            "runs": runs,
+        });
+        let text = table_of(plan, rows)?;
+        write_whole(&self.dir.join(TABLE), |out| {
+            io::Write::write_all(out, text.as_bytes())
+        })?;
+        write_whole(&self.dir.join(INDEX), |out| pretty(out, &index))
+    }
+}
+
+/// `sweep.csv`.
+pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, Failure> {
+    let (mut params, mut options) = (BTreeSet::new(), BTreeSet::new());
+    for run in &plan.runs {
+        params.extend(parameters(plan.label(run)).map(|(key, _)| format!("param_{key}")));
+        options.extend(of_options(plan, run).into_iter().map(|(key, _)| key));
+    }
+    let mut head: Vec<String> = ["run", "scheduler", "policy"].map(str::to_owned).to_vec();
+    head.extend(params);
+    head.extend(options);
+    head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
+    head.extend(COLUMNS[1..].iter().map(|c| c.name.to_owned()));
+    let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
+    let mut collected = BTreeSet::new();
+    for row in &mut rows {
+        collected.extend(output::flatten_collected(row));
+    }
+    head.extend(collected);
+    grid::csv(&head, &rows)
+}
+
+pub(super) fn finished_rows(rows: &[Option<Row>]) -> impl Iterator<Item = &Map<String, Value>> {
+    rows.iter().flatten().filter_map(|row| row.as_ref().ok())
+}
+
+/// The row of a run from its figures.
+pub(super) fn row(
+    plan: &Plan<'_>,
+    run: &Planned,
+    figures: Map<String, Value>,
+) -> Map<String, Value> {
+    let experiment = &plan.cells[run.cell].experiment;
+    let contestant = &experiment.contestants[run.contestant];
+    let mut row = of_options(plan, run);
+    for (key, value) in parameters(&contestant.label) {
+        row.insert(format!("param_{key}"), json!(value));
+    }
+    row.insert("run".to_owned(), json!(run.name));
+    row.insert("policy".to_owned(), json!(contestant.named.name));
+    row.insert("nodes".to_owned(), json!(experiment.cluster.nodes.len()));
+    row.insert("gpus".to_owned(), json!(experiment.cluster.total_gpus()));
+    // Lists, such as counts of reasons, are in summary.json alone.
+    row.extend(
+        figures
+            .into_iter()
+            .filter(|(k, v)| k == "collected" || !v.is_object() && !v.is_array()),
+    );
+    row
+}
+
+/// The parameters in `NAME{A=1,B=2}`.
+fn parameters(label: &str) -> impl Iterator<Item = (&str, &str)> {
+    let inside = label.split_once('{').map_or("", |(_, rest)| rest);
+    inside
+        .trim_end_matches('}')
+        .split(',')
+        .filter_map(|p| p.split_once('='))
+}
+
+/// The options of a run by column.
+fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
+    let experiment = &plan.cells[run.cell].experiment;
+    let options = output::configuration(&experiment.options);
+    let Ok(Value::Object(options)) = serde_json::to_value(options) else {
+        return Map::new();
+    };
+    options
+        .into_iter()
+        .filter(|(key, v)| {
+            let of_results =
+                ["rounds", "assignments", "why", "visit-every-round"].contains(&key.as_str());
+            !of_results && !v.is_array() && !v.is_object()
+        })
+        .map(|(key, v)| match key.as_str() {
+            "jobs" => ("max_jobs".to_owned(), v),
+            key => (key.replace('-', "_"), v),
+        })
+        .collect()
+}
+
+/// What tells a sweep from others.
+fn settings(plan: &Plan<'_>) -> Value {
+    let mut base = output::configuration(&plan.base);
+    base.schedulers = None;
+    let axes: Map<String, Value> = plan
+        .axes
+        .iter()
+        .map(|a| (a.key.clone(), json!(a.values)))
+        .collect();
+    let mut inputs = Vec::new();
+    for cell in &plan.cells {
+        for input in output::inputs(&cell.experiment.inputs) {
+            // What the configuration says is in the settings themselves.
+            let is_file = plan
+                .file
+                .as_ref()
+                .is_some_and(|f| input["path"].as_str() == Some(&*f.to_string_lossy()));
+            if !is_file && !inputs.contains(&input) {
+                inputs.push(input);
+            }
+        }
+    }
+    json!({
+        "blox_version": env!("CARGO_PKG_VERSION"),
+        "schedulers": plan.schedulers,
+        "varied": axes,
+        "configuration": base,
+        "inputs": inputs,
+    })
+}
+
+/// What tells a run from others.
+fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
+    let experiment = &plan.cells[run.cell].experiment;
+    let mut options = output::configuration(&experiment.options);
+    options.schedulers = None;
+    json!({
+        "blox_version": env!("CARGO_PKG_VERSION"),
+        "scheduler": plan.label(run),
+        "configuration": options,
+    })
+}
+
+/// Where two values differ first, and how.
+fn difference(at: &str, was: &Value, is: &Value) -> Option<(String, String, String)> {
+    if let (Value::Object(a), Value::Object(b)) = (was, is) {
+        let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        return keys.into_iter().find_map(|key| {
+            let missing = &Value::Null;
+            let (a, b) = (a.get(key).unwrap_or(missing), b.get(key).unwrap_or(missing));
+            let at = if at.is_empty() {
+                key.clone()
+            } else {
+                format!("{at}.{key}")
+            };
+            difference(&at, a, b)
+        });
+    }
+    let shown = |v: &Value| match v {
+        Value::Null => "not given".to_owned(),
+        v => v.to_string(),
+    };
+    (was != is).then(|| (at.to_owned(), shown(was), shown(is)))
+}

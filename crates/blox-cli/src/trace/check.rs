@@ -1,0 +1,82 @@
+//! `blox trace check`: all problems of a file.
+
+use super::CheckArgs;
+use crate::grid::{number_of, whole};
+use crate::{BAD_INPUT, Failure, OK, Terminal};
+use blox_core::{ClusterSpec, JobSpec};
+use blox_traces::check;
+
+pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let path = args.file.file.display();
+    let options = args.file.options()?;
+    let cluster = match &args.cluster {
+        Some(text) => Some((text, super::cluster(text)?)),
+        None => None,
+    };
+    let mut too_large = Vec::new();
+    let mut too_large_count = 0;
+    let mut each = |job: &JobSpec, line: u64| {
+        if let Some((text, cluster)) = &cluster
+            && let Some(what) = never_fits(job, cluster)
+        {
+            too_large_count += 1;
+            if too_large.len() < args.limit {
+                too_large.push(format!("{path}: line {line}: {what} in the cluster {text}"));
+            }
+        }
+    };
+    let checked = check(&args.file.file, &options, args.limit, &mut each).map_err(Failure::new)?;
+    let count = checked.problem_count + too_large_count;
+    let lines = checked.problems.iter().map(ToString::to_string);
+    for line in lines.chain(too_large).take(args.limit) {
+        writeln!(terminal.out, "{line}")?;
+    }
+    if count > args.limit as u64 {
+        let more = whole(count - args.limit as u64);
+        writeln!(terminal.out, "and {more} more; --limit N shows N")?;
+    }
+    for notice in checked.notices.iter() {
+        writeln!(terminal.out, "notice: {notice}")?;
+    }
+    let problems = match count {
+        0 => "no problem".to_owned(),
+        n => number_of(n, "problem"),
+    };
+    let (format, jobs) = (&checked.format, number_of(checked.jobs, "job"));
+    writeln!(terminal.out, "{path} ({format}): {problems}, {jobs}")?;
+    Ok(if count == 0 { OK } else { BAD_INPUT })
+}
+
+/// Why a job could never run, whatever is free.
+fn never_fits(job: &JobSpec, cluster: &ClusterSpec) -> Option<String> {
+    let extras = job.extras();
+    let mut wanted: Vec<_> = extras.gpu_types.iter().map(|name| name.as_str()).collect();
+    if let Some(training) = &extras.training {
+        // It does not run on types of which its application tells nothing.
+        let told = training.types.keys().map(|name| name.as_str());
+        wanted = match wanted.is_empty() {
+            true => told.collect(),
+            false => told.filter(|name| wanted.contains(name)).collect(),
+        };
+    }
+    let any = wanted.is_empty() && extras.training.is_none();
+    let fits = |node: &&blox_core::NodeSpec| {
+        any || wanted.contains(&node.gpu_type.as_deref().unwrap_or_default())
+    };
+    let nodes = cluster.nodes.iter().filter(fits);
+    let gpus: u64 = nodes.map(|node| u64::from(node.gpus)).sum();
+    let asked = extras.levels.first().map_or(job.gpus, |least| *least);
+    if u64::from(asked.get()) <= gpus {
+        return None;
+    }
+    // Nodes whose type nobody names have an empty one.
+    wanted.retain(|name| !name.is_empty());
+    let types = match any {
+        true => String::new(),
+        false => format!(" of type {}", wanted.join(" or ")),
+    };
+    Some(format!(
+        "gpus is `{asked}`, expected at most the {}{types}",
+        number_of(gpus, "GPU")
+    ))
+}

@@ -1,0 +1,353 @@
+//! `blox trace info`: what a workload is like, as a table with plots.
+
+use super::InfoArgs;
+use super::plot::{bar, sparkline};
+use crate::grid::{decimal, number_of, whole};
+use crate::{Failure, OK, Terminal};
+use blox_core::ClusterSpec;
+use blox_traces::Trace;
+use blox_traces::stats::{DURATION_BOUNDS_S, Part, Statistics};
+use chrono::{DateTime, Timelike, Utc};
+use serde::Serialize;
+use std::fmt::Write;
+
+pub(super) fn run(args: &InfoArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let cluster = match &args.cluster {
+        Some(text) => Some((text.as_str(), super::cluster(text)?)),
+        None => None,
+    };
+    let trace = args.file.open()?;
+    let mut jobs = trace.jobs().map_err(Failure::new)?;
+    let stats = Statistics::of(&mut jobs, trace.wall_clock_origin()).map_err(Failure::new)?;
+    let text = match args.json {
+        true => json(&trace, &stats)?,
+        false => render(args, &trace, &stats, cluster.as_ref()),
+    };
+    terminal.out.write_all(text.as_bytes())?;
+    Ok(OK)
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    format: String,
+    #[serde(flatten)]
+    stats: &'a Statistics,
+    notices: Vec<String>,
+}
+
+fn json(trace: &Trace, stats: &Statistics) -> Result<String, Failure> {
+    let json = Json {
+        format: trace.format(),
+        stats,
+        notices: trace.notices().iter().map(ToString::to_string).collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&json).map_err(Failure::new)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Lines with a word in front; writing to a string cannot fail.
+struct Page(String);
+
+impl Page {
+    fn say(&mut self, what: &str, line: &str) {
+        let _ = writeln!(self.0, "{}", format!("{what:<10} {line}").trim_end());
+    }
+}
+
+fn render(
+    args: &InfoArgs,
+    trace: &Trace,
+    s: &Statistics,
+    cluster: Option<&(&str, ClusterSpec)>,
+) -> String {
+    let mut page = Page(String::new());
+    page.say("trace", &args.file.file.display().to_string());
+    let told = if trace.format_was_told() {
+        ", told from the file"
+    } else {
+        ""
+    };
+    page.say("format", &format!("{}{told}", trace.format()));
+    let span = s.last_submit_s - s.first_submit_s;
+    page.say("jobs", &jobs(s, span));
+    if s.jobs > 0 {
+        page.say("submitted", &submitted(s));
+    }
+    if let Some(line) = owners(s) {
+        page.say("owners", &line);
+    }
+    if let Some(line) = wishes(s) {
+        page.say("wishes", &line);
+    }
+    if s.jobs > 0 {
+        let each = s.gpu_hours / s.jobs as f64;
+        let day = decimal(s.busiest_day_gpu_hours, 1);
+        page.say(
+            "work",
+            &format!(
+                "{} GPU-hours, {} a job; {day} came on the busiest day",
+                decimal(s.gpu_hours, 1),
+                decimal(each, 2)
+            ),
+        );
+        load(&mut page, s, cluster);
+        by_gpus(&mut page.0, s);
+        by_duration(&mut page.0, s);
+        arrivals(&mut page.0, s);
+    }
+    if !trace.notices().is_empty() {
+        page.0.push('\n');
+        for notice in trace.notices().iter() {
+            page.say("notice", &notice.to_string());
+        }
+    }
+    page.0
+}
+
+fn jobs(s: &Statistics, span: f64) -> String {
+    let mut line = whole(s.jobs);
+    if span > 0.0 {
+        let a_day = s.jobs as f64 / (span / 86_400.0);
+        let _ = write!(line, " over {}, {} a day", length(span), decimal(a_day, 1));
+    }
+    line
+}
+
+fn submitted(s: &Statistics) -> String {
+    match s.origin_epoch_s {
+        Some(origin) => format!(
+            "{} to {}",
+            date(origin + s.first_submit_s),
+            date(origin + s.last_submit_s)
+        ),
+        None => format!(
+            "{} s to {} s",
+            decimal(s.first_submit_s, 0),
+            decimal(s.last_submit_s, 0)
+        ),
+    }
+}
+
+fn owners(s: &Statistics) -> Option<String> {
+    list([
+        (s.users, "user", "users"),
+        (s.virtual_clusters, "virtual cluster", "virtual clusters"),
+        (s.models, "model", "models"),
+    ])
+}
+
+fn wishes(s: &Statistics) -> Option<String> {
+    list([
+        (
+            s.jobs_with_gpu_types,
+            "job only on some GPU types",
+            "jobs only on some GPU types",
+        ),
+        (s.jobs_with_deadline, "with a deadline", "with a deadline"),
+        (s.elastic_jobs, "elastic", "elastic"),
+    ])
+}
+
+/// Those that are not 0.
+fn list<const N: usize>(counts: [(u64, &str, &str); N]) -> Option<String> {
+    let parts: Vec<_> = counts
+        .into_iter()
+        .filter(|(n, ..)| *n > 0)
+        .map(|(n, one, many)| format!("{} {}", whole(n), if n == 1 { one } else { many }))
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn load(page: &mut Page, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) {
+    let Some(load) = s.load_gpus else {
+        page.say("load", "all jobs come at once");
+        return;
+    };
+    page.say(
+        "load",
+        &format!(
+            "{} GPU-hours an hour: it saturates {}; the widest job asks for {}",
+            decimal(load, 1),
+            number_of(load.ceil() as u64, "GPU"),
+            whole(s.widest_job_gpus.into())
+        ),
+    );
+    if let Some((text, cluster)) = cluster {
+        let gpus = cluster.total_gpus();
+        let fraction = if gpus == 0 { 0.0 } else { load / gpus as f64 };
+        page.say(
+            "cluster",
+            &format!(
+                "{text}: {}, {} % busy on average if nothing waits for ever",
+                number_of(gpus, "GPU"),
+                decimal(100.0 * fraction, 1)
+            ),
+        );
+    }
+}
+
+const BAR: usize = 30;
+
+fn by_gpus(text: &mut String, s: &Statistics) {
+    // Ranges up to powers of two, each with the counts that there are.
+    let mut ranges: Vec<(u32, u32, Part)> = Vec::new();
+    for (&gpus, part) in &s.by_gpus {
+        let top = gpus.checked_next_power_of_two().unwrap_or(u32::MAX);
+        match ranges.last_mut() {
+            Some((_, last, sum)) if last.checked_next_power_of_two().unwrap_or(u32::MAX) == top => {
+                *last = gpus;
+                sum.jobs += part.jobs;
+                sum.gpu_hours += part.gpu_hours;
+            }
+            _ => ranges.push((gpus, gpus, *part)),
+        }
+    }
+    let rows = ranges.into_iter().map(|(from, to, part)| {
+        let label = match from == to {
+            true => whole(from.into()),
+            false => format!("{}-{}", whole(from.into()), whole(to.into())),
+        };
+        (label, part)
+    });
+    parts(text, "GPUs", rows.collect(), s);
+}
+
+/// Between the bounds that [`DURATION_BOUNDS_S`] sets.
+const DURATIONS: [&str; DURATION_BOUNDS_S.len() + 1] = [
+    "< 1 min",
+    "1-10 min",
+    "10-60 min",
+    "1-3 h",
+    "3-12 h",
+    "12-24 h",
+    "1-3 d",
+    "3-7 d",
+    ">= 7 d",
+];
+
+fn by_duration(text: &mut String, s: &Statistics) {
+    let rows = DURATIONS.iter().zip(&s.by_duration);
+    let rows = rows
+        .map(|(label, part)| ((*label).to_owned(), *part))
+        .collect();
+    parts(text, "duration", rows, s);
+    if let Some(d) = s.duration_s {
+        let of = |name: &str, value: f64| format!("{name} {}", length(value));
+        let line = [
+            of("mean", d.mean),
+            of("p25", d.p25),
+            of("median", d.median),
+            of("p75", d.p75),
+            of("p90", d.p90),
+            of("p99", d.p99),
+            of("max", d.max),
+        ];
+        let _ = writeln!(text, "{}", line.join(", "));
+    }
+}
+
+/// A row a part with its shares of jobs and GPU-hours, and a bar for the jobs.
+fn parts(text: &mut String, title: &str, rows: Vec<(String, Part)>, s: &Statistics) {
+    let share = |of: f64, all: f64| if all > 0.0 { of / all } else { 0.0 };
+    let most = rows.iter().map(|(_, p)| p.jobs).max().unwrap_or(1);
+    let _ = writeln!(
+        text,
+        "\n{title:>10} {:>10} {:>7} {:>9}",
+        "jobs", "", "GPU-hours"
+    );
+    for (label, part) in rows {
+        let line = format!(
+            "{label:>10} {:>10} {:>5} % {:>7} %  {}",
+            whole(part.jobs),
+            decimal(100.0 * share(part.jobs as f64, s.jobs as f64), 1),
+            decimal(100.0 * share(part.gpu_hours, s.gpu_hours), 1),
+            bar(share(part.jobs as f64, most as f64), BAR)
+        );
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+fn arrivals(text: &mut String, s: &Statistics) {
+    text.push('\n');
+    if let (Some(gap), Some(variation)) = (s.gap_mean_s, s.gap_variation) {
+        let _ = writeln!(
+            text,
+            "arrivals: {} apart on average, coefficient of variation {} (Poisson: 1)",
+            length(gap),
+            decimal(variation, 2)
+        );
+    }
+    let most = |values: &[u64]| whole(values.iter().copied().max().unwrap_or(0));
+    let (days, hours) = match s.wall_clock {
+        true => ("Mon to Sun", "0 h to 23 h"),
+        false => ("days mod 7", "hours mod 24"),
+    };
+    let slices = &s.over_time;
+    let over = format!("{} each", length(slices.width_s));
+    for (what, values) in [
+        (over.as_str(), &slices.jobs[..]),
+        (hours, &s.by_hour[..]),
+        (days, &s.by_day[..]),
+    ] {
+        let _ = writeln!(
+            text,
+            "{what:>14} |{}| at most {}",
+            sparkline(values),
+            most(values)
+        );
+    }
+}
+
+/// In the unit that suits.
+fn length(seconds: f64) -> String {
+    let trim = |value: f64, unit: &str| {
+        let text = decimal(value, 1);
+        format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
+    };
+    match seconds {
+        s if s < 60.0 => trim(s, "s"),
+        s if s < 3600.0 => trim(s / 60.0, "min"),
+        s if s < 86_400.0 => trim(s / 3600.0, "h"),
+        s => trim(s / 86_400.0, "d"),
+    }
+}
+
+/// The date of seconds since 1970, to the minute; of a moment beyond the calendar its last one.
+pub(crate) fn date(epoch_s: f64) -> String {
+    let date = DateTime::from_timestamp(epoch_s.floor() as i64, 0);
+    let date = date.unwrap_or(DateTime::<Utc>::MAX_UTC);
+    format!(
+        "{} {:02}:{:02}",
+        date.date_naive(),
+        date.hour(),
+        date.minute()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_dates() {
+        for (seconds, text) in [
+            (0.0, "1970-01-01 00:00"),
+            (951_825_600.0, "2000-02-29 12:00"),
+            (1_507_532_515.0, "2017-10-09 07:01"),
+            (-1.0, "1969-12-31 23:59"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+        // Far beyond any calendar: no panic is all that is asked.
+        let _ = (date(f64::MAX), date(f64::INFINITY));
+    }
+
+    #[test]
+    fn lengths_have_units_that_suit() {
+        assert_eq!(length(59.94), "59.9 s");
+        assert_eq!(length(600.0), "10 min");
+        assert_eq!(length(5400.0), "1.5 h");
+        assert_eq!(length(604_800.0), "7 d");
+    }
+}

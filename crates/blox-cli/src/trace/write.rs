@@ -1,0 +1,243 @@
+//! `blox trace convert`, `sample` and `generate`: jobs into files.
+
+use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
+use crate::files::write_whole;
+use crate::grid::number_of;
+use crate::resolve::{Experiment, parse_measure};
+use crate::{Failure, OK, Terminal, config};
+use blox_core::registry::Registry;
+use blox_sim::Measure;
+use blox_sim::workload::{Jobs, Limited, Notices, Workload, WorkloadError};
+use blox_traces::Trace;
+use blox_traces::csv::{Columns, CsvWriter};
+use blox_traces::jsonl::write_jsonl;
+use blox_traces::sample::{Thinned, Window, choose};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+pub(super) fn convert(args: &ConvertArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let out = args.out.target()?;
+    let trace = args.file.open()?;
+    let make = || -> Result<Box<dyn Workload>, Failure> {
+        Ok(Box::new(trace.jobs().map_err(Failure::new)?))
+    };
+    out.write(&make, terminal)
+}
+
+pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let out = args.out.target()?;
+    let wrong = |key: &str, found: &dyn std::fmt::Display, expected: &str| {
+        Failure::new(format!("--{key} is `{found}`, expected {expected}"))
+    };
+    let window = match &args.window {
+        None => None,
+        Some(text) => match parse_measure(text) {
+            Some(Measure::Submitted(from, to)) => Some((from, to)),
+            _ => {
+                let expected = "A..B with A <= B: times such as 10h..2d (s, m, h, d)";
+                return Err(wrong("window", text, expected));
+            }
+        },
+    };
+    if let Some(p) = args.fraction
+        && !(0.0..=1.0).contains(&p)
+    {
+        return Err(wrong("fraction", &p, "a probability, from 0 to 1"));
+    }
+    let trace = args.file.open()?;
+    let make = || -> Result<Box<dyn Workload>, Failure> {
+        let mut jobs = part(&trace, window)?;
+        if let Some(p) = args.fraction {
+            jobs = Box::new(Thinned::new(jobs, p, args.seed));
+        }
+        if let Some(count) = args.count {
+            let chosen = choose(&mut jobs, count, args.seed).map_err(Failure::new)?;
+            let notices = jobs.notices().clone();
+            jobs = Box::new(Jobs::new(chosen).with_notices(notices));
+        }
+        if let Some(first) = args.first {
+            jobs = Box::new(Limited::new(jobs, first));
+        }
+        Ok(jobs)
+    };
+    out.write(&make, terminal)
+}
+
+fn part(
+    trace: &Trace,
+    window: Option<(blox_core::Time, blox_core::Time)>,
+) -> Result<Box<dyn Workload>, Failure> {
+    let jobs = trace.jobs().map_err(Failure::new)?;
+    Ok(match window {
+        Some((from, to)) => Box::new(Window::new(jobs, from, to)),
+        None => Box::new(jobs),
+    })
+}
+
+pub(super) fn generate(
+    registry: &Registry,
+    args: GenerateArgs,
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    let (force, quiet) = (args.options.force, args.options.quiet);
+    let out = OutArgs {
+        output: args.output,
+        to: args.to,
+        force,
+        quiet,
+    };
+    let out = out.target()?;
+    let given = config::generate(args.options, &NOT_GENERATED)?;
+    if given.options.jobs.is_none() {
+        return Err(Failure::new(
+            "--jobs is missing, expected how many jobs to generate",
+        ));
+    }
+    let experiment = Experiment::of(given, registry)?;
+    out.write(&|| experiment.workload(), terminal)
+}
+
+/// Where jobs go, and how.
+struct Target<'a> {
+    file: Option<&'a Path>,
+    to: To,
+    quiet: bool,
+}
+
+impl OutArgs {
+    /// Fails before anything is read if it cannot be.
+    fn target(&self) -> Result<Target<'_>, Failure> {
+        let file = self.output.as_deref();
+        if let Some(path) = file {
+            let shown = path.display();
+            match std::fs::metadata(path) {
+                Ok(meta) if meta.is_dir() => {
+                    return Err(Failure::new(format!(
+                        "{shown}: is a directory, expected the name of a file"
+                    )));
+                }
+                Ok(meta) if meta.is_file() && !self.force => {
+                    return Err(Failure::new(format!(
+                        "{shown}: is there already, expected a new file, or --force"
+                    )));
+                }
+                _ => {}
+            }
+        }
+        let name = file.map(|path| path.to_string_lossy().to_ascii_lowercase());
+        let named = |ending: &str| name.as_ref().is_some_and(|name| name.ends_with(ending));
+        if let Some(path) = file.filter(|_| named(".gz")) {
+            return Err(Failure::new(format!(
+                "{}: is written as plain text, expected a name without .gz",
+                path.display()
+            )));
+        }
+        let by_name = match named(".jsonl") || named(".ndjson") {
+            true => To::Jsonl,
+            false => To::Csv,
+        };
+        Ok(Target {
+            file,
+            to: self.to.unwrap_or(by_name),
+            quiet: self.quiet,
+        })
+    }
+}
+
+type Make<'a> = &'a dyn Fn() -> Result<Box<dyn Workload>, Failure>;
+
+impl Target<'_> {
+    /// Writes what `make` makes; it makes the same each time.
+    fn write(&self, make: Make<'_>, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+        let mut count = 0;
+        let mut notices = Notices::default();
+        let into = match self.file {
+            Some(path) => {
+                write_whole(path, |out| {
+                    (count, notices) = self.jobs(make, out)?;
+                    Ok::<(), Failed>(())
+                })?;
+                format!(" to {}", path.display())
+            }
+            None => {
+                let mut out = BufWriter::new(&mut *terminal.out);
+                (count, notices) = self.jobs(make, &mut out)?;
+                out.flush()?;
+                String::new()
+            }
+        };
+        if !self.quiet {
+            for notice in notices.iter() {
+                let _ = writeln!(terminal.err, "notice: {notice}");
+            }
+            let _ = writeln!(terminal.err, "{} written{into}", number_of(count, "job"));
+        }
+        Ok(OK)
+    }
+
+    /// How many jobs there are, and what there is to say about them: some of that shows only
+    /// when they are made.
+    fn jobs(&self, make: Make<'_>, out: &mut dyn Write) -> Result<(u64, Notices), Failed> {
+        let mut count = 0;
+        let mut jobs = make()?;
+        match self.to {
+            To::Jsonl => {
+                while let Some(job) = jobs.next_job()? {
+                    write_jsonl(&mut *out, [&job])?;
+                    count += 1;
+                }
+            }
+            To::Csv => {
+                // The columns come before the jobs that need them.
+                let mut columns = Columns::default();
+                while let Some(job) = jobs.next_job()? {
+                    columns.include(&job);
+                }
+                let mut writer = CsvWriter::new(out, columns)?;
+                let mut jobs = make()?;
+                while let Some(job) = jobs.next_job()? {
+                    writer.write(&job)?;
+                    count += 1;
+                }
+                writer.finish()?;
+            }
+        }
+        Ok((count, jobs.notices().clone()))
+    }
+}
+
+/// What can go wrong between reading and writing.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("{0}")]
+    Read(String),
+    #[error(transparent)]
+    Write(io::Error),
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Failed::Read(match failure {
+            Failure::Message(text) | Failure::Unreachable(text) => text,
+            Failure::ClosedPipe => "nobody reads it".to_owned(),
+        })
+    }
+}
+
+impl From<WorkloadError> for Failed {
+    fn from(e: WorkloadError) -> Self {
+        match e {
+            WorkloadError::Write { source } => Failed::Write(source),
+            e => Failed::Read(e.to_string()),
+        }
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Read(text) => Failure::Message(text),
+            Failed::Write(e) => e.into(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Result folders, as `simulate` and `compare` write them: read again, drawn,
+//! and as one page.
+//!
+//! ```no_run
+//! use blox_results::{Folder, pictures};
+//!
+//! let folder = Folder::open("results".as_ref())?;
+//! for picture in pictures(&[folder])? {
+//!     std::fs::write(format!("{}.svg", picture.name), picture.svg)?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod fairness;
+mod folder;
+mod pictures;
+mod report;
+mod sweep;
+mod table;
+
+pub use fairness::finish_time_fairness;
+pub use folder::{AssignmentSpan, Folder, FolderError, JobRow, RunResults};
+pub use pictures::{Picture, pictures};
+pub use report::report;
+
+/// With a comma between thousands.
+pub fn whole(n: u64) -> String {
+    blox_plot::grouped(n as f64, 0)
+}
+
+/// A text that fits a path.
+pub fn in_paths(text: &str) -> String {
+    let fit = |c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
+        _ => '_',
+    };
+    text.chars().map(fit).collect()
+}
+
+/// So many of something, as `1 node` or `2 nodes`.
+pub fn number_of(count: impl Into<u64>, what: &str) -> String {
+    match count.into() {
+        1 => format!("1 {what}"),
+        n => format!("{} {what}s", whole(n)),
+    }
+}

@@ -1,0 +1,294 @@
+//! What a sweep varied against what came of it.
+
+use super::super::folder::FolderError;
+use super::super::pictures::Picture;
+use super::super::{in_paths, whole};
+use super::{Group, Sweep};
+use blox_plot::{Axis, BarChart, Chart, Series};
+use blox_sim::results::statistics::Estimate;
+
+/// Figures that are drawn: their column, name in paths, title and axis.
+const FIGURES: [(&str, &str, &str, Scale); 4] = [
+    (
+        "avg_jct_s",
+        "jct",
+        "average job completion time",
+        Scale::Seconds("average JCT"),
+    ),
+    (
+        "p99_jct_s",
+        "p99-jct",
+        "99th percentile of job completion time",
+        Scale::Seconds("p99 JCT"),
+    ),
+    (
+        "avg_responsiveness_s",
+        "responsiveness",
+        "average responsiveness",
+        Scale::Seconds("submission until the first start"),
+    ),
+    (
+        "utilisation",
+        "utilisation",
+        "GPU utilisation",
+        Scale::Fraction("GPUs with a running job"),
+    ),
+];
+
+/// More settings than these get no distributions of their own.
+const MOST_SETTINGS: usize = 12;
+
+#[derive(Clone, Copy)]
+enum Scale {
+    Seconds(&'static str),
+    Fraction(&'static str),
+}
+
+impl Scale {
+    fn axis(self) -> Axis {
+        match self {
+            Scale::Seconds(label) => Axis::seconds(label).from(0.0),
+            Scale::Fraction(label) => Axis::fraction(label).from(0.0).to(1.0),
+        }
+    }
+}
+
+/// Averages and other figures over the load, or over the first number that was
+/// varied where loads were not, or side by side where no number was; and the
+/// completion times at each setting.
+///
+/// # Errors
+/// What a run wrote cannot be read.
+pub(crate) fn pictures(sweep: &Sweep) -> Result<Vec<Picture>, FolderError> {
+    let groups = sweep.groups();
+    if groups.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let mut list = match over(sweep) {
+        Some(x) => lines(sweep, &groups, x),
+        None => vec![bars(sweep, &groups)],
+    };
+    list.extend(distributions(sweep, &groups)?);
+    Ok(list)
+}
+
+/// The setting on the horizontal axis.
+fn over(sweep: &Sweep) -> Option<usize> {
+    let rank = |k: &usize| match sweep.varied[*k].as_str() {
+        "load" => 0,
+        "load_of_capacity" => 1,
+        _ => 2,
+    };
+    let number = |k: &usize| sweep.runs.iter().all(|r| value(&r.settings[*k]).is_some());
+    (0..sweep.varied.len()).filter(number).min_by_key(rank)
+}
+
+fn value(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|v: &f64| v.is_finite())
+}
+
+/// A picture a figure, a line a scheduler and other settings.
+fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
+    let (what, axis) = match sweep.varied[x].as_str() {
+        "load" => ("Load", Axis::new("load (jobs per hour)")),
+        "load_of_capacity" => ("Load", Axis::fraction("demand, of the cluster's GPUs")),
+        other => (other, Axis::new(other)),
+    };
+    let name_of = |group: &Group<'_>| {
+        let mut name = group.scheduler.to_owned();
+        for (k, value) in group.settings.iter().enumerate().filter(|(k, _)| *k != x) {
+            name.push_str(&format!(" {}={value}", sweep.varied[k]));
+        }
+        name
+    };
+    let draw = |(column, name, figure, scale): (&str, &str, &str, Scale)| {
+        let mut all: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
+        for group in groups {
+            let Some(estimate) = group.estimate(column) else {
+                continue;
+            };
+            let point = (value(&group.settings[x])?, estimate);
+            let name = name_of(group);
+            match all.iter_mut().find(|(n, _)| *n == name) {
+                Some((_, points)) => points.push(point),
+                None => all.push((name, vec![point])),
+            }
+        }
+        if all.is_empty() {
+            return None;
+        }
+        let title = format!("{what} against {figure}");
+        let chart = Chart::new(title.as_str(), axis.clone(), scale.axis())
+            .subtitle(means_of(groups))
+            .with_all(all.into_iter().map(|(name, points)| series(name, points)));
+        let what = if what == "Load" { "load" } else { what };
+        Some(Picture {
+            name: format!("{what}-{name}"),
+            title,
+            svg: chart.svg(),
+        })
+    };
+    FIGURES.into_iter().filter_map(draw).collect()
+}
+
+fn series(name: String, mut points: Vec<(f64, Estimate)>) -> Series {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let means = points.iter().map(|(x, e)| (*x, e.mean));
+    Series::line(name, means).between(points.iter().map(|(_, e)| ends(e)))
+}
+
+/// One run has no interval, and draws none.
+fn ends(e: &Estimate) -> (f64, f64) {
+    let half = e.half_width.unwrap_or(f64::NAN);
+    (e.mean - half, e.mean + half)
+}
+
+/// What the points and whiskers are.
+fn means_of(groups: &[Group<'_>]) -> String {
+    let sizes = groups.iter().map(|g| g.runs.len());
+    match (sizes.clone().min(), sizes.max()) {
+        (Some(1), Some(1)) => "One run each".to_owned(),
+        (Some(least), Some(most)) => {
+            let seeds = match least == most {
+                true => format!("{most}"),
+                false => format!("{least} to {most}"),
+            };
+            format!("Means over {seeds} seeds; whiskers: 95 % confidence intervals (Student's t)")
+        }
+        _ => String::new(),
+    }
+}
+
+fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
+    let title = "Average job completion time";
+    let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(means_of(groups));
+    for group in groups {
+        let told = sweep.told(group.settings);
+        let name = format!("{} {told}", group.scheduler);
+        if let Some(e) = group.estimate("avg_jct_s") {
+            chart = chart
+                .with(name.trim_end(), [("average", e.mean)])
+                .between([ends(&e)]);
+        }
+    }
+    Picture {
+        name: "avg-jct".to_owned(),
+        title: title.to_owned(),
+        svg: chart.svg(),
+    }
+}
+
+/// Completion times at each setting, a line a scheduler.
+fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, FolderError> {
+    let mut settings: Vec<&[String]> = Vec::new();
+    for group in groups {
+        if !settings.contains(&group.settings) {
+            settings.push(group.settings);
+        }
+    }
+    if settings.len() > MOST_SETTINGS {
+        return Ok(Vec::new());
+    }
+    let mut list = Vec::new();
+    for setting in settings {
+        let mut all = Vec::new();
+        let mut jobs = 0;
+        for group in groups.iter().filter(|g| g.settings == setting) {
+            let mut times = Vec::new();
+            for run in &group.runs {
+                if let Some(results) = sweep.results(run)? {
+                    times.extend(results.measured().filter_map(|j| j.jct_s));
+                }
+            }
+            jobs += times.len();
+            all.push(Series::distribution(group.scheduler, times));
+        }
+        if jobs == 0 {
+            continue;
+        }
+        let told = sweep.told(setting);
+        let title = match told.is_empty() {
+            true => "Job completion time (JCT)".to_owned(),
+            false => format!("Job completion time (JCT), {told}"),
+        };
+        let axis = Axis::seconds("JCT: submission until the end").log();
+        let subtitle = format!(
+            "{} measured jobs of all seeds and schedulers together",
+            whole(jobs as u64)
+        );
+        let chart = Chart::distribution(title.as_str(), axis)
+            .subtitle(subtitle)
+            .with_all(all);
+        list.push(Picture {
+            name: name_of(&sweep.varied, setting),
+            title,
+            svg: chart.svg(),
+        });
+    }
+    Ok(list)
+}
+
+/// As in `jct-cdf_load=4`.
+fn name_of(varied: &[String], setting: &[String]) -> String {
+    let mut name = "jct-cdf".to_owned();
+    for (what, value) in varied.iter().zip(setting) {
+        name.push_str(&format!("_{what}={value}"));
+    }
+    in_paths(&name).chars().take(150).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn drawn(dir: &Path) -> Result<Vec<Picture>, FolderError> {
+        pictures(&Sweep::open(dir)?)
+    }
+
+    #[test]
+    fn a_sweep_becomes_pictures() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path();
+        assert!(!Sweep::lies_in(d));
+        let write = |text: &str| std::fs::write(d.join("sweep.csv"), text).unwrap();
+        write(
+            "run,scheduler,policy,seed,load,nodes,gpus,avg_jct_s,utilisation\n\
+             a,fifo,fifo,1,8,4,16,100,0.5\nb,fifo,fifo,1,4,4,16,50,0.25\n\
+             c,fifo,fifo,2,8,4,16,120,0.5\nd,las,las,1,4,4,16,,\n",
+        );
+        assert!(Sweep::lies_in(d));
+        let list = drawn(d).unwrap();
+        let names: Vec<&str> = list.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["load-jct", "load-utilisation"]);
+        assert!(list[0].svg.contains(">fifo</text>") && !list[0].svg.contains(">las</text>"));
+        // Something else varied beside the load tells series apart.
+        write(
+            "scheduler,cluster,load,nodes,avg_jct_s\n\
+             fifo,2x4,4,2,10\nfifo,4x4,4,4,5\nfifo,2x4,8,2,20\nfifo,4x4,8,4,9\n",
+        );
+        let svg = &drawn(d).unwrap()[0].svg;
+        assert!(
+            svg.contains(">fifo cluster=2x4</text>") && svg.contains(">fifo cluster=4x4</text>")
+        );
+        // Without loads, the first number that was varied.
+        write("scheduler,load,round,nodes,avg_jct_s\nfifo,8,60,2,10\nfifo,8,300,2,12\n");
+        assert_eq!(drawn(d).unwrap()[0].name, "round-jct");
+        // Without a number, bars.
+        write("scheduler,cluster,nodes,avg_jct_s\nfifo,2x4,2,10\nfifo,4x4,4,12\n");
+        let list = drawn(d).unwrap();
+        assert_eq!((list.len(), list[0].name.as_str()), (1, "avg-jct"));
+        assert!(list[0].svg.contains(">fifo cluster 2x4</text>"));
+        // Nothing varied: nothing to draw.
+        write("scheduler,load,seed,nodes,avg_jct_s\nfifo,8,1,2,10\nfifo,8,2,2,12\n");
+        assert!(drawn(d).unwrap().is_empty());
+        write("scheduler,load,nodes,avg_jct_s\n");
+        assert!(drawn(d).unwrap().is_empty());
+        write("scheduler,load,nodes,avg_jct_s\nfifo,8,2,x\n");
+        let error = drawn(d).unwrap_err().to_string();
+        assert!(
+            error.ends_with("line 2: avg_jct_s is `x`, expected a number"),
+            "{error}"
+        );
+    }
+}
