@@ -236,7 +236,7 @@ fn scores_come_from_a_cluster_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.toml");
     std::fs::write(&path, text).unwrap();
-    let cluster = blox::sim::cluster_file::read_cluster(&path.display().to_string()).unwrap();
+    let cluster = blox::traces::cluster_file::read_cluster(&path.display().to_string()).unwrap();
     let state = State::new(&cluster).unwrap();
     assert_eq!(
         gpu_scores(&state.cluster().nodes()[1], "A")[..],

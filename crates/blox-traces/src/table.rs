@@ -3,10 +3,10 @@
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
 use super::source::{Lines, Source};
+use blox_core::Name;
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
-use blox_core::Name;
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use std::io;
 use std::path::{Path, PathBuf};
