@@ -1327,12 +1327,12 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
     let said = format!("error: the scheduler at {address} does not answer: Connection refused\n");
     assert_eq!(queue(&address), (Some(3), said));
     let out = blox()
-        .args(["scheduler", "las", "--journal", "j", "--state-dir"])
+        .args(["scheduler", "las", "--explain", "3", "--state-dir"])
         .arg(dir.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    let meaningless = "error: --journal has no meaning with `blox scheduler`\n";
+    let meaningless = "error: --explain has no meaning with `blox scheduler`\n";
     assert_eq!((out.status.code(), said.as_str()), (Some(2), meaningless));
     // An address that is taken costs the log nothing.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

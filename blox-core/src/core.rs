@@ -153,7 +153,7 @@ impl Core {
     /// decision moment.
     pub fn new(state: State, cadence: Box<dyn Cadence>) -> Self {
         let live = state.count(Phase::Waiting) + state.count(Phase::Deferred) > 0
-            || state.placed.count_ones(..) > 0
+            || !state.placed.is_empty()
             || state.count(Phase::Submitted) > 0;
         let due = live.then(|| cadence.first_from(state.now, None));
         let saved = Saved {

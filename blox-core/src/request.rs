@@ -9,9 +9,9 @@ use crate::policy::KeyFn;
 use crate::reason::Reason;
 use crate::units::GpuCount;
 use crate::view::View;
-use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 mod kept;
 
@@ -259,9 +259,10 @@ impl Requests {
             Some(kept) if self.use_kept => kept.in_order(view),
             _ => self.list.iter().map(|r| r.job).collect(),
         };
-        let mut seen = FixedBitSet::with_capacity(view.next_job_id().index());
-        // Nobody has a number that was never given.
-        jobs.retain(|job| job.index() < seen.len() && !seen.put(job.index()));
+        let mut seen = BTreeSet::new();
+        // No job has a number that was never given.
+        let next = view.next_job_id();
+        jobs.retain(|job| *job < next && seen.insert(*job));
         jobs
     }
 
@@ -414,15 +415,11 @@ impl Requests {
             // A kept order names all jobs.
             return Vec::new();
         }
-        let mut named = FixedBitSet::with_capacity(view.next_job_id().index());
-        for job in self.list.iter().flat_map(|r| [Some(r.job), r.partner]) {
-            // Numbers that were never given are the placement's to find.
-            if let Some(job) = job.filter(|j| j.index() < named.len()) {
-                named.insert(job.index());
-            }
-        }
+        let all = self.list.iter().flat_map(|r| [Some(r.job), r.partner]);
+        let mut named: Vec<JobId> = all.flatten().collect();
+        named.sort_unstable();
         view.placed()
-            .filter(|j| j.is_placed() && !named.contains(j.id().index()))
+            .filter(|j| j.is_placed() && named.binary_search(&j.id()).is_err())
             .map(|j| j.id())
             .collect()
     }

@@ -8,16 +8,15 @@ use crate::ids::{JobId, Name, NameId, Names};
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase, Record};
 use crate::units::Time;
-use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 mod at_once;
-mod bits;
 mod books;
 mod check;
 mod commit;
 mod events;
+pub(crate) mod live;
 
 const NO_SLOT: u32 = u32::MAX;
 
@@ -115,16 +114,13 @@ pub struct State {
     /// The first decision moment from now on that comes after the last decision.
     pub(crate) next_moment: Time,
     pub(crate) decision: u64,
-    slot_of: Vec<u32>,
+    slots: live::Slots,
     #[serde(deserialize_with = "records")]
     records: Vec<Record>,
     vacant: Vec<u32>,
-    #[serde(with = "bits")]
-    pub(crate) deferred: FixedBitSet,
-    #[serde(with = "bits")]
-    pub(crate) waiting: FixedBitSet,
-    #[serde(with = "bits")]
-    pub(crate) placed: FixedBitSet,
+    pub(crate) deferred: live::JobSet,
+    pub(crate) waiting: live::JobSet,
+    pub(crate) placed: live::JobSet,
     counts: [u32; 7],
     demand: u64,
     demand_of_vc: Vec<u64>,
@@ -153,12 +149,12 @@ impl Default for State {
             version: 0,
             next_moment: Time::ZERO,
             decision: 0,
-            slot_of: Vec::new(),
+            slots: live::Slots::default(),
             records: Vec::new(),
             vacant: Vec::new(),
-            deferred: FixedBitSet::new(),
-            waiting: FixedBitSet::new(),
-            placed: FixedBitSet::new(),
+            deferred: live::JobSet::default(),
+            waiting: live::JobSet::default(),
+            placed: live::JobSet::default(),
             counts: [0; 7],
             demand: 0,
             demand_of_vc: Vec::new(),
@@ -215,7 +211,7 @@ impl State {
 
     /// The number that the next submission gets.
     pub fn next_job_id(&self) -> JobId {
-        JobId(self.slot_of.len() as u32)
+        self.slots.next()
     }
 
     /// A live job, or one that ended in the last event.
@@ -298,7 +294,7 @@ impl State {
             && self.records[s].phase == Phase::Ended
         {
             self.gone.push((id, self.version));
-            self.slot_of[id.index()] = NO_SLOT;
+            self.slots.remove(id);
             self.records[s].spec = ended_spec();
             self.records[s].metrics = None;
             self.records[s].report = None;

@@ -7,8 +7,8 @@ use crate::job::{JobRef, Phase, Record};
 use crate::lens::Lens;
 use crate::reason::Reason;
 use crate::state::State;
+use crate::state::live::JobSet;
 use crate::units::{GpuCount, Time};
-use fixedbitset::FixedBitSet;
 
 /// The state as a policy sees it at one moment. Everything in it was journaled;
 /// nothing in it depends on a clock or on the order of a hash table. All lists
@@ -308,12 +308,12 @@ impl<'a> View<'a> {
     /// The jobs of a set and of a sorted list, which has none of the set.
     fn list(
         &self,
-        set: &'a FixedBitSet,
+        set: &'a JobSet,
         more: &'a [JobId],
     ) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         let view = *self;
         let mut more = more.iter().copied().peekable();
-        let mut ids = set.ones().map(|i| JobId(i as u32)).peekable();
+        let mut ids = set.iter().peekable();
         let merged = std::iter::from_fn(move || {
             let Some(next) = more.peek() else {
                 return ids.next();

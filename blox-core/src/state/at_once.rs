@@ -254,8 +254,8 @@ impl State {
             rec.eligible_since = eligible;
             rec.phase = Phase::Waiting;
             waiting += 1;
-            self.placed.remove(rec.id.index());
-            self.waiting.insert(rec.id.index());
+            self.placed.remove(rec.id);
+            self.waiting.insert(rec.id);
         }
         promotions.for_each(|p| self.promote(p.job, planned));
         self.busy -= left;
@@ -302,8 +302,8 @@ impl State {
             if rec.phase == Phase::Waiting {
                 rec.phase = Phase::Running;
                 running += 1;
-                self.waiting.remove(rec.id.index());
-                self.placed.insert(rec.id.index());
+                self.waiting.remove(rec.id);
+                self.placed.insert(rec.id);
             }
         }
         self.busy += taken;

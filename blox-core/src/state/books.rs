@@ -1,9 +1,9 @@
 //! What every change of a job writes down.
 
+use super::live::JobSet;
 use super::{NO_SLOT, State};
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
-use fixedbitset::FixedBitSet;
 use prefetch_index::prefetch_index;
 
 /// The lists that the state keeps of jobs.
@@ -83,7 +83,7 @@ impl State {
     pub(super) fn set_phase(&mut self, s: usize, phase: Phase) {
         let rec = &mut self.records[s];
         let old = std::mem::replace(&mut rec.phase, phase);
-        let (index, gpus, vc) = (rec.id.index(), rec.gpus, rec.virtual_cluster);
+        let (id, gpus, vc) = (rec.id, rec.gpus, rec.virtual_cluster);
         rec.touch(self.version, &mut self.touched);
         self.counts[old as usize] -= 1;
         self.counts[phase as usize] += 1;
@@ -92,10 +92,10 @@ impl State {
             return;
         }
         if let Some(list) = self.list(was) {
-            list.remove(index);
+            list.remove(id);
         }
         if let Some(list) = self.list(is) {
-            list.insert(index);
+            list.insert(id);
         }
         if was.demands() != is.demands() {
             self.count_demand(u64::from(gpus), vc, is.demands());
@@ -103,7 +103,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn list(&mut self, list: List) -> Option<&mut FixedBitSet> {
+    fn list(&mut self, list: List) -> Option<&mut JobSet> {
         match list {
             List::None => None,
             List::Deferred => Some(&mut self.deferred),
@@ -130,16 +130,16 @@ impl State {
 
     #[inline]
     pub(super) fn slot(&self, id: JobId) -> Option<usize> {
-        match self.slot_of.get(id.index()) {
-            Some(&s) if s != NO_SLOT => Some(s as usize),
-            _ => None,
-        }
+        self.slots
+            .get(id)
+            .filter(|slot| *slot != NO_SLOT)
+            .map(|slot| slot as usize)
     }
 
     #[inline]
     pub(crate) fn record(&self, id: JobId) -> Option<&Record> {
         // No record lies where the slot of a job that is gone points.
-        self.records.get(*self.slot_of.get(id.index())? as usize)
+        self.records.get(self.slots.get(id)? as usize)
     }
 
     /// Has a job's record brought near ahead of its use: queues of tens of thousands of jobs lie

@@ -283,14 +283,11 @@ impl State {
                 (self.records.len() - 1) as u32
             }
         };
-        self.slot_of.push(slot);
-        let room = self.slot_of.len();
-        if self.waiting.len() < room {
-            // Grown in steps: a bit set reallocates at every growth otherwise.
-            let room = room.next_power_of_two().max(1024);
-            self.deferred.grow(room);
-            self.waiting.grow(room);
-            self.placed.grow(room);
+        self.slots.push(slot);
+        if let Some(base) = self.slots.shift() {
+            for set in [&mut self.deferred, &mut self.waiting, &mut self.placed] {
+                set.shift(base);
+            }
         }
         self.asking.push(job);
         self.touch_slot(slot as usize);

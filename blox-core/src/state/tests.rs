@@ -54,11 +54,16 @@ pub(super) fn check(state: &State) {
                 of_vc[vc.index()] += u64::from(r.gpus);
             }
         }
-        let i = id.index();
-        assert_eq!(state.waiting.contains(i), r.phase == Phase::Waiting);
-        assert_eq!(state.deferred.contains(i), r.phase == Phase::Deferred);
         assert_eq!(
-            state.placed.contains(i),
+            state.waiting.iter().any(|j| j == id),
+            r.phase == Phase::Waiting
+        );
+        assert_eq!(
+            state.deferred.iter().any(|j| j == id),
+            r.phase == Phase::Deferred
+        );
+        assert_eq!(
+            state.placed.iter().any(|j| j == id),
             active && r.phase != Phase::Waiting
         );
         match r.phase {

@@ -1,0 +1,327 @@
+//! What is kept of jobs by their numbers. Numbers are given for ever; memory and scans follow the
+//! jobs that live.
+
+use super::NO_SLOT;
+use crate::ids::JobId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As many of the last numbers stay together, whether their jobs live or not.
+const RECENT: u32 = 8192;
+
+/// Where the records of live jobs lie.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    /// The first number of `recent`, a multiple of 64.
+    base: u32,
+    recent: Vec<u32>,
+    /// Live jobs with lower numbers.
+    old: BTreeMap<u32, u32>,
+    live: u32,
+}
+
+impl Slots {
+    /// The number that the next job gets.
+    #[inline]
+    pub fn next(&self) -> JobId {
+        JobId(self.base + self.recent.len() as u32)
+    }
+
+    /// The slot of a job; `None` or [`NO_SLOT`] if it is not there.
+    #[inline]
+    pub fn get(&self, id: JobId) -> Option<u32> {
+        match self.recent.get(id.0.wrapping_sub(self.base) as usize) {
+            Some(slot) => Some(*slot),
+            None => self.get_old(id),
+        }
+    }
+
+    #[cold]
+    fn get_old(&self, id: JobId) -> Option<u32> {
+        self.old.get(&id.0).copied()
+    }
+
+    /// Gives the next job its slot.
+    pub fn push(&mut self, slot: u32) {
+        self.recent.push(slot);
+        self.live += 1;
+    }
+
+    /// The job is gone.
+    pub fn remove(&mut self, id: JobId) {
+        self.live -= 1;
+        match self.recent.get_mut(id.0.wrapping_sub(self.base) as usize) {
+            Some(slot) => *slot = NO_SLOT,
+            None => {
+                self.old.remove(&id.0);
+            }
+        }
+    }
+
+    /// The new first recent number, if most of the recent jobs are gone: [`JobSet::shift`] follows.
+    pub fn shift(&mut self) -> Option<u32> {
+        let len = self.recent.len() as u32;
+        if len < 2 * RECENT || len / 8 < self.live {
+            return None;
+        }
+        let base = (self.base + len - RECENT) & !63;
+        let gone = self.recent.drain(..(base - self.base) as usize);
+        let live = gone.enumerate().filter(|(_, slot)| *slot != NO_SLOT);
+        let first = self.base;
+        self.old
+            .extend(live.map(|(i, slot)| (first + i as u32, slot)));
+        self.base = base;
+        Some(base)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedSlots {
+    base: u32,
+    next: u32,
+    live: Vec<(u32, u32)>,
+}
+
+impl Serialize for Slots {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let recent = self.recent.iter().enumerate();
+        let recent = recent.map(|(i, slot)| (self.base + i as u32, *slot));
+        let old = self.old.iter().map(|(id, slot)| (*id, *slot));
+        let live = old.chain(recent).filter(|(_, slot)| *slot != NO_SLOT);
+        SavedSlots {
+            base: self.base,
+            next: self.next().0,
+            live: live.collect(),
+        }
+        .serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Slots {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let SavedSlots { base, next, live } = SavedSlots::deserialize(d)?;
+        let wrong = serde::de::Error::custom;
+        let Some(recent) = next.checked_sub(base).filter(|_| base % 64 == 0) else {
+            return Err(wrong(
+                "recent jobs begin at no multiple of 64 below the next",
+            ));
+        };
+        let mut slots = Slots {
+            base,
+            // Grown by the entries below: a wrong `next` must not take memory.
+            recent: Vec::new(),
+            old: BTreeMap::new(),
+            live: live.len() as u32,
+        };
+        let mut last = None;
+        for (id, slot) in live {
+            if last.is_some_and(|last| last >= id) || id >= next || slot == NO_SLOT {
+                return Err(wrong("live jobs are out of order, or beyond the next"));
+            }
+            last = Some(id);
+            match id.checked_sub(base) {
+                None => {
+                    slots.old.insert(id, slot);
+                }
+                Some(i) => {
+                    slots.recent.resize(i as usize, NO_SLOT);
+                    slots.recent.push(slot);
+                }
+            }
+        }
+        if recent as usize
+            > slots.recent.len() + (16 * RECENT as usize).max(8 * slots.live as usize)
+        {
+            return Err(wrong("more recent jobs than there can be"));
+        }
+        slots.recent.resize(recent as usize, NO_SLOT);
+        Ok(slots)
+    }
+}
+
+/// A set of live jobs, in order of submission.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobSet {
+    /// The first number of `recent`, a multiple of 64.
+    base: u32,
+    recent: Vec<u64>,
+    /// Members with lower numbers.
+    old: BTreeSet<u32>,
+}
+
+impl JobSet {
+    /// Adds a job.
+    #[inline]
+    pub fn insert(&mut self, id: JobId) {
+        match id.0.checked_sub(self.base) {
+            Some(i) => {
+                let word = i as usize / 64;
+                if word >= self.recent.len() {
+                    self.grow(word);
+                }
+                self.recent[word] |= 1 << (i % 64);
+            }
+            None => self.insert_old(id),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, word: usize) {
+        // Grown in steps: each growth would copy it otherwise.
+        self.recent
+            .resize((word + 1).next_power_of_two().max(16), 0);
+    }
+
+    #[cold]
+    fn insert_old(&mut self, id: JobId) {
+        self.old.insert(id.0);
+    }
+
+    /// Takes a job out.
+    #[inline]
+    pub fn remove(&mut self, id: JobId) {
+        match id.0.checked_sub(self.base) {
+            Some(i) => {
+                if let Some(word) = self.recent.get_mut(i as usize / 64) {
+                    *word &= !(1 << (i % 64));
+                }
+            }
+            None => self.remove_old(id),
+        }
+    }
+
+    #[cold]
+    fn remove_old(&mut self, id: JobId) {
+        self.old.remove(&id.0);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.old.is_empty() && self.recent.iter().all(|word| *word == 0)
+    }
+
+    /// The jobs, in order of submission.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = JobId> + use<'_> {
+        let (base, words) = (self.base, &self.recent[..]);
+        let mut next = 0;
+        let mut word = 0u64;
+        let recent = std::iter::from_fn(move || {
+            while word == 0 {
+                word = *words.get(next)?;
+                next += 1;
+            }
+            let bit = word.trailing_zeros();
+            word &= word - 1;
+            Some(JobId(base + (next as u32 - 1) * 64 + bit))
+        });
+        self.old.iter().map(|id| JobId(*id)).chain(recent)
+    }
+
+    /// Only numbers from `base` on are recent; see [`Slots::shift`].
+    pub fn shift(&mut self, base: u32) {
+        let lower: Vec<JobId> = self.iter().take_while(|id| id.0 < base).collect();
+        let words = (base - self.base) as usize / 64;
+        self.recent.drain(..words.min(self.recent.len()));
+        self.base = base;
+        self.old.extend(lower.iter().map(|id| id.0));
+    }
+}
+
+impl Serialize for JobSet {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let members: Vec<u32> = self.iter().map(|id| id.0).collect();
+        (self.base, members).serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for JobSet {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let (base, members) = <(u32, Vec<u32>)>::deserialize(d)?;
+        let wrong = serde::de::Error::custom;
+        if base % 64 != 0 {
+            return Err(wrong("a set begins at no multiple of 64"));
+        }
+        let room = (64 * RECENT).max(64 * members.len() as u32);
+        let mut set = JobSet {
+            base,
+            ..JobSet::default()
+        };
+        for member in members {
+            if member.saturating_sub(base) > room {
+                return Err(wrong("a member far beyond the set"));
+            }
+            set.insert(JobId(member));
+        }
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_sets_follow_live_jobs() {
+        let (mut slots, mut set) = (Slots::default(), JobSet::default());
+        // One job in a thousand stays for ever.
+        let stays = |id: u32| id % 1000 == 7;
+        for id in 0..100_000 {
+            assert_eq!(slots.next(), JobId(id));
+            slots.push(id % 5000);
+            set.insert(JobId(id));
+            if let Some(base) = slots.shift() {
+                set.shift(base);
+            }
+            if id >= 50 && !stays(id - 50) {
+                slots.remove(JobId(id - 50));
+                set.remove(JobId(id - 50));
+            }
+        }
+        let expected = |id: &u32| stays(*id) || *id >= 99_950;
+        let live: Vec<JobId> = (0..100_000).filter(expected).map(JobId).collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), live);
+        for id in (0..100_010).map(JobId) {
+            let slot = slots.get(id).filter(|slot| *slot != NO_SLOT);
+            let there = live.binary_search(&id).is_ok();
+            assert_eq!(slot, there.then_some(id.0 % 5000), "{id}");
+        }
+        assert!(slots.recent.len() <= 2 * RECENT as usize);
+        assert!(set.recent.len() <= 2 * RECENT as usize / 64);
+        let text = |v: &dyn erased::Text| v.text();
+        let (a, b) = (text(&slots), text(&set));
+        assert!(a.len() + b.len() < 4000, "{}", a.len() + b.len());
+        let again: Slots = serde_json::from_str(&a).unwrap();
+        assert_eq!((text(&again), again.next()), (a, slots.next()));
+        let again: JobSet = serde_json::from_str(&b).unwrap();
+        assert_eq!(text(&again), b);
+    }
+
+    mod erased {
+        /// As JSON.
+        pub trait Text {
+            fn text(&self) -> String;
+        }
+        impl<T: serde::Serialize> Text for T {
+            fn text(&self) -> String {
+                serde_json::to_string(self).unwrap()
+            }
+        }
+    }
+
+    #[test]
+    fn saved_slots_that_make_no_sense_are_refused_before_memory_is_taken() {
+        for text in [
+            r#"{"base":0,"next":4000000000,"live":[]}"#,
+            r#"{"base":64,"next":3,"live":[]}"#,
+            r#"{"base":0,"next":3,"live":[[3,0]]}"#,
+            r#"{"base":0,"next":3,"live":[[2,0],[1,1]]}"#,
+            r#"{"base":3,"next":3,"live":[]}"#,
+        ] {
+            assert!(serde_json::from_str::<Slots>(text).is_err(), "{text}");
+        }
+        for text in ["[1,[]]", "[0,[4000000000]]"] {
+            assert!(serde_json::from_str::<JobSet>(text).is_err(), "{text}");
+        }
+    }
+}
