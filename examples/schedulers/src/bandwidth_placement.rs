@@ -1,4 +1,5 @@
 use crate::ONCE;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
     placement::{Bandwidth, Walk},
@@ -23,4 +24,14 @@ pub fn bandwidth_placement() -> Pipeline {
         .placement(Walk::new(Bandwidth::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "bandwidth-placement",
+        "first in, first out on the GPUs that are linked best",
+        &[],
+        |_, _| Ok(bandwidth_placement()),
+    );
 }

@@ -1,9 +1,20 @@
 use crate::ONCE;
+use crate::registry::params::{default, only_with, param, seconds};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::LocalSearch,
     scheduling::{Chronus, LeaseChoice},
 };
+
+const LEASE: ParamDoc = param("lease_s", "240", "seconds of a lease and round");
+const CHOICE: ParamDoc = param(
+    "choice",
+    "greedy",
+    "among jobs that come in together: greedy, optimal",
+);
+const NODES: ParamDoc = param("nodes", "10000", "for optimal: nodes that may be searched");
 
 /// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
 ///
@@ -22,7 +33,7 @@ use blox_policies::{
 /// without its commercial solver, is `blox_released::elasticflow::chronus`; it equals
 /// the original row by row on all golden runs.
 pub fn chronus() -> Pipeline {
-    chronus_with(Seconds::new(240.0), LeaseChoice::Greedy)
+    chronus_with(Seconds::new(default(&LEASE)), LeaseChoice::Greedy)
 }
 
 /// [`chronus`] with leases of another length, above 0, and another choice.
@@ -35,4 +46,24 @@ pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
         .placement(LocalSearch::default())
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "chronus",
+        "leases for jobs with deadlines, the rest for best-effort jobs",
+        &[LEASE, CHOICE, NODES],
+        |p, _| {
+            let word = p.choice(CHOICE.name, CHOICE.default, &["greedy", "optimal"])?;
+            only_with(p, &[NODES.name], word == "optimal", "choice=optimal")?;
+            let choice = match word {
+                "optimal" => LeaseChoice::Optimal {
+                    nodes: p.u64(NODES.name, default(&NODES) as u64)?,
+                },
+                _ => LeaseChoice::Greedy,
+            };
+            Ok(chronus_with(seconds(p, &LEASE)?, choice))
+        },
+    );
 }

@@ -1,4 +1,6 @@
-use crate::elasticflow::in_slots;
+use crate::elasticflow::{SLOT, in_slots};
+use crate::registry::params::{default, seconds};
+use blox_core::registry::Registry;
 use blox_core::{Pipeline, Seconds};
 use blox_policies::scheduling::{ElasticFlow, Share};
 
@@ -16,11 +18,21 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// which they are fastest, is `blox_released::elasticflow::Algorithm::Edf`; it equals the original
 /// per job on all golden runs.
 pub fn edf() -> Pipeline {
-    edf_with(Seconds::new(60.0))
+    edf_with(Seconds::new(default(&SLOT)))
 }
 
 /// [`edf`] with another slot.
 pub fn edf_with(slot: Seconds) -> Pipeline {
     let policy = ElasticFlow::new(slot).share(Share::Greedy);
     in_slots("edf", policy.expanding(false).admitting_all(), slot)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "edf",
+        "earliest deadline first, on all GPUs that a job can use",
+        &[SLOT],
+        |p, _| Ok(edf_with(seconds(p, &SLOT)?)),
+    );
 }

@@ -1,4 +1,6 @@
-use crate::elasticflow::in_slots;
+use crate::elasticflow::{SLOT, in_slots};
+use crate::registry::params::{default, seconds};
+use blox_core::registry::Registry;
 use blox_core::{Pipeline, Seconds};
 use blox_policies::scheduling::{ElasticFlow, Share};
 
@@ -16,11 +18,21 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// `blox_released::elasticflow::Algorithm::EdfAdmission`; it equals the original per job
 /// on all golden runs.
 pub fn edf_admission() -> Pipeline {
-    edf_admission_with(Seconds::new(60.0))
+    edf_admission_with(Seconds::new(default(&SLOT)))
 }
 
 /// [`edf_admission`] with another slot.
 pub fn edf_admission_with(slot: Seconds) -> Pipeline {
     let policy = ElasticFlow::new(slot).share(Share::Greedy);
     in_slots("edf-admission", policy.expanding(false), slot)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "edf-admission",
+        "earliest deadline first, only jobs that can end in time",
+        &[SLOT],
+        |p, _| Ok(edf_admission_with(seconds(p, &SLOT)?)),
+    );
 }

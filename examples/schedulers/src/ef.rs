@@ -1,4 +1,6 @@
-use crate::elasticflow::in_slots;
+use crate::elasticflow::{SLOT, in_slots};
+use crate::registry::params::{default, seconds};
+use blox_core::registry::Registry;
 use blox_core::{Pipeline, Seconds};
 use blox_policies::scheduling::ElasticFlow;
 
@@ -15,10 +17,20 @@ use blox_policies::scheduling::ElasticFlow;
 /// **Verified.** The released program, with its differences, is
 /// `blox_released::elasticflow::Algorithm::WithoutAdmission`; it equals the original per job on all golden runs.
 pub fn ef() -> Pipeline {
-    ef_with(Seconds::new(60.0))
+    ef_with(Seconds::new(default(&SLOT)))
 }
 
 /// [`ef`] with another slot.
 pub fn ef_with(slot: Seconds) -> Pipeline {
     in_slots("ef", ElasticFlow::new(slot).admitting_all(), slot)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "ef",
+        "elasticflow without admission control",
+        &[SLOT],
+        |p, _| Ok(ef_with(seconds(p, &SLOT)?)),
+    );
 }

@@ -1,6 +1,16 @@
 use crate::ONCE;
+use crate::registry::params::{default, flag, is_set, param, seconds};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{placement::Buddy, scheduling::ElasticFlow};
+
+pub(crate) const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
+const EXPAND: ParamDoc = param(
+    "expand",
+    "true",
+    "left-over GPUs go to jobs that need no more",
+);
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
 ///
@@ -43,8 +53,8 @@ pub struct ElasticFlowParams {
 impl Default for ElasticFlowParams {
     fn default() -> Self {
         ElasticFlowParams {
-            slot: Seconds::new(60.0),
-            expand: true,
+            slot: Seconds::new(default(&SLOT)),
+            expand: is_set(&EXPAND),
         }
     }
 }
@@ -63,4 +73,19 @@ pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeli
         .placement(Buddy)
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "elasticflow",
+        "deadlines guaranteed at admission, GPU counts that follow",
+        &[SLOT, EXPAND],
+        |p, _| {
+            Ok(elasticflow_with(ElasticFlowParams {
+                slot: seconds(p, &SLOT)?,
+                expand: flag(p, &EXPAND)?,
+            }))
+        },
+    );
 }

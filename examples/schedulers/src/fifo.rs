@@ -1,4 +1,7 @@
 use crate::ONCE;
+use crate::registry::params::{BACKFILL, backfilled};
+use blox_core::estimate::Oracle;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -22,4 +25,12 @@ pub fn fifo() -> Pipeline {
         .placement(Walk::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers
+        .add("fifo", "first in, first out", &[BACKFILL], |p, _| {
+            backfilled(fifo(), p, Oracle, true)
+        });
 }

@@ -1,9 +1,16 @@
 use crate::ONCE;
+use crate::registry::params::{default, flag, is_set, param, seconds};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Migrating, NodeSets, Resizing},
     scheduling::Gandiva,
 };
+
+const SLICE: ParamDoc = param("slice_s", "60", "seconds of a slice and round");
+const PACKING: ParamDoc = param("packing", "true", "two jobs may run on the same GPUs");
+const GROWING: ParamDoc = param("growing", "true", "jobs grow onto idle GPUs");
 
 /// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
@@ -40,9 +47,9 @@ pub struct GandivaParams {
 impl Default for GandivaParams {
     fn default() -> Self {
         GandivaParams {
-            slice: Seconds::new(60.0),
-            packing: true,
-            growing: true,
+            slice: Seconds::new(default(&SLICE)),
+            packing: is_set(&PACKING),
+            growing: is_set(&GROWING),
         }
     }
 }
@@ -57,4 +64,20 @@ pub fn gandiva_with(params: GandivaParams) -> Pipeline {
         .placement(Migrating::new(Resizing::new(NodeSets)))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "gandiva",
+        "time slices in turn, packing, migration, growing and shrinking",
+        &[SLICE, PACKING, GROWING],
+        |p, _| {
+            Ok(gandiva_with(GandivaParams {
+                slice: seconds(p, &SLICE)?,
+                packing: flag(p, &PACKING)?,
+                growing: flag(p, &GROWING)?,
+            }))
+        },
+    );
 }

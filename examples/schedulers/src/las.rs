@@ -1,4 +1,7 @@
 use crate::ONCE;
+use crate::registry::params::{GPU_TIME, GUARD, NO_EASY, backfilled, default, hours, service};
+use blox_core::estimate::Oracle;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -18,7 +21,7 @@ impl Default for LasParams {
     fn default() -> Self {
         LasParams {
             service: Service::Time,
-            guard: Seconds::from_hours(1000.0),
+            guard: Seconds::from_hours(default(&GUARD)),
         }
     }
 }
@@ -49,4 +52,20 @@ pub fn las_with(params: LasParams) -> Pipeline {
         .placement(Walk::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "las",
+        "least attained service, preemptive, with a starvation guard",
+        &[GPU_TIME, GUARD, NO_EASY],
+        |p, _| {
+            let params = LasParams {
+                service: service(p)?,
+                guard: hours(p, &GUARD)?,
+            };
+            backfilled(las_with(params), p, Oracle, false)
+        },
+    );
 }

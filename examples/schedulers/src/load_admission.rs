@@ -1,11 +1,15 @@
 use crate::ONCE;
-use blox_core::registry::RegistryError;
+use crate::registry::params::{GUARD, default, hours, param};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::{Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     admission::LoadThreshold,
     placement::{Consolidated, Walk},
     scheduling::{Las, StarvationGuard},
 };
+
+const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of the cluster's GPUs");
 
 /// Least attained service behind admission by load (Blox, EuroSys 2024, figures
 /// 12 and 13: "Accept-1.2x").
@@ -25,7 +29,8 @@ use blox_policies::{
 /// 1.0: the values of the released rules. With 1.2 that is 18 % less; the paper
 /// reports 15 %.
 pub fn load_admission() -> Pipeline {
-    load_admission_over(LoadThreshold::default(), Seconds::from_hours(1000.0))
+    load_admission_with(default(&THRESHOLD), Seconds::from_hours(default(&GUARD)))
+        .expect("a threshold above 0")
 }
 
 /// [`load_admission`] with another threshold.
@@ -33,14 +38,26 @@ pub fn load_admission() -> Pipeline {
 /// # Errors
 /// The threshold is not above 0.
 pub fn load_admission_with(threshold: f64, guard: Seconds) -> Result<Pipeline, RegistryError> {
-    Ok(load_admission_over(LoadThreshold::new(threshold)?, guard))
-}
-
-fn load_admission_over(admission: LoadThreshold, guard: Seconds) -> Pipeline {
-    Composition::new("load-admission")
-        .admission(admission)
+    let pipeline = Composition::new("load-admission")
+        .admission(LoadThreshold::new(threshold)?)
         .scheduling(StarvationGuard::new(Las::default(), guard))
         .placement(Walk::new(Consolidated::default()))
         .build()
-        .expect(ONCE)
+        .expect(ONCE);
+    Ok(pipeline)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "load-admission",
+        "Las behind admission by load (Blox: Accept-1.2x)",
+        &[THRESHOLD, GUARD],
+        |p, _| {
+            load_admission_with(
+                p.f64(THRESHOLD.name, default(&THRESHOLD))?,
+                hours(p, &GUARD)?,
+            )
+        },
+    );
 }

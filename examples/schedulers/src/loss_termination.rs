@@ -1,9 +1,19 @@
 use crate::ONCE;
+use crate::registry::params::{count, default, param, part};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
     placement::{Consolidated, Walk},
     scheduling::{Fifo, LossTermination},
 };
+
+pub(crate) const TOLERANCE: ParamDoc = param(
+    "tolerance",
+    "0.001",
+    "share of the largest loss below which a step of the loss is flat",
+);
+pub(crate) const REPORTS: ParamDoc = param("reports", "3", "flat steps in a row that end a job");
 
 /// What can be chosen about [`loss_termination`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,8 +28,8 @@ pub struct LossTerminationParams {
 impl Default for LossTerminationParams {
     fn default() -> Self {
         LossTerminationParams {
-            tolerance: 0.001,
-            reports: 3,
+            tolerance: default(&TOLERANCE),
+            reports: default(&REPORTS) as usize,
         }
     }
 }
@@ -50,4 +60,19 @@ pub fn loss_termination_with(params: LossTerminationParams) -> Pipeline {
         .placement(Walk::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "loss-termination",
+        "first in, first out; jobs end when their loss has converged",
+        &[TOLERANCE, REPORTS],
+        |p, _| {
+            Ok(loss_termination_with(LossTerminationParams {
+                tolerance: part(p, TOLERANCE.name, default(&TOLERANCE))?,
+                reports: count(p, &REPORTS)? as usize,
+            }))
+        },
+    );
 }

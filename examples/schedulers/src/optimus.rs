@@ -1,9 +1,19 @@
 use crate::ONCE;
+use crate::loss_termination::{REPORTS, TOLERANCE};
+use crate::registry::params::{count, default, param, part};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, GpuCount, Pipeline, Rounds, Seconds};
 use blox_policies::{
     placement::{Consolidated, Resizing},
     scheduling::{LossTermination, Optimus},
 };
+
+const MOST_GPUS: ParamDoc = param(
+    "most_gpus",
+    "16",
+    "most GPUs of a job that does not say at which numbers it may run",
+);
 
 /// What can be chosen about [`optimus`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,9 +33,9 @@ impl Default for OptimusParams {
     fn default() -> Self {
         OptimusParams {
             every: Rounds::every(Seconds::new(600.0)).unwrap_or_default(),
-            most: GpuCount(16),
-            tolerance: 0.001,
-            reports: 3,
+            most: GpuCount(default(&MOST_GPUS) as u32),
+            tolerance: default(&TOLERANCE),
+            reports: default(&REPORTS) as usize,
         }
     }
 }
@@ -72,4 +82,21 @@ pub fn optimus_with(params: OptimusParams) -> Pipeline {
         .placement(Resizing::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "optimus",
+        "GPUs where they shorten training most, from fitted losses and speeds",
+        &[MOST_GPUS, TOLERANCE, REPORTS],
+        |p, _| {
+            Ok(optimus_with(OptimusParams {
+                most: GpuCount(count(p, &MOST_GPUS)? as u32),
+                tolerance: part(p, TOLERANCE.name, default(&TOLERANCE))?,
+                reports: count(p, &REPORTS)? as usize,
+                ..OptimusParams::default()
+            }))
+        },
+    );
 }

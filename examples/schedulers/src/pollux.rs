@@ -1,6 +1,15 @@
 use crate::ONCE;
+use crate::registry::params::{default, not_zero, param, seconds};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::scheduling::{Autoscale, Pollux, PolluxSettings};
+
+const POWER: ParamDoc = param("power", "-1", "the fairness power, not 0");
+const POPULATION: ParamDoc = param("population", "100", "allocations kept, from 2 to 10000");
+const GENERATIONS: ParamDoc = param("generations", "100", "generations in a round, at most");
+const PATIENCE: ParamDoc = param("patience", "20", "generations without a better one");
+const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
 
 /// Pollux' settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +27,7 @@ impl Default for PolluxParams {
     fn default() -> Self {
         PolluxParams {
             search: PolluxSettings::default(),
-            round: Seconds::new(60.0),
+            round: Seconds::new(default(&ROUND)),
             autoscale: None,
         }
     }
@@ -53,4 +62,27 @@ pub fn pollux_with(params: PolluxParams) -> Pipeline {
         .build()
         .expect(ONCE)
         .awaiting_growth(grows)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "pollux",
+        "a genetic search for the allocation of the best mean speedup",
+        &[POWER, POPULATION, GENERATIONS, PATIENCE, ROUND],
+        |p, _| {
+            let population = p.whole(POPULATION.name, default(&POPULATION) as u64, 2..=10_000)?;
+            let count = |doc: &ParamDoc| p.u64(doc.name, default(doc) as u64);
+            Ok(pollux_with(PolluxParams {
+                search: PolluxSettings {
+                    power: not_zero(p, POWER.name, default(&POWER))?,
+                    population: population as usize,
+                    generations: count(&GENERATIONS)? as usize,
+                    patience: count(&PATIENCE)? as usize,
+                },
+                round: seconds(p, &ROUND)?,
+                autoscale: None,
+            }))
+        },
+    );
 }

@@ -1,5 +1,7 @@
 use crate::ONCE;
+use crate::registry::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief};
 use blox_core::estimate::Estimator;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -34,4 +36,17 @@ pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
         .placement(Walk::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "qssf",
+        "least estimated GPU time first, never stopped (Helios)",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
+        |p, seed| {
+            let belief = belief(p, seed)?;
+            backfilled(qssf_with(belief.clone()), p, belief, true)
+        },
+    );
 }

@@ -1,36 +1,54 @@
-//! Everything that ships, by name: a file a family, each with its `add`.
-//! `parts` has the policies, `params` what several entries have in common.
+//! Everything that ships, by name. A scheduler that is a file of its own has its entry there;
+//! the files here hold the others, a file a family. `parts` has the policies, `params` what
+//! several entries have in common.
 
-mod compositions;
-mod elastic;
 mod gavel;
 mod lucid;
-mod orders;
-mod params;
+pub(crate) mod params;
 mod parts;
 mod placements;
 mod quota_tree;
 mod synergy;
 mod tiresias;
-mod training;
 
 pub use params::param;
 pub use tiresias::{PROMOTE, promote, thresholds};
 
+use crate::{
+    bandwidth_placement, chronus, edf, edf_admission, ef, elasticflow, fifo, gandiva, las,
+    load_admission, loss_termination, optimus, pollux, qssf, sia, sjf, srtf, synthesizer, themis,
+    tiresias_plus,
+};
 use blox_core::registry::Registry;
 
 /// All schedulers, policies and placements that ship. Add your own to it and
 /// hand it to the command line.
 pub fn registry() -> Registry {
     let mut r = Registry::new();
-    orders::add(&mut r);
-    compositions::add(&mut r);
-    elastic::add(&mut r);
+    fifo::add(&mut r);
+    sjf::add(&mut r);
+    srtf::add(&mut r);
+    las::add(&mut r);
+    loss_termination::add(&mut r);
+    bandwidth_placement::add(&mut r);
+    optimus::add(&mut r);
+    load_admission::add(&mut r);
+    tiresias_plus::add(&mut r);
+    synthesizer::add(&mut r);
+    elasticflow::add(&mut r);
+    ef::add(&mut r);
+    edf::add(&mut r);
+    edf_admission::add(&mut r);
+    chronus::add(&mut r);
+    gandiva::add(&mut r);
+    themis::add(&mut r);
     gavel::add(&mut r);
     synergy::add(&mut r);
     tiresias::add(&mut r);
+    qssf::add(&mut r);
     lucid::add(&mut r);
-    training::add(&mut r);
+    sia::add(&mut r);
+    pollux::add(&mut r);
     parts::add(&mut r);
     placements::add(&mut r);
     quota_tree::add(&mut r);

@@ -1,9 +1,20 @@
 use crate::ONCE;
+use crate::registry::params::{at_least, default, not_zero, param, seconds};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::KeepNodes,
     scheduling::{Sia, sia::Goodputs},
 };
+
+const POWER: ParamDoc = param("power", "-0.5", "the fairness power, not 0");
+const LEAVING_OUT: ParamDoc = param(
+    "leaving_out",
+    "1.1",
+    "what leaving a job out costs, at least 0",
+);
+const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
 
 /// Sia's settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,12 +28,11 @@ pub struct SiaParams {
 }
 
 impl Default for SiaParams {
-    /// Power `-0.5`, `1.1` for leaving a job out, rounds of 60 s.
     fn default() -> Self {
         SiaParams {
-            power: -0.5,
-            leaving_out: 1.1,
-            round: Seconds::new(60.0),
+            power: default(&POWER),
+            leaving_out: default(&LEAVING_OUT),
+            round: Seconds::new(default(&ROUND)),
         }
     }
 }
@@ -57,4 +67,20 @@ pub fn sia_with(params: SiaParams) -> Pipeline {
         .placement(KeepNodes)
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "sia",
+        "the best assignment of training jobs to types and numbers of GPUs",
+        &[POWER, LEAVING_OUT, ROUND],
+        |p, _| {
+            Ok(sia_with(SiaParams {
+                power: not_zero(p, POWER.name, default(&POWER))?,
+                leaving_out: at_least(p, LEAVING_OUT.name, default(&LEAVING_OUT), 0.0)?,
+                round: seconds(p, &ROUND)?,
+            }))
+        },
+    );
 }

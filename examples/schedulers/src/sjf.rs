@@ -1,4 +1,6 @@
 use crate::ONCE;
+use crate::registry::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief};
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -17,9 +19,26 @@ use blox_policies::{
 /// **Parameters** (command line): `estimator` and what belongs to it (see
 /// [`crate::schedulers::qssf`]); `backfill` = `none` (default), `skip` or `easy`.
 pub fn sjf() -> Pipeline {
+    sjf_by(Sjf::default())
+}
+
+fn sjf_by(policy: Sjf) -> Pipeline {
     Composition::new("sjf")
-        .scheduling(Sjf::default())
+        .scheduling(policy)
         .placement(Walk::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "sjf",
+        "shortest job first, never stopped",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
+        |p, seed| {
+            let belief = belief(p, seed)?;
+            backfilled(sjf_by(Sjf::with(belief.clone())), p, belief, true)
+        },
+    );
 }

@@ -1,4 +1,9 @@
 use crate::ONCE;
+use crate::registry::params::{
+    ESTIMATOR, GUARD, MODEL, NO_EASY, ORIGIN, SIGMA, backfilled, belief, default, hours,
+};
+use blox_core::estimate::Oracle;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Walk},
@@ -22,7 +27,7 @@ use blox_policies::{
 /// which equals the released program on its golden run. At 8 jobs an hour on 128
 /// GPUs, jobs 3000 to 4000 of Blox's workload have an average JCT of 74,870.5 s.
 pub fn srtf() -> Pipeline {
-    srtf_with(Srtf::default(), Seconds::from_hours(1000.0))
+    srtf_with(Srtf::default(), Seconds::from_hours(default(&GUARD)))
 }
 
 /// [`srtf`] with another policy or guard.
@@ -32,4 +37,17 @@ pub fn srtf_with(policy: Srtf, guard: Seconds) -> Pipeline {
         .placement(Walk::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "srtf",
+        "shortest remaining time first, preemptive, with a starvation guard",
+        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, GUARD, NO_EASY],
+        |p, seed| {
+            let policy = Srtf::with(belief(p, seed)?);
+            backfilled(srtf_with(policy, hours(p, &GUARD)?), p, Oracle, false)
+        },
+    );
 }

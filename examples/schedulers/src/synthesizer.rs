@@ -1,10 +1,22 @@
 use crate::ONCE;
+use crate::registry::params::{above_zero, at_least, count, default, flag, is_set, param};
 use crate::schedulers::{fifo, las, srtf};
 use blox_core::forecast::{Forecaster, Horizon};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Rounds, Seconds};
 use blox_policies::{admission::LoadThreshold, scheduling::Synthesizer};
 use blox_sim::forecast::{LookAhead, forecaster};
 use std::sync::Arc;
+
+const EVERY_ROUNDS: ParamDoc = param("every_rounds", "10", "rounds from one choice to the next");
+const HORIZON: ParamDoc = param(
+    "horizon_h",
+    "4",
+    "hours to look ahead; 0 until all jobs have ended",
+);
+const ROUND: ParamDoc = param("round_s", "300", "rounds in seconds, of the look-ahead too");
+const SRTF: ParamDoc = param("srtf", "true", "whether Srtf is among the candidates");
 
 /// What can be chosen about [`synthesizer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,10 +34,10 @@ pub struct SynthesizerParams {
 impl Default for SynthesizerParams {
     fn default() -> Self {
         SynthesizerParams {
-            every: Seconds::new(3000.0),
-            horizon: Horizon::For(Seconds::from_hours(4.0)),
-            round: Rounds::default(),
-            srtf: true,
+            every: Seconds::new(default(&ROUND)) * default(&EVERY_ROUNDS),
+            horizon: Horizon::For(Seconds::from_hours(default(&HORIZON))),
+            round: Rounds::every(Seconds::new(default(&ROUND))).unwrap_or_default(),
+            srtf: is_set(&SRTF),
         }
     }
 }
@@ -98,4 +110,26 @@ pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
         }
     }
     list
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "synthesizer",
+        "the best of Las, Fifo and Srtf with and without admission by load, by looking ahead",
+        &[EVERY_ROUNDS, HORIZON, ROUND, SRTF],
+        |p, _| {
+            let round = above_zero(p, ROUND.name, default(&ROUND))?;
+            let horizon = match at_least(p, HORIZON.name, default(&HORIZON), 0.0)? {
+                0.0 => Horizon::UntilDrained,
+                h => Horizon::For(Seconds::from_hours(h)),
+            };
+            Ok(synthesizer_with(SynthesizerParams {
+                every: Seconds::new(round) * count(p, &EVERY_ROUNDS)? as f64,
+                horizon,
+                round: Rounds::every(Seconds::new(round)).unwrap_or_default(),
+                srtf: flag(p, &SRTF)?,
+            }))
+        },
+    );
 }

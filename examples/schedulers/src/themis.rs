@@ -1,9 +1,15 @@
 use crate::ONCE;
+use crate::registry::params::{default, param, seconds, share};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Resizing},
     scheduling::Themis,
 };
+
+const LEASE: ParamDoc = param("lease_s", "240", "seconds of a lease and round");
+const FAIRNESS: ParamDoc = param("fairness", "0.8", "1 less the part of jobs that bid");
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
@@ -38,8 +44,8 @@ pub struct ThemisParams {
 impl Default for ThemisParams {
     fn default() -> Self {
         ThemisParams {
-            lease: Seconds::new(240.0),
-            fairness: 0.8,
+            lease: Seconds::new(default(&LEASE)),
+            fairness: default(&FAIRNESS),
         }
     }
 }
@@ -52,4 +58,19 @@ pub fn themis_with(params: ThemisParams) -> Pipeline {
         .placement(Resizing::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "themis",
+        "finish-time fairness by auction, with leases",
+        &[LEASE, FAIRNESS],
+        |p, _| {
+            Ok(themis_with(ThemisParams {
+                lease: seconds(p, &LEASE)?,
+                fairness: share(p, FAIRNESS.name, default(&FAIRNESS))?,
+            }))
+        },
+    );
 }

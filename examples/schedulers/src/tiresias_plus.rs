@@ -1,12 +1,18 @@
 use crate::ONCE;
+use crate::registry::params::{default, param, share};
+use blox_core::registry::ParamDoc;
+use blox_core::registry::Registry;
 use blox_core::{Composition, JobRef, Pipeline};
 use blox_policies::{
     placement::{Blocked, Profiled, Walk},
     scheduling::TwoDas,
 };
 
-/// The share of a step spent on exchange above which a job is consolidated.
-const LIMIT: f64 = 0.1;
+const LIMIT: ParamDoc = param(
+    "limit",
+    "0.1",
+    "share of a step spent on exchange above which a job is consolidated",
+);
 
 /// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of
 /// each job in place of its heuristic of tensor sizes.
@@ -22,7 +28,7 @@ const LIMIT: f64 = 0.1;
 ///
 /// **Verified.** By tests of its own alone: the paper's profiles are not released.
 pub fn tiresias_plus() -> Pipeline {
-    tiresias_plus_with(LIMIT)
+    tiresias_plus_with(default(&LIMIT))
 }
 
 /// [`tiresias_plus`] with another limit.
@@ -33,4 +39,14 @@ pub fn tiresias_plus_with(limit: f64) -> Pipeline {
         .placement(Walk::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
         .build()
         .expect(ONCE)
+}
+
+/// Its entry in the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "tiresias-plus",
+        "Tiresias, but each job is consolidated that was measured to need it",
+        &[LIMIT],
+        |p, _| Ok(tiresias_plus_with(share(p, LIMIT.name, default(&LIMIT))?)),
+    );
 }

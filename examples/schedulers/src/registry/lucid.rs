@@ -1,8 +1,6 @@
 //! Lucid and Helios.
 
-use super::params::{
-    BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, backfilled, belief, param, share,
-};
+use super::params::{ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, param, share};
 use crate::schedulers;
 use blox_core::registry::{Params, Registry, RegistryError};
 use blox_policies::cluster::PowerRule;
@@ -10,15 +8,6 @@ use blox_policies::scheduling::LucidSettings;
 
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.schedulers;
-    s.add(
-        "qssf",
-        "least estimated GPU time first, never stopped (Helios)",
-        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
-        |p, seed| {
-            let belief = belief(p, seed)?;
-            backfilled(schedulers::qssf_with(belief.clone()), p, belief, true)
-        },
-    );
     s.add(
         "lucid",
         "profiles new jobs on nodes set aside, packs two on a GPU by scores, least estimated service first",

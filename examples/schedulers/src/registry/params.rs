@@ -3,7 +3,7 @@
 use crate::estimate::{Belief, Learned, Saved};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
 use blox_core::registry::{ParamDoc, Params, RegistryError};
-use blox_core::{AnyPlacement, Pipeline};
+use blox_core::{AnyPlacement, Pipeline, Seconds};
 use blox_policies::estimate::{Brought, NoisyOracle};
 use blox_policies::placement::{
     Allocation, Blocked, Consolidated, EasyBackfill, Rule, Split, Walk,
@@ -21,56 +21,56 @@ pub const fn param(name: &'static str, default: &'static str, about: &'static st
     }
 }
 
-pub(super) const BACKFILL: ParamDoc = param(
+pub(crate) const BACKFILL: ParamDoc = param(
     "backfill",
     "none",
     "what passes a job that does not fit: none, skip, easy",
 );
-pub(super) const NO_EASY: ParamDoc = param(
+pub(crate) const NO_EASY: ParamDoc = param(
     "backfill",
     "none",
     "what passes a job that does not fit: none, skip",
 );
-pub(super) const ESTIMATOR: ParamDoc = param(
+pub(crate) const ESTIMATOR: ParamDoc = param(
     "estimator",
     "oracle",
     "durations: oracle, user, noisy, brought (attribute estimate_s), learned",
 );
-pub(super) const SIGMA: ParamDoc = param(
+pub(crate) const SIGMA: ParamDoc = param(
     "sigma",
     "0.5",
     "for noisy: standard deviation of the logarithm of each job's error",
 );
-pub(super) const MODEL: ParamDoc = param(
+pub(crate) const MODEL: ParamDoc = param(
     "model",
     "none",
     "for learned: the file that `blox estimate train` saved",
 );
-pub(super) const ORIGIN: ParamDoc = param(
+pub(crate) const ORIGIN: ParamDoc = param(
     "origin",
     "1970-01-01",
     "for learned: the date at which the workload's clock shows 0",
 );
 
-pub(super) const GPU_TIME: ParamDoc =
+pub(crate) const GPU_TIME: ParamDoc =
     param("gpu_time", "false", "count GPU-seconds instead of seconds");
-pub(super) const GUARD: ParamDoc = param(
+pub(crate) const GUARD: ParamDoc = param(
     "guard_h",
     "1000",
     "hours of waiting after which a job comes before all others",
 );
-pub(super) const ALLOCATION: ParamDoc = param(
+pub(crate) const ALLOCATION: ParamDoc = param(
     "allocation",
     "tune",
     "CPUs and memory: tune (by need), proportional, greedy (all or nothing)",
 );
-pub(super) const SPLIT: ParamDoc = param(
+pub(crate) const SPLIT: ParamDoc = param(
     "split",
     "span",
     "a job that fits on no single node: span, whole-nodes, never",
 );
 
-pub(super) fn backfilled(
+pub(crate) fn backfilled(
     base: Pipeline,
     p: &Params,
     estimator: impl Estimator + 'static,
@@ -80,7 +80,7 @@ pub(super) fn backfilled(
     Ok(base.with_placement(placement)?)
 }
 
-pub(super) fn walk(
+pub(crate) fn walk(
     rule: impl Rule,
     p: &Params,
     estimator: impl Estimator + 'static,
@@ -99,7 +99,7 @@ pub(super) fn walk(
 }
 
 /// The estimator that parameters name.
-pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
+pub(crate) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     let words = ["oracle", "user", "noisy", "brought", "learned"];
     let word = p.choice("estimator", "oracle", &words)?;
     only_with(p, &["sigma"], word == "noisy", "estimator=noisy")?;
@@ -130,15 +130,15 @@ pub(super) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     })
 }
 
-pub(super) fn service(p: &Params) -> Result<Service, RegistryError> {
-    Ok(if p.bool("gpu_time", false)? {
+pub(crate) fn service(p: &Params) -> Result<Service, RegistryError> {
+    Ok(if flag(p, &GPU_TIME)? {
         Service::GpuTime
     } else {
         Service::Time
     })
 }
 
-pub(super) fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
+pub(crate) fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
     let words = ["tune", "proportional", "greedy"];
     Ok(match p.choice("allocation", "tune", &words)? {
         "proportional" => Allocation::Proportional,
@@ -147,7 +147,7 @@ pub(super) fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
     })
 }
 
-pub(super) fn split(p: &Params) -> Result<Split, RegistryError> {
+pub(crate) fn split(p: &Params) -> Result<Split, RegistryError> {
     Ok(
         match p.choice("split", "span", &["span", "whole-nodes", "never"])? {
             "never" => Split::Never,
@@ -157,12 +157,45 @@ pub(super) fn split(p: &Params) -> Result<Split, RegistryError> {
     )
 }
 
-pub(super) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+/// The default of a parameter that is a number.
+///
+/// # Panics
+/// The text is no number: a mistake in the description.
+pub(crate) fn default(doc: &ParamDoc) -> f64 {
+    doc.default.parse().expect("the default is a number")
+}
+
+/// The default of a parameter that is `true` or `false`.
+pub(crate) fn is_set(doc: &ParamDoc) -> bool {
+    doc.default == "true"
+}
+
+/// Hours above 0.
+pub(crate) fn hours(p: &Params, doc: &ParamDoc) -> Result<Seconds, RegistryError> {
+    p.hours(doc.name, default(doc))
+}
+
+/// Seconds above 0.
+pub(crate) fn seconds(p: &Params, doc: &ParamDoc) -> Result<Seconds, RegistryError> {
+    p.seconds(doc.name, default(doc))
+}
+
+/// `true` or `false`.
+pub(crate) fn flag(p: &Params, doc: &ParamDoc) -> Result<bool, RegistryError> {
+    p.bool(doc.name, is_set(doc))
+}
+
+/// A whole number from 1 to 2 to the power 20.
+pub(crate) fn count(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
+    p.whole(doc.name, default(doc) as u64, 1..=1 << 20)
+}
+
+pub(crate) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     p.number(name, default, "a number above 0", |x| x > 0.0)
 }
 
 /// A number of at least `least`.
-pub(super) fn at_least(
+pub(crate) fn at_least(
     p: &Params,
     name: &str,
     default: f64,
@@ -173,25 +206,25 @@ pub(super) fn at_least(
 }
 
 /// A share above 0.
-pub(super) fn part(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+pub(crate) fn part(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     let fits = |x| x > 0.0 && x <= 1.0;
     p.number(name, default, "a part above 0 and at most 1", fits)
 }
 
 /// A share, all or nothing included.
-pub(super) fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+pub(crate) fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     let fits = |x| (0.0..=1.0).contains(&x);
     p.number(name, default, "a share from 0 to 1", fits)
 }
 
 /// A number other than 0.
-pub(super) fn not_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+pub(crate) fn not_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     p.number(name, default, "a number other than 0", |x| x != 0.0)
 }
 
 /// Refuses parameters that would do nothing: those that mean something with `what` alone, where
 /// that is not `given`.
-pub(super) fn only_with(
+pub(crate) fn only_with(
     p: &Params,
     names: &[&str],
     given: bool,
