@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
-use super::generated;
+use super::reading;
 use blox_core::ClusterSpec;
 use blox_traces::cluster_file::is_path;
 use clap::Args;
@@ -364,7 +364,7 @@ fn read(path: &Path) -> Result<Options, Failure> {
     // One that lies here needs no ending to be told from a shorthand that it is not.
     let is_file = |text: &str| text.parse::<ClusterSpec>().is_err() && base.join(text).is_file();
     let based = |key: &str, text: &str| match key {
-        "durations" | "burst-durations" => generated::based(text, base),
+        "durations" | "burst-durations" => reading::based(text, base),
         "cluster" if !is_path(text) && !is_file(text) => None,
         "trace" | "throughputs" | "data" | "cluster" => {
             Some(base.join(text).to_string_lossy().into_owned())

@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::config::Given;
+use super::reading::file_of;
 use blox_core::{ClusterSpec, Name, Seconds};
 use blox_traces::generate::{
     Arrivals, DayShape, DurationLaw, GeneratorSpec, GpuShare, Load, NameShare,
@@ -70,13 +71,6 @@ pub(super) fn files(given: &Given) -> Vec<PathBuf> {
         .flatten()
         .filter_map(|text| file_of(text).map(Path::to_owned))
         .collect()
-}
-
-/// With the file in it, if there is one, meant from this folder.
-pub(super) fn based(law: &str, base: &Path) -> Option<String> {
-    let path = file_of(law)?;
-    let (name, _) = law.split_once(':')?;
-    Some(format!("{name}:{}", base.join(path).display()))
 }
 
 /// The defaults that were chosen.
@@ -149,13 +143,6 @@ fn law(given: &Given, key: &str, text: &str) -> Result<DurationLaw, Failure> {
             .and_then(|mut jobs| DurationLaw::of_jobs(&mut jobs))
             .map_err(|e| given.because(key, e)),
         _ => durations(text).ok_or_else(|| given.wrong(key, text, LAWS)),
-    }
-}
-
-fn file_of(law: &str) -> Option<&Path> {
-    match law.split_once(':') {
-        Some(("file" | "trace", path)) => Some(Path::new(path)),
-        _ => None,
     }
 }
 
@@ -304,19 +291,5 @@ mod tests {
         ] {
             assert!(diurnal(text).is_none(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_file_is_meant_from_the_folder_of_the_configuration() {
-        let base = Path::new("conf");
-        assert_eq!(
-            based("file:d.txt", base).as_deref(),
-            Some("file:conf/d.txt")
-        );
-        assert_eq!(
-            based("trace:/a/b.csv", base).as_deref(),
-            Some("trace:/a/b.csv")
-        );
-        assert_eq!(based("fixed:3", base), None);
     }
 }

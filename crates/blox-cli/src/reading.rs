@@ -1,7 +1,8 @@
-//! How a workload file is to be read, from what was said.
+//! How a workload file is to be read, and files that other options name.
 
 use super::Failure;
 use blox_traces::{ColumnMap, Format, ReadOptions};
+use std::path::Path;
 
 /// `name` is a key as the user wrote it, for messages.
 pub(super) fn read_options(
@@ -27,4 +28,38 @@ pub(super) fn read_options(
             .transpose()
             .map_err(|e| of("map", &e))?,
     })
+}
+
+/// The file that a law of durations is read from, if it is one of a file.
+pub(super) fn file_of(law: &str) -> Option<&Path> {
+    match law.split_once(':') {
+        Some(("file" | "trace", path)) => Some(Path::new(path)),
+        _ => None,
+    }
+}
+
+/// With the file in it, if there is one, meant from this folder.
+pub(super) fn based(law: &str, base: &Path) -> Option<String> {
+    let path = file_of(law)?;
+    let (name, _) = law.split_once(':')?;
+    Some(format!("{name}:{}", base.join(path).display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_meant_from_the_folder_of_the_configuration() {
+        let base = Path::new("conf");
+        assert_eq!(
+            based("file:d.txt", base).as_deref(),
+            Some("file:conf/d.txt")
+        );
+        assert_eq!(
+            based("trace:/a/b.csv", base).as_deref(),
+            Some("trace:/a/b.csv")
+        );
+        assert_eq!(based("fixed:3", base), None);
+    }
 }

@@ -1,21 +1,9 @@
 //! Configurations: a type of GPU and how many of them.
 
+use super::config::Config;
 use super::scores::Applicant;
 use blox_core::{Adapts, GpuTypeId, NameId, View};
 use std::collections::BTreeMap;
-
-/// So many GPUs of a type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The type.
-    pub gpu_type: GpuTypeId,
-    /// Nodes that they lie on.
-    pub nodes: u32,
-    /// GPUs.
-    pub gpus: u32,
-    /// Its place among all configurations of the cluster; `None` for one of a rigid job.
-    pub column: Option<usize>,
-}
 
 /// What a cluster offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

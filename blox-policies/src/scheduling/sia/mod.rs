@@ -1,11 +1,13 @@
 //! Sia.
 
+mod config;
 mod configs;
 mod scores;
 mod ties;
 mod turns;
 
-pub use configs::{Config, Kinds, configs_of};
+pub use config::Config;
+pub use configs::{Kinds, configs_of};
 pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 pub use turns::{Turns, turns};

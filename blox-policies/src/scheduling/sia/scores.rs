@@ -1,6 +1,6 @@
 //! What configurations are worth to a job.
 
-use super::configs::Config;
+use super::config::Config;
 use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, JobRef, Name, NameId, Seconds, TrainingSpec, View};
 

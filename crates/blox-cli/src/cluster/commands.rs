@@ -2,6 +2,7 @@
 
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
 use super::daemons::{runtime, token};
+use super::plain;
 use crate::grid::{Grid, number_of};
 use crate::trace::info::date;
 use crate::{Failure, OK, Terminal};
@@ -27,21 +28,7 @@ impl From<ClientError> for Failure {
     }
 }
 
-/// What others wrote, for a terminal: what would move its cursor, colour it or turn its
-/// text around is shown as its code.
-pub(super) fn plain(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() || turns(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
-}
-
-/// The same for a table: one long name should not widen it for all.
+/// As [`plain`], for a table: one long name should not widen it for all.
 fn short(text: &str) -> String {
     let mut shown = plain(text);
     if let Some((at, _)) = shown.char_indices().nth(LONGEST_CELL) {

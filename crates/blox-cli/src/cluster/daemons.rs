@@ -1,7 +1,7 @@
 //! The processes that stay.
 
 use super::args::{NodeArgs, SchedulerArgs};
-use super::commands::plain;
+use super::plain;
 use crate::resolve::Experiment;
 use crate::{Failure, OK, Terminal, config};
 use blox_cluster::client::{self, Token};

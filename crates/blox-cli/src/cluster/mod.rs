@@ -65,6 +65,21 @@ fn text(failure: Failure) -> String {
     }
 }
 
+/// Text of other programs for a terminal: what would move its cursor, colour it or turn its
+/// text around is shown as its code.
+#[cfg(feature = "cluster")]
+fn plain(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || turns(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 #[cfg(not(feature = "cluster"))]
 pub(super) fn run(_: &Registry, _: ClusterCommand, _: &mut Terminal<'_>) -> Result<i32, Failure> {
     Err(Failure::new(MISSING))

@@ -1,0 +1,312 @@
+//! Which crate may depend on which, and which files import each other in a circle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of each crate, and the crates of this workspace that it may depend on.
+const CRATES: [(&str, &[&str]); 13] = [
+    ("blox-core", &[]),
+    ("crates/blox-learn", &[]),
+    ("crates/blox-plot", &[]),
+    ("crates/blox-solve", &[]),
+    ("blox-cluster", &["core"]),
+    ("blox-policies", &["core", "solve"]),
+    ("blox-sim", &["core"]),
+    ("crates/blox-traces", &["core", "sim"]),
+    ("crates/blox-results", &["plot", "sim"]),
+    (
+        "examples/schedulers",
+        &["core", "learn", "policies", "sim", "traces"],
+    ),
+    (
+        "crates/blox-released",
+        &[
+            "core",
+            "learn",
+            "plot",
+            "policies",
+            "schedulers",
+            "sim",
+            "solve",
+            "traces",
+        ],
+    ),
+    (
+        "crates/blox-cli",
+        &[
+            "cluster",
+            "core",
+            "learn",
+            "plot",
+            "policies",
+            "released",
+            "results",
+            "schedulers",
+            "sim",
+            "traces",
+        ],
+    ),
+    (
+        ".",
+        &[
+            "cli",
+            "core",
+            "plot",
+            "policies",
+            "released",
+            "results",
+            "schedulers",
+            "sim",
+            "traces",
+        ],
+    ),
+];
+
+/// Circles of imports, and files in one of them. Both may only fall.
+const MOST_CIRCLES: usize = 15;
+const MOST_FILES_IN_CIRCLES: usize = 51;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The crates of this workspace that a manifest names as dependencies, without `blox-`.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut inside = false;
+    let mut all = BTreeSet::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            // Dependencies of tests are free.
+            inside = line.ends_with("dependencies]") && !line.contains("dev-");
+        } else if let Some(rest) = line.strip_prefix("blox-").filter(|_| inside) {
+            let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-');
+            all.insert(rest[..end.unwrap_or(rest.len())].to_owned());
+        }
+    }
+    all
+}
+
+#[test]
+fn crates_depend_only_on_lower_ones() {
+    for (folder, allowed) in CRATES {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        // The root's manifest has a table of the workspace's own crates, which ends all.
+        let own = manifest.split("[workspace.dependencies]").next().unwrap();
+        let allowed: BTreeSet<String> = allowed.iter().map(|s| (*s).to_owned()).collect();
+        assert_eq!(dependencies(own), allowed, "{folder}/Cargo.toml");
+    }
+}
+
+#[test]
+fn every_member_of_the_workspace_has_a_layer() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = manifest.split("members = [").nth(1).unwrap();
+    let members = members.split(']').next().unwrap();
+    let members: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert_eq!(members, CRATES.iter().map(|(folder, _)| *folder).collect());
+}
+
+type Module = Vec<String>;
+
+fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => sources(&path, into),
+            false => into.extend(path.extension().is_some_and(|e| e == "rs").then_some(path)),
+        }
+    }
+}
+
+/// The paths of a use tree. A renamed item stands under its own name.
+fn leaves(tree: &str, before: &[String], into: &mut Vec<Module>) {
+    let (head, group) = match tree.split_once('{') {
+        Some((head, rest)) => (head, rest.rsplit_once('}').map(|(inner, _)| inner)),
+        None => (tree, None),
+    };
+    let mut path = before.to_vec();
+    let segments = head.split("::").map(str::trim).filter(|s| !s.is_empty());
+    path.extend(segments.map(|s| s.split(' ').next().unwrap_or_default().to_owned()));
+    let Some(group) = group else {
+        path.retain(|s| s != "self");
+        return into.push(path);
+    };
+    let (mut depth, mut start) = (0, 0);
+    for (i, c) in group.char_indices().chain([(group.len(), ',')]) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                if !group[start..i].trim().is_empty() {
+                    leaves(&group[start..i], &path, into);
+                }
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a file imports: for each path whether it is handed on by `pub use`.
+fn imports(text: &str) -> Vec<(bool, Module)> {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let lines = text.lines().map(|l| l.split("//").next().unwrap());
+    let text: String = lines.flat_map(|l| [l, "\n"]).collect();
+    let mut all = Vec::new();
+    let mut start = 0;
+    while let Some(end) = text[start..].find('\n').map(|i| start + i) {
+        let line = text[start..end].trim_start();
+        let (line, public) = match line.strip_prefix("pub") {
+            // `pub use` and `pub(super) use`
+            Some(rest) => (
+                rest.trim_start_matches(|c: char| c != ' ').trim_start(),
+                true,
+            ),
+            None => (line, false),
+        };
+        start = end + 1;
+        if let Some(first) = line.strip_prefix("use ") {
+            let mut tree = first.to_owned();
+            while !tree.contains(';') {
+                let end = text[start..].find('\n').map_or(text.len(), |i| start + i);
+                tree.push_str(&text[start..end]);
+                start = end + 1;
+            }
+            let mut paths = Vec::new();
+            leaves(tree.split(';').next().unwrap(), &[], &mut paths);
+            all.extend(paths.into_iter().map(|p| (public, p)));
+        }
+    }
+    all
+}
+
+/// The files of a crate and those that each imports; the crate's own file hands on and is left out.
+fn graph(src: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
+    let mut files = Vec::new();
+    sources(src, &mut files);
+    let mut modules = BTreeMap::new();
+    for file in files {
+        let relative = file.strip_prefix(src).unwrap().with_extension("");
+        let mut module: Module = relative
+            .iter()
+            .map(|s| s.to_string_lossy().into_owned())
+            .collect();
+        module.pop_if(|last| ["lib", "main", "mod"].contains(&last.as_str()));
+        modules.insert(module, imports(&fs::read_to_string(file).unwrap()));
+    }
+    let absolute = |module: &Module, path: &Module| -> Option<Module> {
+        let up = path.iter().take_while(|s| *s == "super").count();
+        match path.first()?.as_str() {
+            "crate" => Some(path[1..].to_vec()),
+            "super" => Some([&module[..module.len().checked_sub(up)?], &path[up..]].concat()),
+            first => {
+                let child = [&module[..], &[first.to_owned()]].concat();
+                let known = modules.contains_key(&child);
+                known.then(|| [&module[..], &path[..]].concat())
+            }
+        }
+    };
+    let mut handed_on = BTreeMap::new();
+    for (module, imports) in &modules {
+        for (_, path) in imports.iter().filter(|(public, _)| *public) {
+            if let Some(to) = absolute(module, path) {
+                let name = [&module[..], &path[path.len() - 1..]].concat();
+                handed_on.insert(name, to);
+            }
+        }
+    }
+    let defined_in = |mut path: Module| -> Module {
+        for _ in 0..8 {
+            let depth = (0..=path.len()).rev();
+            let depth = depth.clone().find(|n| modules.contains_key(&path[..*n]));
+            let depth = depth.unwrap_or(0);
+            let end = path.len().min(depth + 1);
+            match handed_on.get(&path[..end]) {
+                Some(to) if to[..] != path[..end] => path = [to, &path[end..]].concat(),
+                _ => return path[..depth].to_vec(),
+            }
+        }
+        path
+    };
+    let imported = |(module, imports): (&Module, &Vec<(bool, Module)>)| {
+        let ours = imports.iter().filter(|(_, path)| {
+            path.first()
+                .is_some_and(|s| ["crate", "super"].contains(&s.as_str()))
+        });
+        let files = ours.filter_map(|(_, path)| absolute(module, path).map(&defined_in));
+        let files = files.filter(|file| file != module && !file.is_empty());
+        (module.clone(), files.collect())
+    };
+    modules.iter().map(imported).collect()
+}
+
+/// The files that a file imports, directly or through others.
+fn reached<'g>(
+    graph: &'g BTreeMap<Module, BTreeSet<Module>>,
+    from: &'g Module,
+) -> BTreeSet<&'g Module> {
+    let mut seen = BTreeSet::new();
+    let mut left = vec![from];
+    while let Some(at) = left.pop() {
+        left.extend(graph[at].iter().filter(|to| seen.insert(*to)));
+    }
+    seen
+}
+
+/// Sets of files each of which imports, in the end, all others of its set.
+fn circles(graph: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<&Module>> {
+    let reach: BTreeMap<&Module, BTreeSet<&Module>> = graph
+        .keys()
+        .map(|from| (from, reached(graph, from)))
+        .collect();
+    let mut all: Vec<BTreeSet<&Module>> = Vec::new();
+    for (from, to) in &reach {
+        if to.contains(from) && !all.iter().any(|circle| circle.contains(from)) {
+            all.push(
+                to.iter()
+                    .copied()
+                    .filter(|to| reach[to].contains(from))
+                    .collect(),
+            );
+        }
+    }
+    all
+}
+
+#[test]
+fn circles_of_imports_only_become_fewer() {
+    let (mut count, mut files, mut told) = (0, 0, String::new());
+    for (folder, _) in CRATES {
+        let graph = graph(&root().join(folder).join("src"));
+        for circle in circles(&graph) {
+            count += 1;
+            files += circle.len();
+            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+            told += &format!("{folder}: {}\n", names.join(", "));
+        }
+    }
+    let most = (MOST_CIRCLES, MOST_FILES_IN_CIRCLES);
+    let advice =
+        "a circle more: move what both files need to a third; fewer: lower the numbers here";
+    assert_eq!((count, files), most, "{advice}\n{told}");
+}
+
+#[test]
+fn circles_are_found_through_what_is_handed_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| fs::write(dir.path().join(file), text).unwrap();
+    write(
+        "lib.rs",
+        "mod a;\nmod b;\nmod c;\npub use b::{\n    B,\n    Other as Else,\n};\n",
+    );
+    write("a.rs", "use crate::B; // and nothing else\n");
+    write("b.rs", "use super::c::{self, C};\n");
+    write(
+        "c.rs",
+        "#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n",
+    );
+    assert_eq!(circles(&graph(dir.path())).len(), 0);
+    write("c.rs", "use crate::{\n    a::{A},\n};\n");
+    assert_eq!(circles(&graph(dir.path())).len(), 1);
+}
