@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::resolve::Experiment;
 use super::folder::resolved;
 use blox_core::input::Input;
-use blox_core::journal::{Journal, JsonLines};
+use blox_core::journal::{Journal, JsonLines, Start};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
@@ -36,6 +36,13 @@ impl SharedJournal {
 }
 
 impl Journal for SharedJournal {
+    fn start(&mut self, start: &Start) {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .start(start);
+    }
+
     fn record(&mut self, input: &Input) {
         self.lines
             .lock()
