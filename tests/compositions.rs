@@ -228,7 +228,8 @@ fn skipped_rounds_change_nothing() {
 #[test]
 fn decisions_replay_from_the_journal() {
     use blox::core::State;
-    use blox::core::journal::{JsonLines, replay};
+    use blox::core::journal::JsonLines;
+    use blox::core::replay::replay;
     use blox::core::runtime::Observers;
     let dir = tempfile::tempdir().expect("a folder");
     let cluster = ClusterSpec::uniform(8, 4);

@@ -277,8 +277,10 @@ impl Core {
             let event = Event::NodeManaged {
                 action: action.clone(),
             };
-            if lens.manage(state, action).is_ok() {
-                guarded(scheduler, |s| s.on_event(lens.view(state), &event))?;
+            if lens.manage(state, action) {
+                guarded(scheduler, |s| {
+                    s.on_event(View::of_changed(state, lens), &event)
+                })?;
             }
         }
 
@@ -287,7 +289,7 @@ impl Core {
         asking.extend(state.asking.iter().filter(|id| may_be_asked(state, **id)));
         if !asking.is_empty() || state.count(Phase::Deferred) > 0 {
             let mut verdicts = std::mem::take(&mut out.verdicts);
-            let view = lens.view(state);
+            let view = View::of_changed(state, lens);
             let admitted = guarded(scheduler, |s| s.admit(view, &asking, &mut verdicts));
             out.verdicts = verdicts;
             outlook = outlook.and(admitted?);
@@ -297,7 +299,7 @@ impl Core {
 
         let mut plan = std::mem::take(&mut out.plan);
         plan.version = lens.version(state);
-        let view = lens.view(state);
+        let view = View::of_changed(state, lens);
         let planned = guarded(scheduler, |s| s.plan(view, &mut plan));
         out.plan = plan;
         out.outlook = outlook.and(planned??);
@@ -376,7 +378,7 @@ fn judge_all(
             return true;
         }
         // Said at every decision of every job that waits outside: nothing happens.
-        if says_so_already(lens.view(state), *job, verdict) {
+        if says_so_already(View::of_changed(state, lens), *job, verdict) {
             return false;
         }
         result = judge(scheduler, state, lens, *job, verdict);
@@ -386,7 +388,7 @@ fn judge_all(
     result?;
     for &job in asking {
         let asks = |j: JobRef<'_>| j.phase() == Phase::Submitted;
-        if lens.view(state).job(job).is_some_and(asks) {
+        if View::of_changed(state, lens).job(job).is_some_and(asks) {
             // No answer means not yet, wherever the decision is applied.
             let verdict = Verdict::Defer(Reason::NotYetDecided);
             judge(scheduler, state, lens, job, &verdict)?;
@@ -404,10 +406,12 @@ fn judge(
     verdict: &Verdict,
 ) -> Result<(), DecideError> {
     // What the state cannot take is left out when the decision is applied, and counted there.
-    if lens.judge(state, job, verdict).is_ok() {
+    if lens.judge(state, job, verdict) {
         let verdict = verdict.clone();
         let event = Event::Judged { job, verdict };
-        guarded(scheduler, |s| s.on_event(lens.view(state), &event))?;
+        guarded(scheduler, |s| {
+            s.on_event(View::of_changed(state, lens), &event)
+        })?;
         lens.retire();
     }
     Ok(())

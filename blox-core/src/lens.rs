@@ -5,8 +5,7 @@ use crate::decision::{NodeAction, Verdict};
 use crate::event::Event;
 use crate::ids::{JobId, NameId, Names};
 use crate::job::{Phase, Record};
-use crate::state::{EventError, State};
-use crate::view::View;
+use crate::state::State;
 
 /// Node actions and answers of admission of a decision in the making, laid over the state; and
 /// the virtual cluster that a view is narrowed to. The state itself does not change until the
@@ -50,13 +49,10 @@ impl Lens {
         self.own.clear();
     }
 
-    /// The state through this lens.
+    /// Whether it changes nothing.
     #[inline]
-    pub(crate) fn view<'a>(&'a self, state: &'a State) -> View<'a> {
-        match self.own.is_empty() && self.scope.is_none() {
-            true => View::of(state),
-            false => View::of(state).through(self),
-        }
+    pub(crate) fn is_clear(&self) -> bool {
+        self.own.is_empty() && self.scope.is_none()
     }
 
     /// How many events the state will have taken.
@@ -64,48 +60,39 @@ impl Lens {
         state.version() + self.own.len() as u64
     }
 
-    /// Lays a node action over the state.
-    ///
-    /// # Errors
-    /// The state will not take it.
-    pub(crate) fn manage(&mut self, state: &State, action: &NodeAction) -> Result<(), EventError> {
+    /// Lays a node action over the state. Whether the state will take it.
+    pub(crate) fn manage(&mut self, state: &State, action: &NodeAction) -> bool {
         let version = self.version(state) + 1;
         let cluster = self.cluster.get_or_insert_with(|| {
             let names = state.names().clone();
             Box::new((state.cluster().clone(), names))
         });
         let (cluster, names) = &mut **cluster;
-        cluster.manage(names, version, action)?;
+        if !cluster.manage(names, version, action) {
+            return false;
+        }
         self.begin(state);
         self.own.push(Event::NodeManaged {
             action: action.clone(),
         });
-        Ok(())
+        true
     }
 
-    /// Lays an answer of admission over the state.
-    ///
-    /// # Errors
-    /// The state will not take it.
-    pub(crate) fn judge(
-        &mut self,
-        state: &State,
-        job: JobId,
-        verdict: &Verdict,
-    ) -> Result<(), EventError> {
+    /// Lays an answer of admission over the state. Whether the state will take it.
+    pub(crate) fn judge(&mut self, state: &State, job: JobId, verdict: &Verdict) -> bool {
         let at = self.jobs.binary_search_by_key(&job, |(id, _)| *id);
         let known = match at {
             Ok(i) => Some(&self.jobs[i].1),
             Err(_) => state.record(job),
         };
-        let event = "a verdict";
-        let mut rec = known
-            .filter(|r| r.phase != Phase::Ended)
-            .ok_or(EventError::UnknownJob { event, job })?
-            .clone();
+        let Some(mut rec) = known.filter(|r| r.phase != Phase::Ended).cloned() else {
+            return false;
+        };
         let before = rec.phase;
         let (now, moment) = (state.now(), state.next_moment.max(state.now()));
-        let after = rec.judge(verdict, now, moment)?;
+        let Some(after) = rec.judge(verdict, now, moment) else {
+            return false;
+        };
         self.begin(state);
         let version = self.version(state) + 1;
         rec.phase = after;
@@ -137,7 +124,7 @@ impl Lens {
             job,
             verdict: verdict.clone(),
         });
-        Ok(())
+        true
     }
 
     /// Policies have heard of the last answer: a job that was turned away is gone.

@@ -42,6 +42,7 @@ pub mod pipeline;
 pub mod policy;
 pub mod reason;
 pub mod registry;
+pub mod replay;
 pub mod request;
 pub mod runtime;
 pub mod state;

@@ -27,6 +27,15 @@ impl<'a> View<'a> {
         View { state, lens: None }
     }
 
+    /// A state through the changes of a decision in the making.
+    #[inline]
+    pub(crate) fn of_changed(state: &'a State, lens: &'a Lens) -> Self {
+        match lens.is_clear() {
+            true => View::of(state),
+            false => View::of(state).through(lens),
+        }
+    }
+
     /// Returns a lens for [`View::through`] that shows only the jobs of one virtual cluster and
     /// the nodes of the partition of that name.
     pub fn narrowed(&self, name: NameId) -> Lens {

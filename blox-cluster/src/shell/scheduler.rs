@@ -775,7 +775,8 @@ mod tests {
     use super::*;
     use crate::log::FULL;
     use crate::protocol::scheduler::Request;
-    use blox_core::journal::{JsonLines, replay};
+    use blox_core::journal::JsonLines;
+    use blox_core::replay::replay;
     use blox_core::{
         Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, State, Stateless,
         View, order::SortKey, policy::by_key, testing::FirstFit,

@@ -11,7 +11,6 @@ pub mod topology;
 use crate::assignment::Assignment;
 use crate::decision::NodeAction;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
-use crate::state::EventError;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use spec::NodeSpec;
@@ -381,22 +380,13 @@ impl Cluster {
         id
     }
 
-    /// Takes a cluster manager's action. Names of partitions are interned in `names`.
-    ///
-    /// # Errors
-    /// The node is unknown, or in no condition for it; nothing has changed.
-    pub(crate) fn manage(
-        &mut self,
-        names: &mut Names,
-        version: u64,
-        action: &NodeAction,
-    ) -> Result<(), EventError> {
+    /// Takes a cluster manager's action. Names of partitions are interned in `names`. Whether it
+    /// was taken: otherwise the node is unknown or in no condition for it, and nothing has changed.
+    pub(crate) fn manage(&mut self, names: &mut Names, version: u64, action: &NodeAction) -> bool {
         let id = action.node();
-        let unknown = || EventError::UnknownNode {
-            event: "a cluster manager's action",
-            what: format!("node {id}"),
+        let Some(node) = self.node(id) else {
+            return false;
         };
-        let node = self.node(id).ok_or_else(unknown)?;
         let possible = match action {
             NodeAction::Power { on: true, .. } => {
                 matches!(node.status(), NodeStatus::Lost | NodeStatus::Off)
@@ -408,7 +398,7 @@ impl Cluster {
             _ => true,
         };
         if !possible {
-            return Err(unknown());
+            return false;
         }
         match action {
             NodeAction::Cordon { why, .. } => {
@@ -424,7 +414,7 @@ impl Cluster {
             }
             NodeAction::Power { .. } | NodeAction::Grow { .. } | NodeAction::Shrink { .. } => {}
         }
-        Ok(())
+        true
     }
 
     /// Whether no job has, or is promised, any of a node's GPUs.

@@ -8,7 +8,6 @@ use crate::cluster::{Cluster, OnNode};
 use crate::decision::Verdict;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::reason::Reason;
-use crate::state::EventError;
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
 use spec::{JobSpec, ServiceClass};
@@ -157,23 +156,13 @@ impl Record {
     }
 
     /// Admission's answer at `now`, which makes it eligible from `moment` on. Returns the phase
-    /// that follows, for the caller to write down.
-    pub fn judge(
-        &mut self,
-        verdict: &Verdict,
-        now: Time,
-        moment: Time,
-    ) -> Result<Phase, EventError> {
+    /// that follows, for the caller to write down; `None` if admission has no say, or a user holds
+    /// the job.
+    pub fn judge(&mut self, verdict: &Verdict, now: Time, moment: Time) -> Option<Phase> {
         if !matches!(self.phase, Phase::Submitted | Phase::Deferred) || self.held_by_user {
-            return Err(EventError::Stale {
-                event: "a verdict",
-                job: self.id,
-                attempt: self.attempt,
-                phase: self.phase,
-                current: self.attempt,
-            });
+            return None;
         }
-        Ok(match verdict {
+        Some(match verdict {
             Verdict::Accept { class, deadline } => {
                 if let Some(class) = class {
                     self.class = *class;

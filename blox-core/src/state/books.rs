@@ -130,16 +130,16 @@ impl State {
 
     #[inline]
     pub(super) fn slot(&self, id: JobId) -> Option<usize> {
-        self.slots
-            .get(id)
-            .filter(|slot| *slot != NO_SLOT)
-            .map(|slot| slot as usize)
+        match self.slots.get(id) {
+            NO_SLOT => None,
+            slot => Some(slot as usize),
+        }
     }
 
     #[inline]
     pub(crate) fn record(&self, id: JobId) -> Option<&Record> {
         // No record lies where the slot of a job that is gone points.
-        self.records.get(self.slots.get(id)? as usize)
+        self.records.get(self.slots.get(id) as usize)
     }
 
     /// Has a job's record brought near ahead of its use: queues of tens of thousands of jobs lie

@@ -334,15 +334,24 @@ impl State {
         moment: Time,
     ) -> Result<(), EventError> {
         let s = self.known("a verdict", job)?;
-        match self.records[s].judge(verdict, now, moment)? {
-            Phase::Ended => self.ended(s, Outcome::Rejected),
-            phase => self.set_phase(s, phase),
+        match self.records[s].judge(verdict, now, moment) {
+            None => {
+                let rec = &self.records[s];
+                return Err(stale("a verdict", rec, rec.attempt));
+            }
+            Some(Phase::Ended) => self.ended(s, Outcome::Rejected),
+            Some(phase) => self.set_phase(s, phase),
         }
         Ok(())
     }
 
     fn managed(&mut self, action: &NodeAction) -> Result<(), EventError> {
-        self.cluster.manage(&mut self.names, self.version, action)?;
+        if !self.cluster.manage(&mut self.names, self.version, action) {
+            return Err(EventError::UnknownNode {
+                event: "a cluster manager's action",
+                what: format!("node {}", action.node()),
+            });
+        }
         if matches!(
             action,
             NodeAction::Power { .. } | NodeAction::Grow { .. } | NodeAction::Shrink { .. }

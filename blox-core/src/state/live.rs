@@ -27,18 +27,19 @@ impl Slots {
         JobId(self.base + self.recent.len() as u32)
     }
 
-    /// The slot of a job; `None` or [`NO_SLOT`] if it is not there.
-    #[inline]
-    pub fn get(&self, id: JobId) -> Option<u32> {
+    /// The slot of a job; [`NO_SLOT`] if it is not there.
+    #[inline(always)]
+    pub fn get(&self, id: JobId) -> u32 {
         match self.recent.get(id.0.wrapping_sub(self.base) as usize) {
-            Some(slot) => Some(*slot),
+            Some(slot) => *slot,
             None => self.get_old(id),
         }
     }
 
     #[cold]
-    fn get_old(&self, id: JobId) -> Option<u32> {
-        self.old.get(&id.0).copied()
+    #[inline(never)]
+    fn get_old(&self, id: JobId) -> u32 {
+        self.old.get(&id.0).copied().unwrap_or(NO_SLOT)
     }
 
     /// Gives the next job its slot.
@@ -282,7 +283,7 @@ mod tests {
         let live: Vec<JobId> = (0..100_000).filter(expected).map(JobId).collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), live);
         for id in (0..100_010).map(JobId) {
-            let slot = slots.get(id).filter(|slot| *slot != NO_SLOT);
+            let slot = Some(slots.get(id)).filter(|slot| *slot != NO_SLOT);
             let there = live.binary_search(&id).is_ok();
             assert_eq!(slot, there.then_some(id.0 % 5000), "{id}");
         }

@@ -3,7 +3,8 @@
 use crate::harness::*;
 use crate::rounds::gavel;
 use blox_core::input::Input;
-use blox_core::journal::{JsonLines, ReplayError, inputs, replay};
+use blox_core::journal::JsonLines;
+use blox_core::replay::{ReplayError, inputs, replay};
 use blox_core::runtime::{Observers, Runtime};
 use blox_core::testing::FirstFit;
 use blox_core::{order::SortKey, policy::by_key, *};

@@ -49,8 +49,9 @@ mod tests {
     use crate::Simulation;
     use crate::overheads::FixedOverheads;
     use crate::workload::Jobs;
-    use blox_core::journal::{Journal, JsonLines, replay, watch};
+    use blox_core::journal::{Journal, JsonLines};
     use blox_core::policy::scheduling_fn;
+    use blox_core::replay::{replay, watch};
     use blox_core::runtime::Observers;
     use blox_core::testing::FirstFit;
     use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, State, Time};

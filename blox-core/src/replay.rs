@@ -1,0 +1,218 @@
+//! Journals read again: with the scheduler that decided, or for collectors alone.
+
+use crate::cadence::Cadence;
+use crate::core::Core;
+use crate::decision::Decision;
+use crate::input::{Input, Refused};
+use crate::journal::Line;
+use crate::pipeline::{Decide, DecideError};
+use crate::policy::MemoryError;
+use crate::runtime::{Follower, Observers};
+use crate::state::State;
+use crate::units::Time;
+use std::io::BufRead;
+
+/// A journal that cannot be read or replayed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error("line {line}: {error}")]
+    Read {
+        /// The line, from 1.
+        line: usize,
+        /// What went wrong.
+        error: std::io::Error,
+    },
+    /// A line is no input.
+    #[error("line {line}: not an input of a journal: {error}")]
+    Input {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        error: serde_json::Error,
+    },
+    /// An input contradicts what came before it.
+    #[error("line {line}: {error}")]
+    Refused {
+        /// The line, from 1.
+        line: usize,
+        /// How.
+        error: Refused,
+    },
+    /// The scheduler does not take what the journal says that it remembered.
+    #[error("line {line}: {error}")]
+    Memory {
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        error: MemoryError,
+    },
+    /// An answer without a question.
+    #[error("line {line}: an answer to question {question}, which was not asked")]
+    NotAsked {
+        /// The line, from 1.
+        line: usize,
+        /// The number of the question.
+        question: u64,
+    },
+    /// The policy decided otherwise than the journal says.
+    #[error("line {line}: at {at} the journal holds {expected}, the policy decides {found}")]
+    Differs {
+        /// The line, from 1.
+        line: usize,
+        /// When.
+        at: Time,
+        /// What the journal holds.
+        expected: String,
+        /// What the policy decides now.
+        found: String,
+    },
+}
+
+fn lines(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Line), ReplayError>> {
+    journal.lines().enumerate().map(|(i, text)| {
+        let line = i + 1;
+        let text = text.map_err(|error| ReplayError::Read { line, error })?;
+        let read =
+            serde_json::from_str(&text).map_err(|error| ReplayError::Input { line, error })?;
+        Ok((line, read))
+    })
+}
+
+/// Reads the inputs of a journal, each with its line from 1.
+pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Input), ReplayError>> {
+    lines(journal).filter_map(|read| match read {
+        Ok((line, Line::Input(input))) => Some(Ok((line, input))),
+        Ok((_, Line::Start(_))) => None,
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// Feeds a journal to a core, has each question answered again, and compares the answers. The
+/// core begins with `state`, or as the journal says that it began.
+///
+/// Returns how many are equal: node actions and answers of admission as well as plans, and turns
+/// that were lost. A turn that was lost because an answer took too long is not compared.
+///
+/// Collectors in `observers` hear what they heard in the run that wrote the journal.
+///
+/// # Errors
+/// The first line that cannot be read, or whose answer differs.
+pub fn replay(
+    journal: impl BufRead,
+    state: State,
+    cadence: Box<dyn Cadence>,
+    policy: Box<dyn Decide>,
+    observers: &mut Observers,
+) -> Result<u64, ReplayError> {
+    let core = Core::new(state, cadence.clone());
+    let mut follower = Follower::new(core, policy.clone());
+    let mut found = Ok(Box::<Decision>::default());
+    let mut equal = 0;
+    std::mem::swap(&mut follower.observers, observers);
+    for read in lines(journal) {
+        match read? {
+            (line, Line::Input(input)) => {
+                equal += u64::from(replay_one(&mut follower, &input, line, &mut found)?);
+            }
+            (line, Line::Start(start)) => {
+                let mut policy = policy.clone();
+                if let Some(memory) = start.policy {
+                    let memory = policy.restore(memory);
+                    memory.map_err(|error| ReplayError::Memory { line, error })?;
+                }
+                let core = Core::restore(start.core, cadence.clone());
+                let watching = std::mem::take(&mut follower.observers);
+                follower = Follower::new(core, policy);
+                follower.observers = watching;
+            }
+        }
+    }
+    std::mem::swap(&mut follower.observers, observers);
+    Ok(equal)
+}
+
+/// Compares an answer with what the scheduler answers now; `found` is that from one input to the
+/// next. Whether there was an answer.
+fn replay_one(
+    follower: &mut Follower,
+    input: &Input,
+    line: usize,
+    found: &mut Result<Box<Decision>, DecideError>,
+) -> Result<bool, ReplayError> {
+    let differs = |at: Time, expected: String, found: &Result<Box<Decision>, DecideError>| {
+        ReplayError::Differs {
+            line,
+            at,
+            expected,
+            found: match found {
+                Ok(decision) => format!("{decision:?}"),
+                Err(error) => error.to_string(),
+            },
+        }
+    };
+    match input {
+        Input::Decided {
+            at,
+            question,
+            decision,
+            ..
+        } => {
+            if follower.core().open().is_none_or(|q| q.number != *question) {
+                let question = *question;
+                return Err(ReplayError::NotAsked { line, question });
+            }
+            if found.as_ref().ok() != Some(decision) {
+                return Err(differs(*at, format!("{decision:?}"), found));
+            }
+        }
+        Input::Lost { at, why, .. } => {
+            // What an answer would have been is not known.
+            let unanswered = matches!(why, DecideError::TimedOut { .. } | DecideError::Restarted);
+            if !unanswered && found.as_ref().err() != Some(why) {
+                return Err(differs(*at, why.to_string(), found));
+            }
+        }
+        _ => {}
+    }
+    match follower.follow(input) {
+        Ok(()) | Err(Refused::Plan(_)) => {}
+        Err(error) => return Err(ReplayError::Refused { line, error }),
+    }
+    if let Input::Due { .. } = input {
+        let memory = std::mem::replace(found, Ok(Box::default())).unwrap_or_default();
+        *found = follower.decide(memory);
+    }
+    Ok(matches!(input, Input::Decided { .. } | Input::Lost { .. }))
+}
+
+/// Feeds a journal to collectors, without a scheduler: they hear what they would have heard in
+/// the run that wrote it. Returns the core as it is then.
+///
+/// # Errors
+/// The first line that cannot be read, or that contradicts what came before it.
+pub fn watch(
+    journal: impl BufRead,
+    state: State,
+    cadence: Box<dyn Cadence>,
+    observers: &mut Observers,
+) -> Result<Core, ReplayError> {
+    let mut core = Core::new(state, cadence.clone());
+    let mut commands = Vec::new();
+    for read in lines(journal) {
+        let (line, input) = match read? {
+            (line, Line::Input(input)) => (line, input),
+            (_, Line::Start(start)) => {
+                core = Core::restore(start.core, cadence.clone());
+                continue;
+            }
+        };
+        match observers.handle(&mut core, None, &input, &mut commands) {
+            Ok(()) | Err(Refused::Plan(_)) => {}
+            Err(error) => return Err(ReplayError::Refused { line, error }),
+        }
+        commands.clear();
+    }
+    Ok(core)
+}
