@@ -64,8 +64,8 @@ const CRATES: [(&str, &[&str]); 13] = [
 ];
 
 /// Circles of imports, and files in one of them. Both may only fall.
-const MOST_CIRCLES: usize = 15;
-const MOST_FILES_IN_CIRCLES: usize = 51;
+const MOST_CIRCLES: usize = 14;
+const MOST_FILES_IN_CIRCLES: usize = 48;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
