@@ -1259,8 +1259,8 @@ fn files_of_tiresias_are_traces_and_clusters() {
     }
 }
 
-/// What comes of a command line that ends with a folder for results, when Ctrl-C
-/// comes after that folder is there.
+/// Returns what comes of a command line that ends with a folder for results, when Ctrl-C comes
+/// after that folder is there.
 #[cfg(unix)]
 fn interrupted(line: &str, out: &Path) -> Seen {
     let child = blox()
@@ -1276,7 +1276,7 @@ fn interrupted(line: &str, out: &Path) -> Seen {
     stopped(child, Duration::from_millis(200))
 }
 
-/// What comes of a process that is interrupted after a while.
+/// Returns what comes of a process that is interrupted after a while.
 #[cfg(unix)]
 fn stopped(child: Child, after: Duration) -> Seen {
     std::thread::sleep(after);

@@ -222,7 +222,7 @@ impl Cluster {
         }
     }
 
-    /// Whether so many jobs are known, and all have this phase.
+    /// Returns whether so many jobs are known, and all have this phase.
     fn all_are(&self, phase: &str, count: usize) -> bool {
         let jobs = self.json(&["queue", "--all"]);
         let all = jobs.as_array().cloned().unwrap_or_default();

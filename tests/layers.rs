@@ -148,7 +148,7 @@ fn leaves(tree: &str, before: &[String], into: &mut Vec<Module>) {
     }
 }
 
-/// What a file imports: for each path whether it is handed on by `pub use`.
+/// Returns what a file imports: for each path whether it is handed on by `pub use`.
 fn imports(text: &str) -> Vec<(bool, Module)> {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
     let lines = text.lines().map(|l| l.split("//").next().unwrap());

@@ -33,7 +33,7 @@ fn jobs() -> Vec<JobSpec> {
     (0..24).map(job).collect()
 }
 
-/// Why a composition does not run to its end; `None` if it does.
+/// Returns why a composition does not run to its end; `None` if it does.
 fn failure(scheduler: Pipeline) -> Option<String> {
     let cluster: ClusterSpec = "2x4:v100,2x4:a100".parse().expect("a cluster");
     let report = match Simulation::new(cluster).run(scheduler, &mut Jobs::new(jobs())) {

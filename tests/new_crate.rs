@@ -39,7 +39,7 @@ fn a_new_crate_builds_and_passes_its_tests() {
     }
 }
 
-/// What the tests of a crate of this kind print.
+/// Returns what the tests of a crate of this kind print.
 fn build_and_test(kind: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let name = format!("my-{kind}");

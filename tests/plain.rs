@@ -166,7 +166,7 @@ impl Plain {
         jobs
     }
 
-    /// How many jobs it stops.
+    /// Returns how many jobs it stops.
     fn round(self, now: f64, jobs: &mut [Job], free: &mut Free) -> usize {
         let here = |j: &Job| j.submit <= now && j.finish.is_none();
         let mut order: Vec<usize> = (0..jobs.len()).filter(|i| here(&jobs[*i])).collect();

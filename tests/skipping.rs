@@ -180,7 +180,7 @@ fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
     }
 }
 
-/// What a scheduler leads to, with every assignment.
+/// Returns what a scheduler leads to, with every assignment.
 fn assignments(case: &Case, scheduler: Pipeline) -> (Report, Vec<AssignmentRow>) {
     let rows = Arc::new(Mutex::new(Vec::new()));
     let report = Simulation::new(case.cluster.clone())

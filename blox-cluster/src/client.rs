@@ -55,7 +55,7 @@ fn soon<T>(message: T) -> tonic::Request<T> {
     request
 }
 
-/// What began an error's chain: all else is said by layers that only hand it on.
+/// Returns what began an error's chain: all else is said by layers that only hand it on.
 pub(crate) fn root(e: &(dyn std::error::Error + 'static)) -> String {
     let mut first = e;
     while let Some(next) = first.source() {

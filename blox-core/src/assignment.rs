@@ -108,7 +108,7 @@ impl Assignment {
         };
     }
 
-    /// Whether it is GPUs and nothing else.
+    /// Returns whether it is GPUs and nothing else.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
         self.partner.is_none()
@@ -117,13 +117,13 @@ impl Assignment {
             && self.config.is_none()
     }
 
-    /// How many GPUs.
+    /// Returns how many GPUs.
     #[inline]
     pub fn count(&self) -> GpuCount {
         GpuCount(self.gpus.len() as u32)
     }
 
-    /// Whether both give the job the same, whoever runs beside it.
+    /// Returns whether both give the job the same, whoever runs beside it.
     pub fn same_grant(&self, other: &Assignment) -> bool {
         self.gpus == other.gpus
             && self.cpus == other.cpus
@@ -131,7 +131,7 @@ impl Assignment {
             && self.config == other.config
     }
 
-    /// Whether both are the same set of GPUs, in whatever order.
+    /// Returns whether both are the same set of GPUs, in whatever order.
     pub fn same_gpus(&self, other: &Assignment) -> bool {
         if self.gpus == other.gpus {
             return true;

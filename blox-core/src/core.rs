@@ -318,12 +318,12 @@ impl Core {
         View::of(&self.state)
     }
 
-    /// What was counted.
+    /// Returns what was counted.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Why a job waits, according to the last decision.
+    /// Returns why a job waits, according to the last decision.
     pub fn reason_for(&self, job: JobId) -> &Reason {
         let its = self.waits.iter().find(|(j, _)| *j == job);
         its.map_or(&self.otherwise, |(_, why)| why)
@@ -351,7 +351,7 @@ impl Core {
         self.due
     }
 
-    /// Whether the last decision had steps that were carried out without commands.
+    /// Returns whether the last decision had steps that were carried out without commands.
     #[inline]
     pub fn was_instant(&self) -> bool {
         self.instant
@@ -417,7 +417,7 @@ fn judge(
     Ok(())
 }
 
-/// Whether the job is kept back already, for the very reason of the verdict.
+/// Returns whether the job is kept back already, for the very reason of the verdict.
 fn says_so_already(view: View<'_>, job: JobId, verdict: &Verdict) -> bool {
     let Verdict::Defer(why) = verdict else {
         return false;
@@ -426,7 +426,7 @@ fn says_so_already(view: View<'_>, job: JobId, verdict: &Verdict) -> bool {
     job.is_some_and(|j| j.phase() == Phase::Deferred && j.reason() == why)
 }
 
-/// Whether admission is asked about a job: it asks, and is still there.
+/// Returns whether admission is asked about a job: it asks, and is still there.
 fn may_be_asked(state: &State, job: JobId) -> bool {
     state
         .job(job)
@@ -615,8 +615,8 @@ impl Core {
         self.moment.1
     }
 
-    /// Whether an event can change a decision. What a decision itself led to,
-    /// and knew, is no news.
+    /// Returns whether an event can change a decision. What a decision itself led to, and knew, is
+    /// no news.
     fn is_news(&self, event: &Event) -> bool {
         match event {
             Event::Started { .. } => false,
@@ -643,7 +643,7 @@ pub(crate) fn guarded<T>(
     })
 }
 
-/// What a panic said.
+/// Returns what a panic said.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()

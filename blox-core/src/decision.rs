@@ -92,7 +92,7 @@ impl Verdicts {
         self.list.iter()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -180,7 +180,7 @@ impl NodeActions {
         self.list.iter()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -262,7 +262,7 @@ impl Plan {
         otherwise: Reason::NotChosen,
     };
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
@@ -276,7 +276,7 @@ impl Plan {
         self.otherwise = Reason::NotChosen;
     }
 
-    /// How many jobs it stops.
+    /// Returns how many jobs it stops.
     pub fn stops(&self) -> usize {
         self.actions
             .iter()
@@ -284,7 +284,7 @@ impl Plan {
             .count()
     }
 
-    /// Why this job waits, according to this plan.
+    /// Returns why this job waits, according to this plan.
     pub fn reason_for(&self, job: JobId) -> &Reason {
         self.waits
             .iter()

@@ -33,8 +33,8 @@ pub trait Backend {
     /// Carries commands out. What becomes of them comes back as events.
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
 
-    /// Whether stops and launches take no time and cannot fail. Plans of such steps are then
-    /// carried out without commands and reports, unless a collector wants to hear of them.
+    /// Returns whether stops and launches take no time and cannot fail. Plans of such steps are
+    /// then carried out without commands and reports, unless a collector wants to hear of them.
     fn is_instant(&self) -> bool {
         false
     }

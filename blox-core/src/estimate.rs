@@ -5,11 +5,11 @@ use crate::units::Seconds;
 
 /// A belief about durations. SJF, SRTF and their kin share it.
 pub trait Estimator: Send + Sync + 'static {
-    /// How long the whole job runs on the GPUs that it asked for; `None` if
-    /// nothing is known.
+    /// Returns how long the whole job runs on the GPUs that it asked for; `None` if nothing is
+    /// known.
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds>;
 
-    /// How much of that is left; never negative.
+    /// Returns how much of that is left; never negative.
     fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
         self.duration(job)
             .map(|d| (d - job.attained_time()).max(Seconds::ZERO))

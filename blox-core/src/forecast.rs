@@ -29,6 +29,6 @@ pub struct Forecast {
 /// Simulates ahead. Implemented by a simulator and handed to policies that look
 /// ahead when they are built.
 pub trait Forecaster: Send + Sync {
-    /// What would become of `state` under `policy`, which is left as it is.
+    /// Returns what would become of `state` under `policy`, which is left as it is.
     fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast;
 }

@@ -135,12 +135,12 @@ impl Names {
             .map(|(i, n)| (NameId(i as u32), n))
     }
 
-    /// How many names there are.
+    /// Returns how many names there are.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }

@@ -36,7 +36,7 @@ pub enum Input {
         question: u64,
         /// The answer.
         decision: Box<Decision>,
-        /// Whether stops and launches take no time. If so, and if nothing speaks against it, the
+        /// True if stops and launches take no time. If so, and if nothing speaks against it, the
         /// core carries the plan out itself and gives no commands for it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         instant: bool,

@@ -49,13 +49,13 @@ impl Lens {
         self.own.clear();
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
         self.own.is_empty() && self.scope.is_none()
     }
 
-    /// How many events the state will have taken.
+    /// Returns how many events the state will have taken.
     pub(crate) fn version(&self, state: &State) -> u64 {
         state.version() + self.own.len() as u64
     }
@@ -157,7 +157,7 @@ impl Lens {
         self.scope
     }
 
-    /// What has become of a job that was submitted or deferred; `None` if it is gone.
+    /// Returns what has become of a job that was submitted or deferred; `None` if it is gone.
     #[inline]
     pub(crate) fn record<'a>(&'a self, was: &'a Record) -> Option<&'a Record> {
         let found = self.jobs.binary_search_by_key(&was.id, |(id, _)| *id);
@@ -182,7 +182,7 @@ impl Lens {
         &self.touched
     }
 
-    /// How many jobs are in a phase; `None` if as before.
+    /// Returns how many jobs are in a phase; `None` if as before.
     #[inline]
     pub(crate) fn count(&self, phase: Phase) -> Option<u32> {
         (!self.own.is_empty()).then(|| self.counts[phase as usize])

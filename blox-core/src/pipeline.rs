@@ -70,13 +70,13 @@ pub trait Decide: Send + DynClone {
     /// Its name in messages.
     fn name(&self) -> &str;
 
-    /// What to do with nodes.
+    /// Returns what to do with nodes.
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook;
 
     /// Which jobs may enter.
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook;
 
-    /// Who runs where.
+    /// Returns who runs where.
     ///
     /// # Errors
     /// A part misused what it was given.
@@ -112,8 +112,8 @@ pub trait Decide: Send + DynClone {
         )))
     }
 
-    /// What its scheduling policy asked for in the last [`Decide::plan`], for tests to
-    /// look at; empty if it has none, or if that keeps an order.
+    /// Returns what its scheduling policy asked for in the last [`Decide::plan`], for tests to look
+    /// at; empty if it has none, or if that keeps an order.
     fn requested(&self) -> &[Request] {
         &[]
     }
@@ -457,7 +457,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Whether its placement policy could place a job on the empty cluster.
+    /// Returns whether its placement policy could place a job on the empty cluster.
     ///
     /// # Errors
     /// The reason if it could not.

@@ -107,7 +107,7 @@ impl Reason {
         Reason::Other(text.into())
     }
 
-    /// What the reason counts as: its kind, or the text of a reason of a policy's own.
+    /// Returns what the reason counts as: its kind, or the text of a reason of a policy's own.
     ///
     /// ```
     /// use blox_core::Reason;

@@ -197,12 +197,12 @@ impl Params {
         self.values.keys().map(String::as_str)
     }
 
-    /// Whether a parameter is set.
+    /// Returns whether a parameter is set.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// Whether none is set.
+    /// Returns whether none is set.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

@@ -194,7 +194,7 @@ impl Requests {
         self.preemptive = true;
     }
 
-    /// Whether a running job may be stopped for one that comes before it.
+    /// Returns whether a running job may be stopped for one that comes before it.
     pub fn preemption_allowed(&self) -> bool {
         self.preemptive
     }
@@ -204,7 +204,7 @@ impl Requests {
         self.unlisted = Unlisted::Preempt;
     }
 
-    /// What a running job means that no request names.
+    /// Returns what a running job means that no request names.
     pub fn unlisted(&self) -> Unlisted {
         self.unlisted
     }

@@ -22,7 +22,7 @@ use std::ops::Deref;
 pub struct Observers {
     collectors: Vec<Box<dyn MetricCollector>>,
     journal: Option<Box<dyn Journal>>,
-    /// Whether some of the collectors hear of each launch and stop.
+    /// True if some of the collectors hear of each launch and stop.
     each: bool,
     /// The launches that the last plan stopped, if they do.
     stops: Vec<(JobId, u32)>,
@@ -52,7 +52,7 @@ impl Observers {
         Ok(())
     }
 
-    /// Whether nothing watches.
+    /// Returns whether nothing watches.
     pub fn is_empty(&self) -> bool {
         self.collectors.is_empty() && self.journal.is_none()
     }
@@ -62,7 +62,7 @@ impl Observers {
         self.journal = Some(journal);
     }
 
-    /// Whether launches and stops are to be reported one by one.
+    /// Returns whether launches and stops are to be reported one by one.
     pub fn hear_each_launch(&self) -> bool {
         self.each
     }
@@ -72,7 +72,7 @@ impl Observers {
         &self.collectors
     }
 
-    /// How often the scheduler panicked when it was told of something.
+    /// Returns how often the scheduler panicked when it was told of something.
     pub fn failed(&self) -> u64 {
         self.failed
     }
@@ -256,7 +256,7 @@ impl Runtime {
         &self.core
     }
 
-    /// What watches it.
+    /// Returns what watches it.
     pub fn observers(&self) -> &Observers {
         &self.observers
     }
@@ -272,7 +272,7 @@ impl Runtime {
         self.decision.as_deref()
     }
 
-    /// What was counted.
+    /// Returns what was counted.
     pub fn counters(&self) -> Counters {
         self.core.counters()
     }
@@ -405,13 +405,13 @@ impl Runtime {
         }
     }
 
-    /// Whether the scheduler is asked and has not answered.
+    /// Returns whether the scheduler is asked and has not answered.
     #[inline]
     pub fn asks(&self) -> bool {
         self.core.open().is_some()
     }
 
-    /// Whether there are commands for the backend.
+    /// Returns whether there are commands for the backend.
     #[inline]
     pub fn has_commands(&self) -> bool {
         !self.commands.is_empty()
@@ -423,8 +423,8 @@ impl Runtime {
         into.append(&mut self.commands);
     }
 
-    /// Why the scheduler missed something since the last call: it panicked. What it remembers
-    /// may be half of what it should.
+    /// Returns why the scheduler missed something since the last call: it panicked. What it
+    /// remembers may be half of what it should.
     #[inline]
     pub fn take_missed(&mut self) -> Option<DecideError> {
         self.observers.missed.take().map(|why| *why)

@@ -192,7 +192,7 @@ impl State {
         self.now
     }
 
-    /// How many events it has taken.
+    /// Returns how many events it has taken.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
@@ -222,13 +222,13 @@ impl State {
         Some(JobRef { rec, now })
     }
 
-    /// How many live jobs are in a phase.
+    /// Returns how many live jobs are in a phase.
     #[inline]
     pub fn count(&self, phase: Phase) -> u32 {
         self.counts[phase as usize]
     }
 
-    /// How many jobs have come in and not ended.
+    /// Returns how many jobs have come in and not ended.
     pub fn live_jobs(&self) -> u32 {
         self.counts[..Phase::Ended as usize].iter().sum()
     }
@@ -343,7 +343,8 @@ impl State {
         self.asking = asking;
     }
 
-    /// How many jobs are in each phase, and the GPUs that all ask for and each virtual cluster.
+    /// Returns how many jobs are in each phase, and the GPUs that all ask for and each virtual
+    /// cluster.
     pub(crate) fn counted(&self) -> (&[u32; 7], u64, &[u64]) {
         (&self.counts, self.demand, &self.demand_of_vc)
     }
@@ -355,8 +356,8 @@ impl State {
         }
     }
 
-    /// Whether `plan` is right for the version that it was made from, and if
-    /// so applies it: the steps that later events made impossible are left out.
+    /// Returns whether `plan` is right for the version that it was made from, and if so applies it:
+    /// the steps that later events made impossible are left out.
     ///
     /// # Errors
     /// The plan contradicts the very version that it was made from; nothing of

@@ -68,7 +68,7 @@ impl<'a> View<'a> {
         self.state.now
     }
 
-    /// How many events the state has taken.
+    /// Returns how many events the state has taken.
     #[inline]
     pub fn version(&self) -> u64 {
         match self.lens {
@@ -151,26 +151,26 @@ impl<'a> View<'a> {
         })
     }
 
-    /// How many jobs are in a phase, over all virtual clusters.
+    /// Returns how many jobs are in a phase, over all virtual clusters.
     #[inline]
     pub fn count(&self, phase: Phase) -> u32 {
         let changed = self.lens.and_then(|lens| lens.count(phase));
         changed.unwrap_or_else(|| self.state.count(phase))
     }
 
-    /// How many jobs wait, over all virtual clusters.
+    /// Returns how many jobs wait, over all virtual clusters.
     #[inline]
     pub fn waiting_count(&self) -> u32 {
         self.count(Phase::Waiting)
     }
 
-    /// How many jobs are deferred, over all virtual clusters.
+    /// Returns how many jobs are deferred, over all virtual clusters.
     #[inline]
     pub fn deferred_count(&self) -> u32 {
         self.count(Phase::Deferred)
     }
 
-    /// How many jobs are starting, running or stopping, over all virtual clusters.
+    /// Returns how many jobs are starting, running or stopping, over all virtual clusters.
     #[inline]
     pub fn placed_count(&self) -> u32 {
         self.state.count(Phase::Starting)

@@ -175,7 +175,7 @@ fn max_min_fairness_gives_an_incentive_to_share() {
     }
 }
 
-/// What a job spends on all types together.
+/// Returns what a job spends on all types together.
 fn time(allocation: &Allocation, job: &Entrant) -> f64 {
     let x = allocation.get(Combination::single(job.id)).unwrap();
     x.iter().sum()

@@ -55,7 +55,7 @@ struct Timer {
 }
 
 impl Timer {
-    /// Whether it is not about a launch that is over.
+    /// Returns whether it is not about a launch that is over.
     #[inline]
     fn may_fire(&self, view: View<'_>) -> bool {
         match self.kind {
@@ -67,8 +67,8 @@ impl Timer {
     }
 }
 
-/// Whether an event is about what is over by now: a plan may change or stop a job and end it at
-/// once, two jobs crash with one node, a node that leaves is told to leave again.
+/// Returns whether an event is about what is over by now: a plan may change or stop a job and end
+/// it at once, two jobs crash with one node, a node that leaves is told to leave again.
 fn is_over(event: &Event, view: View<'_>) -> bool {
     let status = |node: &NodeId| view.cluster().node(*node).map(|n| n.status());
     let (job, attempt, phase) = match event {
@@ -121,11 +121,11 @@ pub(crate) struct Simulator<'w> {
     measure: Measure,
     watch: Arc<Watch>,
     history: BTreeMap<JobId, Assignment>,
-    /// Whether jobs without extras, alone on their GPUs, do as they say.
+    /// True if jobs without extras, alone on their GPUs, do as they say.
     plain_rates: bool,
-    /// Whether a change of one job affects jobs on other GPUs.
+    /// True if a change of one job affects jobs on other GPUs.
     reaches: bool,
-    /// Whether there was a job whose launches or stops are not free.
+    /// True if there was a job whose launches or stops are not free.
     charges: bool,
     /// When jobs end whose rate changed since their launch; other timers are void.
     moved_ends: BTreeMap<JobId, Time>,
@@ -141,7 +141,7 @@ pub(crate) struct Simulator<'w> {
     now: Time,
     /// What went wrong in a launch.
     failed: Option<SimError>,
-    /// Whether the last event was said to happen.
+    /// True if the last event was said to happen.
     scripted: bool,
     pub(crate) ended: Ended,
 }
@@ -317,7 +317,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Whether a job that is alone on its GPUs does the rate that it says, and keeps it.
+    /// Returns whether a job that is alone on its GPUs does the rate that it says, and keeps it.
     #[inline]
     fn is_plain(&self, job: &JobRef<'_>) -> bool {
         let as_asked = |held: &Assignment| held.count() == job.gpus();
@@ -481,7 +481,7 @@ impl<'w> Simulator<'w> {
         Ok(Event::Submitted { job, spec })
     }
 
-    /// Whether every measured job came in and has ended.
+    /// Returns whether every measured job came in and has ended.
     fn is_done(&self) -> bool {
         let all_in = match &self.next_job {
             None => self.exhausted,

@@ -193,7 +193,7 @@ impl FairTimes {
         Ok(Some(takes * (f64::from(least) / share).max(1.0)))
     }
 
-    /// What the job takes alone on so many GPUs of a type.
+    /// Returns what the job takes alone on so many GPUs of a type.
     fn takes(
         &mut self,
         job: &JobSpec,
@@ -242,7 +242,7 @@ fn fair_cluster(of: &Type, gpus: u32) -> ClusterSpec {
     ClusterSpec { nodes }
 }
 
-/// How many GPUs of a type a job takes at least and at most; `None` where it does not run.
+/// Returns how many GPUs of a type a job takes at least and at most; `None` where it does not run.
 fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)> {
     let extras = job.extras();
     let listed = |name: &Name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);

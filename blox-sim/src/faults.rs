@@ -26,29 +26,29 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Whether nothing ever goes wrong.
+    /// Returns whether nothing ever goes wrong.
     pub fn is_none(&self) -> bool {
         self.node_mtbf.is_none() && self.job_mtbf.is_none() && self.launch_failure <= 0.0
     }
 
-    /// How long a node runs until its `nth` failure, from its last return.
+    /// Returns how long a node runs until its `nth` failure, from its last return.
     pub(crate) fn node_runs(&self, node: NodeId, nth: u32) -> Option<Seconds> {
         self.node_mtbf
             .map(|mean| exponential(mean, self.draw(1, node.0, nth)))
     }
 
-    /// How long a node stays away after its `nth` failure.
+    /// Returns how long a node stays away after its `nth` failure.
     pub(crate) fn node_away(&self, node: NodeId, nth: u32) -> Seconds {
         exponential(self.node_mttr, self.draw(2, node.0, nth))
     }
 
-    /// How long a launch runs until it crashes.
+    /// Returns how long a launch runs until it crashes.
     pub(crate) fn job_runs(&self, job: JobId, attempt: u32) -> Option<Seconds> {
         self.job_mtbf
             .map(|mean| exponential(mean, self.draw(3, job.0, attempt)))
     }
 
-    /// Whether a launch fails.
+    /// Returns whether a launch fails.
     pub(crate) fn launch_fails(&self, job: JobId, attempt: u32) -> bool {
         self.launch_failure > 0.0 && self.draw(4, job.0, attempt) < self.launch_failure
     }

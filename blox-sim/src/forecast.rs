@@ -70,7 +70,7 @@ impl Forecaster for Locked {
 }
 
 impl LookAhead {
-    /// What would become of `state` under `policy`, which is left as it is.
+    /// Returns what would become of `state` under `policy`, which is left as it is.
     pub fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
         let completion: Box<dyn CompletionRule> =
             match self.cadence.period().and_then(AtRoundEnd::every) {

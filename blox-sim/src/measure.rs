@@ -40,7 +40,7 @@ impl Measure {
         }
     }
 
-    /// Whether a job is measured.
+    /// Returns whether a job is measured.
     pub fn includes(&self, job: JobId, submit: Time) -> bool {
         match self {
             Measure::All => true,
@@ -59,7 +59,7 @@ impl Measure {
         }
     }
 
-    /// Whether all measured jobs came before this one.
+    /// Returns whether all measured jobs came before this one.
     pub(crate) fn is_past(&self, job: JobId, submit: Time) -> bool {
         match self {
             Measure::All => false,

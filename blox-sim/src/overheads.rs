@@ -28,7 +28,7 @@ pub trait Overheads: Part {
         now: &Assignment,
     ) -> Seconds;
 
-    /// Whether launches, stops and changes of this job are free. A simulation without any
+    /// Returns whether launches, stops and changes of this job are free. A simulation without any
     /// other job need neither go through them step by step nor remember what a job had before.
     fn is_free_for(&self, job: &JobSpec) -> bool {
         let _ = job;
@@ -120,7 +120,7 @@ impl Overheads for FixedOverheads {
     }
 }
 
-/// Whether a changed job starts anew: CPUs and memory are granted without that.
+/// Returns whether a changed job starts anew: CPUs and memory are granted without that.
 fn starts_anew(before: &Assignment, now: &Assignment) -> bool {
     !before.same_gpus(now) || before.config != now.config
 }
@@ -202,7 +202,7 @@ impl GroupOverheads {
         }
     }
 
-    /// What ElasticFlow's simulations charge: 2 s, and 2 s a doubling.
+    /// Returns what ElasticFlow's simulations charge: 2 s, and 2 s a doubling.
     pub fn elasticflow() -> Self {
         GroupOverheads::new(Seconds::new(2.0), Seconds::new(2.0))
     }

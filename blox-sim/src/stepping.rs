@@ -89,7 +89,7 @@ impl<'w> Stepper<'w> {
         Ok(if goes_on { seen } else { Step::End })
     }
 
-    /// How it ended; `None` as long as it goes on.
+    /// Returns how it ended; `None` as long as it goes on.
     pub fn ended(&self) -> Option<Ended> {
         self.over.then_some(self.parts.backend.ended)
     }
@@ -104,7 +104,7 @@ impl<'w> Stepper<'w> {
         self.parts.core.plan()
     }
 
-    /// What has come of it so far. Jobs that have not ended are unfinished.
+    /// Returns what has come of it so far. Jobs that have not ended are unfinished.
     pub fn report(self) -> Report {
         self.simulation.report(self.scheduler.name(), self.parts)
     }

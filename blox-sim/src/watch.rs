@@ -26,7 +26,7 @@ impl Watch {
         self.in_vain.store(false, Ordering::Relaxed);
     }
 
-    /// How the simulation ends here and now, before every measured job has ended.
+    /// Returns how the simulation ends here and now, before every measured job has ended.
     #[inline]
     pub(crate) fn broken_off(&self) -> Option<Ended> {
         if self.stop.load(Ordering::Relaxed) {

@@ -169,7 +169,7 @@ fn one_at_a_time_and_nothing_from_the_future() {
     ));
 }
 
-/// What is said when a log begins without this segment.
+/// Returns what is said when a log begins without this segment.
 fn without(dir: &Path, first: u64) -> String {
     let path = segment(dir, first);
     let bytes = fs::read(&path).unwrap();

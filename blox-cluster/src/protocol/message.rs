@@ -95,7 +95,7 @@ pub struct Final {
     pub exit: Exit,
     /// For how long its processes ran, by the node's clock.
     pub ran: Millis,
-    /// Whether `ran` was put together after the fact: nobody saw the end.
+    /// True if `ran` was put together after the fact: nobody saw the end.
     pub estimated: bool,
     /// Anything that helps a person; empty if there is nothing to say.
     pub why: String,

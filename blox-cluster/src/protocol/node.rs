@@ -207,7 +207,7 @@ impl Node {
         }
     }
 
-    /// How often orders were not followed, by reason.
+    /// Returns how often orders were not followed, by reason.
     pub fn refused(&self) -> &BTreeMap<Refused, u64> {
         &self.refused
     }
@@ -484,7 +484,7 @@ impl Node {
         !over
     }
 
-    /// Why a launch cannot have its GPUs.
+    /// Returns why a launch cannot have its GPUs.
     fn in_the_way(&self, id: AttemptId, task: &Task) -> Option<String> {
         if let Some(gpu) = task.gpus.iter().find(|g| **g >= self.who.offer.gpus) {
             return Some(format!("the node has no GPU {gpu}"));

@@ -109,7 +109,7 @@ pub enum Record {
     Closed {
         /// The launch.
         id: AttemptId,
-        /// Whether the job's own failures became one more.
+        /// True if the job's own failures became one more.
         failed: bool,
     },
 }

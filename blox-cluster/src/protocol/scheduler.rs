@@ -255,7 +255,7 @@ impl Scheduler {
         }
     }
 
-    /// What the scheduler core knows.
+    /// Returns what the scheduler core knows.
     pub fn view(&self) -> View<'_> {
         self.core.view()
     }
@@ -276,7 +276,7 @@ impl Scheduler {
         self.refused_events
     }
 
-    /// What the core said of the last of them; empty if there was none.
+    /// Returns what the core said of the last of them; empty if there was none.
     pub fn last_refused(&self) -> &str {
         &self.last_refused
     }

@@ -106,7 +106,7 @@ impl Shim {
         }
     }
 
-    /// Whether it was told to end, or ends by itself.
+    /// Returns whether it was told to end, or ends by itself.
     pub fn is_stopping(&self) -> bool {
         self.phase != Phase::Running
     }

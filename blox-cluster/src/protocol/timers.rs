@@ -83,12 +83,12 @@ impl Timers {
         }
     }
 
-    /// How long a job waits after its failure of this number, from 1.
+    /// Returns how long a job waits after its failure of this number, from 1.
     pub fn back_off_after(&self, failures: u32) -> Millis {
         doubled(self.back_off, failures.saturating_sub(1)).min(self.back_off_limit)
     }
 
-    /// How long a node is not used after so many losses in a row.
+    /// Returns how long a node is not used after so many losses in a row.
     pub fn quarantine_after(&self, losses: u32) -> Millis {
         match losses.checked_sub(3) {
             Some(more) => doubled(self.quarantine, more).min(self.quarantine_limit),

@@ -101,7 +101,7 @@ impl Containment {
         freeze("THAWED");
     }
 
-    /// Whether none is left.
+    /// Returns whether none is left.
     pub fn is_empty(&self) -> bool {
         self.processes().is_empty()
     }
@@ -150,7 +150,7 @@ fn is_zombie(pid: i32) -> bool {
         .is_none_or(|rest| rest.trim_start().starts_with('Z'))
 }
 
-/// Where cgroups can be made: those of version 2 if there is a choice.
+/// Returns where cgroups can be made: those of version 2 if there is a choice.
 fn root() -> Option<Group> {
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
     let (mut two, mut one) = (None, None);
@@ -171,7 +171,7 @@ fn root() -> Option<Group> {
     two.filter(works).or_else(|| one.filter(works))
 }
 
-/// Whether a cgroup can be made there and ended.
+/// Returns whether a cgroup can be made there and ended.
 fn works(root: &Group) -> bool {
     let probe = root
         .dir()

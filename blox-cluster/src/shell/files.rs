@@ -77,7 +77,7 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// Whether the job is to blame for an error of the operating system.
+/// Returns whether the job is to blame for an error of the operating system.
 fn is_of_the_file(e: &io::Error) -> bool {
     let of_the_file = [
         Errno::ISDIR,

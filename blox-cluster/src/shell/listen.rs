@@ -19,7 +19,7 @@ const PREFACE: usize = 24;
 /// By when they have to be there.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// What comes in at a socket, until nobody wants it any more.
+/// Returns what comes in at a socket, until nobody wants it any more.
 pub(super) fn connections(listener: TcpListener) -> ReceiverStream<io::Result<Connection>> {
     let (tx, rx) = mpsc::channel(16);
     let slots = Arc::new(Semaphore::new(MOST));

@@ -93,9 +93,9 @@ struct Place {
     ranks: u32,
     /// Its nodes' own names for themselves.
     nodes: Vec<String>,
-    /// Whether its processes may write more.
+    /// True if its processes may write more.
     open: bool,
-    /// Whether the job has ended.
+    /// True if the job has ended.
     ended: bool,
     /// Why it was turned away; empty if it was not.
     why: String,

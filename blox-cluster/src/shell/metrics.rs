@@ -39,7 +39,7 @@ impl Counters {
         why.clone_into(&mut said);
     }
 
-    /// Why the log cannot be written, if it cannot.
+    /// Returns why the log cannot be written, if it cannot.
     pub fn why_no_room(&self) -> Option<String> {
         let said = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
         (!said.is_empty()).then(|| said.clone())

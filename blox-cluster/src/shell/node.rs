@@ -589,7 +589,7 @@ impl Shell {
     }
 }
 
-/// Whether a shim lives in this folder.
+/// Returns whether a shim lives in this folder.
 fn is_locked(dir: &Path) -> bool {
     files::open(&dir.join("lock")).is_ok_and(|f| f.try_lock().is_err())
 }

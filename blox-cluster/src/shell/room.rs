@@ -71,13 +71,13 @@ pub(super) fn share(room: u64, logs: usize) -> u64 {
     room / logs.max(1) as u64
 }
 
-/// What a log ends with that has reached its share.
+/// Returns what a log ends with that has reached its share.
 fn last_line(each: u64) -> String {
     format!("\nblox: this log has reached {each} bytes, and what else is written is dropped\n")
 }
 
-/// Where a log that may have so many bytes ends for who reads it. What stands behind that and is
-/// not the last line will be cut off.
+/// Returns where a log that may have so many bytes ends for who reads it. What stands behind that
+/// and is not the last line will be cut off.
 pub(super) fn end_of(file: &File, each: u64) -> u64 {
     let line = last_line(each);
     let mut there = vec![0; line.len()];

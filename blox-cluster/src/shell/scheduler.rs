@@ -222,7 +222,7 @@ impl Handle {
         rx.await.ok()
     }
 
-    /// Why the machine gives no answer.
+    /// Returns why the machine gives no answer.
     pub(super) fn gone(&self) -> tonic::Status {
         match self.counters.why_no_room() {
             Some(why) => tonic::Status::resource_exhausted(why),
@@ -660,7 +660,7 @@ impl Shell {
         Ok(())
     }
 
-    /// What an event says to people, if it is about a node.
+    /// Returns what an event says to people, if it is about a node.
     fn notice(&self, event: &Event) -> Option<String> {
         let view = self.machine.view();
         let called = |node: NodeId| {

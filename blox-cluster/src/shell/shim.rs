@@ -168,8 +168,8 @@ impl Lock {
         Ok(Lock { file, path })
     }
 
-    /// Whether what is at its path is what it holds: a folder that was removed or put in its
-    /// place says nothing to this launch. What cannot be looked at may still be there.
+    /// Returns whether what is at its path is what it holds: a folder that was removed or put in
+    /// its place says nothing to this launch. What cannot be looked at may still be there.
     fn holds(&self) -> bool {
         let there = std::fs::metadata(&self.path);
         match (self.file.metadata(), there) {
@@ -325,7 +325,7 @@ fn start_all(dir: &Path, launch: &LaunchFile) -> Started {
     Ok(children)
 }
 
-/// Where a rank's output or errors go.
+/// Returns where a rank's output or errors go.
 fn log(dir: &Path, rank: u32, kind: &str) -> PathBuf {
     dir.join(format!("rank-{rank}.{kind}"))
 }

@@ -112,7 +112,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
     }
 }
 
-/// Why a job does not run; empty if it does.
+/// Returns why a job does not run; empty if it does.
 fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
     if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
         let left = (*until - s.view().now()).secs().max(0.0);

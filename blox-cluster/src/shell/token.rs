@@ -57,7 +57,7 @@ impl Token {
         Ok(Token(Some(Arc::new(value))))
     }
 
-    /// Whether there is one.
+    /// Returns whether there is one.
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }

@@ -542,7 +542,7 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
     Ok(())
 }
 
-/// What the core knows of a job as its user describes it.
+/// Returns what the core knows of a job as its user describes it.
 ///
 /// # Errors
 /// A number makes no sense.

@@ -122,7 +122,7 @@ impl NodeModel {
         }
     }
 
-    /// What the journals say to a node manager that begins.
+    /// Returns what the journals say to a node manager that begins.
     pub fn found(&self, adopt: bool) -> Vec<Found> {
         let all = self.journals.iter().filter(|_| adopt);
         all.map(|(id, j)| {

@@ -734,7 +734,7 @@ impl World {
         self.manager(i, NodeInput::Tick)
     }
 
-    /// What the processes of a launch say of themselves.
+    /// Returns what the processes of a launch say of themselves.
     fn says(&self, i: usize, id: AttemptId) -> Option<Said> {
         let process = self.nodes[i].processes.get(&id)?;
         let begun = self.checks.ledger[process.work].from;

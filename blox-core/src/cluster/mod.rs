@@ -75,7 +75,7 @@ impl Ledgers {
         }
     }
 
-    /// Whether two jobs share the GPU, or one has it in one ledger only.
+    /// Returns whether two jobs share the GPU, or one has it in one ledger only.
     #[inline]
     fn is_mixed(self) -> bool {
         self != Ledgers::both(Owners([self.promised.0[0], NOBODY]))
@@ -92,7 +92,7 @@ pub(crate) struct OnNode {
 /// What a job has been given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Occupied {
-    /// Whether some of it has been left just now.
+    /// True if some of it has been left just now.
     pub left: bool,
     /// Where it lies, if together.
     pub on: Option<OnNode>,
@@ -171,7 +171,7 @@ pub struct Node {
     pub(crate) mixed: u64,
 }
 
-/// Whether an amount is more than what is left of a capacity. Sums of shares carry rounding
+/// Returns whether an amount is more than what is left of a capacity. Sums of shares carry rounding
 /// errors; a capacity of 0 is unknown.
 pub(crate) fn is_too_much(amount: f64, left: f64, capacity: f64) -> bool {
     amount > 0.0 && capacity > 0.0 && amount > left + capacity * 1e-9 + 1e-9
@@ -182,7 +182,7 @@ impl Node {
     pub fn id(&self) -> NodeId {
         self.id
     }
-    /// What it is made of.
+    /// Returns what it is made of.
     pub fn spec(&self) -> &NodeSpec {
         &self.spec
     }
@@ -194,28 +194,28 @@ impl Node {
     pub fn partition(&self) -> Option<NameId> {
         self.partition
     }
-    /// Whether it can be reached.
+    /// Returns whether it can be reached.
     pub fn status(&self) -> NodeStatus {
         self.status
     }
-    /// Why nothing new is placed on it, if so.
+    /// Returns why nothing new is placed on it, if so.
     pub fn cordoned(&self) -> Option<&Name> {
         self.cordon.as_ref()
     }
-    /// Whether new jobs may be placed on it.
+    /// Returns whether new jobs may be placed on it.
     pub fn is_usable(&self) -> bool {
         self.status == NodeStatus::Up && self.cordon.is_none()
     }
-    /// How many GPUs it has, broken ones included.
+    /// Returns how many GPUs it has, broken ones included.
     pub fn gpu_count(&self) -> u32 {
         self.spec.gpus
     }
-    /// How many of its GPUs are promised to nobody and may be used.
+    /// Returns how many of its GPUs are promised to nobody and may be used.
     #[inline]
     pub fn free_count(&self) -> u32 {
         self.free.count_ones()
     }
-    /// How many of its GPUs may be used, promised ones included.
+    /// Returns how many of its GPUs may be used, promised ones included.
     pub fn usable_count(&self) -> u32 {
         self.usable.count_ones()
     }
@@ -317,14 +317,14 @@ impl Cluster {
         its.map_or(Owners::NONE, |its| its.held).iter()
     }
 
-    /// Whether a GPU is promised to nobody but this job.
+    /// Returns whether a GPU is promised to nobody but this job.
     #[inline]
     pub(crate) fn is_alone_on(&self, job: JobId, gpu: GpuId) -> bool {
         let its = self.ledgers.get(gpu.index());
         its.is_none_or(|its| its.promised.is_empty() || its.promised == Owners::only(job))
     }
 
-    /// How many nodes the GPUs of an assignment lie on.
+    /// Returns how many nodes the GPUs of an assignment lie on.
     pub fn nodes_spanned(&self, assignment: &Assignment) -> usize {
         let mut nodes: smallvec::SmallVec<[NodeId; 8]> = assignment
             .gpus
@@ -417,7 +417,7 @@ impl Cluster {
         true
     }
 
-    /// Whether no job has, or is promised, any of a node's GPUs.
+    /// Returns whether no job has, or is promised, any of a node's GPUs.
     fn is_idle(&self, node: &Node) -> bool {
         let held = |g: GpuId| self.held_by(g).next().is_some();
         node.promised == 0 && !node.gpus().any(held)
@@ -542,7 +542,8 @@ impl Cluster {
         unmixed
     }
 
-    /// Whether of these GPUs each is one job's, and the same one's in both ledgers, or nobody's.
+    /// Returns whether of these GPUs each is one job's, and the same one's in both ledgers, or
+    /// nobody's.
     #[inline]
     pub(crate) fn is_unmixed(&self, on: OnNode) -> bool {
         self.nodes[on.node.index()].mixed & on.bits == 0
@@ -589,8 +590,8 @@ impl Cluster {
         }
     }
 
-    /// Whether CPUs or memory are promised on a node of which GPUs have been left: sums of these
-    /// carry rounding errors, which a node that empties forgets.
+    /// Returns whether CPUs or memory are promised on a node of which GPUs have been left: sums of
+    /// these carry rounding errors, which a node that empties forgets.
     pub(crate) fn counts_resources(&self, passing: &Passing) -> bool {
         passing.nodes.iter().any(|id| {
             let node = &self.nodes[id.index()];

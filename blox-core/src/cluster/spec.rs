@@ -169,7 +169,7 @@ impl ClusterSpec {
         self.nodes.iter().map(|n| u64::from(n.gpus)).sum()
     }
 
-    /// Whether the numbers make sense.
+    /// Returns whether the numbers make sense.
     ///
     /// # Errors
     /// Names the first node and field that does not.

@@ -188,7 +188,7 @@ impl Ledger {
         Some(lacking.0.id())
     }
 
-    /// Whether so many CPUs and so much memory are left on a node.
+    /// Returns whether so many CPUs and so much memory are left on a node.
     pub fn has_left(&self, node: &Node, cpus: f64, memory_gib: f64) -> bool {
         let given_back = self.given_back(node.id());
         let left = |free: f64, i: usize| free + given_back[i];

@@ -13,7 +13,7 @@ use crate::view::View;
 pub(crate) struct DraftMemory {
     decision: Option<u64>,
     pub(super) ledger: Ledger,
-    /// Whether this draft has made a pair.
+    /// True if this draft has made a pair.
     pub(super) paired: bool,
     pub(super) entries: Vec<Entry>,
     /// Index into `entries` plus one, by job.
@@ -27,7 +27,7 @@ pub(crate) struct DraftMemory {
     pub(super) finishes: Vec<(JobId, Reason)>,
     pub(super) waits: Vec<(JobId, Reason)>,
     pub(super) otherwise: Reason,
-    /// Whether something that the draft gave may not stand: it was taken back, or is what the
+    /// True if something that the draft gave may not stand: it was taken back, or is what the
     /// job had.
     pub(super) moved: bool,
 }
@@ -65,7 +65,7 @@ pub(super) enum Op {
 }
 
 impl Now {
-    /// What is meant, of what the draft gave and what the job had before it.
+    /// Returns what is meant, of what the draft gave and what the job had before it.
     #[inline]
     pub fn of<'a>(
         self,

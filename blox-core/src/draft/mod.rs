@@ -89,7 +89,7 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    /// What the draft is made from. It does not show what the draft changes.
+    /// Returns what the draft is made from. It does not show what the draft changes.
     #[inline]
     pub fn view(&self) -> View<'a> {
         self.view
@@ -117,7 +117,7 @@ impl<'a> Draft<'a> {
         self.hidden = 0;
     }
 
-    /// Whether the types of GPUs of a node are not hidden.
+    /// Returns whether the types of GPUs of a node are not hidden.
     #[inline]
     fn shows(&self, node: &Node) -> bool {
         self.hidden == 0 || {
@@ -195,7 +195,7 @@ impl<'a> Draft<'a> {
         self.m.ledger.most_free()
     }
 
-    /// What a job has in the draft.
+    /// Returns what a job has in the draft.
     #[inline]
     pub fn current(&self, job: JobId) -> Option<&Assignment> {
         match self.m.entry(job) {
@@ -215,7 +215,7 @@ impl<'a> Draft<'a> {
         all.filter_map(|j| Some((j, self.current(j.id())?)))
     }
 
-    /// Whether a job has GPUs in the draft; `before` says whether it had some before it.
+    /// Returns whether a job has GPUs in the draft; `before` says whether it had some before it.
     #[inline]
     pub(crate) fn has_gpus(&self, job: JobId, before: bool) -> bool {
         match self.m.entry(job) {
@@ -224,7 +224,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// How many GPUs a job has in the draft.
+    /// Returns how many GPUs a job has in the draft.
     #[inline]
     pub(crate) fn gpus_of(&self, job: &JobRef<'_>) -> GpuCount {
         let its = match self.m.entry(job.id()) {
@@ -240,8 +240,8 @@ impl<'a> Draft<'a> {
         prefetch_index(&self.m.entry_of, job.index());
     }
 
-    /// Whether a job may be given GPUs in this decision: it waits, or is
-    /// placed, or is stopping.
+    /// Returns whether a job may be given GPUs in this decision: it waits, or is placed, or is
+    /// stopping.
     #[inline]
     pub fn may_place(&self, job: JobId) -> bool {
         self.view.job(job).is_some_and(|j| can_be_placed(&j))
@@ -576,7 +576,7 @@ impl<'a> Draft<'a> {
         m.entries[e].now = was;
     }
 
-    /// What the job of an entry has in the draft.
+    /// Returns what the job of an entry has in the draft.
     #[inline]
     fn its(&self, e: usize) -> Option<&Assignment> {
         let entry = &self.m.entries[e];
@@ -600,14 +600,15 @@ impl<'a> Draft<'a> {
         free + self.m.ledger.given_back(node)[1]
     }
 
-    /// Whether so many CPU cores and so much memory are left on a node, as far as sums of shares
-    /// tell. A node that does not say what it has has enough, one out of view has nothing.
+    /// Returns whether so many CPU cores and so much memory are left on a node, as far as sums of
+    /// shares tell. A node that does not say what it has has enough, one out of view has nothing.
     pub fn has_left(&self, node: NodeId, cpus: f64, memory_gib: f64) -> bool {
         let node = self.view.node(node);
         node.is_some_and(|node| self.m.ledger.has_left(node, cpus, memory_gib))
     }
 
-    /// Whether the CPUs and the memory of an assignment are [left](Draft::has_left) on its nodes.
+    /// Returns whether the CPUs and the memory of an assignment are [left](Draft::has_left) on its
+    /// nodes.
     #[inline]
     pub fn has_resources(&self, a: &Assignment) -> bool {
         self.m.ledger.lacking(self.view.cluster(), a).is_none()
@@ -783,8 +784,8 @@ impl<'a> Draft<'a> {
         !a.gpus.is_empty() && in_view && self.m.ledger.take(cluster, &a.gpus)
     }
 
-    /// Whether a job that has `was` may keep a GPU in `a`. From a node that is
-    /// lost, a launch that still waits can be taken away or left alone only.
+    /// Returns whether a job that has `was` may keep a GPU in `a`. From a node that is lost, a
+    /// launch that still waits can be taken away or left alone only.
     fn may_stay(&self, gpu: GpuId, a: &Assignment, was: Option<&Assignment>) -> bool {
         let cluster = self.view.cluster();
         let up = || {
@@ -794,7 +795,7 @@ impl<'a> Draft<'a> {
         was.is_some_and(|w| w.gpus.contains(&gpu) && (w == a || up()))
     }
 
-    /// Whether a GPU is in view and free.
+    /// Returns whether a GPU is in view and free.
     #[inline]
     fn is_free(&self, gpu: GpuId) -> bool {
         let cluster = self.view.cluster();
@@ -809,14 +810,15 @@ impl<'a> Draft<'a> {
         node.is_some_and(|n| n.is_usable() && n.failed >> (gpu.0 - n.first_gpu) & 1 == 0)
     }
 
-    /// Whether nobody is on the GPUs of `a` in the draft beside `job`.
+    /// Returns whether nobody is on the GPUs of `a` in the draft beside `job`.
     #[inline]
     fn is_alone(&self, job: JobId, a: &Assignment) -> bool {
         let alone = |gpu: &GpuId| self.view.cluster().is_alone_on(job, *gpu);
         (!self.m.paired && a.gpus.first().is_none_or(alone)) || self.beside(job, a).is_none()
     }
 
-    /// Who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very same GPUs.
+    /// Returns who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very
+    /// same GPUs.
     fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
         let gpu = a.gpus.first()?;
         let there = |e: usize| self.its(e).is_some_and(|c| c.gpus.contains(gpu));
@@ -833,7 +835,7 @@ impl<'a> Draft<'a> {
         new.map(|e| self.m.entries[e].job)
     }
 
-    /// What the job has before the draft.
+    /// Returns what the job has before the draft.
     #[inline]
     fn original(&self, job: JobId) -> Option<&'a Assignment> {
         self.view.job(job).and_then(|j| j.assignment())
@@ -853,7 +855,7 @@ const EMPTY_PLACE: Action = Action::Place {
     assignment: Assignment::NONE,
 };
 
-/// Whether a job waits, or is placed or stopping.
+/// Returns whether a job waits, or is placed or stopping.
 fn can_be_placed(job: &JobRef<'_>) -> bool {
     matches!(
         job.phase(),

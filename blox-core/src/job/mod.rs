@@ -69,7 +69,7 @@ pub(crate) struct Record {
     pub id: JobId,
     pub phase: Phase,
     pub promoted: bool,
-    /// Whether its specification has extras.
+    /// True if its specification has extras.
     #[serde(skip)]
     pub extras: bool,
     pub touched: bool,
@@ -196,7 +196,7 @@ impl Record {
         }
     }
 
-    /// What it holds.
+    /// Returns what it holds.
     #[inline]
     pub fn held(&self) -> Option<&Assignment> {
         match &self.held {
@@ -215,7 +215,7 @@ impl Record {
         }
     }
 
-    /// What it is promised, to be changed: it goes on to hold what it holds.
+    /// Returns what it is promised, to be changed: it goes on to hold what it holds.
     pub fn promised_mut(&mut self) -> &mut Option<Assignment> {
         if let (Held::AsPromised, Some(promised)) = (&self.held, &self.promised) {
             self.held = Held::Other(Box::new(promised.clone()));
@@ -288,18 +288,18 @@ impl<'a> JobRef<'a> {
     pub fn id(&self) -> JobId {
         self.rec.id
     }
-    /// What it asked for. The work in it is the truth: a policy that reads it is an oracle.
+    /// Returns what it asked for. The work in it is the truth: a policy that reads it is an oracle.
     #[inline]
     pub fn spec(&self) -> &'a JobSpec {
         &self.rec.spec
     }
-    /// Whether it says more of itself than its GPUs and its work: its specification has
+    /// Returns whether it says more of itself than its GPUs and its work: its specification has
     /// [extras](crate::Extras).
     #[inline]
     pub fn has_extras(&self) -> bool {
         self.rec.extras
     }
-    /// Whether it accepts GPUs of a type: it lists the type, or lists none
+    /// Returns whether it accepts GPUs of a type: it lists the type, or lists none
     /// ([`Extras::gpu_types`](crate::Extras::gpu_types)).
     #[inline]
     pub fn accepts(&self, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
@@ -310,7 +310,7 @@ impl<'a> JobRef<'a> {
     pub fn own_rate(&self) -> f64 {
         self.rec.own_rate
     }
-    /// Where it stands.
+    /// Returns where it stands.
     #[inline]
     pub fn phase(&self) -> Phase {
         self.rec.phase
@@ -325,7 +325,7 @@ impl<'a> JobRef<'a> {
     pub fn submit(&self) -> Time {
         self.rec.spec.submit
     }
-    /// How long ago it was submitted.
+    /// Returns how long ago it was submitted.
     #[inline]
     pub fn age(&self) -> Seconds {
         self.now - self.submit()
@@ -381,13 +381,13 @@ impl<'a> JobRef<'a> {
             0.0
         }
     }
-    /// What the plans give it, if anything.
+    /// Returns what the plans give it, if anything.
     #[inline]
     pub fn assignment(&self) -> Option<&'a Assignment> {
         self.rec.promised.as_ref()
     }
-    /// What it was last told to run on, if it has not left it: what it holds,
-    /// and until a change is done, what it had before beside it (see
+    /// Returns what it was last told to run on, if it has not left it: what it holds, and until a
+    /// change is done, what it had before beside it (see
     /// [`Cluster::held_by`](crate::Cluster::held_by)).
     pub fn held(&self) -> Option<&'a Assignment> {
         self.rec.held()
@@ -400,24 +400,24 @@ impl<'a> JobRef<'a> {
     pub fn last_start(&self) -> Option<Time> {
         self.rec.last_start
     }
-    /// How often a plan stopped it.
+    /// Returns how often a plan stopped it.
     pub fn preemptions(&self) -> u32 {
         self.rec.preemptions
     }
-    /// How often it was launched; the number of the current launch.
+    /// Returns how often it was launched; the number of the current launch.
     #[inline]
     pub fn attempt(&self) -> u32 {
         self.rec.attempt
     }
-    /// How often it lost its processes without being told to stop.
+    /// Returns how often it lost its processes without being told to stop.
     pub fn crashes(&self) -> u32 {
         self.rec.crashes
     }
-    /// How often its launch failed.
+    /// Returns how often its launch failed.
     pub fn failed_launches(&self) -> u32 {
         self.rec.failed_launches
     }
-    /// Whether it comes before all that are not promoted.
+    /// Returns whether it comes before all that are not promoted.
     #[inline]
     pub fn promoted(&self) -> bool {
         self.rec.promoted
@@ -443,7 +443,7 @@ impl<'a> JobRef<'a> {
     pub fn config(&self) -> Option<BatchConfig> {
         self.rec.config
     }
-    /// Why it is where it is.
+    /// Returns why it is where it is.
     pub fn reason(&self) -> &'a Reason {
         &self.rec.reason
     }
@@ -455,11 +455,11 @@ impl<'a> JobRef<'a> {
             .and_then(|m| m.get(name))
             .map_or(&[], Vec::as_slice)
     }
-    /// What it last reported about its training, if it has.
+    /// Returns what it last reported about its training, if it has.
     pub fn report(&self) -> Option<&'a TrainingReport> {
         self.rec.report.as_deref()
     }
-    /// Whether a plan gives it GPUs now.
+    /// Returns whether a plan gives it GPUs now.
     #[inline]
     pub fn is_placed(&self) -> bool {
         self.rec.promised.is_some()
@@ -482,7 +482,7 @@ pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) ->
     listed.is_empty() || name().is_some_and(|name| listed.contains(name))
 }
 
-/// Whether a job accepts the types of all these GPUs.
+/// Returns whether a job accepts the types of all these GPUs.
 pub(crate) fn accepts_all(spec: &JobSpec, cluster: &Cluster, gpus: &[GpuId]) -> bool {
     spec.extras().gpu_types.is_empty()
         || gpus.iter().all(|gpu| {

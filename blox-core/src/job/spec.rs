@@ -31,7 +31,7 @@ impl Work {
         }
     }
 
-    /// How long all of it takes on the requested allocation.
+    /// Returns how long all of it takes on the requested allocation.
     #[inline]
     pub fn duration(&self) -> Seconds {
         Seconds::new(self.iterations / self.rate)
@@ -213,13 +213,13 @@ impl JobSpec {
         self
     }
 
-    /// How long it runs on the requested allocation.
+    /// Returns how long it runs on the requested allocation.
     #[inline]
     pub fn duration(&self) -> Seconds {
         self.work.duration()
     }
 
-    /// What only some jobs say; the defaults where the job says nothing.
+    /// Returns what only some jobs say; the defaults where the job says nothing.
     pub fn extras(&self) -> &Extras {
         static NONE: std::sync::OnceLock<Extras> = std::sync::OnceLock::new();
         match &self.extras {
@@ -253,7 +253,7 @@ impl JobSpec {
         profiled.or((gpus == self.gpus).then_some(self.work.rate))
     }
 
-    /// Whether the numbers make sense.
+    /// Returns whether the numbers make sense.
     ///
     /// # Errors
     /// Names the first field that does not, what it holds and what was expected.

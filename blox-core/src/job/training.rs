@@ -62,7 +62,7 @@ pub struct TrainingSpec {
 }
 
 impl TrainingSpec {
-    /// What it says of a type of GPU.
+    /// Returns what it says of a type of GPU.
     pub fn on(&self, gpu_type: &str) -> Option<&TypeLimits> {
         self.types.get(gpu_type)
     }
@@ -134,7 +134,7 @@ impl TrainingSpec {
         Some(split(batch, replicas, self.initial_batch, &limits))
     }
 
-    /// Whether the numbers make sense; the first that does not, in words.
+    /// Returns whether the numbers make sense; the first that does not, in words.
     pub(super) fn fault(&self) -> Option<String> {
         if self.initial_batch == 0 || self.max_batch < self.initial_batch {
             return Some(format!(

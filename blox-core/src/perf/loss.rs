@@ -45,7 +45,7 @@ impl LossCurve {
         1.0 / (self.b0 * epochs + self.b1) + self.b2
     }
 
-    /// Whether the numbers make sense.
+    /// Returns whether the numbers make sense.
     pub fn is_sound(&self) -> bool {
         let numbers = [self.b0, self.b1, self.b2];
         numbers.iter().all(|b| b.is_finite() && *b >= 0.0) && self.b1 > 0.0
@@ -143,8 +143,8 @@ fn line(points: &[(f64, f64)], b2: f64) -> (f64, f64, f64) {
     (error, b0, b1)
 }
 
-/// Whether a loss has converged: over each of the last `reports` steps it fell
-/// by less than `tolerance` of the largest loss reported.
+/// Returns whether a loss has converged: over each of the last `reports` steps it fell by less than
+/// `tolerance` of the largest loss reported.
 ///
 /// ```
 /// use blox_core::perf::converged;

@@ -36,9 +36,9 @@ pub struct PairTableError {
 }
 
 impl PairTable {
-    /// What identifies a job's profile: `model/dataset/batch/amp`, from the job's model
-    /// and batch size and its attributes `dataset` (text) and `amp` (0 or 1); `None`
-    /// if it does not say.
+    /// Returns what identifies a job's profile: `model/dataset/batch/amp`, from the job's model and
+    /// batch size and its attributes `dataset` (text) and `amp` (0 or 1); `None` if it does not
+    /// say.
     pub fn key_of(spec: &JobSpec) -> Option<String> {
         let extras = spec.extras();
         let dataset = extras.attributes.get("dataset")?.as_str()?;
@@ -103,12 +103,12 @@ impl PairTable {
         find((a, b)).or_else(|| find((b, a)).map(|(x, y)| (y, x)))
     }
 
-    /// How many pairs it holds.
+    /// Returns how many pairs it holds.
     pub fn len(&self) -> usize {
         self.speeds.len()
     }
 
-    /// Whether it holds none.
+    /// Returns whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.speeds.is_empty()
     }

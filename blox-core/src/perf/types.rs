@@ -70,7 +70,7 @@ impl TypeSpeeds {
         self.alone.values().copied().fold(0.0, f64::max)
     }
 
-    /// Whether all rates are finite and not negative.
+    /// Returns whether all rates are finite and not negative.
     pub fn is_sound(&self) -> bool {
         let pairs = self.beside.values().flat_map(BTreeMap::values).flatten();
         let mut all = self.alone.values().chain(pairs);

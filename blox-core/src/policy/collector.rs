@@ -23,7 +23,7 @@ pub trait Part: Send + DynClone {
         let _ = (view, event);
     }
 
-    /// What it remembers beyond the view; `None` if nothing.
+    /// Returns what it remembers beyond the view; `None` if nothing.
     fn save(&self) -> Option<Value> {
         None
     }

@@ -27,8 +27,8 @@ pub trait PlacementPolicy: Policy {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError>;
 
-    /// Whether the policy could place the job on the empty cluster, all nodes in
-    /// view up. The runtime rejects other jobs when they come in.
+    /// Returns whether the policy could place the job on the empty cluster, all nodes in view up.
+    /// The runtime rejects other jobs when they come in.
     ///
     /// # Errors
     /// The reason if it could not.

@@ -28,7 +28,7 @@ pub(super) struct Kept {
     /// decision's they would be rounded otherwise, and jobs that are as good as equal would lie
     /// as they were found. All others are looked at again each time.
     keyed_at: Option<Time>,
-    /// Whether the keys of running jobs move alike: their order then stands.
+    /// True if the keys of running jobs move alike: their order then stands.
     alike: bool,
     /// Placed jobs that were touched since the ranking; each has its mark.
     fresh: Vec<JobId>,
@@ -438,7 +438,7 @@ impl Kept {
         newcomers.clear();
     }
 
-    /// Whether an entry among the placed jobs counts.
+    /// Returns whether an entry among the placed jobs counts.
     #[inline]
     fn is_ranked(&self, entry: &Entry) -> bool {
         self.marks.counts(entry, Marks::RANKED)
@@ -523,7 +523,7 @@ impl Marks {
         entry.with_stamp(*marks / Marks::STAMP)
     }
 
-    /// Whether an entry counts: it is not left over from an earlier key or phase.
+    /// Returns whether an entry counts: it is not left over from an earlier key or phase.
     #[inline]
     fn counts(&self, entry: &Entry, mark: u32) -> bool {
         let marks = self.0.get(entry.job().index());

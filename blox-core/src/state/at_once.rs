@@ -34,7 +34,7 @@ struct Promotion {
 
 #[derive(Clone, Copy, Debug)]
 struct Launch {
-    /// Whether it waits for GPUs that others leave.
+    /// True if it waits for GPUs that others leave.
     waits: bool,
     /// Its step in the plan.
     step: u32,

@@ -26,7 +26,7 @@ impl List {
         }
     }
 
-    /// Whether the GPUs that its jobs ask for are demanded.
+    /// Returns whether the GPUs that its jobs ask for are demanded.
     #[inline(always)]
     fn demands(self) -> bool {
         matches!(self, List::Waiting | List::Placed)

@@ -16,7 +16,7 @@ pub(super) struct Trial {
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
-    /// Whether any of its jobs was or is to be beside another.
+    /// True if any of its jobs was or is to be beside another.
     pub paired: bool,
 }
 
@@ -273,7 +273,7 @@ impl State {
         recently || self.gone.iter().any(|(j, v)| *j == job && *v > version)
     }
 
-    /// Whether the job, or anything that it would be placed on, changed after `version`.
+    /// Returns whether the job, or anything that it would be placed on, changed after `version`.
     fn changed_since(&self, a: &Assignment, job: JobId, version: u64) -> bool {
         let job_changed = |j: JobId| self.record(j).is_some_and(|r| r.changed > version);
         job_changed(job)
@@ -305,7 +305,7 @@ impl Trial {
             placements: self.placed.len() as u32,
         }
     }
-    /// What the job was promised before the plan, if the plan takes it back.
+    /// Returns what the job was promised before the plan, if the plan takes it back.
     pub fn before(&self, rec: &Record) -> Option<&Assignment> {
         self.released_of(rec).map(|r| &r.old)
     }

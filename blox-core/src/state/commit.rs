@@ -198,13 +198,13 @@ impl State {
         }
     }
 
-    /// Whether a change in place waits for GPUs.
+    /// Returns whether a change in place waits for GPUs.
     fn waits_in_place(&self, s: usize) -> bool {
         let rec = &self.records[s];
         rec.pending && rec.held().is_some() && rec.phase != Phase::Stopping
     }
 
-    /// Whether a change in place waits for GPUs that come free only after it.
+    /// Returns whether a change in place waits for GPUs that come free only after it.
     fn waits_in_a_circle(&self, start: usize) -> bool {
         let waits = |s: usize| self.waits_in_place(s);
         if !waits(start) {

@@ -196,7 +196,7 @@ impl JobSet {
         self.old.remove(&id.0);
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.old.is_empty() && self.recent.iter().all(|word| *word == 0)
     }

@@ -123,7 +123,7 @@ pub(crate) struct Job {
     pub attained: f64,
     attained_gpu: f64,
     crashes: u32,
-    /// Whether it goes on working while it checkpoints.
+    /// True if it goes on working while it checkpoints.
     diligent: bool,
     // As the state said last.
     seen: (f64, f64, u32),
@@ -214,7 +214,7 @@ impl ScriptedCluster {
         self.now
     }
 
-    /// How a job ended, if it did.
+    /// Returns how a job ended, if it did.
     pub fn outcome(&self, job: usize) -> Option<Outcome> {
         match self.jobs[job].truth {
             Truth::Ended(outcome) => Some(outcome),
@@ -361,7 +361,7 @@ impl ScriptedCluster {
         }
     }
 
-    /// What comes out of an entry of the queue, if it still means anything.
+    /// Returns what comes out of an entry of the queue, if it still means anything.
     fn happen(&mut self, what: What, view: View<'_>) -> Option<Event> {
         match what {
             What::Outside(outside) => self.outside(outside, view),

@@ -265,7 +265,7 @@ pub struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// How many cases; 128 unless said otherwise.
+    /// Returns how many cases; 128 unless said otherwise.
     #[must_use]
     pub fn cases(mut self, cases: u64) -> Self {
         self.cases = cases;
@@ -300,9 +300,9 @@ impl Suite<'_> {
         self
     }
 
-    /// How long a policy may take to answer one call, in real time; 10 s unless said
-    /// otherwise. Who takes longer [hangs](Property::Hang). Nothing can end such a call:
-    /// its thread is left behind, and lasts until it answers or the process ends.
+    /// Returns how long a policy may take to answer one call, in real time; 10 s unless said
+    /// otherwise. Who takes longer [hangs](Property::Hang). Nothing can end such a call: its thread
+    /// is left behind, and lasts until it answers or the process ends.
     #[must_use]
     pub fn patience(mut self, longest: Duration) -> Self {
         self.patience = longest;
@@ -595,7 +595,7 @@ impl Case {
         })
     }
 
-    /// What became of every job, at the end.
+    /// Returns what became of every job, at the end.
     fn account(
         &self,
         script: &Script,
@@ -1035,7 +1035,7 @@ fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Proble
     None
 }
 
-/// What a view shows of the decision in the making is what the state will be.
+/// Returns what a view shows of the decision in the making is what the state will be.
 fn agrees(view: View<'_>) -> Result<(), Problem> {
     verify(view)?;
     let state = view.to_state();
@@ -1070,7 +1070,7 @@ fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
     named.find_map(|job| job.filter(|&j| view.job(j).is_none()))
 }
 
-/// What is known of a job, after "which".
+/// Returns what is known of a job, after "which".
 fn what_is(view: View<'_>, job: JobId) -> String {
     match view.job(job) {
         Some(job) if job.rec.held_by_user => "a user holds back".to_owned(),

@@ -145,7 +145,7 @@ pub(crate) fn of_visits(
     None
 }
 
-/// What each decision of a journal did, without what says again how things are.
+/// Returns what each decision of a journal did, without what says again how things are.
 fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
     let text = String::from_utf8_lossy(journal);
     let (mut list, mut acts, mut managed) = (Vec::new(), Vec::new(), Vec::new());
@@ -177,7 +177,7 @@ fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
     list
 }
 
-/// Where two answers differ: what was expected, and what was found.
+/// Returns where two answers differ: what was expected, and what was found.
 pub(crate) fn of_answers<T: Steps + fmt::Debug>(what: &str, a: &T, b: &T) -> (String, String) {
     let steps = (a.steps(), b.steps());
     let same = steps.0.iter().zip(&steps.1).take_while(|(a, b)| a == b);

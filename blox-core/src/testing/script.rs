@@ -190,7 +190,7 @@ impl Script {
         script
     }
 
-    /// Whether stops and launches take no time and cannot fail.
+    /// Returns whether stops and launches take no time and cannot fail.
     pub fn is_instant(&self) -> bool {
         let d = &self.delays;
         let free = d.launch == (0.0, 0.0) && d.stop == (0.0, 0.0);

@@ -229,7 +229,7 @@ impl Bench {
         self.core.state().job(JobId(job)).unwrap()
     }
 
-    /// Who has a GPU: `promised to 1, held by 0`.
+    /// Returns who has a GPU: `promised to 1, held by 0`.
     pub fn ledgers(&self, gpu: u32) -> String {
         let list = |ids: &mut dyn Iterator<Item = JobId>| {
             let ids: Vec<String> = ids.map(|j| j.to_string()).collect();

@@ -107,15 +107,15 @@ fn enough_for<'r>(
     Ok((wanted, passed_over))
 }
 
-/// Whether a running job has nothing any more.
+/// Returns whether a running job has nothing any more.
 fn ends_someone(wanted: &Wanted<'_>, draft: &Draft<'_>) -> bool {
     let runs = |job| draft.view().job(job).is_some_and(|j| j.is_placed());
     let mut jobs = wanted.iter().map(|(request, _)| request.job);
     jobs.any(|job| runs(job) && draft.current(job).is_none())
 }
 
-/// Who was passed over gets what those before it could not use: GPUs of types on which they do not
-/// run.
+/// Returns who was passed over gets what those before it could not use: GPUs of types on which they
+/// do not run.
 fn fill_up(passed_over: &Wanted<'_>, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     for (request, shape) in passed_over {
         let job = request.job;
@@ -312,7 +312,7 @@ fn together(draft: &Draft<'_>, gpus: &[GpuId], count: usize) -> GpuList {
     kept
 }
 
-/// Whether these GPUs lie on one node, or are whole nodes.
+/// Returns whether these GPUs lie on one node, or are whole nodes.
 fn is_compact(draft: &Draft<'_>, gpus: &[GpuId]) -> bool {
     let view = draft.view();
     let first = gpus.first().and_then(|g| on(view, *g));

@@ -66,7 +66,7 @@ impl Rule for Consolidated {
     }
 }
 
-/// Whether so many of the shape's GPUs may lie on a node.
+/// Returns whether so many of the shape's GPUs may lie on a node.
 #[cold]
 fn is_usable(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape, node: &Node, count: u32) -> bool {
     suits(node, job, shape, draft.view()) && has_resources(draft, node, shape, count)

@@ -70,7 +70,7 @@ impl PlacementPolicy for KeepNodes {
     }
 }
 
-/// Whether an assignment is what a shape asks for.
+/// Returns whether an assignment is what a shape asks for.
 fn is(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     let cluster = draft.view().cluster();
     let of_type = || {
@@ -138,7 +138,7 @@ fn fitting(
     enough.map(|n| n.id()).min_by_key(|n| draft.free_on(*n))
 }
 
-/// Whether a node has free GPUs for so many of a shape's, and CPUs and memory for them.
+/// Returns whether a node has free GPUs for so many of a shape's, and CPUs and memory for them.
 fn has_room(draft: &Draft<'_>, node: &Node, shape: &Shape, count: u32) -> bool {
     draft.free_on(node.id()) >= count && has_resources(draft, node, shape, count)
 }

@@ -75,7 +75,7 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
     }
 }
 
-/// Whether a request's jobs have what it asks for.
+/// Returns whether a request's jobs have what it asks for.
 fn renews(request: &Request, draft: &Draft<'_>) -> bool {
     let Some(has) = draft.current(request.job) else {
         return false;

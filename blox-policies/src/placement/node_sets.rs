@@ -52,7 +52,7 @@ fn sizes_on(draft: &Draft<'_>, size: GpuCount) -> BTreeMap<NodeId, [bool; 2]> {
     on
 }
 
-/// How well jobs of this size go with those on a node, best first.
+/// Returns how well jobs of this size go with those on a node, best first.
 fn standing(on: Option<&[bool; 2]>) -> u8 {
     match on.copied().unwrap_or_default() {
         [true, false] => 0,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// # let _ = placement;
 /// ```
 pub trait Sensitivity: Clone + Send + Sync + 'static {
-    /// Whether the job must be consolidated on as few nodes as possible.
+    /// Returns whether the job must be consolidated on as few nodes as possible.
     fn must_consolidate(&self, job: &JobRef<'_>) -> bool;
 }
 

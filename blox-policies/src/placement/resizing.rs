@@ -60,7 +60,7 @@ impl<R: Rule> PlacementPolicy for Resizing<R> {
     }
 }
 
-/// What a job has now, by node, and how much that is.
+/// Returns what a job has now, by node, and how much that is.
 pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, GpuList)> {
     let cluster = draft.view().cluster();
     let mut parts: Vec<(NodeId, GpuList)> = Vec::new();
@@ -78,7 +78,7 @@ pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, 
     parts
 }
 
-/// What a job has, if that can be changed.
+/// Returns what a job has, if that can be changed.
 pub(super) fn current(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
     let here = draft.current(job).cloned()?;
     let cluster = draft.view().cluster();

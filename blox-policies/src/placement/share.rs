@@ -10,7 +10,7 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
-    /// What an assignment gives.
+    /// Returns what an assignment gives.
     pub fn of(a: &Assignment) -> Self {
         Amounts {
             cpus: a.cpus,
@@ -78,9 +78,8 @@ impl Shares {
         self.each.times(f64::from(gpus.get()))
     }
 
-    /// What a job demands at best: what it asks for, its fair share where it does
-    /// not say, and no more than a node has. One larger than any node demands at
-    /// most its fair share.
+    /// Returns what a job demands at best: what it asks for, its fair share where it does not say,
+    /// and no more than a node has. One larger than any node demands at most its fair share.
     pub fn demand(&self, job: &JobRef<'_>) -> Amounts {
         let fair = self.fair(job.gpus());
         let extras = job.spec().extras();

@@ -245,8 +245,8 @@ impl<R: Rule> Pass<'_, R> {
     }
 }
 
-/// What a node lacks for its part of an assignment; `None` if nothing. A node
-/// that does not say how many it has has enough.
+/// Returns what a node lacks for its part of an assignment; `None` if nothing. A node that does not
+/// say how many it has has enough.
 fn shortage(draft: &Draft<'_>, node: NodeId, wanted: &Assignment) -> Option<Amounts> {
     let cluster = draft.view().cluster();
     let spec = cluster.node(node)?.spec();

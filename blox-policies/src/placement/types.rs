@@ -39,7 +39,7 @@ pub(crate) fn find<R: Rule>(
     })
 }
 
-/// Whether it says how it trains.
+/// Returns whether it says how it trains.
 pub(super) fn trains(job: &JobRef<'_>) -> bool {
     job.has_extras() && job.spec().extras().training.is_some()
 }
@@ -53,7 +53,7 @@ fn type_of(draft: &Draft<'_>, assignment: &Assignment) -> Option<GpuTypeId> {
     alike.then_some(first)
 }
 
-/// What a shape asks for of a job that has GPUs: more of the same type, if it trains.
+/// Returns what a shape asks for of a job that has GPUs: more of the same type, if it trains.
 pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape: &Shape) -> Shape {
     let own = if trains(job) {
         type_of(draft, has)
@@ -104,8 +104,8 @@ pub(crate) fn most_usable(
     })
 }
 
-/// Whether the job could ever run where each job has GPUs of one type: as many as it asks for, or
-/// a replica if it takes what there is, as `adapts` says.
+/// Returns whether the job could ever run where each job has GPUs of one type: as many as it asks
+/// for, or a replica if it takes what there is, as `adapts` says.
 pub(super) fn fits_a_type(
     view: View<'_>,
     job: &JobRef<'_>,

@@ -25,8 +25,8 @@ pub trait Rule: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Whether it finds a place for every job without wishes while enough GPUs are free, wherever
-    /// these lie. Who runs is then settled by counting, and all who do find their places
+    /// Returns whether it finds a place for every job without wishes while enough GPUs are free,
+    /// wherever these lie. Who runs is then settled by counting, and all who do find their places
     /// together, among all GPUs that are free by then.
     fn takes_any(&self) -> bool {
         false
@@ -225,7 +225,7 @@ fn place_by_shapes<R: Rule>(
     Ok(false)
 }
 
-/// Why a request found no place.
+/// Returns why a request found no place.
 pub fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
     shortage_of_gpus(least_gpus(request), draft)
 }
@@ -236,12 +236,12 @@ fn least_gpus(request: &Request) -> GpuCount {
     counts.min().unwrap_or_default()
 }
 
-/// Why there is no place for so many GPUs.
+/// Returns why there is no place for so many GPUs.
 pub(crate) fn shortage_of_gpus(needed: GpuCount, draft: &Draft<'_>) -> Reason {
     shortage_among(needed, GpuCount(draft.free_gpus()))
 }
 
-/// Why there is no place for so many GPUs while so many are free.
+/// Returns why there is no place for so many GPUs while so many are free.
 fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
     if free < needed {
         Reason::TooFewGpus { needed, free }
@@ -464,7 +464,7 @@ pub(crate) fn on_nodes(
     draft.has_resources(&found).then_some(found)
 }
 
-/// Whether a job may use a node in this shape: its type, and that the job runs on it.
+/// Returns whether a job may use a node in this shape: its type, and that the job runs on it.
 #[inline]
 pub fn suits(node: &blox_core::Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bool {
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
@@ -483,8 +483,8 @@ fn runs_on(node: &blox_core::Node, job: &JobRef<'_>, view: View<'_>) -> bool {
     job.accepts(cluster, gpu_type) && training.is_none_or(trains)
 }
 
-/// Whether CPUs and memory for `count` of the shape's GPUs are left on a node in
-/// the draft. A node that does not say how many it has has enough.
+/// Returns whether CPUs and memory for `count` of the shape's GPUs are left on a node in the draft.
+/// A node that does not say how many it has has enough.
 #[inline]
 pub(crate) fn has_resources(
     draft: &Draft<'_>,
@@ -532,7 +532,7 @@ pub(crate) fn sizes_for<'a>(
         .map(|n| GpuCount(n.gpu_count()))
 }
 
-/// Whether the job may run on so many GPUs of the empty cluster; the reason if not.
+/// Returns whether the job may run on so many GPUs of the empty cluster; the reason if not.
 pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> Result<(), Reason> {
     let possible = sizes_for(view, job).sum();
     if asked <= possible {
@@ -541,7 +541,7 @@ pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> R
     Err(Reason::NeverFits { asked, possible })
 }
 
-/// Whether the rule could place the job on the empty cluster; the reason if not.
+/// Returns whether the rule could place the job on the empty cluster; the reason if not.
 pub(crate) fn can_ever_place<R: Rule>(
     rule: &R,
     view: View<'_>,

@@ -77,8 +77,8 @@ fn with(sums: &[f64], bid: &Bid) -> Vec<f64> {
     next
 }
 
-/// How many of `left` GPUs this bidder gets, the fewest that are best, and the
-/// logarithm of what they are worth to it.
+/// Returns how many of `left` GPUs this bidder gets, the fewest that are best, and the logarithm of
+/// what they are worth to it.
 fn choice(sums: &[f64], bid: &Bid, left: usize) -> (u32, f64) {
     let nothing = libm::log(bid.nothing);
     let mut best = (0, nothing, sums[left] + nothing);

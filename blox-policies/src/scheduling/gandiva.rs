@@ -53,14 +53,14 @@ impl Gandiva {
         }
     }
 
-    /// Whether two jobs may run on the same GPUs.
+    /// Returns whether two jobs may run on the same GPUs.
     #[must_use]
     pub fn packing(mut self, yes: bool) -> Self {
         self.packs = yes;
         self
     }
 
-    /// Whether jobs grow onto idle GPUs.
+    /// Returns whether jobs grow onto idle GPUs.
     #[must_use]
     pub fn growing(mut self, yes: bool) -> Self {
         self.grows = yes;

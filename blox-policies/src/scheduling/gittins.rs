@@ -40,7 +40,7 @@ impl ServiceHistory {
         Some(ServiceHistory { samples, sums })
     }
 
-    /// How many samples it holds, at least 1.
+    /// Returns how many samples it holds, at least 1.
     pub fn count(&self) -> usize {
         self.samples.len()
     }

@@ -36,7 +36,7 @@ pub struct Waits {
     /// Waiting jobs by the moment from which they wait. Some ran since.
     #[serde(skip)]
     queue: VecDeque<(Time, JobId)>,
-    /// Whether it holds all that wait. It need not while it is long: others came later.
+    /// True if it holds all that wait. It need not while it is long: others came later.
     #[serde(skip)]
     complete: bool,
     /// The last decision at which it did.
@@ -98,7 +98,7 @@ impl Waits {
     }
 }
 
-/// Whether the job has waited since then, and did not run in between.
+/// Returns whether the job has waited since then, and did not run in between.
 #[inline]
 fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
     view.job(id).is_some_and(|j| {

@@ -35,7 +35,7 @@ pub(super) fn totals(view: View<'_>) -> [f64; 3] {
     sum
 }
 
-/// What a job asks for as parts of these totals; 0 of what nobody counts.
+/// Returns what a job asks for as parts of these totals; 0 of what nobody counts.
 pub(super) fn shares(job: &JobRef<'_>, totals: &[f64; 3]) -> [f64; 3] {
     let extras = job.spec().extras();
     let asked = [f64::from(job.gpus().get()), extras.cpus, extras.memory_gib];

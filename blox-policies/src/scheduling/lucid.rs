@@ -82,7 +82,7 @@ pub struct Lucid {
 /// What `Lucid` remembers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LucidMemory {
-    /// Whether the profiler has a node more.
+    /// True if the profiler has a node more.
     grown: bool,
     /// Pairs that proved slow.
     slow: BTreeSet<(JobId, JobId)>,
@@ -129,7 +129,7 @@ impl Lucid {
         there[there.len() - count..].to_vec()
     }
 
-    /// Whether a job has still to be profiled.
+    /// Returns whether a job has still to be profiled.
     fn is_new(&self, job: &JobRef<'_>) -> bool {
         job.gpus().get() <= self.settings.profiled_gpus && job.attained_time() < self.limit()
     }
@@ -152,7 +152,7 @@ impl Lucid {
         (a.min(b), a.max(b))
     }
 
-    /// Whether two jobs may share GPUs.
+    /// Returns whether two jobs may share GPUs.
     fn may_share(&self, memory: &LucidMemory, new: &JobRef<'_>, there: &JobRef<'_>) -> bool {
         let s = &self.settings;
         let both = |name| Some((Self::number(new, name)?, Self::number(there, name)?));
@@ -238,7 +238,7 @@ impl Lucid {
         Ok(())
     }
 
-    /// Whether the job can ever be profiled on these nodes.
+    /// Returns whether the job can ever be profiled on these nodes.
     fn fits_profiler(view: View<'_>, nodes: &[NodeId], job: &JobRef<'_>) -> bool {
         let usable = |n: &NodeId| {
             view.node(*n)
@@ -369,7 +369,7 @@ impl Rule for Beside {
     }
 }
 
-/// Whether the job runs on GPUs of this node's type.
+/// Returns whether the job runs on GPUs of this node's type.
 fn may_use(view: View<'_>, node: NodeId, job: &JobRef<'_>) -> bool {
     view.node(node)
         .is_some_and(|n| suits(n, job, &Shape::default(), view))

@@ -179,7 +179,7 @@ impl Candidate {
         self.level.map_or(0, |l| self.levels[l])
     }
 
-    /// What the next number would take more, and by how much it shortens a GPU.
+    /// Returns what the next number would take more, and by how much it shortens a GPU.
     fn gain(&self) -> Option<(u32, f64)> {
         let next = *self.levels.get(self.level? + 1)?;
         let more = next - self.gpus();

@@ -86,7 +86,7 @@ impl Themis {
         }
     }
 
-    /// Who gets how many of `total` GPUs.
+    /// Returns who gets how many of `total` GPUs.
     fn share_out(&self, mut claims: Vec<Claim>, total: u32) -> Vec<(JobId, u32)> {
         claims.sort_by(|a, b| {
             let worst = b.unfairness.total_cmp(&a.unfairness);

@@ -74,9 +74,10 @@ pub trait ExecutionModel: Part {
     /// jobs are asked about that are launched at one moment is open.
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
 
-    /// What a running job does from now on, if it changes its rate by itself; `None` for one that
-    /// keeps it. Asked after each start and each change of its rate. A stretch follows from the rate of the model
-    /// that says it: such a model goes around others, none goes around it.
+    /// Returns what a running job does from now on, if it changes its rate by itself; `None` for
+    /// one that keeps it. Asked after each start and each change of its rate. A stretch follows
+    /// from the rate of the model that says it: such a model goes around others, none goes around
+    /// it.
     fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
         let _ = (view, job);
         None
@@ -93,14 +94,15 @@ pub trait ExecutionModel: Part {
         let _ = job;
     }
 
-    /// Whether a job that says nothing but its GPUs and its work (it has no
-    /// [extras](blox_core::Extras)) does the rate that it says, and keeps it, wherever it is alone on as many
-    /// GPUs as it asked for. The model need not be asked then.
+    /// Returns whether a job that says nothing but its GPUs and its work (it has no
+    /// [extras](blox_core::Extras)) does the rate that it says, and keeps it, wherever it is alone
+    /// on as many GPUs as it asked for. The model need not be asked then.
     fn keeps_plain_rates(&self) -> bool {
         false
     }
 
-    /// Whether [`affected`](ExecutionModel::affected) names jobs on other GPUs than the job's own.
+    /// Returns whether [`affected`](ExecutionModel::affected) names jobs on other GPUs than the
+    /// job's own.
     ///
     /// If it returns `true`, the simulator carries out every launch and stop by itself, and asks
     /// every job for its rate.
@@ -125,7 +127,7 @@ pub trait ExecutionModel: Part {
 pub struct Stretch {
     /// When it is over, not before now.
     pub until: Time,
-    /// Whether all work is done then.
+    /// True if all work is done then.
     pub ends: bool,
     /// The batch in it.
     pub config: Option<BatchConfig>,

@@ -33,7 +33,7 @@ impl<M: ExecutionModel + Clone> Shared<M> {
         self
     }
 
-    /// What is left of a job's rate alone beside another.
+    /// Returns what is left of a job's rate alone beside another.
     fn left(&self, rate: f64, job: &JobRef<'_>, other: &JobRef<'_>) -> f64 {
         let Some((pairs, otherwise)) = self.measured.as_deref() else {
             let both = gpu_utilisation(job.spec()) + gpu_utilisation(other.spec());

@@ -71,7 +71,7 @@ pub struct JobResult {
     pub reason: Option<Box<str>>,
     /// The kind of that reason, without particulars: for counting.
     pub reason_kind: Option<&'static str>,
-    /// Whether it is measured.
+    /// True if it is measured.
     pub measured: bool,
     /// The deadline that it was submitted with, unless it was best-effort.
     pub deadline: Option<Time>,
@@ -150,7 +150,7 @@ impl MissCause {
 }
 
 impl JobResult {
-    /// Why its deadline was missed; `None` if it was not.
+    /// Returns why its deadline was missed; `None` if it was not.
     pub fn miss_cause(&self) -> Option<MissCause> {
         if self.deadline_fate() != Some(DeadlineFate::Missed) {
             return None;
@@ -188,7 +188,7 @@ impl JobResult {
         }
     }
 
-    /// What became of its deadline; `None` if it has none.
+    /// Returns what became of its deadline; `None` if it has none.
     pub fn deadline_fate(&self) -> Option<DeadlineFate> {
         let deadline = self.deadline?;
         Some(match (self.outcome, self.finish) {

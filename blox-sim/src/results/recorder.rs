@@ -61,7 +61,7 @@ pub struct Recorder {
     explain: Option<JobId>,
     watch: Arc<Watch>,
     last_reason: String,
-    /// Whether a job came in that says more of itself than GPUs and work.
+    /// True if a job came in that says more of itself than GPUs and work.
     with_extras: bool,
     /// Of jobs with a deadline: when they were given GPUs, and what they lost so far.
     overheads: BTreeMap<JobId, (Time, Seconds)>,
@@ -234,7 +234,7 @@ impl Recorder {
     }
 }
 
-/// What admission did to a job that it took as a class.
+/// Returns what admission did to a job that it took as a class.
 fn admitted(job: &JobRef<'_>, class: Option<ServiceClass>) -> String {
     let lowered = class == Some(ServiceClass::BestEffort)
         && job.spec().extras().class != ServiceClass::BestEffort;
@@ -282,7 +282,8 @@ fn trains(job: &JobRef<'_>) -> bool {
     extras.is_some_and(|e| e.training.is_some())
 }
 
-/// Whether a rigid job ran on another number of GPUs than it asked for: its GPU-seconds tell.
+/// Returns whether a rigid job ran on another number of GPUs than it asked for: its GPU-seconds
+/// tell.
 fn is_resized(job: &JobRef<'_>) -> bool {
     let extras = job.spec().extras.as_ref();
     let rigid = extras.is_none_or(|e| e.levels.is_empty() && e.training.is_none());

@@ -40,7 +40,7 @@ impl Account {
         }
     }
 
-    /// What it was given until it ends.
+    /// Returns what it was given until it ends.
     pub fn close(mut self, at: Time) -> Given {
         self.takes(at);
         self.given

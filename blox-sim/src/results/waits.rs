@@ -161,7 +161,7 @@ impl Waits {
     }
 }
 
-/// Why a job waits, going by itself alone.
+/// Returns why a job waits, going by itself alone.
 fn why(job: &JobRef<'_>) -> Option<ReasonLabel> {
     match job.phase() {
         Phase::Running | Phase::Ended => None,

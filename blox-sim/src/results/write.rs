@@ -210,7 +210,7 @@ impl<W: Write> AssignmentWriter<W> {
         }
     }
 
-    /// Whether all of it was written.
+    /// Returns whether all of it was written.
     ///
     /// # Errors
     /// The first thing that went wrong.

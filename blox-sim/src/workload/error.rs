@@ -197,7 +197,7 @@ impl WorkloadError {
         }
     }
 
-    /// Whether it is about one row, so that the rows below it can still be looked at.
+    /// Returns whether it is about one row, so that the rows below it can still be looked at.
     pub fn is_of_a_row(&self) -> bool {
         matches!(
             self,

@@ -24,11 +24,11 @@ pub trait Workload: Send {
     /// If the source cannot be read or holds what is no job.
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError>;
 
-    /// What was dropped, repaired or remarkable so far. A file's notices are
-    /// complete from the start.
+    /// Returns what was dropped, repaired or remarkable so far. A file's notices are complete from
+    /// the start.
     fn notices(&self) -> &Notices;
 
-    /// What this is, in a few words.
+    /// Returns what this is, in a few words.
     fn describe(&self) -> String;
 }
 

@@ -17,12 +17,12 @@ impl Notices {
         self.list.iter()
     }
 
-    /// Whether there is nothing to tell.
+    /// Returns whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How often a kind occurred.
+    /// Returns how often a kind occurred.
     pub fn count(&self, kind: &NoticeKind) -> u64 {
         self.list
             .iter()
@@ -30,7 +30,7 @@ impl Notices {
             .map_or(0, |n| n.count)
     }
 
-    /// How many rows became no job.
+    /// Returns how many rows became no job.
     pub fn dropped(&self) -> u64 {
         let dropped = |n: &&Notice| matches!(n.kind, NoticeKind::Dropped(_));
         self.list.iter().filter(dropped).map(|n| n.count).sum()

@@ -157,8 +157,9 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
 }
 
 impl Command {
-    /// What [`Cli`] makes of a command line that simulates and with which nothing is wrong; `None`
-    /// of any other. Building all that could be asked for takes longer than a short simulation.
+    /// Returns what [`Cli`] makes of a command line that simulates and with which nothing is wrong;
+    /// `None` of any other. Building all that could be asked for takes longer than a short
+    /// simulation.
     pub fn of_simulation(args: &[OsString]) -> Option<Self> {
         fn of<A: Args>(args: &[OsString]) -> Option<A> {
             let command = A::augment_args(clap::Command::new("blox"));

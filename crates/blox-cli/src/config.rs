@@ -43,7 +43,7 @@ impl Given {
         ))
     }
 
-    /// What is wrong with what a key names.
+    /// Returns what is wrong with what a key names.
     pub fn because(&self, key: &str, why: impl std::fmt::Display) -> Failure {
         Failure::new(format!("{}: {why}", self.name(key)))
     }
@@ -139,7 +139,7 @@ pub(super) fn replay(args: SimulateArgs) -> Result<Given, Failure> {
     one_scheduler(args, "replay")
 }
 
-/// Whether an option says what is kept of a run, and where.
+/// Returns whether an option says what is kept of a run, and where.
 pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
     arg.get_help_heading() == Some("Results")
         && !["measure", "quiet", "collect"]
@@ -238,7 +238,7 @@ fn is_about_workloads(key: &str) -> bool {
     is_among(key, |arg| arg.get_help_heading() == Some("Workload"))
 }
 
-/// Whether an option, by its long name, is one of those.
+/// Returns whether an option, by its long name, is one of those.
 fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
     let command = Options::augment_args(clap::Command::new(""));
     command

@@ -37,7 +37,7 @@ pub(super) fn write_whole<E: Error + 'static>(
     filled
 }
 
-/// Where a file lies until it is whole.
+/// Returns where a file lies until it is whole.
 pub(super) fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");

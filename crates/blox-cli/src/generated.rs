@@ -22,7 +22,7 @@ const DIURNAL: &str = "sine:0.5,15";
 const LAWS: &str = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, \
      trace:FILE or file:FILE";
 
-/// What the options say about arrivals of this kind.
+/// Returns what the options say about arrivals of this kind.
 pub(super) fn spec(
     kind: &str,
     given: &Given,

@@ -84,7 +84,7 @@ fn run_folders(dir: &Path) -> Vec<PathBuf> {
     list
 }
 
-/// Whether a folder has the name of the scheduler in its summary, and what may follow that.
+/// Returns whether a folder has the name of the scheduler in its summary, and what may follow that.
 fn is_run(folder: &Path, may_follow: impl Fn(&str) -> bool) -> bool {
     let summary = fs::read(folder.join("summary.json"));
     let summary: Option<Value> = summary.ok().and_then(|s| serde_json::from_slice(&s).ok());

@@ -131,7 +131,7 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// What there is of a figure that was stopped: its simulations, a row each.
+/// Returns what there is of a figure that was stopped: its simulations, a row each.
 fn interrupted(
     args: &ReproduceArgs,
     reproduced: &Reproduced,

@@ -56,7 +56,7 @@ impl Entry<'_> {
         Estimate::of(&means, CONFIDENCE)
     }
 
-    /// How many of all pairs of jobs.
+    /// Returns how many of all pairs of jobs.
     fn share(&self, of: fn(&Paired) -> u64) -> Option<f64> {
         let pairs: u64 = self.pairs.iter().map(|p| p.pairs).sum();
         let counted: u64 = self.pairs.iter().map(of).sum();

@@ -42,7 +42,7 @@ pub(super) fn render(
     text
 }
 
-/// What happened to a job under each scheduler.
+/// Returns what happened to a job under each scheduler.
 pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -51,7 +51,7 @@ pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
     text
 }
 
-/// What a table is about, a line each.
+/// Returns what a table is about, a line each.
 pub(super) fn lines(about: &[(String, String)], form: Form) -> String {
     let mut text = String::new();
     for (what, line) in about {
@@ -124,7 +124,7 @@ pub(super) fn base<'r>(experiment: &Experiment<'_>, runs: &[&'r Run]) -> Option<
     named.copied()
 }
 
-/// What collectors found, a row a scheduler and figure.
+/// Returns what collectors found, a row a scheduler and figure.
 fn collected(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
@@ -148,7 +148,7 @@ fn collected(runs: &[&Run]) -> Grid {
     }
 }
 
-/// Why measured jobs waited, a row a scheduler and reason.
+/// Returns why measured jobs waited, a row a scheduler and reason.
 fn waits(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
@@ -180,7 +180,7 @@ fn waits(runs: &[&Run]) -> Grid {
     }
 }
 
-/// What the figures are about, a line each.
+/// Returns what the figures are about, a line each.
 fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
@@ -291,7 +291,7 @@ fn rounds(runs: &[&Run]) -> String {
     text
 }
 
-/// Why deadlines were missed, in brackets.
+/// Returns why deadlines were missed, in brackets.
 fn because(causes: &MissCauses) -> String {
     let counts = [
         (causes.impossible, "could not be met"),
@@ -391,7 +391,7 @@ fn as_given(experiment: &Experiment<'_>) -> Measure {
         .unwrap_or_else(|| experiment.measure.clone())
 }
 
-/// How many jobs are named by their numbers.
+/// Returns how many jobs are named by their numbers.
 fn named(measure: &Measure) -> Option<u64> {
     match measure {
         Measure::Ids(a, b) => Some(u64::from(b - a) + 1),
@@ -400,7 +400,7 @@ fn named(measure: &Measure) -> Option<u64> {
     }
 }
 
-/// How a run ended before all was done; `None` if it did not.
+/// Returns how a run ended before all was done; `None` if it did not.
 pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
     let at = decimal(at.secs(), 0);
     match how {
@@ -448,7 +448,7 @@ fn counted(reasons: &BTreeMap<&str, u64>) -> String {
     list.join(", ")
 }
 
-/// What the reader must know before trusting the figures.
+/// Returns what the reader must know before trusting the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
     let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
@@ -458,7 +458,7 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     list
 }
 
-/// How fast a job is where it says nothing is not known.
+/// Returns how fast a job is where it says nothing is not known.
 pub(super) fn resized(scheduler: &str, jobs: u64) -> Option<String> {
     let jobs = (jobs > 0).then(|| number_of(jobs, "rigid job"))?;
     Some(format!(
@@ -466,7 +466,7 @@ pub(super) fn resized(scheduler: &str, jobs: u64) -> Option<String> {
     ))
 }
 
-/// What a scheduler reads of jobs, and not all tell.
+/// Returns what a scheduler reads of jobs, and not all tell.
 fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let mut contestants = experiment.contestants.iter();

@@ -122,7 +122,7 @@ impl Solver for Highs {
 }
 
 impl Highs {
-    /// Whether there is any solution: the program without its objective.
+    /// Returns whether there is any solution: the program without its objective.
     fn is_feasible(&self, program: &Program) -> Result<bool, SolveError> {
         let mut any = Program::minimise();
         for c in program.columns() {

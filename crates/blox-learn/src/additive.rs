@@ -39,7 +39,7 @@ impl Loss {
         }
     }
 
-    /// How much a row counts in the mean of residuals.
+    /// Returns how much a row counts in the mean of residuals.
     fn weight(self, residual: f64) -> f64 {
         match self {
             Loss::Squared => 1.0,
@@ -317,7 +317,7 @@ impl Additive {
         })
     }
 
-    /// What it says about every row.
+    /// Returns what it says about every row.
     ///
     /// # Errors
     /// The frame lacks a feature, or has it as another kind.
@@ -339,7 +339,7 @@ impl Additive {
         Ok(said)
     }
 
-    /// What it says about a row of average terms.
+    /// Returns what it says about a row of average terms.
     pub fn intercept(&self) -> f64 {
         self.intercept
     }
@@ -359,7 +359,7 @@ impl Additive {
         self.shapes.iter().map(Shape::feature).collect()
     }
 
-    /// Whether it reads this feature as categories, not as numbers.
+    /// Returns whether it reads this feature as categories, not as numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         let mut features = self.shapes.iter().map(|s| &s.feature);
         features.any(|f| f.name == feature && f.bins.is_category())
@@ -598,7 +598,7 @@ impl Sums {
         Some((0..self.bins.len()).map(value).collect())
     }
 
-    /// What the best cut of both features gains.
+    /// Returns what the best cut of both features gains.
     fn plane_gain(&self, width: usize, least: f64) -> f64 {
         let Some(step) = self.plane(width, least) else {
             return 0.0;

@@ -59,12 +59,12 @@ impl Bins {
         Bins::Cuts { cuts, low, high }
     }
 
-    /// Whether it holds categories.
+    /// Returns whether it holds categories.
     pub fn is_category(&self) -> bool {
         matches!(self, Bins::Levels(_))
     }
 
-    /// How many bins there are.
+    /// Returns how many bins there are.
     pub fn count(&self) -> usize {
         match self {
             Bins::Cuts { cuts, .. } => cuts.len() + 2,
@@ -108,7 +108,7 @@ impl Bins {
             .collect()
     }
 
-    /// What a bin is called.
+    /// Returns what a bin is called.
     pub fn label(&self, bin: usize) -> String {
         match (self, bin) {
             (Bins::Cuts { .. }, 0) => "no value".to_owned(),

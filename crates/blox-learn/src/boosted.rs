@@ -104,7 +104,7 @@ impl Boosted {
         Ok(model)
     }
 
-    /// What it says about every row.
+    /// Returns what it says about every row.
     ///
     /// # Errors
     /// The frame lacks a feature, or has it as another kind.
@@ -141,7 +141,7 @@ impl Boosted {
         self.features.iter().map(|f| &*f.name).collect()
     }
 
-    /// Whether it reads this feature as categories, not as numbers.
+    /// Returns whether it reads this feature as categories, not as numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         let mut features = self.features.iter();
         features.any(|f| f.name == feature && f.bins.is_category())

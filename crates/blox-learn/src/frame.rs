@@ -12,7 +12,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// How many rows it has.
+    /// Returns how many rows it has.
     pub fn len(&self) -> usize {
         match self {
             Column::Numbers(v) => v.len(),
@@ -20,12 +20,12 @@ impl Column {
         }
     }
 
-    /// Whether it has no rows.
+    /// Returns whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What stands in a row.
+    /// Returns what stands in a row.
     pub fn cell(&self, row: usize) -> Cell<'_> {
         match self {
             Column::Numbers(v) => Cell::Number(v[row]),
@@ -157,7 +157,7 @@ impl Frame {
         Ok(self)
     }
 
-    /// How many rows.
+    /// Returns how many rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -172,7 +172,7 @@ impl Frame {
         &self.columns
     }
 
-    /// What is to be learnt; empty if there is no target.
+    /// Returns what is to be learnt; empty if there is no target.
     pub fn target(&self) -> &[f64] {
         &self.target
     }

@@ -61,7 +61,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// What it says about every row of a frame: a number, or the number of a class.
+    /// Returns what it says about every row of a frame: a number, or the number of a class.
     ///
     /// # Errors
     /// The frame lacks a feature of the model, or has it as another kind.
@@ -82,7 +82,7 @@ impl Model {
         }
     }
 
-    /// Whether it reads this feature as categories, not as numbers.
+    /// Returns whether it reads this feature as categories, not as numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         match self {
             Model::Additive(m) => m.is_category(feature),

@@ -154,13 +154,13 @@ impl Tree {
         self.names.iter().map(String::as_str).collect()
     }
 
-    /// Whether it reads this feature as categories, not as numbers.
+    /// Returns whether it reads this feature as categories, not as numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         let mut features = self.names.iter().zip(&self.levels);
         features.any(|(name, levels)| name == feature && !levels.is_empty())
     }
 
-    /// How many leaves it has.
+    /// Returns how many leaves it has.
     pub fn leaves(&self) -> usize {
         leaves(&self.root)
     }
@@ -233,7 +233,7 @@ fn numbers(column: &Column, levels: &[String]) -> Vec<f64> {
     (0..column.len()).map(number).collect()
 }
 
-/// How mixed rows are: the sum over classes of p (1 - p), times the rows.
+/// Returns how mixed rows are: the sum over classes of p (1 - p), times the rows.
 fn impurity(counts: &[u32]) -> f64 {
     let all: f64 = counts.iter().map(|c| f64::from(*c)).sum();
     if all == 0.0 {

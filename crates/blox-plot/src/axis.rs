@@ -227,7 +227,7 @@ impl Scale {
         self.unit.name(value)
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// Returns where a value lies, from 0 to 1.
     pub fn at(&self, value: f64) -> f64 {
         let (low, high, v) = if self.log {
             (self.low.ln(), self.high.ln(), value.max(self.low).ln())

@@ -86,7 +86,7 @@ pub(crate) fn heading(page: &mut Page, title: &str, subtitle: &str, width: f64) 
     y + 14.0
 }
 
-/// How much [`heading`] takes.
+/// Returns how much [`heading`] takes.
 pub(crate) fn heading_height(subtitle: &str, width: f64) -> f64 {
     44.0 + 15.0 * wrapped(subtitle, 11.0, width - 32.0).len() as f64
 }

@@ -46,7 +46,7 @@ impl Gantt {
         }
     }
 
-    /// What the reader has to know, below the title.
+    /// Returns what the reader has to know, below the title.
     #[must_use]
     pub fn subtitle(mut self, text: impl Into<String>) -> Self {
         self.subtitle = text.into();

@@ -29,7 +29,7 @@ impl Outline {
         }
     }
 
-    /// What the reader has to know, below the title.
+    /// Returns what the reader has to know, below the title.
     #[must_use]
     pub fn subtitle(mut self, text: impl Into<String>) -> Self {
         self.subtitle = text.into();

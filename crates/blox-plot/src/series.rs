@@ -149,8 +149,8 @@ impl Series {
         }
     }
 
-    /// Where its markers are: at every point if there are few, otherwise far
-    /// apart and elsewhere than those of its neighbours.
+    /// Returns where its markers are: at every point if there are few, otherwise far apart and
+    /// elsewhere than those of its neighbours.
     fn marks(&self, vertices: &[(f64, f64)], i: usize) -> Vec<(f64, f64)> {
         const APART: f64 = 110.0;
         if self.kind == Kind::Line && vertices.len() <= 40 {

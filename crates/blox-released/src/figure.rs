@@ -23,10 +23,10 @@ pub trait Figure: Send + Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it shows, and where it was published.
+    /// Returns what it shows, and where it was published.
     fn title(&self) -> &'static str;
 
-    /// What it needs and does not ship with the toolkit.
+    /// Returns what it needs and does not ship with the toolkit.
     fn data(&self) -> &'static [DataFile] {
         &[]
     }
@@ -37,7 +37,7 @@ pub trait Figure: Send + Sync {
     /// The data cannot be read.
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
 
-    /// What came of them, from their reports in the order of [`Figure::runs`].
+    /// Returns what came of them, from their reports in the order of [`Figure::runs`].
     fn findings(&self, reports: &[Report]) -> Findings;
 
     /// All of it at once, for a figure whose simulations follow from each other or that has
@@ -74,7 +74,7 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    /// Where it lies: under its name, or compressed by gzip.
+    /// Returns where it lies: under its name, or compressed by gzip.
     fn found(&self, figure: &'static str, data: Option<&Path>) -> Result<PathBuf, ReproduceError> {
         let names = [self.path.to_owned(), format!("{}.gz", self.path)];
         let mut places = names.iter().filter_map(|name| Some(data?.join(name)));
@@ -192,7 +192,7 @@ pub struct Cited {
 pub struct Claim {
     /// What it says.
     pub text: String,
-    /// Whether it holds here.
+    /// True if it holds here.
     pub holds: bool,
 }
 

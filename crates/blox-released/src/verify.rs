@@ -199,7 +199,7 @@ pub(crate) fn number_of(count: usize, what: &str) -> String {
 /// Knows how to run the cases of one system.
 pub(crate) trait System {
     fn name(&self) -> &'static str;
-    /// Whether a case is one of this system's, by its own files.
+    /// Returns whether a case is one of this system's, by its own files.
     fn recognises(&self, case: &Case) -> bool;
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }

@@ -82,7 +82,7 @@ pub struct JobRow {
     pub outcome: Box<str>,
     /// Why it was turned away, or where it stood at the end.
     pub reason: Option<Box<str>>,
-    /// Whether it is measured.
+    /// True if it is measured.
     pub measured: bool,
 }
 
@@ -229,7 +229,7 @@ impl RunResults {
         self.jobs.iter().filter(|j| j.measured && j.jct_s.is_some())
     }
 
-    /// Whether it was recorded who held which GPUs when.
+    /// Returns whether it was recorded who held which GPUs when.
     pub fn has_assignments(&self) -> bool {
         self.dir.join("assignments.csv").is_file()
     }

@@ -134,7 +134,7 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     list
 }
 
-/// What the figures are about, in one line.
+/// Returns what the figures are about, in one line.
 fn about(all: &[Contestant<'_>]) -> String {
     let Some(first) = all.first() else {
         return String::new();

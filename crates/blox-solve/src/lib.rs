@@ -60,7 +60,7 @@ pub struct Solution {
     pub objective: f64,
     /// The value of each variable, in order; integers are whole numbers.
     pub values: Vec<f64>,
-    /// Whether nothing better exists, as far as tolerances go; `false` where a
+    /// True if nothing better exists, as far as tolerances go; `false` where a
     /// limit ended the search.
     pub proven: bool,
 }

@@ -31,7 +31,7 @@ pub struct Column {
     pub low: f64,
     /// Its greatest value; may be infinite.
     pub high: f64,
-    /// Whether it is a whole number.
+    /// True if it is a whole number.
     pub integer: bool,
 }
 
@@ -173,12 +173,12 @@ impl Program {
         self.near.push((var, target, weight));
     }
 
-    /// Whether it has geometric means or squared distances.
+    /// Returns whether it has geometric means or squared distances.
     pub fn is_curved(&self) -> bool {
         !(self.means.is_empty() && self.near.is_empty())
     }
 
-    /// Whether the objective is maximised; else minimised.
+    /// Returns whether the objective is maximised; else minimised.
     pub fn maximises(&self) -> bool {
         self.maximises
     }
@@ -193,12 +193,12 @@ impl Program {
         &self.rows
     }
 
-    /// How many variables it has.
+    /// Returns how many variables it has.
     pub fn variables(&self) -> usize {
         self.columns.len()
     }
 
-    /// Whether it has integers.
+    /// Returns whether it has integers.
     pub fn has_integers(&self) -> bool {
         self.columns.iter().any(|c| c.integer)
     }

@@ -66,12 +66,12 @@ impl Cells {
         self.lines.get(row).copied().unwrap_or(0)
     }
 
-    /// Whether it has a column.
+    /// Returns whether it has a column.
     pub fn has(&self, column: &str) -> bool {
         self.header.iter().any(|h| h == column)
     }
 
-    /// Where a column is.
+    /// Returns where a column is.
     ///
     /// # Errors
     /// It has none of that name.
@@ -84,7 +84,7 @@ impl Cells {
         })
     }
 
-    /// Where several columns are.
+    /// Returns where several columns are.
     ///
     /// # Errors
     /// It lacks one of them.

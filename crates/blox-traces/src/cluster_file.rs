@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Whether a text is meant as the path of a cluster's file, and not as a shorthand.
+/// Returns whether a text is meant as the path of a cluster's file, and not as a shorthand.
 pub fn is_path(text: &str) -> bool {
     text.contains(['/', '\\']) || ["toml", "csv", "ini"].iter().any(|e| ends_with(text, e))
 }

@@ -20,7 +20,7 @@ pub struct FileWorkload {
 }
 
 impl FileWorkload {
-    /// How many jobs the file has.
+    /// Returns how many jobs the file has.
     pub fn len(&self) -> u64 {
         self.jobs
     }
@@ -41,7 +41,7 @@ impl FileWorkload {
         }
     }
 
-    /// Whether the file has no job.
+    /// Returns whether the file has no job.
     pub fn is_empty(&self) -> bool {
         self.jobs == 0
     }

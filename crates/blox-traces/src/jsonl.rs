@@ -44,7 +44,7 @@ struct JsonRows(LineRows);
 /// What a line looks like, for messages.
 const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}"#;
 
-/// Why the line is no job: the field is looked for once something is wrong with one.
+/// Returns why the line is no job: the field is looked for once something is wrong with one.
 fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
     let line = |what: String| WorkloadError::line(rows.path(), rows.line(), what);
     // Its own line number is that within this line.

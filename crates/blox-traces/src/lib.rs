@@ -54,7 +54,7 @@ pub use open::{Format, FormatError, open};
 pub use source::fingerprint;
 pub use trace::{Checked, ReadOptions, Trace, check, check_bytes};
 
-/// What most readers' tests look at: name, submission and duration in seconds, GPUs.
+/// Returns what most readers' tests look at: name, submission and duration in seconds, GPUs.
 #[cfg(test)]
 pub(crate) fn told(jobs: &[blox_core::JobSpec]) -> Vec<(&str, f64, u32, f64)> {
     jobs.iter()

@@ -133,7 +133,7 @@ impl Format {
         }
     }
 
-    /// What stands between two columns of a header.
+    /// Returns what stands between two columns of a header.
     fn delimiter(self, header: &str) -> char {
         match self {
             Format::Slurm => '|',
@@ -228,7 +228,7 @@ impl Reader {
         }
     }
 
-    /// How moments are counted.
+    /// Returns how moments are counted.
     pub(crate) fn clock(&self) -> Clock {
         match self {
             Reader::Known(

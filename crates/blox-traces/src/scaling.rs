@@ -26,7 +26,7 @@ pub struct Cell {
     pub gpus: GpuCount,
     /// Iterations a second, finite and not negative; `None` where there is no number.
     pub rate: Option<f64>,
-    /// Whether the cell holds the word `nan`, rather than nothing.
+    /// True if the cell holds the word `nan`, rather than nothing.
     pub is_nan: bool,
 }
 
@@ -135,7 +135,7 @@ impl ScalingTable {
         rows.get(&batch_size).map(Vec::as_slice)
     }
 
-    /// What was remarkable about the files; lines are those of single files.
+    /// Returns what was remarkable about the files; lines are those of single files.
     pub fn notices(&self) -> &Notices {
         &self.notices
     }

@@ -298,7 +298,7 @@ impl Lines {
         self.unclosed = false;
     }
 
-    /// Whether the row was to go on after its line.
+    /// Returns whether the row was to go on after its line.
     pub fn unclosed(&self) -> bool {
         self.unclosed
     }

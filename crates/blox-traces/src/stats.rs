@@ -65,7 +65,7 @@ pub struct Statistics {
     pub by_hour: [u64; 24],
     /// Jobs by day: from Monday on, or after the workload's start.
     pub by_day: [u64; 7],
-    /// Whether hours and days are those of a clock on the wall.
+    /// True if hours and days are those of a clock on the wall.
     pub wall_clock: bool,
     /// The moment 0 in seconds since 1970, where it is known.
     pub origin_epoch_s: Option<f64>,

@@ -18,7 +18,7 @@ pub struct Table {
     header: Vec<String>,
     reader: Reader<Lines>,
     row: StringRecord,
-    /// Whether the first row is what is taken next: it was no header.
+    /// True if the first row is what is taken next: it was no header.
     again: bool,
     /// The line on which the row that is being read begins.
     row_begins: u64,
@@ -29,7 +29,7 @@ pub struct Table {
 pub struct Layout {
     /// What stands between two cells.
     pub delimiter: u8,
-    /// Whether a quote at the start of a cell means anything.
+    /// True if a quote at the start of a cell means anything.
     pub quotes: bool,
     /// The columns of a file that may come without a header.
     pub columns: &'static [&'static str],
@@ -101,18 +101,18 @@ impl Table {
         Ok(table)
     }
 
-    /// Where the column stands, if the table has it.
+    /// Returns where the column stands, if the table has it.
     pub fn find(&self, name: &str) -> Option<Column> {
         self.header.iter().position(|n| n == name).map(Column)
     }
 
-    /// Where the columns stand.
+    /// Returns where the columns stand.
     pub fn require<const N: usize>(&self, names: [&str; N]) -> Result<[Column; N], WorkloadError> {
         let found = self.require_all(&names)?;
         Ok(std::array::from_fn(|i| found[i]))
     }
 
-    /// Where the columns stand.
+    /// Returns where the columns stand.
     pub fn require_all(&self, names: &[&str]) -> Result<Vec<Column>, WorkloadError> {
         let is_missing = |name: &&&str| self.find(name).is_none();
         let missing: Vec<_> = names.iter().filter(is_missing).copied().collect();
@@ -210,7 +210,7 @@ impl Table {
         &self.header
     }
 
-    /// What the row holds in the column at `index`.
+    /// Returns what the row holds in the column at `index`.
     pub fn field(&self, index: usize) -> &str {
         self.row.get(index).unwrap_or_default().trim()
     }
@@ -225,12 +225,12 @@ impl Table {
         self.header.get(column.0).map_or("", String::as_str)
     }
 
-    /// What the row holds in a column.
+    /// Returns what the row holds in a column.
     pub fn text(&self, column: Column) -> &str {
         self.row.get(column.0).unwrap_or_default()
     }
 
-    /// What the row holds in a column that may be missing or empty.
+    /// Returns what the row holds in a column that may be missing or empty.
     pub fn optional(&self, column: Option<Column>) -> Option<(Column, &str)> {
         let column = column?;
         Some((column, self.text(column))).filter(|(_, text)| !text.is_empty())
@@ -255,7 +255,7 @@ impl Table {
             .ok_or_else(|| self.wrong(column, "a date such as 2017-10-09 07:01:55"))
     }
 
-    /// Whether the cell says that there is no value, as logs do.
+    /// Returns whether the cell says that there is no value, as logs do.
     pub fn is_null(&self, column: Column) -> bool {
         is_null(self.text(column))
     }
@@ -314,7 +314,7 @@ impl Table {
     }
 }
 
-/// What logs write where there is no value.
+/// Returns what logs write where there is no value.
 pub fn is_null(text: &str) -> bool {
     const NULLS: [&str; 9] = [
         "", "nan", "none", "null", "nil", "na", "n/a", "unknown", "\\n",

@@ -156,17 +156,17 @@ impl Trace {
         })
     }
 
-    /// How many jobs it has.
+    /// Returns how many jobs it has.
     pub fn len(&self) -> u64 {
         self.scan.jobs
     }
 
-    /// Whether it has no job.
+    /// Returns whether it has no job.
     pub fn is_empty(&self) -> bool {
         self.scan.jobs == 0
     }
 
-    /// What was dropped, repaired or remarkable.
+    /// Returns what was dropped, repaired or remarkable.
     pub fn notices(&self) -> &Notices {
         &self.scan.notices
     }
@@ -176,7 +176,7 @@ impl Trace {
         self.reader.to_string()
     }
 
-    /// Whether the format was told from the file and not said.
+    /// Returns whether the format was told from the file and not said.
     pub fn format_was_told(&self) -> bool {
         self.told
     }
@@ -187,7 +187,7 @@ impl Trace {
         self.scan.wall_origin()
     }
 
-    /// What this is, in a few words.
+    /// Returns what this is, in a few words.
     pub fn describe(&self) -> String {
         label(&self.source, &self.reader.to_string(), self.scan.jobs)
     }
@@ -410,7 +410,7 @@ impl Names {
     /// Memory is for the jobs: some tens of megabytes must do here.
     const MOST: usize = 1 << 21;
 
-    /// Whether the name, or by a rare chance another of the same number, was there before.
+    /// Returns whether the name, or by a rare chance another of the same number, was there before.
     fn add(&mut self, name: &str) -> Seen {
         let mut hash = DefaultHasher::new();
         name.hash(&mut hash);

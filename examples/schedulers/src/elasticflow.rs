@@ -46,7 +46,7 @@ pub fn elasticflow() -> Pipeline {
 pub struct ElasticFlowParams {
     /// The length of a slot and of a round, above 0.
     pub slot: Seconds,
-    /// Whether left-over GPUs go to jobs that need no more to end in time.
+    /// True if left-over GPUs go to jobs that need no more to end in time.
     pub expand: bool,
 }
 

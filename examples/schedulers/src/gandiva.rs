@@ -38,9 +38,9 @@ pub fn gandiva() -> Pipeline {
 pub struct GandivaParams {
     /// The length of a slice and of a round, above 0.
     pub slice: Seconds,
-    /// Whether two jobs may run on the same GPUs.
+    /// True if two jobs may run on the same GPUs.
     pub packing: bool,
-    /// Whether jobs grow onto idle GPUs.
+    /// True if jobs grow onto idle GPUs.
     pub growing: bool,
 }
 

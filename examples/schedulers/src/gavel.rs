@@ -26,7 +26,7 @@ pub enum GavelPolicy {
     MaxSumThroughput,
     /// Most iterations a second for the money, deadlines kept if they can be.
     MaxThroughputPerCost {
-        /// Whether deadlines count.
+        /// True if deadlines count.
         deadlines: bool,
     },
     /// First in, first out; see [`FifoShares`].

@@ -27,7 +27,7 @@ pub struct SynthesizerParams {
     pub horizon: Horizon,
     /// Rounds, of the look-ahead too.
     pub round: Rounds,
-    /// Whether [`srtf`] is among the candidates.
+    /// True if [`srtf`] is among the candidates.
     pub srtf: bool,
 }
 

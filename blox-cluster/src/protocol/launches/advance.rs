@@ -257,7 +257,7 @@ impl Launches {
         known.then(|| self.clock.length(longest))
     }
 
-    /// What the end of a launch means for its job, and whether the job itself failed.
+    /// Returns what the end of a launch means for its job, and whether the job itself failed.
     fn verdict(
         &self,
         now: Millis,
@@ -448,7 +448,7 @@ fn rate(view: View<'_>, id: AttemptId, a: &Attempt) -> f64 {
         .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))
 }
 
-/// Whether the work of a job is done when a launch of it is over.
+/// Returns whether the work of a job is done when a launch of it is over.
 ///
 /// A rank that ends with 0 after it was told to stop may have finished or may have given up its
 /// work. The launch is then completed only if the job reports all iterations as done, or if the

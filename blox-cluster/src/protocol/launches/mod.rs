@@ -63,7 +63,7 @@ pub struct Attempt {
     pub launch: Launch,
     /// What is wanted of it.
     pub goal: Goal,
-    /// Whether all of it has begun to run, and the core knows.
+    /// True if all of it has begun to run, and the core knows.
     pub started: bool,
     /// How it ended, node by node.
     pub ends: BTreeMap<NodeId, End>,
@@ -98,7 +98,7 @@ pub struct End {
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Whether every rank there ended with 0 after it was told to stop.
+    /// True if every rank there ended with 0 after it was told to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exited_zero: bool,
 }
@@ -366,13 +366,13 @@ impl Durable {
         }
     }
 
-    /// What a node calls itself, also when it has left.
+    /// Returns what a node calls itself, also when it has left.
     pub fn key_of(&self, node: NodeId) -> Option<&Name> {
         let known = self.nodes.get(&node).map(|n| &n.key);
         known.or_else(|| self.left.get(&node))
     }
 
-    /// What became of a job that has ended or was turned away.
+    /// Returns what became of a job that has ended or was turned away.
     pub fn became(&self, job: blox_core::JobId) -> Option<&'static str> {
         self.jobs.get(&job)?.ended?;
         Some(self.ended.get(&job).map_or("rejected", |o| o.as_str()))
@@ -454,7 +454,7 @@ struct Link {
     last_report: u64,
     /// When the last report came; before the first, when the scheduler began.
     heard: Millis,
-    /// Whether anything came from it in this life of the scheduler.
+    /// True if anything came from it in this life of the scheduler.
     spoke: bool,
     last_orders: u64,
     address: Name,
@@ -519,12 +519,12 @@ impl ClusterClock {
         self.began_at + self.length(now - self.began)
     }
 
-    /// How long that is for the cluster.
+    /// Returns how long that is for the cluster.
     pub fn length(&self, length: Millis) -> Seconds {
         Seconds::new(length.as_secs() * self.speed)
     }
 
-    /// How long a length of the cluster is for the machine.
+    /// Returns how long a length of the cluster is for the machine.
     fn back(&self, length: Seconds) -> Millis {
         Millis((length.secs() / self.speed * 1000.0).round().max(0.0) as u64)
     }
@@ -595,7 +595,7 @@ impl Launches {
         }
     }
 
-    /// What lasts.
+    /// Returns what lasts.
     pub fn durable(&self) -> &Durable {
         &self.durable
     }
@@ -642,7 +642,7 @@ impl Launches {
         self.waking.remove(&node);
     }
 
-    /// Where others reach a node, as it said last.
+    /// Returns where others reach a node, as it said last.
     pub fn address(&self, node: NodeId) -> Option<&Name> {
         self.links
             .get(&node)
@@ -650,13 +650,13 @@ impl Launches {
             .map(|l| &l.address)
     }
 
-    /// Where a launch stands on a node, as far as was heard.
+    /// Returns where a launch stands on a node, as far as was heard.
     pub fn status(&self, part: PartId) -> Option<&Status> {
         self.seen.get(&part).map(|s| &s.status)
     }
 
-    /// What a launch said of itself: how far the furthest of its nodes is, and of each number what
-    /// the first of them that gives it says.
+    /// Returns what a launch said of itself: how far the furthest of its nodes is, and of each
+    /// number what the first of them that gives it says.
     pub fn said(&self, id: AttemptId) -> Said {
         let launch = self.durable.attempts.get(&id).map(|a| &a.launch);
         let nodes = launch.into_iter().flat_map(|l| &l.parts);

@@ -97,9 +97,9 @@ impl Launches {
         })
     }
 
-    /// How long what is left of an aborted launch has. If a rank failed, or not all of it
-    /// ever ran, as long as the other ranks of a node have then: there is little to save.
-    /// Else, when some of it was lost, as long as if it was stopped.
+    /// Returns how long what is left of an aborted launch has. If a rank failed, or not all of it
+    /// ever ran, as long as the other ranks of a node have then: there is little to save. Else,
+    /// when some of it was lost, as long as if it was stopped.
     fn grace_of_rest(&self, a: &Attempt) -> crate::protocol::Millis {
         let failed = |end: &super::End| matches!(end.exit, Exit::Failed { .. } | Exit::BadFile);
         if !a.started || a.ends.values().any(failed) {
@@ -109,7 +109,7 @@ impl Launches {
         }
     }
 
-    /// Where the ranks meet, once every node keeps its GPUs for them.
+    /// Returns where the ranks meet, once every node keeps its GPUs for them.
     fn meeting(&self, id: AttemptId, a: &Attempt) -> Option<Meeting> {
         let going = self.going.contains(&id);
         if !going

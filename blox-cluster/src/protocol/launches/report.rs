@@ -460,13 +460,13 @@ impl Launches {
     }
 }
 
-/// Whether a node manager knows of a launch.
+/// Returns whether a node manager knows of a launch.
 fn is_listed(r: &Report, part: &PartId) -> bool {
     r.attempts.iter().any(|a| a.id == part.id)
 }
 
-/// Whether a node offers something else than what it joined as. Kernels and hypervisors keep a little
-/// more or less memory for themselves from time to time: that is no other inventory.
+/// Returns whether a node offers something else than what it joined as. Kernels and hypervisors
+/// keep a little more or less memory for themselves from time to time: that is no other inventory.
 fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
     let Some(known) = view.node(node).map(Node::spec) else {
         return false;
@@ -479,14 +479,14 @@ fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
     !near(known.memory_gib, r.offer.memory_gib) || alike != *known
 }
 
-/// Whether no job holds or was promised a GPU of a node.
+/// Returns whether no job holds or was promised a GPU of a node.
 pub(in crate::protocol) fn is_idle(view: View<'_>, node: &Node) -> bool {
     let cluster = view.cluster();
     node.gpus()
         .all(|g| cluster.held_by(g).next().is_none() && cluster.promised_to(g).next().is_none())
 }
 
-/// Why a node cannot be made of what it offers.
+/// Returns why a node cannot be made of what it offers.
 fn not_an_inventory(r: &Report) -> Option<String> {
     let spec = blox_core::ClusterSpec {
         nodes: vec![(*r.offer).clone()],

@@ -160,7 +160,7 @@ impl Launches {
         });
     }
 
-    /// How long its steps take, and on what type of GPU, if it says so.
+    /// Returns how long its steps take, and on what type of GPU, if it says so.
     fn steps_of(
         &self,
         id: AttemptId,

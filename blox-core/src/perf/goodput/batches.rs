@@ -12,7 +12,7 @@ pub struct BatchLimits {
     pub max_batch: u32,
     /// Samples of a pass on a GPU, at least and at most; at least 1.
     pub per_gpu: (u32, u32),
-    /// Whether gradients of several passes may be added up before a step.
+    /// True if gradients of several passes may be added up before a step.
     pub accumulate: bool,
 }
 
@@ -119,7 +119,7 @@ impl Batches {
         &self.tried
     }
 
-    /// What is chosen where nothing is within the limits.
+    /// Returns what is chosen where nothing is within the limits.
     pub(super) fn none(&self) -> BestBatch {
         BestBatch {
             goodput: 0.0,

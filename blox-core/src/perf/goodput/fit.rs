@@ -87,7 +87,7 @@ pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
     })
 }
 
-/// How far parameters are from what was observed: what [`fit`] minimises.
+/// Returns how far parameters are from what was observed: what [`fit`] minimises.
 pub fn objective_of(observed: &[StepTime], params: &ThroughputParams) -> f64 {
     Objective::of(observed).at(&params.to_array()).0
 }

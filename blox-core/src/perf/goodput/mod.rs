@@ -134,8 +134,8 @@ pub struct GradientNoise {
 }
 
 impl GradientNoise {
-    /// What a step with `scale` times the initial batch is worth in steps with the
-    /// initial batch (AdaScale), from 1 to `scale`; 1 where nothing can be said.
+    /// Returns what a step with `scale` times the initial batch is worth in steps with the initial
+    /// batch (AdaScale), from 1 to `scale`; 1 where nothing can be said.
     pub fn gain(&self, scale: f64) -> f64 {
         let below = self.var / scale + self.sqr;
         if below > 0.0 {

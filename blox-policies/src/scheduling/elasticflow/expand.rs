@@ -117,7 +117,7 @@ pub(super) fn expand(
     spare
 }
 
-/// What the next level would mean to a job; `None` if there is none, or no room.
+/// Returns what the next level would mean to a job; `None` if there is none, or no room.
 fn offer(
     window: &Window,
     task: &Task,

@@ -93,8 +93,8 @@ impl ElasticFlow {
         self
     }
 
-    /// Whether what is left over makes jobs grow beyond what they need; jobs
-    /// without deadline run on it in any case.
+    /// Returns whether what is left over makes jobs grow beyond what they need; jobs without
+    /// deadline run on it in any case.
     #[must_use]
     pub fn expanding(mut self, yes: bool) -> Self {
         self.expands = yes;
@@ -336,7 +336,7 @@ impl SchedulingPolicy for ElasticFlow {
 }
 
 impl ElasticFlow {
-    /// Who gets how many GPUs until plans change.
+    /// Returns who gets how many GPUs until plans change.
     fn share_out(&self, memory: &mut Promised, view: View<'_>) -> Answer {
         let now = view.now().secs();
         let active: Vec<JobRef<'_>> = view.active().collect();

@@ -153,8 +153,8 @@ impl Plan {
     }
 }
 
-/// Whether so much work is as good as enough, at admission: equal, or more by
-/// what sums can lose to rounding.
+/// Returns whether so much work is as good as enough, at admission: equal, or more by what sums can
+/// lose to rounding.
 fn is_enough(work: f64, left: f64) -> bool {
     work == left || work >= left * (1.0 + 1e-9)
 }
@@ -184,7 +184,7 @@ pub(super) fn commit(line: &mut Timeline, plan: &Plan, now: f64, give_back: bool
     }
 }
 
-/// Whether a plan's GPUs are all free.
+/// Returns whether a plan's GPUs are all free.
 pub(super) fn fits(line: &Timeline, plan: &Plan, now: f64) -> bool {
     plan.stretches(now).all(|(start, end, gpus)| {
         let ends = line.iter().skip(1).map(|(t, _)| *t).chain([f64::MAX]);
@@ -194,7 +194,7 @@ pub(super) fn fits(line: &Timeline, plan: &Plan, now: f64) -> bool {
     })
 }
 
-/// How much work a plan does from `now` on.
+/// Returns how much work a plan does from `now` on.
 pub(super) fn work_of(task: &Task, plan: &Plan, now: f64) -> f64 {
     let each = plan
         .stretches(now)

@@ -61,8 +61,8 @@ impl Colocation {
         cells.len() > known
     }
 
-    /// What a model keeps of its speed; `None` if nothing is known of it, or of anything beside
-    /// the other one on this type.
+    /// Returns what a model keeps of its speed; `None` if nothing is known of it, or of anything
+    /// beside the other one on this type.
     pub fn kept(&mut self, gpu_type: &str, model: &str, beside: &str) -> Option<f64> {
         let row = self.models.iter().position(|m| **m == *model)?;
         let same = |(t, m): &(Name, Name)| **t == *gpu_type && **m == *beside;
@@ -197,7 +197,7 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// What model `i` keeps beside model `k`: by how heavy both are.
+    /// Returns what model `i` keeps beside model `k`: by how heavy both are.
     fn truth(i: usize, k: usize) -> f64 {
         let weight = |m: usize| 0.05 + 0.09 * m as f64;
         1.0 - weight(i) * 0.4 - weight(k) * 0.6

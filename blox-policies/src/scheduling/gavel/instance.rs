@@ -66,7 +66,7 @@ impl Instance {
         self.types.iter().map(|t| f64::from(t.gpus)).sum()
     }
 
-    /// Where a job is in the list.
+    /// Returns where a job is in the list.
     pub fn position(&self, job: JobId) -> Option<usize> {
         self.jobs.binary_search_by_key(&job, |j| j.id).ok()
     }
@@ -106,7 +106,7 @@ impl Combination {
         std::iter::once(self.job).chain(self.partner)
     }
 
-    /// Whether a job is one of its jobs.
+    /// Returns whether a job is one of its jobs.
     pub fn has(&self, job: JobId) -> bool {
         self.job == job || self.partner == Some(job)
     }
@@ -223,25 +223,25 @@ pub trait SharePolicy: Policy {
         instance: &Instance,
     ) -> Result<Allocation, SolveError>;
 
-    /// Whether it places two jobs on the same GPUs.
+    /// Returns whether it places two jobs on the same GPUs.
     fn wants_pairs(&self) -> bool {
         false
     }
 
-    /// What two jobs must do more than together on the same GPUs, in parts of what each does alone,
-    /// to be of any use to it. Two that do no more than 1 do as well in turns, with less of their
-    /// time: no optimum needs them.
+    /// Returns what two jobs must do more than together on the same GPUs, in parts of what each
+    /// does alone, to be of any use to it. Two that do no more than 1 do as well in turns, with
+    /// less of their time: no optimum needs them.
     fn least_gain(&self) -> f64 {
         0.0
     }
 
-    /// Whether jobs run that it gives nothing, where GPUs would be idle without them.
+    /// Returns whether jobs run that it gives nothing, where GPUs would be idle without them.
     fn conserves_work(&self) -> bool {
         true
     }
 
-    /// Whether all GPUs count alike for it. Types are then filled in turn, another
-    /// one first each round; else those on which jobs are fastest first.
+    /// Returns whether all GPUs count alike for it. Types are then filled in turn, another one
+    /// first each round; else those on which jobs are fastest first.
     fn is_blind(&self) -> bool {
         false
     }

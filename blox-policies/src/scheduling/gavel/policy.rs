@@ -54,7 +54,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// What it learned of models beside each other.
+    /// Returns what it learned of models beside each other.
     pub fn learned(&self) -> &Colocation {
         &self.known
     }
@@ -106,7 +106,7 @@ impl Gavel {
         self
     }
 
-    /// What an hour on a GPU of a type costs; 1 where nobody says.
+    /// Returns what an hour on a GPU of a type costs; 1 where nobody says.
     #[must_use]
     pub fn price(mut self, gpu_type: impl Into<Name>, price: f64) -> Self {
         self.prices.insert(gpu_type.into(), price);
@@ -169,7 +169,7 @@ impl Gavel {
         }
     }
 
-    /// What is known of jobs beside each other.
+    /// Returns what is known of jobs beside each other.
     fn beside<'m>(&self, memory: &'m mut Rounds) -> Beside<'m> {
         Beside {
             types: &memory.types,

@@ -132,7 +132,7 @@ impl<'a> ShareProgram<'a> {
             .push(Some(if alone { job } else { var.index() }));
     }
 
-    /// How many jobs a job of the instance stands for.
+    /// Returns how many jobs a job of the instance stands for.
     pub fn copies(&self, job: usize) -> f64 {
         self.copies[job]
     }

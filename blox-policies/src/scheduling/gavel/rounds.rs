@@ -52,7 +52,7 @@ pub struct Chosen {
     pub kind: usize,
     /// How many.
     pub gpus: u32,
-    /// Whether the last allocation knew it.
+    /// True if the last allocation knew it.
     pub known: bool,
 }
 
@@ -157,10 +157,10 @@ impl RoundMechanism {
         }
     }
 
-    /// Who runs next on `free` GPUs of each type. The types are filled in `order`;
-    /// within one, rows go by priority, then by what they are owed, then by their
-    /// fraction, then as they were added; what does not fit is passed over. Rows
-    /// without a fraction take what is left, if `conserves_work`.
+    /// Returns who runs next on `free` GPUs of each type. The types are filled in `order`; within
+    /// one, rows go by priority, then by what they are owed, then by their fraction, then as they
+    /// were added; what does not fit is passed over. Rows without a fraction take what is left, if
+    /// `conserves_work`.
     pub fn select(&self, order: &[usize], free: &[u32], conserves_work: bool) -> Vec<Chosen> {
         self.fill(&[], order, free, &[conserves_work], true)
     }

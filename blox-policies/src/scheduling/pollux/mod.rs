@@ -215,7 +215,7 @@ impl SchedulingPolicy for Pollux {
     }
 }
 
-/// What is left of a speedup where the job would have to restart.
+/// Returns what is left of a speedup where the job would have to restart.
 fn penalty(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
     let (age, takes) = (age.secs(), restart.secs());
     if takes <= 0.0 {

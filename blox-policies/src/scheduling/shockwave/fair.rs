@@ -28,7 +28,7 @@ impl FairEnd {
         self.last = Some((now, takes));
     }
 
-    /// What counts at a moment; `None` without an estimate.
+    /// Returns what counts at a moment; `None` without an estimate.
     pub fn value(&self, now: f64) -> Option<f64> {
         let (at, last) = self.last?;
         let stood = now - self.first;

@@ -71,7 +71,7 @@ pub struct Window {
     pub rounds: Vec<Vec<usize>>,
     /// Rounds that each job was to have.
     pub units: Vec<u32>,
-    /// Whether all could be promised a fair end.
+    /// True if all could be promised a fair end.
     pub fair: bool,
 }
 
@@ -136,7 +136,7 @@ impl Market {
         self.search(gpus, bidders, &weights, &least).ok()
     }
 
-    /// How much a job's progress counts if not all can end fairly.
+    /// Returns how much a job's progress counts if not all can end fairly.
     fn weight(&self, b: &Bidder, share: f64) -> f64 {
         let rho = (b.age_s + b.remaining_s / share) / b.fair_s;
         if rho.is_nan() || rho <= self.rho_max {

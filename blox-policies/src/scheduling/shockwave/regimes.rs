@@ -67,7 +67,7 @@ impl Regimes {
         Regimes::new(&epochs)
     }
 
-    /// How many epochs it has.
+    /// Returns how many epochs it has.
     pub fn epochs(&self) -> usize {
         self.epochs.len()
     }

@@ -149,7 +149,7 @@ impl Sia {
         known
     }
 
-    /// What configurations are worth to a job: as kept, where it still holds.
+    /// Returns what configurations are worth to a job: as kept, where it still holds.
     fn row(
         &self,
         memory: &mut SiaMemory,

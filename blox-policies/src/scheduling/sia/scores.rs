@@ -24,7 +24,7 @@ pub struct Applicant<'a> {
 
 /// Values configurations for a job.
 pub trait Scores: Send + Sync + 'static {
-    /// What each configuration is worth, in any unit; `None` for one that cannot be used.
+    /// Returns what each configuration is worth, in any unit; `None` for one that cannot be used.
     ///
     /// It follows from what the job says, has reported and has, and from the nodes of the cluster, and is
     /// asked for again when one of these has changed.
@@ -36,8 +36,8 @@ pub trait Scores: Send + Sync + 'static {
         batches: &mut KnownBatches,
     ) -> Vec<Option<f64>>;
 
-    /// What each configuration costs now, given its value and compared with 0 for none; the least sum
-    /// is sought. `None` for one that cannot be used.
+    /// Returns what each configuration costs now, given its value and compared with 0 for none; the
+    /// least sum is sought. `None` for one that cannot be used.
     fn costs(
         &self,
         applicant: &Applicant<'_>,
@@ -45,8 +45,8 @@ pub trait Scores: Send + Sync + 'static {
         values: &[Option<f64>],
     ) -> Vec<Option<f64>>;
 
-    /// How a job lies with so many GPUs of a type on each node in turn: on the same type it restarts
-    /// when this changes.
+    /// Returns how a job lies with so many GPUs of a type on each node in turn: on the same type it
+    /// restarts when this changes.
     fn lies(&self, gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
         let _ = gpu_type;
         placement

@@ -16,7 +16,7 @@ pub struct Tie {
     pub column: usize,
     /// How many of these there are.
     pub columns: usize,
-    /// Whether the job has it now.
+    /// True if the job has it now.
     pub previous: bool,
 }
 

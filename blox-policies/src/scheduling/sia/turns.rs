@@ -5,7 +5,7 @@ use blox_core::{Assignment, NodeId, View};
 /// How many GPUs each node gives, one after the other.
 pub type Turns = Vec<(NodeId, u32)>;
 
-/// How many GPUs each node gives, in the order of the GPUs.
+/// Returns how many GPUs each node gives, in the order of the GPUs.
 pub fn turns(view: View<'_>, assignment: &Assignment) -> Turns {
     let mut turns = Turns::new();
     let nodes = assignment.gpus.iter().map(|g| view.cluster().node_of(*g));

@@ -206,7 +206,7 @@ impl Agent {
         Some((rate, noise, steps))
     }
 
-    /// What it does until it turns to something else.
+    /// Returns what it does until it turns to something else.
     pub(super) fn stretch(
         &mut self,
         app: &Application,

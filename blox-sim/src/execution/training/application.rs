@@ -109,7 +109,7 @@ pub struct Application {
 }
 
 impl Application {
-    /// What its jobs say of themselves.
+    /// Returns what its jobs say of themselves.
     pub fn spec(&self, adapts: Adapts) -> TrainingSpec {
         TrainingSpec {
             initial_batch: self.initial_batch,

@@ -111,7 +111,7 @@ impl Training {
         self
     }
 
-    /// What its agent knows of a job that trains and has started.
+    /// Returns what its agent knows of a job that trains and has started.
     pub fn agent(&self, job: JobId) -> Option<&Agent> {
         self.agents.get(&job)
     }

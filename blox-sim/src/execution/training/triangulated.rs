@@ -22,7 +22,7 @@ const STEPS: u32 = 5_000;
 pub struct Between {
     /// Seconds of a step, and of its exchange of gradients.
     pub times: (f64, f64),
-    /// Whether every Delaunay triangulation says so.
+    /// True if every Delaunay triangulation says so.
     pub unique: bool,
 }
 

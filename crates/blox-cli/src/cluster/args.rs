@@ -19,7 +19,7 @@ pub(crate) struct At {
 /// Options of `simulate` that say how is decided; the others say what is simulated.
 macro_rules! that_decide {
     ($($option:ident)*) => {
-        /// Whether an option, by its long name, says how is decided.
+        /// Returns whether an option, by its long name, says how is decided.
         pub(crate) fn decides(key: &str) -> bool {
             [$(stringify!($option)),*].contains(&&*key.replace('-', "_"))
         }

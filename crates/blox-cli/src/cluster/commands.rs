@@ -246,7 +246,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
     }
 }
 
-/// What a job that trains says of its batches, as its file has it.
+/// Returns what a job that trains says of its batches, as its file has it.
 fn training(path: &Path) -> Result<String, Failure> {
     let wrong = |e: String| Failure::new(format!("--training {}: {e}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;

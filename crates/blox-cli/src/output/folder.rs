@@ -48,7 +48,7 @@ pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// What to say of pictures that were asked for, after an interruption.
+/// Returns what to say of pictures that were asked for, after an interruption.
 pub(crate) fn drawn_later(asked: bool) -> &'static str {
     match asked {
         true => "; `blox plot` and `blox report` draw what there is",

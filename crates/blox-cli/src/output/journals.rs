@@ -27,7 +27,7 @@ impl SharedJournal {
         })
     }
 
-    /// Whether all of it was written.
+    /// Returns whether all of it was written.
     pub fn close(&self) -> Result<(), Failure> {
         self.clone()
             .flush()
@@ -58,7 +58,7 @@ impl Journal for SharedJournal {
     }
 }
 
-/// Where the journal of each scheduler goes, if anywhere: several of them get the
+/// Returns where the journal of each scheduler goes, if anywhere: several of them get the
 /// scheduler's name into theirs. What is there is not written over unless it may be.
 pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf>>, Failure> {
     let alone = experiment.contestants.len() == 1;

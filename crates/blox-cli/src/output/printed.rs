@@ -34,7 +34,7 @@ impl OutputFormat {
         }
     }
 
-    /// Whether it is for programs, so that notes go to standard error.
+    /// Returns whether it is for programs, so that notes go to standard error.
     pub fn is_data(self) -> bool {
         matches!(self, OutputFormat::Csv | OutputFormat::Json)
     }
@@ -106,7 +106,8 @@ pub(crate) fn figures(run: &Run, experiment: &Experiment<'_>) -> Result<Value, F
     serde_json::to_value(Figures::of(run, experiment)).map_err(Failure::new)
 }
 
-/// What `--output-format json` prints: an object for `simulate`, a list of them for `compare`.
+/// Returns what `--output-format json` prints: an object for `simulate`, a list of them for
+/// `compare`.
 pub(crate) fn json(
     experiment: &Experiment<'_>,
     runs: &[&Run],
@@ -127,7 +128,7 @@ pub(crate) fn json(
     }
 }
 
-/// What `--output-format csv` prints: a row a scheduler.
+/// Returns what `--output-format csv` prints: a row a scheduler.
 pub(crate) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String, Failure> {
     let mut rows = compared(experiment, runs)?;
     let mut head: Vec<String> = COLUMNS.iter().map(|c| c.name.to_owned()).collect();

@@ -34,7 +34,7 @@ pub(crate) struct Known {
     pub(super) ids: BTreeMap<JobsKey, Option<Vec<u64>>>,
 }
 
-/// Whether throughputs are those of one JSON file, and not tables in a folder.
+/// Returns whether throughputs are those of one JSON file, and not tables in a folder.
 pub(super) fn is_oracle(path: &Path) -> bool {
     let name = path.to_string_lossy();
     path.is_file() || name.ends_with(".json") || name.ends_with(".json.gz")

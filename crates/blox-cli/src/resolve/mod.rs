@@ -288,7 +288,7 @@ impl<'r> Experiment<'r> {
         }
     }
 
-    /// How the trace is read; `None` where jobs are made up.
+    /// Returns how the trace is read; `None` where jobs are made up.
     fn trace_key(&self) -> Option<TraceKey> {
         let Source::Trace(path, _) = &self.source else {
             return None;
@@ -371,7 +371,7 @@ impl<'r> Experiment<'r> {
         self.parts[i].put_into(simulation, self.registry, self.seed)
     }
 
-    /// Where all jobs of a trace have whole numbers for ids, `--measure A..B` names these.
+    /// Returns where all jobs of a trace have whole numbers for ids, `--measure A..B` names these.
     fn measure_by_ids(&mut self, known: &mut Known) -> Result<(), Failure> {
         let (Some(trace), Measure::Ids(a, b)) = (self.trace_key(), &self.measure) else {
             return Ok(());

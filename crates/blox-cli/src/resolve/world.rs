@@ -67,7 +67,7 @@ impl Parts {
         })
     }
 
-    /// Whether a part takes a parameter from an option of the command line.
+    /// Returns whether a part takes a parameter from an option of the command line.
     pub fn reads(&self, registry: &Registry, option: &str) -> bool {
         let reads = |params: Option<&[ParamDoc]>| {
             let of_option = |p: &ParamDoc| p.default.strip_prefix("--") == Some(option);

@@ -158,7 +158,7 @@ struct Round {
 }
 
 impl Round {
-    /// Whether anything in it is about a job, the plan included.
+    /// Returns whether anything in it is about a job, the plan included.
     fn touches(&self, job: JobId, plan: &blox_core::Plan) -> bool {
         self.events.iter().any(|(_, e)| e.job() == Some(job))
             || plan.actions.iter().any(|a| a.job() == job)

@@ -121,7 +121,7 @@ fn gpus(view: View<'_>, list: &[GpuId]) -> String {
     parts.join(", ")
 }
 
-/// Why a job without GPUs has none: its own reason, or the last plan's.
+/// Returns why a job without GPUs has none: its own reason, or the last plan's.
 fn why_waiting(plan: &Plan, job: &JobRef<'_>) -> String {
     match job.phase() {
         Phase::Waiting => plan.reason_for(job.id()).to_string(),
@@ -156,7 +156,7 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
     text
 }
 
-/// What the reason of a job without GPUs counts as.
+/// Returns what the reason of a job without GPUs counts as.
 fn label(plan: &Plan, job: &JobRef<'_>) -> String {
     let label = match job.phase() {
         Phase::Waiting => plan.reason_for(job.id()).label(),

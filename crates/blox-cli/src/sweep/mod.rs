@@ -236,7 +236,7 @@ fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
     groups
 }
 
-/// Whether there are several seeds, and none changes anything.
+/// Returns whether there are several seeds, and none changes anything.
 fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
     let figures = |row: &Map<String, Value>| {
         let mut row = row.clone();
@@ -295,7 +295,7 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     text
 }
 
-/// What the table is about, with so many runs finished.
+/// Returns what the table is about, with so many runs finished.
 fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));

@@ -161,7 +161,7 @@ impl<'r> Plan<'r> {
         &self.cells[run.cell].experiment.contestants[run.contestant].label
     }
 
-    /// Where the results of a run go.
+    /// Returns where the results of a run go.
     pub fn folder(&self, run: &Planned) -> Option<PathBuf> {
         let dir = self.base.output_dir.as_ref()?;
         Some(dir.join("runs").join(&run.name))

@@ -298,7 +298,7 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
         .collect()
 }
 
-/// What tells a sweep from others.
+/// Returns what tells a sweep from others.
 fn settings(plan: &Plan<'_>) -> Value {
     let mut base = output::configuration(&plan.base);
     base.schedulers = None;
@@ -329,7 +329,7 @@ fn settings(plan: &Plan<'_>) -> Value {
     })
 }
 
-/// What tells a run from others.
+/// Returns what tells a run from others.
 fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
     let experiment = &plan.cells[run.cell].experiment;
     let mut options = output::configuration(&experiment.options);
@@ -341,7 +341,7 @@ fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
     })
 }
 
-/// Where two values differ first, and how.
+/// Returns where two values differ first, and how.
 fn difference(at: &str, was: &Value, is: &Value) -> Option<(String, String, String)> {
     if let (Value::Object(a), Value::Object(b)) = (was, is) {
         let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();

@@ -47,7 +47,7 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
     Ok(if count == 0 { OK } else { BAD_INPUT })
 }
 
-/// Why a job could never run, whatever is free.
+/// Returns why a job could never run, whatever is free.
 fn never_fits(job: &JobSpec, cluster: &ClusterSpec) -> Option<String> {
     let extras = job.extras();
     let mut wanted: Vec<_> = extras.gpu_types.iter().map(|name| name.as_str()).collect();

@@ -175,8 +175,8 @@ impl Target<'_> {
         Ok(OK)
     }
 
-    /// How many jobs there are, and what there is to say about them: some of that shows only
-    /// when they are made.
+    /// Returns how many jobs there are, and what there is to say about them: some of that shows
+    /// only when they are made.
     fn jobs(&self, make: Make<'_>, out: &mut dyn Write) -> Result<(u64, Notices), Failed> {
         let mut count = 0;
         let mut jobs = make()?;

@@ -181,8 +181,8 @@ fn profiled(
     Ok(jobs)
 }
 
-/// What a program did, as the report of a simulation has it. Ends are those that the program had
-/// planned; deadlines are met by its own count.
+/// Returns what a program did, as the report of a simulation has it. Ends are those that the
+/// program had planned; deadlines are met by its own count.
 fn report(
     program: Program,
     shape: Shape,
@@ -285,7 +285,7 @@ fn a100(figure: &dyn Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, R
     Ok(Arc::new(table))
 }
 
-/// Whether two counts or ratios are the same up to what a table prints.
+/// Returns whether two counts or ratios are the same up to what a table prints.
 fn equal(ours: f64, theirs: f64) -> bool {
     (ours - theirs).abs() < 5e-5
 }

@@ -59,7 +59,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether it chooses the GPU counts of jobs by ElasticFlow's plan.
+    /// Returns whether it chooses the GPU counts of jobs by ElasticFlow's plan.
     pub fn is_elastic(self) -> bool {
         matches!(self, Algorithm::ElasticFlow | Algorithm::WithoutAdmission)
     }

@@ -66,7 +66,7 @@ pub struct Experiment {
     pub limit_s: i64,
     /// The largest job that is profiled, in GPUs.
     pub profiled_gpus: u32,
-    /// Whether the profiler grows, packing pauses, and negative estimates count as 1000 s.
+    /// True if the profiler grows, packing pauses, and negative estimates count as 1000 s.
     pub adapts: bool,
 }
 
@@ -113,10 +113,10 @@ pub struct Input {
 pub struct Quirks {
     /// How the partner of a job that ends is found.
     pub lookup: Lookup,
-    /// Whether a job that was profiled starts in its virtual cluster while it still is
+    /// True if a job that was profiled starts in its virtual cluster while it still is
     /// (from its submission on), and not when the profiler lets it go.
     pub free_profiling: bool,
-    /// Whether jobs of Lucid are found ended in the second after their last.
+    /// True if jobs of Lucid are found ended in the second after their last.
     pub found_late: bool,
 }
 
@@ -138,7 +138,7 @@ pub struct Outcome {
     pub record: Record,
     /// Its wait for the profiler, if it was there.
     pub profiled: Option<i64>,
-    /// Whether it ended on the profiler.
+    /// True if it ended on the profiler.
     pub skipped: bool,
 }
 

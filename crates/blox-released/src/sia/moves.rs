@@ -17,7 +17,7 @@ pub struct FreeMoves {
 }
 
 impl FreeMoves {
-    /// What is left of a restart that goes on elsewhere.
+    /// Returns what is left of a restart that goes on elsewhere.
     fn left(&self, view: View<'_>, job: JobId) -> Seconds {
         let ready = self.ready.get(&job).copied().unwrap_or(Time::ZERO);
         (ready - view.now()).max(Seconds::ZERO)

@@ -19,17 +19,17 @@ impl RecordedFits {
         self.by_profile.insert(key(observed), params);
     }
 
-    /// Whether these are the parameters of a recorded one.
+    /// Returns whether these are the parameters of a recorded one.
     pub fn has(&self, params: &ThroughputParams) -> bool {
         self.by_profile.values().any(|p| p == params)
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.by_profile.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.by_profile.is_empty()
     }

@@ -30,13 +30,13 @@ pub fn most_nodes(gpu_type: &str) -> Option<u32> {
     measured.map(|(_, nodes)| *nodes)
 }
 
-/// How a job lies there that has so many GPUs on each node in turn: on as many nodes as were
-/// measured at most.
+/// Returns how a job lies there that has so many GPUs on each node in turn: on as many nodes as
+/// were measured at most.
 pub fn lies(gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
     gathered(placement, most_nodes(gpu_type))
 }
 
-/// How Sia's simulator runs training jobs: epochs end at whole seconds, and on [no more
+/// Returns how Sia's simulator runs training jobs: epochs end at whole seconds, and on [no more
 /// nodes](most_nodes) than were measured.
 pub fn training(applications: Applications) -> Training {
     let training = Training::of(applications).epoch_ends(EpochEnds::WholeSeconds);
@@ -57,8 +57,8 @@ pub fn pollux_applications(applications: Applications) -> Applications {
     })
 }
 
-/// How Pollux' simulator runs [such](pollux_applications) applications: as Sia's, but a pass
-/// may be as large as on any placement, and a job may lie on any number of nodes.
+/// Returns how Pollux' simulator runs [such](pollux_applications) applications: as Sia's, but a
+/// pass may be as large as on any placement, and a job may lie on any number of nodes.
 pub fn pollux_training(applications: Applications) -> Training {
     let training = training(pollux_applications(applications)).most_nodes(|_| None);
     training.pass_limit(PassLimit::Application)

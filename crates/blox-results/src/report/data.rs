@@ -270,7 +270,7 @@ fn spans(mut rects: Vec<Rect>, nodes: Vec<u32>, most: usize) -> Spans {
     }
 }
 
-/// How busy GPUs were, a digit from 0 to 9 a cell.
+/// Returns how busy GPUs were, a digit from 0 to 9 a cell.
 fn shaded(rects: &[Rect], rows: u32, per_row: u32, end: f64) -> Vec<String> {
     let lines = rows.div_ceil(per_row) as usize;
     let mut busy = vec![0.0; lines * CELLS];

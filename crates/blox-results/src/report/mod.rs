@@ -86,7 +86,7 @@ fn filled(parts: &[(&str, &str)]) -> String {
     page
 }
 
-/// Where the results come from, and what the reader must know first.
+/// Returns where the results come from, and what the reader must know first.
 fn about(folders: &[Folder]) -> String {
     let mut html = String::new();
     for folder in folders.iter().filter(|f| !f.manifest.is_null()) {

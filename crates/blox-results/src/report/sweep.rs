@@ -17,7 +17,7 @@ const MEANS: [&str; 6] = [
     "preemptions",
 ];
 
-/// Where the runs come from, and what the reader must know first.
+/// Returns where the runs come from, and what the reader must know first.
 pub(super) fn about(sweeps: &[&Sweep]) -> String {
     let mut html = String::new();
     for sweep in sweeps {

@@ -66,7 +66,7 @@ impl Group<'_> {
 }
 
 impl Sweep {
-    /// Whether a sweep wrote the folder.
+    /// Returns whether a sweep wrote the folder.
     pub fn lies_in(dir: &Path) -> bool {
         dir.join(TABLE).is_file()
     }
@@ -121,7 +121,7 @@ impl Sweep {
         parts.join(", ")
     }
 
-    /// What a run wrote; `None` where only the table is left.
+    /// Returns what a run wrote; `None` where only the table is left.
     ///
     /// # Errors
     /// A file cannot be read.

@@ -143,7 +143,7 @@ fn ends(e: &Estimate) -> (f64, f64) {
     (e.mean - half, e.mean + half)
 }
 
-/// What the points and whiskers are.
+/// Returns what the points and whiskers are.
 fn means_of(groups: &[Group<'_>]) -> String {
     let sizes = groups.iter().map(|g| g.runs.len());
     match (sizes.clone().min(), sizes.max()) {

@@ -56,7 +56,7 @@ pub struct Chosen {
     pub of: Vec<Option<usize>>,
     /// The sum of costs.
     pub cost: f64,
-    /// Whether nothing better exists; `false` where states had to be left out.
+    /// True if nothing better exists; `false` where states had to be left out.
     pub proven: bool,
 }
 

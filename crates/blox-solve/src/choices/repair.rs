@@ -3,7 +3,7 @@
 use super::{OpenGroup, ROUNDING, Search};
 
 impl Search {
-    /// What every group would take at the prices.
+    /// Returns what every group would take at the prices.
     pub(super) fn priced_choice(&self) -> Vec<Option<usize>> {
         let best = |g: &OpenGroup| {
             let mut best = (0.0, None);
@@ -29,7 +29,7 @@ impl Search {
         free
     }
 
-    /// What an alternative uses of a resource.
+    /// Returns what an alternative uses of a resource.
     fn used(&self, group: usize, item: Option<usize>, resource: usize) -> i64 {
         let a = item.map(|i| &self.groups[group].items[i].1);
         a.filter(|a| a.resource == resource)
@@ -44,7 +44,7 @@ impl Search {
         (0..self.groups[group].items.len()).map(Some).chain([None])
     }
 
-    /// Whether a group may change to an alternative with so much free.
+    /// Returns whether a group may change to an alternative with so much free.
     fn fits(&self, free: &[i64], group: usize, now: Option<usize>, to: Option<usize>) -> bool {
         let Some(i) = to else { return true };
         let new = &self.groups[group].items[i].1;

@@ -317,7 +317,7 @@ impl<'a> Iteration<'a> {
         Ok(step)
     }
 
-    /// How far one can go from the scaled point before anything reaches 0.
+    /// Returns how far one can go from the scaled point before anything reaches 0.
     fn reach(&self, at: &[f64], way: &Way) -> f64 {
         let ways = at.iter().zip(way.slacks.iter().zip(&way.prices));
         let fastest = ways.fold(0.0_f64, |fastest, (at, (s, z))| {

@@ -33,7 +33,7 @@ pub fn read_virtual_clusters(path: impl AsRef<Path>) -> Result<Vec<(Name, u32)>,
     Ok(all)
 }
 
-/// Whether a file looks like `vc_config.csv`: its second column is `num`.
+/// Returns whether a file looks like `vc_config.csv`: its second column is `num`.
 pub fn is_cluster(path: impl AsRef<Path>) -> bool {
     let table = Source::at(path.as_ref()).and_then(|source| Table::open(&source));
     table.is_ok_and(|t| t.header().len() == 2 && t.header()[1] == "num")

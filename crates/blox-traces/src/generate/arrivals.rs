@@ -261,8 +261,8 @@ impl Clock {
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 24.0 * HOUR;
 
-/// How long it takes from `now` until `mass` has passed at the rate
-/// 1 + a cos(2 pi (t - peak) / day).
+/// Returns how long it takes from `now` until `mass` has passed at the rate 1 + a cos(2 pi (t -
+/// peak) / day).
 fn sine_wait(now: f64, mass: f64, amplitude: f64, peak: f64) -> f64 {
     let omega = std::f64::consts::TAU / DAY;
     let from = now.rem_euclid(DAY) - peak;

@@ -124,7 +124,7 @@ impl DurationLaw {
         })
     }
 
-    /// Whether it makes sense.
+    /// Returns whether it makes sense.
     pub(super) fn check(&self) -> Result<(), WorkloadError> {
         let positive = "a number of seconds above 0";
         let not_negative = "a number of seconds, at least 0";

@@ -141,8 +141,8 @@ mod tests {
     use blox_policies::scheduling::Fifo;
     use serde_json::{Value, json};
 
-    /// What a model says of a job, whose jobs of dataset 7 took 700 s and all others 100 s; those
-    /// of more than 3 MiB took 40 s more.
+    /// Returns what a model says of a job, whose jobs of dataset 7 took 700 s and all others 100 s;
+    /// those of more than 3 MiB took 40 s more.
     fn said(dataset: Option<Value>, gmem: Option<Value>) -> Option<f64> {
         let rows = 0..200;
         let datasets = rows.clone().map(|i| ["7", "b"][i % 2].to_owned());

@@ -56,7 +56,7 @@ impl Log {
         Ok(Log(Cells::read(path)?))
     }
 
-    /// How many rows it has.
+    /// Returns how many rows it has.
     pub fn rows(&self) -> usize {
         self.0.rows.len()
     }

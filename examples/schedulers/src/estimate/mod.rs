@@ -85,7 +85,7 @@ impl Saved {
         })
     }
 
-    /// What it says about every row of a log.
+    /// Returns what it says about every row of a log.
     ///
     /// # Errors
     /// The log lacks a column.
@@ -96,7 +96,7 @@ impl Saved {
         self.model.predict(&frame).map_err(|e| log.wrong(e))
     }
 
-    /// How wrong it is on some rows of a log.
+    /// Returns how wrong it is on some rows of a log.
     ///
     /// # Errors
     /// The log lacks a column.

@@ -39,7 +39,7 @@ pub(super) struct LineSearch {
     best: Point,
     other: Point,
     bracketed: bool,
-    /// Whether a point was low enough and rising.
+    /// True if a point was low enough and rising.
     second_stage: bool,
     step: f64,
     least: f64,

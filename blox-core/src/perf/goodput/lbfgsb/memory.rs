@@ -112,8 +112,8 @@ impl<const N: usize> Memory<N> {
         cholesky(n, &mut self.wt)
     }
 
-    /// Where the quadratic model is least, nearly: the Cauchy point, then the
-    /// minimum over the variables that are free there. `None` if the matrix has gone bad.
+    /// Returns where the quadratic model is least, nearly: the Cauchy point, then the minimum over
+    /// the variables that are free there. `None` if the matrix has gone bad.
     pub(super) fn target(
         &mut self,
         x: &[f64; N],

@@ -198,7 +198,7 @@ fn follow<const N: usize>(
     None
 }
 
-/// How far one may go before the first bound.
+/// Returns how far one may go before the first bound.
 fn longest_step<const N: usize>(
     x: &[f64; N],
     direction: &[f64; N],

@@ -157,8 +157,8 @@ pub(crate) fn pack(
     }
 }
 
-/// What two jobs together do of what each does alone, on a type; `None` if they may
-/// not share.
+/// Returns what two jobs together do of what each does alone, on a type; `None` if they may not
+/// share.
 pub fn gain(instance: &Instance, who: Combination, kind: usize) -> Option<f64> {
     let a = instance.position(who.job)?;
     let b = instance.position(who.partner?)?;

@@ -68,8 +68,8 @@ fn pair(instance: &Instance, a: JobId, b: JobId) -> Option<&Pair> {
     Some(&instance.pairs[found.ok()?])
 }
 
-/// What the two of a pair together do of what each does alone, on average over the
-/// types on which both run; 0 if there is none.
+/// Returns what the two of a pair together do of what each does alone, on average over the types on
+/// which both run; 0 if there is none.
 pub fn mean_gain(instance: &Instance, pair: &Pair) -> f64 {
     let [a, b] = pair.jobs.map(|i| &instance.jobs[i].rates);
     let on = |k: usize| pair.rates[k][0] / a[k] + pair.rates[k][1] / b[k];

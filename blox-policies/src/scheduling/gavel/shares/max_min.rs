@@ -96,7 +96,7 @@ pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
     (lp, least)
 }
 
-/// What a job's throughput is multiplied with.
+/// Returns what a job's throughput is multiplied with.
 pub fn scales(instance: &Instance, knows: Knows) -> Vec<f64> {
     let x = proportional(instance);
     let of = |(i, job): (usize, &super::super::instance::Entrant)| {

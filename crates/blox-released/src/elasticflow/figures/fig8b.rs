@@ -52,7 +52,7 @@ type Column = (Program, Option<[f64; 11]>, [Option<u64>; 11]);
 
 const NOT_RUN: [Option<u64>; 11] = [None; 11];
 
-/// What the released program counts on the first, the tenth and the last trace.
+/// Returns what the released program counts on the first, the tenth and the last trace.
 const fn counted(first: Option<u64>, tenth: Option<u64>, philly: Option<u64>) -> [Option<u64>; 11] {
     let mut all = NOT_RUN;
     all[0] = first;

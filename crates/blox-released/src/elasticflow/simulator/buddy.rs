@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// The bucket sizes: the only GPU counts that can be placed.
 pub(super) const SIZES: [u32; 16] = [1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 88, 128, 256];
 
-/// Where a bucket of this size is.
+/// Returns where a bucket of this size is.
 pub(super) fn bucket_of(size: u32) -> Option<usize> {
     SIZES.iter().position(|s| *s == size)
 }
@@ -199,7 +199,7 @@ impl Buddy {
         }
     }
 
-    /// Where the job is, node by node.
+    /// Returns where the job is, node by node.
     pub fn spread(&self, id: u32, job: &Job) -> Spread {
         let Some(set) = job.set.map(|s| &self.sets[s]) else {
             return Spread::new();

@@ -28,7 +28,7 @@ pub struct Job {
     pub old_end: f64,
     pub real_end: Option<f64>,
     pub overhead: f64,
-    /// Whether its GPU positions were used since the cache was emptied.
+    /// True if its GPU positions were used since the cache was emptied.
     pub cached: bool,
     /// The node set that it is in.
     pub set: Option<usize>,
@@ -86,8 +86,8 @@ impl Job {
     }
 }
 
-/// What a start, move or restart costs: 2 s (7 from 256 GPUs on), more where
-/// the positions are new, and more again where all trainers are restarted.
+/// Returns what a start, move or restart costs: 2 s (7 from 256 GPUs on), more where the positions
+/// are new, and more again where all trainers are restarted.
 pub(super) fn overhead(total: u32, gpus: u32, restart: bool, cached: bool) -> f64 {
     let large = total >= 256;
     let mut seconds = if large { 7.0 } else { 2.0 };

@@ -65,7 +65,7 @@ pub struct PlannedEnd {
     pub at: f64,
     /// The end of its work by the plan: before `at` where plans are made in slots.
     pub exact: f64,
-    /// Whether the program counts it as late.
+    /// True if the program counts it as late.
     pub late: bool,
 }
 

@@ -81,8 +81,8 @@ impl Basis {
         }
     }
 
-    /// Whether the same trial gives the same answer after these changes, to `free`.
-    /// Nothing else may have changed.
+    /// Returns whether the same trial gives the same answer after these changes, to `free`. Nothing
+    /// else may have changed.
     pub fn stands(&self, job: &Job, changes: &[Change], free: &[(f64, i64)]) -> bool {
         if change_after(free, job, self.now) != self.second {
             return false;
@@ -110,7 +110,7 @@ impl Basis {
             })
     }
 
-    /// Whether another level fits than before at some moment of a change.
+    /// Returns whether another level fits than before at some moment of a change.
     fn fits_otherwise(&self, job: &Job, change: &Change) -> bool {
         let (from, to) = (change.from.max(self.second), change.to.min(self.until));
         let levels = &job.levels[..self.level.min(job.levels.len())];
@@ -154,7 +154,7 @@ fn own_change_after(job: &Job, at: f64) -> f64 {
     }
 }
 
-/// What is free, with the job's own plan given back.
+/// Returns what is free, with the job's own plan given back.
 fn value(free: &[(f64, i64)], job: &Job, at: f64) -> i64 {
     let i = free.partition_point(|(t, _)| *t <= at);
     let here = i.checked_sub(1).map_or(0, |i| free[i].1);
@@ -189,7 +189,7 @@ fn change_after(free: &[(f64, i64)], job: &Job, at: f64) -> f64 {
     }
 }
 
-/// Whether what is free changes at this moment.
+/// Returns whether what is free changes at this moment.
 fn is_change(free: &[(f64, i64)], job: &Job, at: f64) -> bool {
     value(free, job, at.next_down()) != value(free, job, at)
 }

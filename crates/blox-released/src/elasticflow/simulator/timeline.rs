@@ -58,7 +58,7 @@ pub(super) struct Planned {
     pub end: f64,
     /// When the work is done.
     pub real_end: f64,
-    /// Whether that is by the deadline.
+    /// True if that is by the deadline.
     pub met: bool,
 }
 
@@ -297,7 +297,7 @@ impl Planner {
         set(&mut self.alloc, t, gpus);
     }
 
-    /// What is left once the deadline has passed runs on all that is free.
+    /// Returns what is left once the deadline has passed runs on all that is free.
     #[allow(clippy::too_many_arguments, reason = "one caller, just above")]
     fn past_deadline(
         &mut self,

@@ -80,15 +80,15 @@ impl Trials {
         Some(sum)
     }
 
-    /// What the last answer rests on, if small changes of what is free are known
-    /// to leave it as it is.
+    /// Returns what the last answer rests on, if small changes of what is free are known to leave
+    /// it as it is.
     pub fn basis(&self) -> Option<Basis> {
         self.basis
     }
 
-    /// Whether rounding decided nothing, so that the same plan cut into other
-    /// intervals would have come out the same: `left` before it was filled, `rest` in
-    /// the interval in which it ends.
+    /// Returns whether rounding decided nothing, so that the same plan cut into other intervals
+    /// would have come out the same: `left` before it was filled, `rest` in the interval in which
+    /// it ends.
     fn is_sure(&self, start: usize, level: u8, last: usize, (left, rest): (f64, f64)) -> bool {
         let margin = left * 1e-9;
         // Whole seconds are added without rounding.

@@ -10,16 +10,16 @@ pub struct Quantum {
     pub(super) seconds: f64,
     /// Steps done.
     pub(super) steps: f64,
-    /// Whether the job was also chosen in the round before.
+    /// True if the job was also chosen in the round before.
     pub(super) ran_before: bool,
-    /// Whether the quantum belongs to the first round of the run.
+    /// True if the quantum belongs to the first round of the run.
     pub(super) first_round: bool,
 }
 
 /// The behaviour of a program. The defaults are those of Gavel's.
 pub trait Dialect {
-    /// Whether the program ends as soon as no job is left, even if more jobs will arrive. If it
-    /// does not, an idle cluster asks for shares at once after the last arrival.
+    /// Returns whether the program ends as soon as no job is left, even if more jobs will arrive.
+    /// If it does not, an idle cluster asks for shares at once after the last arrival.
     fn ends_when_empty(&self) -> bool {
         false
     }
@@ -29,17 +29,17 @@ pub trait Dialect {
         quantum
     }
 
-    /// Whether a quantum counts as failed, by the steps of one of its workers.
+    /// Returns whether a quantum counts as failed, by the steps of one of its workers.
     fn fails(&self, steps: f64, seconds: f64) -> bool {
         steps <= 0.0 || seconds <= 0.0
     }
 
-    /// Whether a job that failed too often has an end that counts.
+    /// Returns whether a job that failed too often has an end that counts.
     fn counts_dropped(&self) -> bool {
         false
     }
 
-    /// Whether a job has run for too long.
+    /// Returns whether a job has run for too long.
     fn is_overdue(&self, job: &Job) -> bool {
         let _ = job;
         false

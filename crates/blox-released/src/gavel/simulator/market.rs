@@ -24,7 +24,7 @@ pub(super) struct Planner {
     round: u64,
     /// Rounds since the last one that was an eighth.
     waited: u32,
-    /// Whether a plan is due.
+    /// True if a plan is due.
     due: bool,
     known: BTreeMap<JobId, Known>,
     /// The round of the plan, and the jobs of each of its rounds.

@@ -59,9 +59,9 @@ pub struct Settings {
     pub gap: f64,
     /// The random seed.
     pub seed: u64,
-    /// Whether the types are filled in random order, as the program does for some policies.
+    /// True if the types are filled in random order, as the program does for some policies.
     pub shuffles: bool,
-    /// Whether no job overtakes a job that does not fit (`isolated_plus`).
+    /// True if no job overtakes a job that does not fit (`isolated_plus`).
     pub in_turn: bool,
     /// Jobs of the trace; `None` if the program does not know how many jobs will arrive.
     pub jobs: Option<usize>,
@@ -88,7 +88,7 @@ pub struct ReleasedEnd {
     pub submit: f64,
     /// When the job itself ended, in seconds: mostly before the end of its round.
     pub at: f64,
-    /// Whether the job was dropped. The program has no completion time for a dropped job.
+    /// True if the job was dropped. The program has no completion time for a dropped job.
     pub dropped: bool,
 }
 

@@ -77,7 +77,7 @@ struct Program<'a, D> {
     settings: &'a Settings,
     dialect: D,
     shares: &'a mut dyn Shares,
-    /// Whether the share policy shares GPUs among pairs of jobs.
+    /// True if the share policy shares GPUs among pairs of jobs.
     pairs: bool,
     types: Vec<TypePool>,
     servers: Vec<Servers>,

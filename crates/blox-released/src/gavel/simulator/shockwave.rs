@@ -136,7 +136,7 @@ impl Adapting {
         at.map_or(self.job.batch, |(_, batch)| *batch)
     }
 
-    /// What it asks for after a round.
+    /// Returns what it asks for after a round.
     fn wishes(&self, steps: f64) -> Option<Wish> {
         let epoch = self.epoch(steps);
         let at_most = Some(self.batch) == self.largest();

@@ -32,7 +32,7 @@ pub(super) trait Released {
     /// Compares the jobs and workers of every round.
     fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
 
-    /// Whether the policy of the case counts all GPUs alike.
+    /// Returns whether the policy of the case counts all GPUs alike.
     fn is_blind(&self) -> bool {
         false
     }

@@ -26,9 +26,9 @@ pub(super) enum Determined {
 #[derive(Clone)]
 pub(super) struct Policy {
     pub shares: Asked,
-    /// Whether the program fills types in random order.
+    /// True if the program fills types in random order.
     pub shuffles: bool,
-    /// Whether nobody overtakes a job that does not fit.
+    /// True if nobody overtakes a job that does not fit.
     pub in_turn: bool,
     pub determined: Determined,
 }

@@ -44,7 +44,7 @@ pub(super) struct Recorded {
 struct Measured {
     theirs: f64,
     ours: f64,
-    /// Whether ours holds what it promises; see [`Recorded`].
+    /// True if ours holds what it promises; see [`Recorded`].
     sound: bool,
     /// The largest part by which theirs gives out more than there is.
     excess: f64,

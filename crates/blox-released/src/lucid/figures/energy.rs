@@ -22,7 +22,7 @@ const LEARN: f64 = 1_506_988_800.0;
 const JUDGE: f64 = 1_512_086_400.0;
 const LOOKS: usize = 2016;
 
-/// Where the nodes' file lies.
+/// Returns where the nodes' file lies.
 fn find(folder: &Path) -> Result<PathBuf, ReproduceError> {
     let places = [folder.join(NODES), folder.join("input").join(NODES)];
     let found = places.into_iter().find(|place| place.is_file());
@@ -141,7 +141,7 @@ impl Did {
     }
 }
 
-/// What is in use at a look, of 420 nodes.
+/// Returns what is in use at a look, of 420 nodes.
 fn stand_in(look: usize) -> (i64, i64) {
     let day = look as f64 / 144.0;
     let wave = |period: f64, height: f64| height * (std::f64::consts::TAU * day / period).sin();

@@ -275,7 +275,7 @@ fn quirks() -> [(&'static str, Policy, Quirks); 5] {
     .map(|(name, quirks)| (name, Policy::Lucid, quirks))
 }
 
-/// What they are worth.
+/// Returns what they are worth.
 fn worth(all: &All) -> Findings {
     let mut findings = Findings::default();
     for (name, times) in all {

@@ -51,7 +51,7 @@ pub(crate) const FILES: [&str; 7] = [
     "Venus_Sept_lgb.csv",
 ];
 
-/// Where one of them lies, in this folder or in the one above.
+/// Returns where one of them lies, in this folder or in the one above.
 pub(crate) fn find(
     figure: &'static str,
     folder: &Path,

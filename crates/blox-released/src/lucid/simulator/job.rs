@@ -74,7 +74,7 @@ pub struct Record {
     pub priority: f64,
     /// Its GPUs at the end: names of nodes with their GPUs.
     pub nodes: Vec<(u32, Vec<u32>)>,
-    /// Whether it ended alone on its GPUs, as the original believed.
+    /// True if it ended alone on its GPUs, as the original believed.
     pub exclusive: bool,
     /// Its speed at the end, 1 for alone.
     pub rate: f64,

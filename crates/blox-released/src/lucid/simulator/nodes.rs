@@ -127,7 +127,7 @@ impl Node {
 pub(super) struct Nodes {
     pub list: Vec<Node>,
     placer: Placer,
-    /// Whether a node was ever taken away.
+    /// True if a node was ever taken away.
     has_temporary: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct PackedSettings {
     pub scaling: Vec<Scaling>,
     /// The lookup of the partner of a job that ends.
     pub lookup: Lookup,
-    /// Whether an end is found in the second after the job's last, as released.
+    /// True if an end is found in the second after the job's last, as released.
     pub found_late: bool,
 }
 

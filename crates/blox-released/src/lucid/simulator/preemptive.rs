@@ -49,7 +49,7 @@ pub(super) struct Preemptive {
     rule: Rule,
     queue: Vec<Live>,
     running: Vec<Live>,
-    /// Whether the last decision changed nothing, and nothing happened since.
+    /// True if the last decision changed nothing, and nothing happened since.
     settled: bool,
     now: i64,
     pub records: Vec<Record>,

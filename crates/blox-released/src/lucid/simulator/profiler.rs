@@ -33,7 +33,7 @@ pub(super) struct LeastGpusFirst {
     queue: Vec<Job>,
     running: Vec<Running>,
     forecast: Option<Forecast>,
-    /// Whether a forecast was asked for after its end.
+    /// True if a forecast was asked for after its end.
     asked_beyond: bool,
     again: Option<i64>,
     pub records: Vec<Record>,

@@ -161,7 +161,7 @@ impl<'a> Ours<'a> {
         Ok(())
     }
 
-    /// Whether another plan may have led to a difference: not to a job that is missing.
+    /// Returns whether another plan may have led to a difference: not to a job that is missing.
     fn is_of_a_plan(difference: &Difference) -> bool {
         difference.column != "job_id" && difference.found.parse::<f64>().is_ok()
     }
@@ -201,7 +201,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// How the original planned.
+/// Returns how the original planned.
 fn planner(case: &Case, words: &[String]) -> Result<Planner, VerifyError> {
     let solved = words.iter().any(|w| w.starts_with("(MIPSOLVER"))
         || case.number("mip_calls")?.is_some_and(|calls| calls > 0.0);

@@ -207,7 +207,7 @@ impl Setting {
         Ok(input)
     }
 
-    /// What the original cannot end is no case.
+    /// Returns what the original cannot end is no case.
     fn check(&self, log: &std::path::Path, jobs: &[JobSpec]) -> Result<(), VerifyError> {
         let counts_down = matches!(self.policy, Policy::Srtf | Policy::Tiresias);
         for job in jobs {

@@ -186,7 +186,8 @@ impl Inputs {
     }
 }
 
-/// What the paper says of average completion times over a family. What is missing is below nothing.
+/// Returns what the paper says of average completion times over a family. What is missing is below
+/// nothing.
 fn claims(family: &Family, families: usize, averages: &[(&str, f64)]) -> Vec<Claim> {
     let of = |name: &str| {
         let found = averages.iter().find(|(n, _)| *n == name);

@@ -76,8 +76,8 @@ impl ReleasedScores {
         row
     }
 
-    /// What a job with a fixed number of GPUs is worth, from how fast it is on them on each type of
-    /// the cluster: on the slowest, whether it fits there or not, each counts one.
+    /// Returns what a job with a fixed number of GPUs is worth, from how fast it is on them on each
+    /// type of the cluster: on the slowest, whether it fits there or not, each counts one.
     pub fn of_rates(asked: u32, rates: &[Option<f64>], configs: &[Config]) -> Vec<Option<f64>> {
         let slowest = rates.iter().flatten().copied().reduce(f64::min);
         let scale = f64::from(asked) / slowest.unwrap_or(1.0);

@@ -16,7 +16,7 @@ const ROUNDING: f64 = 1e-8;
 pub(super) struct Tried {
     initial: u32,
     limits: BatchLimits,
-    /// Whether there is a GPU count whose least batch is the greatest: numbers between are then
+    /// True if there is a GPU count whose least batch is the greatest: numbers between are then
     /// computed in another order for all.
     narrow: bool,
 }

@@ -97,7 +97,7 @@ pub(super) struct Account {
     pub contention: f64,
 }
 
-/// Where GPUs lie: their node and its type.
+/// Returns where GPUs lie: their node and its type.
 fn nodes(cluster: &ClusterSpec) -> Vec<(u32, String)> {
     let mut all = Vec::new();
     for (i, node) in cluster.nodes.iter().enumerate() {

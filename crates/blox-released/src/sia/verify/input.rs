@@ -38,9 +38,9 @@ pub(super) struct Input {
     pub cluster: ClusterSpec,
     pub applications: Applications,
     pub fits: crate::sia::RecordedFits,
-    /// Whether more was fitted than was recorded.
+    /// True if more was fitted than was recorded.
     pub fits_end: bool,
-    /// Whether ties were settled by the canonical rule.
+    /// True if ties were settled by the canonical rule.
     pub canonical: bool,
     /// Length of a round in seconds.
     pub interval: f64,

@@ -15,7 +15,7 @@ struct Server {
 }
 
 impl Server {
-    /// What is left, less what is held while GPUs are looked for.
+    /// Returns what is left, less what is held while GPUs are looked for.
     fn left(&self, hold: &Amounts) -> Amounts {
         std::array::from_fn(|i| self.size[i] - self.used[i] - hold[i])
     }
@@ -108,7 +108,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// What a draft has left.
+    /// Returns what a draft has left.
     pub fn begin(draft: &Draft<'_>, size: &ServerSize, mode: Mode, consolidate: bool) -> Self {
         let view = draft.view();
         let servers: Vec<Server> = view
@@ -151,7 +151,7 @@ impl Pass {
         }
     }
 
-    /// What everybody was given.
+    /// Returns what everybody was given.
     pub fn assignments(&self) -> impl Iterator<Item = (JobId, Assignment)> + '_ {
         self.grants.iter().map(|g| (g.job, g.assignment()))
     }
@@ -305,8 +305,8 @@ impl Pass {
         Some(found)
     }
 
-    /// Where GPUs are free for a job that lacks something else, with how many
-    /// to take from each.
+    /// Returns where GPUs are free for a job that lacks something else, with how many to take from
+    /// each.
     fn with_free_gpus(&self, needed: usize) -> Vec<(usize, usize)> {
         let whole = |s: &Server| s.left(&[0.0; 5])[0] >= needed as f64;
         if needed > 1

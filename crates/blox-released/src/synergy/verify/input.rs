@@ -108,7 +108,7 @@ impl Input {
         })
     }
 
-    /// Why the original ends before its first round, if it does.
+    /// Returns why the original ends before its first round, if it does.
     pub fn end_of_the_original(&self) -> Option<String> {
         if self.settings.key == Key::Srsf {
             return Some(

@@ -80,7 +80,7 @@ fn compare_end(
     Ok(())
 }
 
-/// How a job that was not seen to start or finish may be written.
+/// Returns how a job that was not seen to start or finish may be written.
 fn none(text: &str) -> bool {
     ["", "-1", "None", "nan"].contains(&text)
 }

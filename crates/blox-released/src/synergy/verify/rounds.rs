@@ -133,7 +133,7 @@ impl std::fmt::Display for Grant {
     }
 }
 
-/// What every job was granted in each round.
+/// Returns what every job was granted in each round.
 pub(super) fn compare_rounds(
     case: &Case,
     input: &Input,

@@ -304,7 +304,7 @@ pub fn dict_order(keys: impl IntoIterator<Item = u32>) -> Vec<u32> {
     slots.into_iter().flatten().collect()
 }
 
-/// Where a key is, or would go. A table always has an empty slot.
+/// Returns where a key is, or would go. A table always has an empty slot.
 fn slot_of(slots: &[Option<u32>], key: u32) -> usize {
     let (mut i, mut perturb) = (u64::from(key), u64::from(key));
     loop {

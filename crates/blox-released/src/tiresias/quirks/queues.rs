@@ -53,7 +53,7 @@ struct Account {
 }
 
 impl DlasState {
-    /// How often each live job was promoted.
+    /// Returns how often each live job was promoted.
     pub fn promotions(&self) -> impl Iterator<Item = (JobId, u32)> + '_ {
         self.jobs.iter().map(|(id, a)| (*id, a.promotions))
     }

@@ -31,7 +31,7 @@ pub trait Scheme: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// A pass begins: none of the listed jobs has anything.
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]);
 
-    /// Whether passes come with events alone.
+    /// Returns whether passes come with events alone.
     fn follows_events(&self) -> bool {
         true
     }

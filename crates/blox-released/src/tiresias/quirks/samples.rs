@@ -38,8 +38,8 @@ impl Samples {
             .map_or(0.0, |i| self.index.get(i).copied().unwrap_or(0.0))
     }
 
-    /// How long a job that ran for `ran` seconds is expected to need: the mean
-    /// of the samples above, all but the last; 0 past the end.
+    /// Returns how long a job that ran for `ran` seconds is expected to need: the mean of the
+    /// samples above, all but the last; 0 past the end.
     pub fn expected(&self, ran: f64) -> f64 {
         let last = self.data.len() - 1;
         match self.above(ran) {

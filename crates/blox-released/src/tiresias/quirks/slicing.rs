@@ -52,7 +52,7 @@ struct Set {
 pub struct Joined {
     /// When.
     pub at: Time,
-    /// Whether it had to wait for a set.
+    /// True if it had to wait for a set.
     pub waited: bool,
 }
 

@@ -134,7 +134,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// What is said of all rows.
+    /// Returns what is said of all rows.
     fn figures(
         &self,
         finished: &BTreeMap<&str, &JobResult>,
@@ -245,7 +245,7 @@ fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Resul
     Ok(())
 }
 
-/// How many jobs wait, run and have ended after each pass, where the case tells.
+/// Returns how many jobs wait, run and have ended after each pass, where the case tells.
 fn compare_events(
     case: &Case,
     settings: &Settings,

@@ -131,7 +131,8 @@ fn largest(model: &str) -> Option<u32> {
     })
 }
 
-/// Whether a larger batch would cost accuracy in an epoch: always, for a model that is not tabulated.
+/// Returns whether a larger batch would cost accuracy in an epoch: always, for a model that is not
+/// tabulated.
 fn is_critical(model: &str, first: u32, epoch: u32) -> bool {
     let within = |all: &[std::ops::Range<u32>]| all.iter().any(|r| r.contains(&epoch));
     match (model, first) {

@@ -93,7 +93,7 @@ impl Oracle {
         &self.types
     }
 
-    /// How fast a kind of job is.
+    /// Returns how fast a kind of job is.
     pub fn speeds(&self, model: &str, gpus: u32) -> Option<&Arc<TypeSpeeds>> {
         self.kinds.get(&(Name::from(model), gpus))
     }

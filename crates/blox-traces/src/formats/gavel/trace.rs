@@ -90,7 +90,7 @@ pub(crate) fn open_rows_with(
 struct TraceRows<O> {
     rows: LineRows,
     oracle: O,
-    /// Whether jobs have what is left of their work when they change their batch.
+    /// True if jobs have what is left of their work when they change their batch.
     adapts: bool,
 }
 

@@ -27,7 +27,7 @@ use crate::source::Source;
 use crate::table::{Layout, Table};
 use blox_sim::workload::WorkloadError;
 
-/// What stands between two names of a header.
+/// Returns what stands between two names of a header.
 pub(crate) fn delimiter(header: &str) -> u8 {
     if header.contains(',') { b',' } else { b' ' }
 }

@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// Whether it runs in the first lease of its plan, which begins.
+    /// Returns whether it runs in the first lease of its plan, which begins.
     fn begin_plan(&mut self) -> bool {
         let first = self.plan.as_mut().and_then(VecDeque::pop_front);
         first.unwrap_or(false)
@@ -513,8 +513,8 @@ impl Leases {
         }
     }
 
-    /// Whether all rows can be packed with the last as it is, or how late it must be
-    /// for that: the row stays so late.
+    /// Returns whether all rows can be packed with the last as it is, or how late it must be for
+    /// that: the row stays so late.
     fn fit_last(&self, rows: &mut [Row], free: &[i64], need: i64) -> Fit {
         let Some(at) = rows.len().checked_sub(1) else {
             return Fit::AsAsked(0);

@@ -32,7 +32,8 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// Whether many GPUs are to be in use; `refused`: there are jobs that were not accepted.
+    /// Returns whether many GPUs are to be in use; `refused`: there are jobs that were not
+    /// accepted.
     pub(super) fn uses_many(self, refused: bool) -> bool {
         match self {
             Objective::Adaptive => !refused,
@@ -132,7 +133,7 @@ pub(super) fn solve(
     }
 }
 
-/// What the program thinks of plans.
+/// Returns what the program thinks of plans.
 fn measure(rows: &[Row], free: &[i64], many: bool, plans: &Plans) -> f64 {
     let value: f64 = plans.iter().map(|(i, _)| rows[*i].value).sum();
     let first = plans.iter().filter(|(_, p)| p.front() == Some(&true));
