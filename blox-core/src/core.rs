@@ -16,7 +16,7 @@ use crate::view::View;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What the core counted.
+/// Counters of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Events taken. A plan that is carried out without commands counts one a stop and a launch.
@@ -139,7 +139,7 @@ pub struct Core {
     /// The last decision had steps, and they were carried out without commands.
     instant: bool,
     counters: Counters,
-    /// How long the last decision stays right.
+    /// The outlook of the last decision.
     outlook: Outlook,
     /// Why jobs wait, by the last decision.
     waits: Vec<(JobId, Reason)>,
@@ -251,11 +251,11 @@ impl Core {
         result
     }
 
-    /// Has `scheduler` decide from the state as it is. The state does not change: a decision is
-    /// a pure function of the state and of what the scheduler remembers. `lens` is memory between
+    /// Lets `scheduler` decide from the state. The state does not change: a decision is a pure
+    /// function of the state and of the memory of the scheduler. `lens` is memory between
     /// decisions; `out` is emptied first.
     ///
-    /// The scheduler hears its own node actions and answers here, as soon as they are made.
+    /// The scheduler hears its own node actions and answers here, one after another.
     ///
     /// # Errors
     /// The scheduler panicked, or a part of it misused what it was given: for [`Input::Lost`].
@@ -426,7 +426,7 @@ fn says_so_already(view: View<'_>, job: JobId, verdict: &Verdict) -> bool {
     job.is_some_and(|j| j.phase() == Phase::Deferred && j.reason() == why)
 }
 
-/// Returns whether admission is asked about a job: it asks, and is still there.
+/// Returns whether a job still waits for an answer of admission.
 fn may_be_asked(state: &State, job: JobId) -> bool {
     state
         .job(job)
@@ -539,8 +539,8 @@ impl Core {
         Ok(())
     }
 
-    /// Node actions and answers, as of the moment of the question. What has become of a job or a
-    /// node since then may make them stale.
+    /// Applies node actions and answers at the moment of the question. Later events may have made
+    /// them stale.
     fn own_events(&mut self, decision: &Decision, watch: &mut dyn Observer) {
         let moment = self.last_decision.unwrap_or(self.state.now);
         for action in decision.actions.iter() {
@@ -593,7 +593,7 @@ impl Core {
         }
     }
 
-    /// The scheduler is asked again at the next decision moment.
+    /// Makes the next question due at the next decision moment.
     fn lose_turn(&mut self) {
         self.state.break_continuity();
         let now = self.state.now;

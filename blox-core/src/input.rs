@@ -1,4 +1,4 @@
-//! What the core takes, and what it refuses.
+//! Inputs of the core, and the errors with which it refuses them.
 
 use crate::decision::{Decision, PlanError};
 use crate::event::Event;
@@ -8,7 +8,7 @@ use crate::state::EventError;
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 
-/// What the [core](crate::core::Core) takes: from a backend, from a log, from a journal.
+/// An input of the [core](crate::core::Core), from a backend, a log or a journal.
 ///
 /// Two cores that take the same inputs are equal, whichever backend brought them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What was read and what was decided, with its moment.
+//! Journals of the inputs of a core.
 //!
 //! One [`Input`] a line, as JSON. A journal of either backend, replayed, gives the same
 //! decisions: [`replay`](crate::replay::replay()) checks it.
@@ -29,14 +29,14 @@ pub trait Journal: Send {
     fn flush(&mut self) -> std::io::Result<()>;
 }
 
-/// How a scheduler was when its journal began: the first line of a journal of the program.
+/// The state of core and scheduler at the start of a journal: its first line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The name of the scheduler.
     pub scheduler: Name,
     /// The core.
     pub core: Saved,
-    /// What the scheduler remembered; `None` for nothing.
+    /// The memory of the scheduler; `None` if it has none.
     pub policy: Option<Value>,
 }
 

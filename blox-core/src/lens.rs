@@ -1,4 +1,4 @@
-//! What a decision has changed before it is applied, laid over the state.
+//! Changes of a decision that is not applied yet, laid over the state.
 
 use crate::cluster::Cluster;
 use crate::decision::{NodeAction, Verdict};
@@ -16,13 +16,13 @@ pub struct Lens {
     scope: Option<NameId>,
     /// Jobs that admission answered about, in order of submission.
     jobs: Vec<(JobId, Record)>,
-    /// The job that admission has just turned away: until policies have heard of it, it is there.
+    /// The job that admission has just rejected. The view shows it until policies know.
     leaving: Option<JobId>,
-    /// Among `jobs`, those that wait now, in order of submission.
+    /// The jobs in `jobs` that wait now, in order of submission.
     accepted: Vec<JobId>,
-    /// Among `jobs`, those that are deferred now and were not before.
+    /// The jobs in `jobs` that are deferred now and were not before.
     deferred: Vec<JobId>,
-    /// As in the state, while `changes` is above 0.
+    /// The counts of the state, while `changes` is above 0.
     counts: [u32; 7],
     demand: u64,
     demand_of_vc: Vec<u64>,
@@ -127,7 +127,7 @@ impl Lens {
         true
     }
 
-    /// Policies have heard of the last answer: a job that was turned away is gone.
+    /// Hides the job that admission has just rejected.
     pub(crate) fn retire(&mut self) {
         self.leaving = None;
     }

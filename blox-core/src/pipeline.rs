@@ -243,31 +243,31 @@ impl Composition {
         }
     }
 
-    /// With a cluster manager.
+    /// Returns it with a cluster manager.
     #[must_use]
     pub fn cluster(self, manager: impl ClusterManager) -> Self {
         self.joint(manager, Joint::cluster)
     }
 
-    /// With an admission policy.
+    /// Returns it with an admission policy.
     #[must_use]
     pub fn admission(self, policy: impl AdmissionPolicy) -> Self {
         self.joint(policy, Joint::admission)
     }
 
-    /// With a scheduling policy.
+    /// Returns it with a scheduling policy.
     #[must_use]
     pub fn scheduling(self, policy: impl SchedulingPolicy) -> Self {
         self.joint(policy, Joint::scheduling)
     }
 
-    /// With a placement policy.
+    /// Returns it with a placement policy.
     #[must_use]
     pub fn placement(self, policy: impl PlacementPolicy) -> Self {
         self.joint(policy, Joint::placement)
     }
 
-    /// With one policy for several roles, which share one memory.
+    /// Returns it with one policy for several roles, which share one memory.
     ///
     /// ```
     /// # use blox_core::policy::{AcceptAll, StaticCluster};
@@ -290,14 +290,15 @@ impl Composition {
         roles(joint).into
     }
 
-    /// With decision moments of its own.
+    /// Returns it with decision moments of its own.
     #[must_use]
     pub fn cadence(mut self, cadence: impl Cadence + 'static) -> Self {
         self.cadence = Some(Box::new(cadence));
         self
     }
 
-    /// With a decision on every multiple of `period`; where that is not above 0, at every event.
+    /// Returns it with a decision on every multiple of `period`; where that is not above 0, at
+    /// every event.
     #[must_use]
     pub fn in_rounds(self, period: Seconds) -> Self {
         match Rounds::every(period) {
@@ -306,7 +307,7 @@ impl Composition {
         }
     }
 
-    /// With a seed for the random generators of its policies; 0 otherwise.
+    /// Returns it with a seed for the random generators of its policies; 0 otherwise.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;

@@ -110,8 +110,8 @@ impl Request {
         }
     }
 
-    /// With a partner on the same GPUs. It has to ask for as many as the job gets; a placement
-    /// leaves it out otherwise, and the job is alone.
+    /// Returns it with a partner on the same GPUs. It has to ask for as many as the job gets; a
+    /// placement leaves it out otherwise, and the job is alone.
     #[must_use]
     pub fn beside(mut self, partner: JobId) -> Self {
         self.partner = Some(partner);

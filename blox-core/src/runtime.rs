@@ -1,4 +1,4 @@
-//! A core whose scheduler is asked on the spot, with all that watches it.
+//! A core with its scheduler and its observers.
 
 use crate::cadence::Cadence;
 use crate::core::{Core, Counters, Observer, guarded};
@@ -72,7 +72,8 @@ impl Observers {
         &self.collectors
     }
 
-    /// Returns how often the scheduler panicked when it was told of something.
+    /// Returns how often the scheduler panicked in [`Decide::on_event`] or
+    /// [`Decide::on_launches`].
     pub fn failed(&self) -> u64 {
         self.failed
     }
@@ -137,7 +138,7 @@ struct Hearing<'a, 's> {
 }
 
 impl Hearing<'_, '_> {
-    /// A scheduler that panics here has missed what it was told; the state has not.
+    /// Counts a panic of the scheduler. The state has taken the event all the same.
     fn tell(&mut self, call: impl FnOnce(&mut dyn Decide)) {
         if let Some(scheduler) = &mut self.scheduler
             && let Err(error) = guarded(&mut **scheduler, call)
@@ -186,7 +187,7 @@ impl Observer for Hearing<'_, '_> {
     }
 }
 
-/// A [`Core`] whose scheduler is asked on the spot, as a simulator and a replay do it.
+/// A [`Core`] that calls its scheduler directly, for simulators and replays.
 pub struct Runtime {
     core: Core,
     observers: Observers,
@@ -222,14 +223,14 @@ impl Runtime {
         }
     }
 
-    /// With a collector.
+    /// Returns it with a collector.
     #[must_use]
     pub fn with_collector(mut self, collector: Box<dyn MetricCollector>) -> Self {
         self.observers.add(collector);
         self
     }
 
-    /// With a journal of all inputs.
+    /// Returns it with a journal of all inputs.
     #[must_use]
     pub fn with_journal(mut self, journal: Box<dyn Journal>) -> Self {
         self.observers.set_journal(journal);
@@ -405,7 +406,7 @@ impl Runtime {
         }
     }
 
-    /// Returns whether the scheduler is asked and has not answered.
+    /// Returns whether a question is open.
     #[inline]
     pub fn asks(&self) -> bool {
         self.core.open().is_some()
@@ -446,7 +447,7 @@ impl Runtime {
 #[derive(Clone)]
 pub struct Tentative {
     policy: Box<dyn Decide>,
-    /// As it was before the open question, and has heard since.
+    /// The scheduler without the answer to the open question.
     before: Option<Box<dyn Decide>>,
 }
 
@@ -521,12 +522,12 @@ impl Decide for Tentative {
     }
 }
 
-/// A copy of a core that is fed what another took, with a scheduler that is asked beside that
-/// other one. What it is fed makes it equal to the other.
+/// A copy of a core with its own scheduler. It takes the inputs that the other core took, so both
+/// are equal.
 pub struct Follower {
     core: Core,
     scheduler: Tentative,
-    /// What watches this copy.
+    /// The observers of this copy.
     pub observers: Observers,
     lens: Lens,
     commands: Vec<Command>,
@@ -547,7 +548,7 @@ impl Follower {
     /// Takes an input that the other took. Its commands are the other's to carry out.
     ///
     /// # Errors
-    /// What the other refused, too.
+    /// The other core refused the input, too.
     pub fn follow(&mut self, input: &Input) -> Result<(), Refused> {
         self.scheduler.settle(input);
         self.commands.clear();

@@ -34,14 +34,14 @@ impl LookAhead {
         }
     }
 
-    /// With another belief about speed.
+    /// Returns it with another belief about speed.
     #[must_use]
     pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
         self.execution = Box::new(model);
         self
     }
 
-    /// With costs of changes.
+    /// Returns it with costs of changes.
     #[must_use]
     pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
         self.overheads = Box::new(overheads);

@@ -156,28 +156,28 @@ impl Simulation {
         }
     }
 
-    /// With another truth about speed.
+    /// Returns it with another truth about speed.
     #[must_use]
     pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
         self.execution = Box::new(model);
         self
     }
 
-    /// With costs of launching, stopping and changing jobs.
+    /// Returns it with costs of launching, stopping and changing jobs.
     #[must_use]
     pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
         self.overheads = Box::new(overheads);
         self
     }
 
-    /// With another rule for when an end is seen.
+    /// Returns it with another rule for when an end is seen.
     #[must_use]
     pub fn completion(mut self, rule: impl CompletionRule + 'static) -> Self {
         self.completion = Some(Box::new(rule));
         self
     }
 
-    /// With faults.
+    /// Returns it with faults.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
@@ -261,8 +261,8 @@ impl Simulation {
         self
     }
 
-    /// With somebody who sees every event and every plan. Each run has a copy of its own, which
-    /// [`Report::collected`] gives back.
+    /// Returns it with somebody who sees every event and every plan. Each run has a copy of its
+    /// own, which [`Report::collected`] gives back.
     ///
     /// ```
     /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};

@@ -89,7 +89,7 @@ impl NodeSpec {
         }
     }
 
-    /// With a GPU type.
+    /// Returns it with a GPU type.
     #[must_use]
     pub fn of_type(mut self, gpu_type: impl Into<Name>) -> Self {
         self.gpu_type = Some(gpu_type.into());

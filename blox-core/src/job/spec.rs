@@ -178,35 +178,35 @@ impl JobSpec {
         }
     }
 
-    /// With the trace's own identifier.
+    /// Returns it with the trace's own identifier.
     #[must_use]
     pub fn named(mut self, name: impl Into<Name>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// With an owner.
+    /// Returns it with an owner.
     #[must_use]
     pub fn owned_by(mut self, user: impl Into<Name>) -> Self {
         self.user = Some(user.into());
         self
     }
 
-    /// With a virtual cluster.
+    /// Returns it with a virtual cluster.
     #[must_use]
     pub fn in_virtual_cluster(mut self, vc: impl Into<Name>) -> Self {
         self.virtual_cluster = Some(vc.into());
         self
     }
 
-    /// With a priority.
+    /// Returns it with a priority.
     #[must_use]
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// With what only some jobs say.
+    /// Returns it with what only some jobs say.
     #[must_use]
     pub fn with_extras(mut self, extras: Extras) -> Self {
         self.extras = Some(Box::new(extras));

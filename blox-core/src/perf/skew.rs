@@ -65,16 +65,16 @@ impl SkewTable {
             })
     }
 
-    /// With another model, or another skew of one. What is no number from 0 to
-    /// 1 is brought there; not a number counts as 0.
+    /// Returns it with another model, or another skew of one. What is no number from 0 to 1 is
+    /// brought there; not a number counts as 0.
     #[must_use]
     pub fn with(mut self, model: impl Into<Name>, skew: f64) -> Self {
         self.models.insert(model.into(), share(skew));
         self
     }
 
-    /// With a model's skew from the sizes of its tensors, in any unit. Without
-    /// tensors the skew is 0.
+    /// Returns it with a model's skew from the sizes of its tensors, in any unit. Without tensors
+    /// the skew is 0.
     #[must_use]
     pub fn with_tensors(self, model: impl Into<Name>, sizes: &[f64]) -> Self {
         let all: f64 = sizes.iter().sum();

@@ -59,7 +59,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    /// With the part that the memory belongs to.
+    /// Returns it with the part that the memory belongs to.
     pub(crate) fn of(self, part: &str) -> Self {
         MemoryError::Part {
             part: part.to_owned(),

@@ -1,15 +1,14 @@
-//! What is kept of jobs by their numbers. Numbers are given for ever; memory and scans follow the
-//! jobs that live.
+//! Slots and sets of jobs by number. Memory and scans follow live jobs, not all numbers.
 
 use super::NO_SLOT;
 use crate::ids::JobId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As many of the last numbers stay together, whether their jobs live or not.
+/// The last numbers that stay in a dense list, live or not.
 const RECENT: u32 = 8192;
 
-/// Where the records of live jobs lie.
+/// Slots of the records of live jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     /// The first number of `recent`, a multiple of 64.

@@ -57,7 +57,7 @@ impl<R: Rule> Synergy<R> {
         }
     }
 
-    /// With another allocation.
+    /// Returns it with another allocation.
     #[must_use]
     pub fn with(mut self, allocation: Allocation) -> Self {
         self.allocation = allocation;

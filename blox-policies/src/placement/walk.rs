@@ -75,7 +75,7 @@ impl<R: Rule> Walk<R> {
         }
     }
 
-    /// With another answer to a job that does not fit.
+    /// Returns it with another answer to a job that does not fit.
     #[must_use]
     pub fn when_blocked(mut self, blocked: Blocked) -> Self {
         self.blocked = blocked;

@@ -69,7 +69,7 @@ impl Chronus {
         }
     }
 
-    /// With another choice among jobs that come in together.
+    /// Returns it with another choice among jobs that come in together.
     #[must_use]
     pub fn choosing(mut self, choice: LeaseChoice) -> Self {
         self.choice = choice;

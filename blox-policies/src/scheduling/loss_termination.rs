@@ -39,14 +39,14 @@ impl<P> LossTermination<P> {
         }
     }
 
-    /// With another share of the largest loss, above 0.
+    /// Returns it with another share of the largest loss, above 0.
     #[must_use]
     pub fn tolerance(mut self, share: f64) -> Self {
         self.tolerance = share;
         self
     }
 
-    /// With another number of reports, at least 1.
+    /// Returns it with another number of reports, at least 1.
     #[must_use]
     pub fn reports(mut self, in_a_row: usize) -> Self {
         self.reports = in_a_row.max(1);

@@ -70,21 +70,21 @@ impl Default for Optimus {
 }
 
 impl Optimus {
-    /// With another belief about speed before it is seen.
+    /// Returns it with another belief about speed before it is seen.
     #[must_use]
     pub fn believing(mut self, profile: impl Profile + 'static) -> Self {
         self.profile = Arc::new(profile);
         self
     }
 
-    /// With at most so many GPUs, at least 1, for a job that does not say.
+    /// Returns it with at most so many GPUs, at least 1, for a job that does not say.
     #[must_use]
     pub fn at_most(mut self, gpus: GpuCount) -> Self {
         self.most = gpus.get().max(1);
         self
     }
 
-    /// With another share of the largest loss, above 0.
+    /// Returns it with another share of the largest loss, above 0.
     #[must_use]
     pub fn tolerance(mut self, share: f64) -> Self {
         self.tolerance = share;

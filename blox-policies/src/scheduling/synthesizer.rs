@@ -51,14 +51,14 @@ impl Synthesizer {
         }
     }
 
-    /// With one more candidate. Its cadence does not count.
+    /// Returns it with one more candidate. Its cadence does not count.
     #[must_use]
     pub fn or(mut self, candidate: Pipeline) -> Self {
         self.candidates.push(candidate);
         self
     }
 
-    /// With a choice at most every `span`; at every decision if it is 0.
+    /// Returns it with a choice at most every `span`; at every decision if it is 0.
     #[must_use]
     pub fn every(mut self, span: Seconds) -> Self {
         self.every = span;

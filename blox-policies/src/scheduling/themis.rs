@@ -44,8 +44,8 @@ impl Themis {
         }
     }
 
-    /// With another fairness knob, from 0 (all jobs bid) to 1 (only the job
-    /// that is worst off does); what lies outside counts as the nearer end.
+    /// Returns it with another fairness knob, from 0 (all jobs bid) to 1 (only the job that is
+    /// worst off does); what lies outside counts as the nearer end.
     #[must_use]
     pub fn fairness(mut self, knob: f64) -> Self {
         self.fairness = knob.clamp(0.0, 1.0);

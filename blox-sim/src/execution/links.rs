@@ -36,7 +36,7 @@ impl<M> LinkBound<M> {
         }
     }
 
-    /// With another bandwidth between nodes, above 0.
+    /// Returns it with another bandwidth between nodes, above 0.
     #[must_use]
     pub fn network(mut self, gb_per_s: f64) -> Self {
         self.network_gb_per_s = gb_per_s;

@@ -25,8 +25,8 @@ impl<M: ExecutionModel + Clone> Shared<M> {
         }
     }
 
-    /// With speeds of pairs as a table has them, and `otherwise` of their speeds alone, from 0.01 to 1, for pairs
-    /// that it does not know.
+    /// Returns it with speeds of pairs as a table has them, and `otherwise` of their speeds alone,
+    /// from 0.01 to 1, for pairs that it does not know.
     #[must_use]
     pub fn measured(mut self, pairs: PairTable, otherwise: f64) -> Self {
         self.measured = Some(Arc::new((pairs, otherwise.clamp(0.01, 1.0))));

@@ -72,7 +72,7 @@ impl Jobs {
         }
     }
 
-    /// With what there is to tell about where they come from.
+    /// Returns it with what there is to tell about where they come from.
     #[must_use]
     pub fn with_notices(mut self, notices: Notices) -> Self {
         self.notices = notices;

@@ -59,8 +59,8 @@ impl Series {
         }
     }
 
-    /// With an interval `(low, high)` a point, such as a confidence interval:
-    /// as many, and in the order of the points.
+    /// Returns it with an interval `(low, high)` a point, such as a confidence interval: as many,
+    /// and in the order of the points.
     #[must_use]
     pub fn between(mut self, intervals: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.intervals = intervals.into_iter().collect();

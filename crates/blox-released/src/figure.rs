@@ -163,14 +163,14 @@ impl Row {
         }
     }
 
-    /// With what the paper prints.
+    /// Returns it with what the paper prints.
     #[must_use]
     pub fn published(mut self, value: f64, source: &'static str) -> Self {
         self.published = Some(Cited { value, source });
         self
     }
 
-    /// With what the released program gives.
+    /// Returns it with what the released program gives.
     #[must_use]
     pub fn artifact(mut self, value: f64, source: &'static str) -> Self {
         self.artifact = Some(Cited { value, source });

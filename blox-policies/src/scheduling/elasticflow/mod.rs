@@ -86,7 +86,7 @@ impl ElasticFlow {
         }
     }
 
-    /// With another share.
+    /// Returns it with another share.
     #[must_use]
     pub fn share(mut self, share: Share) -> Self {
         self.share = share;

@@ -126,7 +126,7 @@ impl Allocation {
         Allocation { rows }
     }
 
-    /// With a row for every job and pair of an instance: 0 for those that are not named.
+    /// Returns it with a row for every job and pair of an instance: 0 for those that are not named.
     #[must_use]
     pub fn completed(self, instance: &Instance) -> Self {
         let singles = instance.jobs.iter().map(|j| Combination::single(j.id));

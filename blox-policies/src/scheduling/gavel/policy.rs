@@ -91,7 +91,7 @@ impl Gavel {
         }
     }
 
-    /// With another least time between two allocations (default 0: every change counts).
+    /// Returns it with another least time between two allocations (default 0: every change counts).
     #[must_use]
     pub fn at_most_every(mut self, gap: Seconds) -> Self {
         self.gap = gap;

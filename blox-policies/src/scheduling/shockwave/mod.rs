@@ -69,7 +69,7 @@ impl Shockwave {
         Shockwave { market, period: 8 }
     }
 
-    /// With another number of rounds after which the plan is made anew (default 8), at
+    /// Returns it with another number of rounds after which the plan is made anew (default 8), at
     /// least 1.
     #[must_use]
     pub fn every(mut self, rounds: u32) -> Self {

@@ -97,14 +97,14 @@ impl Sia {
         }
     }
 
-    /// With another way to settle ties.
+    /// Returns it with another way to settle ties.
     #[must_use]
     pub fn settling(mut self, ties: impl Ties + 'static) -> Self {
         self.ties = Arc::new(ties);
         self
     }
 
-    /// With another number of GPUs that no job exceeds, at least 1.
+    /// Returns it with another number of GPUs that no job exceeds, at least 1.
     #[must_use]
     pub fn up_to(mut self, gpus: GpuCount) -> Self {
         self.most_gpus = gpus.get().max(1);
@@ -118,7 +118,7 @@ impl Sia {
         self
     }
 
-    /// With another bound on the work of the search ([`Choices::with_width`]).
+    /// Returns it with another bound on the work of the search ([`Choices::with_width`]).
     #[must_use]
     pub fn searching(mut self, work: usize) -> Self {
         self.work = work;

@@ -66,7 +66,7 @@ impl Training {
         }
     }
 
-    /// With another length of the rounds in which batches are tuned, above 0.
+    /// Returns it with another length of the rounds in which batches are tuned, above 0.
     #[must_use]
     pub fn round(mut self, round: Seconds) -> Self {
         if round > Seconds::ZERO {
@@ -75,14 +75,14 @@ impl Training {
         self
     }
 
-    /// With another rule for when an epoch ends.
+    /// Returns it with another rule for when an epoch ends.
     #[must_use]
     pub fn epoch_ends(mut self, ends: EpochEnds) -> Self {
         self.ends = ends;
         self
     }
 
-    /// With another rule for how large a pass may be.
+    /// Returns it with another rule for how large a pass may be.
     #[must_use]
     pub fn pass_limit(mut self, limit: PassLimit) -> Self {
         self.limit = limit;
@@ -97,14 +97,14 @@ impl Training {
         self
     }
 
-    /// With another way to keep profiles.
+    /// Returns it with another way to keep profiles.
     #[must_use]
     pub fn profiles(mut self, profiles: Profiles) -> Self {
         self.profiles = profiles;
         self
     }
 
-    /// With other fits.
+    /// Returns it with other fits.
     #[must_use]
     pub fn fitter(mut self, fitter: impl Fitter + 'static) -> Self {
         self.fits = KnownFits::by(fitter);

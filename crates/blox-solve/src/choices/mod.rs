@@ -77,7 +77,7 @@ impl Choices {
         }
     }
 
-    /// With another bound on the work of the search, in states times groups.
+    /// Returns it with another bound on the work of the search, in states times groups.
     #[must_use]
     pub fn with_width(mut self, width: usize) -> Self {
         self.width = width;

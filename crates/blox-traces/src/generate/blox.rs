@@ -60,7 +60,7 @@ impl BloxWorkload {
         })
     }
 
-    /// With another seed. The workload starts anew.
+    /// Returns it with another seed. The workload starts anew.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;

@@ -35,7 +35,7 @@ impl MaxSumThroughput {
         self
     }
 
-    /// With deadlines.
+    /// Returns it with deadlines.
     #[must_use]
     pub fn in_time(mut self) -> Self {
         self.deadlines = true;

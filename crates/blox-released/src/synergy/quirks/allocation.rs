@@ -30,9 +30,9 @@ impl Allocate {
         }
     }
 
-    /// With its option `placement`: a job of several GPUs goes to the server
-    /// with fewest free GPUs that has all that it demands; others take GPUs one
-    /// by one from the server with fewest free ones.
+    /// Returns it with its option `placement`: a job of several GPUs goes to the server with fewest
+    /// free GPUs that has all that it demands; others take GPUs one by one from the server with
+    /// fewest free ones.
     #[must_use]
     pub fn consolidating(mut self, yes: bool) -> Self {
         self.consolidate = yes;

@@ -75,14 +75,14 @@ impl DlasQueues {
         }
     }
 
-    /// With the starvation knob of `dlas-gpu-N`.
+    /// Returns it with the starvation knob of `dlas-gpu-N`.
     #[must_use]
     pub fn promoting(mut self, knob: f64) -> Self {
         self.knob = Some(knob);
         self
     }
 
-    /// With queues in descending order of the Gittins index, then by submission.
+    /// Returns it with queues in descending order of the Gittins index, then by submission.
     #[must_use]
     pub fn ranked_by(mut self, samples: Samples) -> Self {
         self.ranks = Some(samples);

@@ -67,7 +67,7 @@ impl<S: Scheme> Repack<S> {
         }
     }
 
-    /// With another answer to a job without room.
+    /// Returns it with another answer to a job without room.
     #[must_use]
     pub fn when_blocked(mut self, blocked: Blocked) -> Self {
         self.blocked = blocked;
