@@ -1,0 +1,44 @@
+//! An admission policy: at most so many jobs in the system, the others wait outside.
+//!
+//! `cargo run --release --example admission`
+
+use blox::prelude::*;
+
+/// Admits jobs while at most `limit` jobs are in the system.
+struct AtMost {
+    limit: usize,
+}
+
+impl Stateless for AtMost {}
+
+impl AdmissionPolicy for AtMost {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        let free = self.limit.saturating_sub(view.active().count());
+        // Deferred jobs are older than new ones.
+        let deferred = view.admissible().map(|job| job.id());
+        for (index, job) in deferred.chain(asking.iter().copied()).enumerate() {
+            if index < free {
+                out.accept(job);
+            } else {
+                out.defer(job, Reason::Other(Name::from("too many jobs")));
+            }
+        }
+        Outlook::Stable
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let one_at_a_time = Composition::new("one-at-a-time")
+        .admission(AtMost { limit: 1 })
+        .scheduling(Fifo::default())
+        .placement(Walk::new(Consolidated::default()))
+        .build()?;
+    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0));
+    let report = Simulation::new(ClusterSpec::uniform(1, 4))
+        .run(one_at_a_time, &mut Jobs::new(vec![job; 3]))?;
+    let starts = report.jobs.iter().filter_map(|job| job.first_start);
+    let starts: Vec<f64> = starts.map(|at| at.secs()).collect();
+    println!("first starts: {starts:?}");
+    assert_eq!(starts, [0.0, 600.0, 1200.0]);
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! An execution model: each other job on a node takes a tenth of a job's speed.
+//!
+//! `cargo run --release --example execution_model`
+
+use blox::core::Part;
+use blox::prelude::*;
+use blox::sim::execution::{ExecutionModel, on_nodes_of};
+
+/// Slows a job by a tenth for each other job that runs on its nodes.
+#[derive(Clone)]
+struct Neighbours;
+
+impl Part for Neighbours {}
+
+impl ExecutionModel for Neighbours {
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+        let runs = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() == Phase::Running);
+        let near = on_nodes_of(view, &assignment.gpus);
+        let others = near.iter().filter(|id| **id != job.id() && runs(id));
+        job.spec().work.rate * (1.0 - 0.1 * others.count() as f64).max(0.1)
+    }
+
+    fn reaches_other_gpus(&self) -> bool {
+        true
+    }
+
+    fn affected(&self, view: View<'_>, _: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        on_nodes_of(view, gpus)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(900.0));
+    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        .execution(Neighbours)
+        .completion(blox::sim::completion::Exact)
+        .run(blox::schedulers::fifo(), &mut Jobs::new(vec![job; 2]))?;
+    let ends = report.jobs.iter().filter_map(|job| job.finish);
+    let ends: Vec<f64> = ends.map(|at| at.secs().round()).collect();
+    println!("ends: {ends:?}");
+    // Each runs at nine tenths of its speed beside the other.
+    assert_eq!(ends, [1000.0, 1000.0]);
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! A placement rule: each job lies on the single node with the most free GPUs.
+//!
+//! `cargo run --release --example placement`
+
+use blox::prelude::*;
+use std::cmp::Reverse;
+
+/// Places each job on the emptiest node that has room for it.
+#[derive(Clone)]
+struct EmptiestNode;
+
+impl Rule for EmptiestNode {
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let needed = shape.gpus.get();
+        let node = draft
+            .nodes_with_free()
+            .filter(|node| suits(node, job, shape, draft.view()))
+            .filter(|node| draft.free_on(node.id()) >= needed)
+            .max_by_key(|node| (draft.free_on(node.id()), Reverse(node.id())))?;
+        let gpus = draft.free_gpus_on(node.id()).take(needed as usize);
+        let found = shape.on(gpus.collect());
+        draft.has_resources(&found).then_some(found)
+    }
+
+    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+        let suited = view
+            .nodes()
+            .filter(|node| node.status() != NodeStatus::Left)
+            .filter(|node| suits(node, job, &Shape::default(), view));
+        let sizes = suited.map(|node| GpuCount(node.gpu_count()));
+        sizes.max().unwrap_or_default()
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let spread = Composition::new("emptiest-node")
+        .scheduling(Fifo::default())
+        .placement(Walk::new(EmptiestNode))
+        .build()?;
+    let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0));
+    let report = Simulation::new(ClusterSpec::uniform(2, 4))
+        .run(spread, &mut Jobs::new(vec![job(1), job(1), job(4)]))?;
+    // The second job lies on the second node, so the gang of four waits.
+    let starts = report.jobs.iter().filter_map(|job| job.first_start);
+    let starts: Vec<f64> = starts.map(|at| at.secs()).collect();
+    println!("first starts: {starts:?}");
+    assert_eq!(starts, [0.0, 0.0, 600.0]);
+    Ok(())
+}
