@@ -346,10 +346,7 @@ impl Composition {
         if (0..self.policies.len()).any(|slot| !taken.contains(&slot)) {
             return Err(ComposeError::NoRole { name });
         }
-        let slot = |policy: Arc<dyn AnyPolicy>| Slot {
-            memory: policy.any_initial(self.seed),
-            policy,
-        };
+        let slot = |policy: Arc<dyn AnyPolicy>| Slot::new(policy, self.seed);
         Ok(Pipeline {
             name,
             cluster,
@@ -437,6 +434,18 @@ impl<P: Policy> Joint<P> {
 struct Slot {
     policy: Arc<dyn AnyPolicy>,
     memory: AnyMemory,
+    /// True if its hooks are to be called.
+    listens: bool,
+}
+
+impl Slot {
+    fn new(policy: Arc<dyn AnyPolicy>, seed: u64) -> Self {
+        Slot {
+            memory: policy.any_initial(seed),
+            listens: policy.any_listens(),
+            policy,
+        }
+    }
 }
 
 /// The four deciding parts of a scheduler in their order (cluster manager,
@@ -583,10 +592,7 @@ impl Pipeline {
         }
         let slot = self.slot_of(role);
         let policy = Arc::new(policy);
-        self.slots[slot] = Slot {
-            memory: policy.any_initial(self.seed),
-            policy: Arc::clone(&policy) as Arc<dyn AnyPolicy>,
-        };
+        self.slots[slot] = Slot::new(Arc::clone(&policy) as Arc<dyn AnyPolicy>, self.seed);
         Ok((policy, slot))
     }
 
@@ -694,14 +700,14 @@ impl Decide for Pipeline {
     }
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
-        for Slot { policy, memory } in &mut self.slots {
-            policy.any_event(memory, view, event);
+        for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
+            slot.policy.any_event(&mut slot.memory, view, event);
         }
     }
 
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
-        for Slot { policy, memory } in &mut self.slots {
-            policy.any_launches(memory, view, plan);
+        for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
+            slot.policy.any_launches(&mut slot.memory, view, plan);
         }
     }
 

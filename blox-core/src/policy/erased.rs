@@ -28,6 +28,9 @@ pub trait AnyPolicy: Send + Sync {
     /// See [`Policy::on_launches`].
     fn any_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan);
 
+    #[doc(hidden)]
+    fn any_listens(&self) -> bool;
+
     /// The policy, to look at it as the type that it is.
     fn as_any(&self) -> &dyn Any;
 }
@@ -43,6 +46,10 @@ impl<P: Policy> AnyPolicy for P {
 
     fn any_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
         self.on_launches(memory.own::<P>(), view, plan);
+    }
+
+    fn any_listens(&self) -> bool {
+        self.listens()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -66,6 +73,10 @@ macro_rules! pointer {
 
             fn on_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
                 (**self).any_launches(memory, view, plan);
+            }
+
+            fn listens(&self) -> bool {
+                (**self).any_listens()
             }
         }
     };

@@ -107,6 +107,12 @@ pub trait Policy: Send + Sync + 'static {
     fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
         let _ = (memory, view, plan);
     }
+
+    /// Returns false for [`Stateless`] policies, whose hooks need not be called. Authors leave it.
+    #[doc(hidden)]
+    fn listens(&self) -> bool {
+        true
+    }
 }
 
 /// A policy that remembers nothing: `impl Stateless for MyPolicy {}`.
@@ -116,6 +122,10 @@ impl<T: Stateless> Policy for T {
     type Memory = ();
 
     fn initial(&self, _: u64) {}
+
+    fn listens(&self) -> bool {
+        false
+    }
 }
 
 /// The start of a saved value, for messages.
