@@ -26,7 +26,7 @@ fn a_new_crate_builds_and_passes_its_tests() {
         ("placement", "the_second_job_takes_the_other_node"),
         ("admission", "a_job_waits_outside_until_there_is_room"),
         ("cluster-manager", "the_spare_node_is_used_when_jobs_wait"),
-        ("collector", "two_of_three_jobs_wait"),
+        ("collector", "queue_of_three_jobs_is_found"),
         ("execution", "a_neighbour_slows_a_job_while_it_runs"),
     ];
     for (kind, test) in kinds {
