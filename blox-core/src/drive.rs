@@ -71,7 +71,7 @@ impl<'a> Launched<'a> {
 /// Runs a scheduler on a backend until the backend ends.
 ///
 /// # Errors
-/// What the backend says.
+/// The backend cannot go on.
 pub async fn drive<B: Backend>(
     runtime: &mut Runtime,
     scheduler: &mut dyn Decide,
@@ -93,7 +93,7 @@ pub struct Turn {
 /// ended.
 ///
 /// # Errors
-/// What the backend says.
+/// The backend cannot go on.
 #[inline]
 pub async fn turn<B: Backend>(
     runtime: &mut Runtime,

@@ -100,6 +100,11 @@ pub trait Decide: Send + DynClone {
         Ok(None)
     }
 
+    /// Returns whether it remembers anything. If not, [`Decide::save`] returns `None`.
+    fn remembers(&self) -> bool {
+        true
+    }
+
     /// Restores what [`Decide::save`] returned.
     ///
     /// # Errors
@@ -709,6 +714,10 @@ impl Decide for Pipeline {
         for slot in self.slots.iter_mut().filter(|slot| slot.listens) {
             slot.policy.any_launches(&mut slot.memory, view, plan);
         }
+    }
+
+    fn remembers(&self) -> bool {
+        self.slots.iter().any(|slot| !slot.memory.is_empty())
     }
 
     fn save(&self) -> Result<Option<Value>, MemoryError> {

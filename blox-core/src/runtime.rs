@@ -1,7 +1,7 @@
 //! A core with its scheduler and its observers.
 
 use crate::cadence::Cadence;
-use crate::core::{Core, Counters, Observer, guarded};
+use crate::core::{Core, Observer, guarded};
 use crate::decision::{Action, Command, Decision, NodeActions, Outlook, Plan, Verdicts};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
@@ -82,7 +82,7 @@ impl Observers {
     /// one, hears of everything but its own answers.
     ///
     /// # Errors
-    /// Those of [`Core::handle`].
+    /// See [`Core::handle`].
     #[inline]
     pub fn handle(
         &mut self,
@@ -207,15 +207,10 @@ impl Deref for Runtime {
 }
 
 impl Runtime {
-    /// With a core of its own; see [`Core::new`].
+    /// Creates a runtime and its core; see [`Core::new`].
     pub fn new(state: State, cadence: Box<dyn Cadence>) -> Self {
-        Runtime::of(Core::new(state, cadence))
-    }
-
-    /// Around a core.
-    pub fn of(core: Core) -> Self {
         Runtime {
-            core,
+            core: Core::new(state, cadence),
             observers: Observers::default(),
             decision: None,
             lens: Lens::default(),
@@ -268,16 +263,6 @@ impl Runtime {
         self.decision.as_ref().map_or(&NONE, |d| &d.plan)
     }
 
-    /// The last decision; `None` before the first.
-    pub fn decision(&self) -> Option<&Decision> {
-        self.decision.as_deref()
-    }
-
-    /// Returns what was counted.
-    pub fn counters(&self) -> Counters {
-        self.core.counters()
-    }
-
     /// Hands an event over.
     ///
     /// # Errors
@@ -311,7 +296,7 @@ impl Runtime {
     /// [`Runtime::take_commands`].
     ///
     /// # Errors
-    /// Those of [`Core::handle`].
+    /// See [`Core::handle`].
     #[inline]
     pub fn take(&mut self, input: &Input, scheduler: &mut dyn Decide) -> Result<(), Refused> {
         let (core, commands) = (&mut self.core, &mut self.commands);
@@ -435,11 +420,6 @@ impl Runtime {
     pub fn take_collectors(&mut self) -> Vec<Box<dyn MetricCollector>> {
         std::mem::take(&mut self.observers.collectors)
     }
-
-    /// Takes the journal back, to flush it.
-    pub fn take_journal(&mut self) -> Option<Box<dyn Journal>> {
-        self.observers.journal.take()
-    }
 }
 
 /// A scheduler whose answer counts only once it is applied: the memory that led to an answer is
@@ -460,7 +440,8 @@ impl Tentative {
 
     /// Returns the scheduler, to be asked; what it remembered until now is kept.
     pub fn ask(&mut self) -> &mut dyn Decide {
-        self.before = Some(self.policy.clone());
+        // Without a memory there is nothing to drop.
+        self.before = self.policy.remembers().then(|| self.policy.clone());
         &mut *self.policy
     }
 
@@ -507,6 +488,10 @@ impl Decide for Tentative {
             before.on_launches(view, plan);
         }
         self.policy.on_launches(view, plan);
+    }
+
+    fn remembers(&self) -> bool {
+        self.policy.remembers()
     }
 
     fn save(&self) -> Result<Option<Value>, MemoryError> {

@@ -1,6 +1,7 @@
 //! Collectors of metrics that ship; `--collect NAME` shows their figures.
 
 use blox_core::{Action, JobId, JobRef, MetricCollector, Phase, Plan, Time, View};
+use std::collections::BTreeSet;
 
 /// Counts waiting jobs: the longest queue that a decision left, and the mean over time.
 ///
@@ -40,20 +41,16 @@ impl MetricCollector for QueueLength {
 
 /// Jobs that wait once a plan is applied.
 fn left_waiting(view: View<'_>, plan: &Plan) -> u32 {
-    let places = |job: &JobId| {
-        let mut all = plan.actions.iter();
-        all.any(|a| matches!(a, Action::Place { job: placed, .. } if placed == job))
-    };
-    let mut left = view.waiting_count();
-    for action in &plan.actions {
-        match action {
-            Action::Place { job, .. } => {
-                let waits = |j: JobRef<'_>| j.phase() == Phase::Waiting;
-                left -= u32::from(view.job(*job).is_some_and(waits));
-            }
-            Action::Stop { job, .. } => left += u32::from(!places(job)),
-            _ => {}
-        }
-    }
-    left
+    let stops = plan.actions.iter().filter_map(|action| match action {
+        Action::Stop { job, .. } => Some(*job),
+        _ => None,
+    });
+    let stopped: BTreeSet<JobId> = stops.collect();
+    let waits = |j: JobRef<'_>| j.phase() == Phase::Waiting;
+    let placed = plan.actions.iter().filter(|action| match action {
+        // A running job that moves without a stop neither waits nor has waited.
+        Action::Place { job, .. } => stopped.contains(job) || view.job(*job).is_some_and(waits),
+        _ => false,
+    });
+    view.waiting_count() + stopped.len() as u32 - placed.count() as u32
 }

@@ -283,7 +283,7 @@ pub fn start(
     // The policy's own copy of the core goes the same way, and the policy with it.
     let core = Core::restore(saved.core.clone(), cadence.clone());
     let mut beside = Follower::new(core, Box::new(pipeline));
-    catch_up(&mut beside, &records).map_err(policy_error)?;
+    catch_up(&mut beside, &records);
     let now = clock::now();
     let wall = std::time::SystemTime::UNIX_EPOCH
         .elapsed()
@@ -334,8 +334,8 @@ pub fn start(
 
 /// Feeds a copy of the core what the log holds. A policy that remembers something is asked again
 /// each question that was answered.
-fn catch_up(beside: &mut Follower, records: &[Record]) -> Result<(), MemoryError> {
-    let remembers = beside.scheduler().save()?.is_some();
+fn catch_up(beside: &mut Follower, records: &[Record]) {
+    let remembers = beside.scheduler().remembers();
     let inputs = || {
         records.iter().filter_map(|record| match record {
             Record::Core(input) => Some(input),
@@ -356,7 +356,6 @@ fn catch_up(beside: &mut Follower, records: &[Record]) -> Result<(), MemoryError
             let _ = beside.decide(Box::default());
         }
     }
-    Ok(())
 }
 
 /// Takes what has watched, with the core as it was at the end.
