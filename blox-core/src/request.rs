@@ -60,6 +60,32 @@ impl Shape {
         }
     }
 
+    fn is_met_by(&self, has: &Assignment, draft: &Draft<'_>) -> bool {
+        let cluster = draft.view().cluster();
+        let of_type = |wanted: GpuTypeId| {
+            let mut nodes = has.gpus.iter().map(|gpu| cluster.node_of(*gpu));
+            nodes.all(|id| {
+                id.and_then(|id| cluster.node(id))
+                    .is_some_and(|n| n.gpu_type() == wanted)
+            })
+        };
+        let on = |id: NodeId| {
+            has.gpus
+                .iter()
+                .filter(move |gpu| cluster.node_of(**gpu) == Some(id))
+        };
+        let lies = match &self.place {
+            Place::Any | Place::Consolidated | Place::Near(_) => true,
+            Place::Nodes(nodes) => nodes
+                .iter()
+                .all(|(id, count)| on(*id).count() == *count as usize),
+            Place::ShareWith(other) => draft.current(*other).is_none_or(|its| its.same_gpus(has)),
+        };
+        lies && has.count() == self.gpus
+            && self.gpu_type.is_none_or(of_type)
+            && (self.config.is_none() || self.config == has.config)
+    }
+
     /// These GPUs with what else the shape asks for.
     #[inline]
     pub fn on(&self, gpus: GpuList) -> Assignment {
@@ -110,6 +136,12 @@ impl Request {
         }
     }
 
+    /// Returns whether GPUs meet a shape of it. A wish for
+    /// [`Place::Consolidated`] or [`Place::Near`] is always met.
+    pub fn is_met_by(&self, has: &Assignment, draft: &Draft<'_>) -> bool {
+        self.shapes.iter().any(|shape| shape.is_met_by(has, draft))
+    }
+
     /// Returns it with a partner on the same GPUs. It has to ask for as many as the job gets; a
     /// placement leaves it out otherwise, and the job is alone.
     #[must_use]
@@ -126,6 +158,10 @@ pub enum Candidate<'a> {
     Gang(JobRef<'a>),
     /// What is asked for it, or for a pair.
     Request(Request),
+    /// What is asked for a job that has GPUs in the draft which meet none of its shapes: another
+    /// number, other nodes, another type, another batch, or the GPUs of another job. It needs no
+    /// answer: a placement that moves no jobs passes it over.
+    Moving(Request),
 }
 
 /// What a running job means that no request names.
@@ -160,8 +196,12 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Adds a request after all others. One of a job that does not exist, or has ended, is
-    /// passed over; the [conformance suite](crate::testing::conformance) takes it for a mistake.
+    /// Adds a request after all others.
+    ///
+    /// A request of a running job moves or resizes the job if its GPUs meet none of the shapes and
+    /// the placement policy finds others; if not, the job keeps its GPUs. A request of a job that
+    /// does not exist, or has ended, is passed over; the
+    /// [conformance suite](crate::testing::conformance) takes it for a mistake.
     pub fn push(&mut self, request: Request) {
         self.list.push(request);
     }
@@ -174,11 +214,8 @@ impl Requests {
     /// looked at again. Promoted jobs come before all others.
     pub fn keep(&mut self, view: View<'_>, key: &KeyFn) {
         self.use_kept = true;
-        // Jobs promoted just now count as promoted.
-        let promoted = std::mem::take(&mut self.promoted);
         let kept = self.kept.get_or_insert_with(|| Kept::new(key));
-        kept.sync(view, key, &promoted);
-        self.promoted = promoted;
+        kept.sync(view, key);
     }
 
     /// Promises, about the order that is kept, that the keys of all running jobs
@@ -209,8 +246,8 @@ impl Requests {
         self.unlisted
     }
 
-    /// From now on the job comes before all that are not promoted. For an order that is kept, call
-    /// it before [`Requests::keep`] to count in this decision.
+    /// Puts the job before all jobs that are not promoted, in this decision and for the rest of its
+    /// life; in a list and in a kept order, before or after either is filled.
     pub fn promote(&mut self, job: JobId) {
         self.promoted.push(job);
     }
@@ -231,6 +268,7 @@ impl Requests {
     pub fn all(&mut self, view: View<'_>) -> Cow<'_, [Request]> {
         match &mut self.kept {
             Some(kept) if self.use_kept => {
+                kept.promote(view, &self.promoted);
                 let jobs = kept.in_order(view).into_iter();
                 jobs.filter_map(|id| view.job(id))
                     .map(|job| Request::gang(&job))
@@ -256,7 +294,10 @@ impl Requests {
     /// The jobs in order, placed and waiting ones alike, of a list or of a kept order; each once.
     pub fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
         let mut jobs: Vec<JobId> = match &mut self.kept {
-            Some(kept) if self.use_kept => kept.in_order(view),
+            Some(kept) if self.use_kept => {
+                kept.promote(view, &self.promoted);
+                kept.in_order(view)
+            }
             _ => self.list.iter().map(|r| r.job).collect(),
         };
         let mut seen = BTreeSet::new();
@@ -270,10 +311,13 @@ impl Requests {
     /// [`Requests::candidate_placed`] or [`Requests::candidate_blocked`] before
     /// asking for the next; without an answer it counts as blocked.
     pub fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
-        Some(match self.next_in_line(draft)? {
-            Candidate::Gang(job) => Request::gang(&job),
-            Candidate::Request(request) => request,
-        })
+        loop {
+            match self.next_in_line(draft)? {
+                Candidate::Gang(job) => return Some(Request::gang(&job)),
+                Candidate::Request(request) => return Some(request),
+                Candidate::Moving(_) => {}
+            }
+        }
     }
 
     /// As [`Requests::next_candidate`], for who serves the many jobs that ask for nothing but
@@ -281,7 +325,7 @@ impl Requests {
     #[inline]
     pub fn next_in_line<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
         if !self.use_kept {
-            return self.next_listed(draft).map(Candidate::Request);
+            return self.next_listed(draft);
         }
         let job = self.kept.as_mut()?.next_candidate(draft)?;
         Some(match job.has_extras() {
@@ -290,12 +334,19 @@ impl Requests {
         })
     }
 
-    fn next_listed(&mut self, draft: &Draft<'_>) -> Option<Request> {
+    fn next_listed<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
         while let Some(r) = self.list.get(self.cursor) {
             self.cursor += 1;
-            let here = draft.may_place(r.job);
-            if here && draft.current(r.job).is_none() {
-                return Some(r.clone());
+            if !draft.may_place(r.job) {
+                continue;
+            }
+            let Some(has) = draft.current(r.job) else {
+                return Some(Candidate::Request(r.clone()));
+            };
+            // The first request of a running job counts.
+            let earlier = &self.list[..self.cursor - 1];
+            if !r.is_met_by(has, draft) && earlier.iter().all(|e| e.job != r.job) {
+                return Some(Candidate::Moving(r.clone()));
             }
         }
         None
@@ -368,9 +419,11 @@ impl Requests {
         self.explained.clear();
     }
 
-    /// Puts promoted jobs of a list before all others, and starts at its front.
+    /// Puts promoted jobs before all others, and starts at the front.
     pub(crate) fn start_walk(&mut self, view: View<'_>) {
-        if !self.use_kept {
+        if let Some(kept) = self.kept.as_mut().filter(|_| self.use_kept) {
+            kept.promote(view, &self.promoted);
+        } else {
             let now = &self.promoted;
             let promoted =
                 |id: JobId| view.job(id).is_some_and(|job| job.promoted()) || now.contains(&id);

@@ -76,8 +76,8 @@ impl Kept {
         }
     }
 
-    /// Takes note of all that changed since the last decision, and of who is promoted in this one.
-    pub(super) fn sync(&mut self, view: View<'_>, key: &KeyFn, promoted: &[JobId]) {
+    /// Takes note of all that changed since the last decision.
+    pub(super) fn sync(&mut self, view: View<'_>, key: &KeyFn) {
         let same_key = Arc::ptr_eq(&self.key, key);
         if !same_key {
             self.key = Arc::clone(key);
@@ -85,9 +85,6 @@ impl Kept {
         }
         self.ranked = false;
         let promoted_before = std::mem::take(&mut self.promoted_now);
-        let fresh = |id: &&JobId| view.job(**id).is_some_and(|j| !j.promoted());
-        self.promoted_now.extend(promoted.iter().filter(fresh));
-        self.promoted_now.sort_unstable();
         if same_key && self.decision.wrapping_add(1) == view.decision() {
             let mut rekeyed = false;
             for id in view.touched_ids() {
@@ -112,13 +109,6 @@ impl Kept {
                     }
                 }
             }
-            for i in 0..self.promoted_now.len() {
-                if let Some(job) = view.job(self.promoted_now[i]) {
-                    // The old entry stays behind; it is dropped when it comes up.
-                    self.forget_queued(job.id());
-                    self.add(&job);
-                }
-            }
             let expected = view.waiting_count();
             let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
             let settled = counts && !rekeyed;
@@ -139,6 +129,23 @@ impl Kept {
             }
         }
         self.rebuild(view);
+    }
+
+    /// Moves jobs that are promoted in this decision before all that are not. Promotions that the
+    /// view shows, or that the order has already, change nothing.
+    pub(super) fn promote(&mut self, view: View<'_>, jobs: &[JobId]) {
+        for &id in jobs {
+            let Some(job) = view.job(id).filter(|job| !job.promoted()) else {
+                continue;
+            };
+            if let Err(at) = self.promoted_now.binary_search(&id) {
+                self.promoted_now.insert(at, id);
+                // The old entry stays behind; it is dropped when it comes up.
+                self.forget_queued(id);
+                self.add(&job);
+                self.ranked = false;
+            }
+        }
     }
 
     /// See [`Requests::keys_move_alike`](super::Requests::keys_move_alike).

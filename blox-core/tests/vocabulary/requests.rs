@@ -2,9 +2,10 @@
 
 use crate::harness::*;
 use blox_core::order::SortKey;
-use blox_core::policy::{by_key, scheduling_fn};
+use blox_core::policy::{KeyFn, by_key, scheduling_fn};
 use blox_core::testing::FirstFit;
 use blox_core::*;
+use std::sync::Arc;
 
 /// Places what [`Requests::all`] gives, on the lowest free GPUs of any type.
 struct Blind;
@@ -122,6 +123,42 @@ fn promoted_job_of_a_list_comes_first() {
     assert_eq!(applied, Ok(()));
     assert!(plan.contains("place 2 on 0"), "{plan}");
     assert!(bench.core.view().job(JobId(2)).unwrap().promoted());
+}
+
+#[test]
+fn promotion_counts_before_and_after_the_order_is_filled() {
+    struct Promoting(KeyFn, bool);
+    impl Stateless for Promoting {}
+    impl SchedulingPolicy for Promoting {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+            let Promoting(key, after) = self;
+            if *after {
+                out.keep(view, key);
+            }
+            for job in view.waiting().filter(|job| job.gpus() == GpuCount(2)) {
+                out.promote(job.id());
+            }
+            if !*after {
+                out.keep(view, key);
+            }
+            Outlook::NextRound
+        }
+    }
+    for after in [false, true] {
+        let key: KeyFn = Arc::new(|job| SortKey::by(job.spec().submit.secs()));
+        let policy = composed(Promoting(key, after), FirstFit);
+        let mut bench = Bench::new("1x2", rounds(300.0), policy);
+        bench.submit(0.0, job(1, 1e6));
+        bench.submit(1.0, job(1, 1e6));
+        assert_eq!(bench.round(300.0), "place 0 on 0; place 1 on 1");
+        bench.submit(310.0, job(1, 1e6));
+        assert_eq!(bench.round(600.0), "");
+        bench.submit(610.0, job(2, 1e6));
+        bench.ended(620.0, 0);
+        bench.ended(620.0, 1);
+        let expected = "promote 3; place 3 on 0 1";
+        assert_eq!(bench.round(900.0), expected, "after: {after}");
+    }
 }
 
 #[test]

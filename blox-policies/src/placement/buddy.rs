@@ -1,7 +1,6 @@
 //! Powers of two on one node, or on nodes of their own.
 
-use super::resizing::current;
-use super::walk::{most_with_resources, shortage_of_gpus, suits};
+use super::walk::{changeable, most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Outlook,
     PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
@@ -137,7 +136,7 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
     let mut all = true;
     // Those that shrink make room first, and keep what they have on one node.
     for (request, shape) in wanted {
-        let has = current(draft, request.job).filter(|has| has.count() > shape.gpus);
+        let has = changeable(draft, request.job).filter(|has| has.count() > shape.gpus);
         if let Some(has) = has {
             let count = shape.gpus.get() as usize;
             let part = |draft: &Draft<'_>| Some(together(draft, &has.gpus, count));
@@ -151,7 +150,7 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
                 Some(gpus) => draft.assign(job, shape.on(gpus))?,
                 None => all = false,
             }
-        } else if let Some(has) = current(draft, job).filter(|has| has.count() < shape.gpus) {
+        } else if let Some(has) = changeable(draft, job).filter(|has| has.count() < shape.gpus) {
             let more = |draft: &Draft<'_>| find(draft, job, shape, &has.gpus, false);
             all &= change(draft, job, shape, more)?;
         }

@@ -1,7 +1,7 @@
 //! Migration against fragmentation.
 
-use super::resizing::{current, parts};
-use super::walk::{has_resources, shape_of, suits};
+use super::resizing::parts;
+use super::walk::{changeable, has_resources, shape_of, suits};
 use blox_core::{
     Assignment, Draft, DraftError, Event, GpuList, JobRef, NodeId, Outlook, PlacementPolicy, Plan,
     Policy, Reason, Requests, View,
@@ -49,7 +49,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
         let outlook = self.inner.place(memory, requests, draft)?;
         let placed: Vec<JobRef<'_>> = draft.view().placed().collect();
         for job in placed {
-            let Some(here) = current(draft, job.id()) else {
+            let Some(here) = changeable(draft, job.id()) else {
                 continue;
             };
             let parts = parts(draft, &here);

@@ -1,9 +1,9 @@
 //! Placement for jobs whose number of GPUs changes while they run.
 
 use super::types::alike;
-use super::walk::{Rule, place_in_free, shortage};
+use super::walk::{Rule, changeable, place_in_free, shortage};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, NodeStatus, Outlook,
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, Outlook,
     PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
 };
 
@@ -78,21 +78,8 @@ pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, 
     parts
 }
 
-/// Returns what a job has, if that can be changed.
-pub(super) fn current(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
-    let here = draft.current(job).cloned()?;
-    let cluster = draft.view().cluster();
-    // From a node that is lost, a launch that still waits can only be taken away.
-    let reachable = here.gpus.iter().all(|gpu| {
-        let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
-        node.is_some_and(|n| n.status() == NodeStatus::Up)
-    });
-    // Two jobs on the same GPUs stay as they are.
-    (draft.may_place(job) && here.partner.is_none() && reachable).then_some(here)
-}
-
 fn shrink(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-    let Some(now) = current(draft, request.job) else {
+    let Some(now) = changeable(draft, request.job) else {
         return Ok(());
     };
     let has = now.count();
@@ -113,7 +100,7 @@ fn shrink(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
 }
 
 fn grow(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-    let Some(now) = current(draft, request.job) else {
+    let Some(now) = changeable(draft, request.job) else {
         return Ok(());
     };
     let has = now.count();

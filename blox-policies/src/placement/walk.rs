@@ -111,6 +111,10 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
                     line.place_counted(draft)?;
                     (request.job, line.serves(request, requests, draft)?)
                 }
+                Candidate::Moving(request) => {
+                    moves(&self.rule, request, draft)?;
+                    continue;
+                }
             };
             if fits {
                 requests.candidate_placed(draft);
@@ -119,7 +123,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
             let free = draft.free_gpus().saturating_sub(line.reserved);
             let needed = match next {
                 Candidate::Gang(job) => job.gpus(),
-                Candidate::Request(request) => least_gpus(request),
+                Candidate::Request(request) | Candidate::Moving(request) => least_gpus(request),
             };
             draft.explain(job, shortage_among(needed, GpuCount(free)));
             requests.candidate_blocked(draft);
@@ -438,6 +442,54 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
     }
 }
 
+/// Gives a running job other GPUs, its own and free ones, by the first shape that fits. If none
+/// fits, or the job shares its GPUs, it keeps what it has.
+#[cold]
+fn moves<R: Rule>(rule: &R, request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    let Some(has) = changeable(draft, request.job) else {
+        return Ok(());
+    };
+    let with_config = |shape: &&Shape| shape.config.is_some() && shape.config != has.config;
+    for shape in request.shapes.iter().filter(with_config) {
+        // Only the batch may have to change.
+        let config = shape.config;
+        let to = Assignment {
+            config,
+            ..has.clone()
+        };
+        let alone = Request::with_shape(request.job, shape.clone());
+        if alone.is_met_by(&to, draft) {
+            return draft.reassign(request.job, to);
+        }
+    }
+    let start = draft.savepoint();
+    draft.release(request.job, Reason::NotChosen)?;
+    let alone = Request {
+        partner: None,
+        ..request.clone()
+    };
+    let placed = place_in_free(rule, &alone, draft)?;
+    let found = draft.current(request.job).filter(|_| placed).cloned();
+    draft.rollback(start);
+    match found {
+        Some(found) => draft.reassign(request.job, found),
+        None => Ok(()),
+    }
+}
+
+/// Returns what a job has, if that can be changed: it shares its GPUs with no other job, and no
+/// node of them is lost.
+pub(super) fn changeable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
+    let here = draft.current(job).cloned()?;
+    let cluster = draft.view().cluster();
+    // From a node that is lost, a launch that still waits can only be taken away.
+    let reachable = here.gpus.iter().all(|gpu| {
+        let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+        node.is_some_and(|n| n.status() == NodeStatus::Up)
+    });
+    (draft.may_place(job) && here.partner.is_none() && reachable).then_some(here)
+}
+
 fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> {
     let theirs = draft.current(other)?;
     if theirs.partner.is_some() || theirs.count() != shape.gpus {
@@ -566,10 +618,10 @@ mod tests {
     use crate::placement::Consolidated;
     use blox_core::decision::Action;
     use blox_core::order::SortKey;
-    use blox_core::policy::by_key;
+    use blox_core::policy::{by_key, scheduling_fn};
     use blox_core::runtime::Runtime;
     use blox_core::{
-        ClusterSpec, Composition, Event, JobSpec, Pipeline, Rounds, Seconds, State, Time,
+        ClusterSpec, Composition, Event, GpuId, JobSpec, Pipeline, Rounds, Seconds, State, Time,
     };
     use std::sync::Arc;
 
@@ -621,6 +673,149 @@ mod tests {
             }
             (stops, places)
         }
+    }
+
+    /// A job of two GPUs on the first node and one of a GPU on the second run; then `asks` names
+    /// requests. Returns what the second decision does.
+    fn second_decision(
+        asks: impl Fn(&JobRef<'_>) -> Option<Request> + Send + Sync + 'static,
+    ) -> Vec<Action> {
+        let cluster = ClusterSpec::uniform(2, 4);
+        let mut core = Runtime::new(
+            State::new(&cluster).unwrap(),
+            Box::new(Rounds::every(Seconds::new(300.0)).unwrap()),
+        );
+        let scheduling = scheduling_fn(move |view, out| {
+            for job in view.active() {
+                let first = Place::Nodes(vec![(NodeId(job.id().0), job.gpus().get())]);
+                let first = Request::with_shape(
+                    job.id(),
+                    Shape {
+                        place: first,
+                        ..Shape::gpus(job.gpus())
+                    },
+                );
+                match view.now() == Time::ZERO {
+                    true => out.push(first),
+                    false => asks(&job).into_iter().for_each(|r| out.push(r)),
+                }
+            }
+            Outlook::NextRound
+        });
+        let mut policy = Composition::new("moving")
+            .scheduling(scheduling)
+            .placement(Walk::new(Consolidated::default()))
+            .build()
+            .unwrap();
+        for (id, gpus) in [(0, 2), (1, 1)] {
+            let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::from_hours(9.0));
+            let (job, spec) = (JobId(id), Arc::new(spec));
+            let event = Event::Submitted { job, spec };
+            core.event(Time::ZERO, &event, &mut policy).unwrap();
+        }
+        core.decide(Time::ZERO, &mut policy).unwrap();
+        assert_eq!(core.plan().actions.len(), 2);
+        for job in [JobId(0), JobId(1)] {
+            let (attempt, rate) = (1, 1.0);
+            let event = Event::Started { job, attempt, rate };
+            core.event(Time::new(1.0), &event, &mut policy).unwrap();
+        }
+        core.decide(Time::new(300.0), &mut policy).unwrap();
+        core.plan().actions.clone()
+    }
+
+    fn place(job: u32, gpus: &[u32]) -> Action {
+        Action::Place {
+            job: JobId(job),
+            assignment: Assignment::of(gpus.iter().map(|g| GpuId(*g)).collect::<Vec<_>>()),
+        }
+    }
+
+    fn asks_for(job: u32, shape: Shape) -> impl Fn(&JobRef<'_>) -> Option<Request> {
+        move |j| (j.id().0 == job).then(|| Request::with_shape(j.id(), shape.clone()))
+    }
+
+    #[test]
+    fn running_job_whose_shape_is_met_stays() {
+        for place in [Place::Any, Place::Consolidated, Place::Near(JobId(1))] {
+            let shape = Shape {
+                place,
+                ..Shape::gpus(GpuCount(2))
+            };
+            assert_eq!(second_decision(asks_for(0, shape)), []);
+        }
+        // The first request of a job counts, and one shape is enough.
+        let levels = |j: &JobRef<'_>| {
+            let mut request = Request::gang(j);
+            request.shapes.insert(0, Shape::gpus(GpuCount(3)));
+            Some(request)
+        };
+        assert_eq!(second_decision(levels), []);
+    }
+
+    #[test]
+    fn running_job_moves_to_the_nodes_of_its_request() {
+        let place_on = |nodes: Vec<(NodeId, u32)>| Shape {
+            place: Place::Nodes(nodes),
+            ..Shape::gpus(GpuCount(2))
+        };
+        let moved = second_decision(asks_for(0, place_on(vec![(NodeId(1), 2)])));
+        assert_eq!(moved, [place(0, &[5, 6])]);
+        // Part of what it has may stay.
+        let moved = second_decision(asks_for(0, place_on(vec![(NodeId(0), 1), (NodeId(1), 1)])));
+        assert_eq!(moved, [place(0, &[0, 5])]);
+        // Four are not free there: it keeps what it has.
+        let crowded = Shape {
+            gpus: GpuCount(4),
+            ..place_on(vec![(NodeId(1), 4)])
+        };
+        assert_eq!(second_decision(asks_for(0, crowded)), []);
+    }
+
+    #[test]
+    fn running_job_grows_and_shrinks_by_its_request() {
+        let grown = second_decision(asks_for(0, Shape::gpus(GpuCount(4))));
+        assert_eq!(grown, [place(0, &[0, 1, 2, 3])]);
+        let shrunk = second_decision(asks_for(0, Shape::gpus(GpuCount(1))));
+        assert!(
+            matches!(&shrunk[..], [Action::Place { job: JobId(0), assignment }]
+            if assignment.count() == GpuCount(1))
+        );
+        assert_eq!(second_decision(asks_for(0, Shape::gpus(GpuCount(9)))), []);
+    }
+
+    #[test]
+    fn running_job_changes_its_batch_where_it_is() {
+        let config = Some(blox_core::BatchConfig {
+            per_gpu: 64,
+            accumulation: 2,
+        });
+        let shape = Shape {
+            config,
+            ..Shape::gpus(GpuCount(2))
+        };
+        let changed = second_decision(asks_for(0, shape));
+        let [Action::Place { assignment, .. }] = &changed[..] else {
+            panic!("{changed:?}");
+        };
+        assert_eq!(
+            (assignment.config, &assignment.gpus[..]),
+            (config, &[GpuId(0), GpuId(1)][..])
+        );
+    }
+
+    #[test]
+    fn running_job_moves_beside_another() {
+        let shape = Shape {
+            place: Place::ShareWith(JobId(0)),
+            ..Shape::gpus(GpuCount(2))
+        };
+        let packed = second_decision(asks_for(1, shape));
+        let [Action::Place { job, assignment }] = &packed[..] else {
+            panic!("{packed:?}");
+        };
+        assert_eq!((*job, assignment.partner), (JobId(1), Some(JobId(0))));
+        assert_eq!(assignment.gpus[..], [GpuId(0), GpuId(1)]);
     }
 
     #[test]
