@@ -504,26 +504,22 @@ impl Core {
         self.state.next_moment = self.moment_from(now);
         self.waits.clone_from(&decision.plan.waits);
         self.otherwise.clone_from(&decision.plan.otherwise);
-        let carried_out = match instant && quiet && !self.state.has_commands() {
-            true => self.state.carry_out(&decision.plan),
-            false => None,
-        };
-        self.instant = carried_out.is_some_and(|a| a.stops + a.placements > 0);
-        let applied = match carried_out {
-            Some(applied) => {
-                // A report each.
-                self.counters.events += u64::from(applied.stops + applied.placements);
-                applied
+        let instant = instant && quiet && !self.state.has_commands();
+        self.instant = false;
+        let applied = match self.state.commit(&decision.plan, seen, instant) {
+            Ok(applied) => applied,
+            Err(error) => {
+                self.counters.refused_plans += 1;
+                self.lose_turn();
+                return Err(error.into());
             }
-            None => match self.state.commit(&decision.plan, seen) {
-                Ok(applied) => applied,
-                Err(error) => {
-                    self.counters.refused_plans += 1;
-                    self.lose_turn();
-                    return Err(error.into());
-                }
-            },
         };
+        if applied.instant {
+            let reports = applied.stops + applied.placements;
+            self.instant = reports > 0;
+            // A report each.
+            self.counters.events += u64::from(reports);
+        }
         self.counters.stale_steps += u64::from(applied.stale);
         self.counters.preemptions += u64::from(applied.stops);
         self.counters.placements += u64::from(applied.placements);

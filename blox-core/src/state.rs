@@ -104,6 +104,8 @@ pub struct Applied {
     pub stops: u32,
     /// Placements among those that were carried out.
     pub placements: u32,
+    /// True if its stops and launches took no time, and are over.
+    pub instant: bool,
 }
 
 /// Everything known about jobs and the cluster.
@@ -363,29 +365,38 @@ impl State {
     /// The plan contradicts the very version that it was made from; nothing of
     /// it is applied.
     pub fn apply_plan(&mut self, plan: &Plan) -> Result<Applied, PlanError> {
-        self.commit(plan, plan.version)
+        self.commit(plan, plan.version, false)
     }
 
     /// As [`State::apply_plan`], for a plan made from version `seen` and from what its own
-    /// decision changed before it.
-    pub(crate) fn commit(&mut self, plan: &Plan, seen: u64) -> Result<Applied, PlanError> {
+    /// decision changed before it. If `instant`, stops and launches take no time, where the plan
+    /// consists of nothing else; `seen` must then be the state's version.
+    pub(crate) fn commit(
+        &mut self,
+        plan: &Plan,
+        seen: u64,
+        instant: bool,
+    ) -> Result<Applied, PlanError> {
         if seen > self.version {
             return Err(PlanError::FutureVersion {
                 found: seen,
                 current: self.version,
             });
         }
+        if instant && let Some(applied) = self.carry_out(plan) {
+            return Ok(applied);
+        }
         self.forget_launched();
         let mut trial = std::mem::take(&mut self.scratch);
         trial.clear();
-        let result = match self.try_plan(plan, seen, &mut trial) {
+        let result = self.check(plan, seen, &mut trial);
+        let result = match result {
             Ok(()) => {
                 self.version += 1;
-                self.commit_plan(plan, &trial);
+                self.commit_plan(plan, &mut trial);
                 Ok(trial.applied(plan))
             }
             Err(why) => {
-                self.undo(&mut trial);
                 for action in &plan.actions {
                     self.touch(action.job());
                 }

@@ -24,6 +24,12 @@ const NOBODY: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owners([u32; MAX_JOBS_PER_GPU]);
 
+impl Default for Owners {
+    fn default() -> Self {
+        Owners::NONE
+    }
+}
+
 impl Owners {
     pub(crate) const NONE: Owners = Owners([NOBODY; MAX_JOBS_PER_GPU]);
 
@@ -40,17 +46,17 @@ impl Owners {
         self.0[0] == job.0 || self.0[1] == job.0
     }
     #[inline]
-    fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0[0] == NOBODY && self.0[1] == NOBODY
     }
     #[inline]
-    fn add(&mut self, job: JobId) {
+    pub(crate) fn add(&mut self, job: JobId) {
         if let Some(place) = self.0.iter_mut().find(|p| **p == NOBODY) {
             *place = job.0;
         }
     }
     #[inline]
-    fn remove(&mut self, job: JobId) {
+    pub(crate) fn remove(&mut self, job: JobId) {
         if self.0[0] == job.0 {
             self.0 = [self.0[1], NOBODY];
         } else if self.0[1] == job.0 {
@@ -515,9 +521,8 @@ impl Cluster {
         }
     }
 
-    /// Lets a job leave GPUs that it is promised; `on` says where they lie, if that is known.
-    /// `false` if it shares one of them or has one in one ledger only. The ledgers know of it
-    /// once others have them, or at [`Cluster::settle`]; so do nodes.
+    /// Notes that a job leaves GPUs that it is promised; `on` says where they lie, if that is known.
+    /// `false` if it has left them, shares one of them or has one in one ledger only.
     #[inline]
     pub(crate) fn vacate(&self, gpus: &[GpuId], on: Option<OnNode>, passing: &mut Passing) -> bool {
         if let Some(on) = on {
@@ -535,11 +540,23 @@ impl Cluster {
 
     #[inline(always)]
     fn leave(&self, on: OnNode, passing: &mut Passing) -> bool {
-        let unmixed = self.is_unmixed(on);
-        if unmixed {
-            passing.of(on.node).left |= on.bits;
+        let its = passing.of(on.node);
+        let leaves = (self.nodes[on.node.index()].mixed | its.left) & on.bits == 0;
+        its.left |= on.bits;
+        leaves
+    }
+
+    /// Returns whether a job that runs on these GPUs has [left](Cluster::vacate) them.
+    pub(crate) fn has_left(&self, gpus: &[GpuId], passing: &Passing) -> bool {
+        let mut rest = gpus;
+        while let Some((on, count)) = self.first_run(rest) {
+            let left = passing.masks.get(on.node.index()).map_or(0, |its| its.left);
+            if left & on.bits != on.bits {
+                return false;
+            }
+            rest = &rest[count..];
         }
-        unmixed
+        true
     }
 
     /// Returns whether of these GPUs each is one job's, and the same one's in both ledgers, or
@@ -549,44 +566,36 @@ impl Cluster {
         self.nodes[on.node.index()].mixed & on.bits == 0
     }
 
-    /// Gives a job GPUs in both ledgers. `None` if there is none, or if one of them is not there,
-    /// may not be used, is named twice or is somebody's in either ledger: those that have been
-    /// left are then to be [given back](Cluster::give_back). Nodes do not know of it before
-    /// [`Cluster::settle`].
+    /// Notes that a job gets GPUs. `None` if there is none, or if one of them is not there, may not
+    /// be used, is named twice or is another job's in either ledger and not left.
     #[inline]
-    pub(crate) fn occupy(
-        &mut self,
-        job: JobId,
-        gpus: &[GpuId],
-        passing: &mut Passing,
-    ) -> Option<Occupied> {
+    pub(crate) fn occupy(&self, gpus: &[GpuId], passing: &mut Passing) -> Option<Occupied> {
         let (mut rest, mut left, mut together) = (gpus, 0, None);
         while let Some((on, count)) = self.first_run(rest) {
             let (node, its) = (&self.nodes[on.node.index()], passing.of(on.node));
             let taken = node.promised & !its.left | its.taken | node.mixed;
             if on.bits & (taken | !node.usable) != 0 {
-                break;
+                return None;
             }
             its.taken |= on.bits;
             left |= on.bits & its.left;
-            self.ledgers[rest[0].index()..][..count].fill(Ledgers::both(Owners::only(job)));
             together = (count == gpus.len()).then_some(on);
             rest = &rest[count..];
         }
-        if !rest.is_empty() {
-            self.give_back(&gpus[..gpus.len() - rest.len()], Owners::NONE);
-            return None;
-        }
-        (!gpus.is_empty()).then_some(Occupied {
+        (rest.is_empty() && !gpus.is_empty()).then_some(Occupied {
             left: left != 0,
             on: together,
         })
     }
 
-    /// Gives GPUs back that have been passed on since the last [`Cluster::settle`].
-    pub(crate) fn give_back(&mut self, gpus: &[GpuId], owners: Owners) {
-        for gpu in gpus {
-            self.ledgers[gpu.index()] = Ledgers::both(owners);
+    /// Writes into both ledgers that GPUs are a job's alone; `on` says where they lie, if they lie
+    /// together. The nodes learn of it from [`Cluster::settle`].
+    #[inline]
+    pub(crate) fn pass_on(&mut self, job: JobId, gpus: &[GpuId], on: Option<OnNode>) {
+        let its = Ledgers::both(Owners::only(job));
+        match (on, gpus.first()) {
+            (Some(_), Some(first)) => self.ledgers[first.index()..][..gpus.len()].fill(its),
+            _ => gpus.iter().for_each(|gpu| self.ledgers[gpu.index()] = its),
         }
     }
 
@@ -600,7 +609,7 @@ impl Cluster {
         })
     }
 
-    /// Nodes are told which of their GPUs were passed on; those that nobody took are nobody's.
+    /// Nodes learn which of their GPUs were left and taken; those left and not taken are no job's.
     pub(crate) fn settle(&mut self, passing: &mut Passing) {
         for id in passing.nodes.drain(..) {
             let Passed { left, taken } = std::mem::take(&mut passing.masks[id.index()]);

@@ -87,8 +87,6 @@ pub(crate) struct Record {
     pub work: f64,
     pub rate: f64,
     pub gpu_service: f64,
-    /// See [`crate::state`]: an index into the plan that is being checked.
-    pub mark: u32,
     /// GPU holds of others that a pending launch waits for.
     pub blockers: u32,
     pub preemptions: u32,

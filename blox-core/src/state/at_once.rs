@@ -1,13 +1,15 @@
 //! Plans that are carried out in no time: with what would be reported of them, in one pass.
 
+use super::check::Overlay;
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{Occupied, OnNode, Owners, Passing};
+use crate::cluster::{Occupied, OnNode, Passing};
 use crate::decision::{Action, Plan};
 use crate::ids::JobId;
 use crate::input::Refused;
-use crate::job::{Held, JobRef, Phase, accepts_all};
+use crate::job::{Held, JobRef, Phase, Record, accepts_all};
 use crate::reason::Reason;
+use smallvec::SmallVec;
 
 /// The jobs of a plan that is carried out at once.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,10 @@ pub(super) struct Exchange {
     launches: Vec<Launch>,
     promotions: Vec<Promotion>,
     passing: Passing,
+    /// By slot: jobs that are launched.
+    entering: Overlay<()>,
+    /// Jobs that leave their GPUs and are launched again.
+    returning: SmallVec<[u32; 4]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +48,6 @@ struct Launch {
     on: Option<OnNode>,
 }
 
-// Marks of the jobs of a plan that is being tried.
-
-/// It leaves its GPUs.
-const LEAVES: u32 = u32::MAX;
-/// It waited, and is launched.
-const ENTERS: u32 = u32::MAX - 1;
-/// It leaves its GPUs, and is launched again.
-const RETURNS: u32 = u32::MAX - 2;
-
 /// Neither CPUs nor memory nor another job are part of it.
 fn is_plain(a: &Assignment) -> bool {
     a.partner.is_none() && a.cpus == 0.0 && a.memory_gib == 0.0
@@ -66,27 +63,10 @@ impl State {
     ///
     /// `None`, and nothing has changed, where the plan is wrong or does more than that. The plan
     /// must be made from this very state.
-    pub(crate) fn carry_out(&mut self, plan: &Plan) -> Option<Applied> {
+    pub(super) fn carry_out(&mut self, plan: &Plan) -> Option<Applied> {
         let mut exchange = std::mem::take(&mut self.exchange);
-        exchange.passing.clear(self.cluster.nodes().len());
-        exchange.stops.clear();
-        exchange.launches.clear();
-        exchange.promotions.clear();
-        let mut steps = plan.actions.iter().enumerate();
-        let mut fits = steps.all(|(step, action)| match action {
-            Action::Stop { job, .. } => {
-                exchange.launches.is_empty() && self.vacate(*job, step, &mut exchange)
-            }
-            Action::Place { job, assignment } => self.occupy(*job, assignment, step, &mut exchange),
-            Action::Promote { job } => {
-                let (step, job) = (step as u32, *job);
-                exchange.promotions.push(Promotion { step, job });
-                self.record(job).is_some_and(|r| r.phase != Phase::Ended)
-            }
-            Action::Finish { .. } => false,
-        });
-        fits = fits && !self.cluster.counts_resources(&exchange.passing);
-        if fits {
+        let plain = self.is_plain_exchange(plan, &mut exchange);
+        if plain {
             self.cluster.settle(&mut exchange.passing);
             let planned = self.version + 1;
             // Each report is an event of its own.
@@ -94,18 +74,41 @@ impl State {
             self.let_leave(plan, planned, &exchange);
             self.let_run(plan, &exchange);
         } else {
-            self.take_back(plan, &exchange);
+            exchange.launches.clear();
         }
         let applied = Applied {
             stale: 0,
             stops: exchange.stops.len() as u32,
             placements: exchange.launches.len() as u32,
+            instant: true,
         };
-        if !fits {
-            exchange.launches.clear();
-        }
         self.exchange = exchange;
-        fits.then_some(applied)
+        plain.then_some(applied)
+    }
+
+    /// Returns whether a plan is right and consists of promotions, plain stops and launches, and
+    /// notes these. Of such plans it accepts those that [`State::check`] accepts.
+    fn is_plain_exchange(&self, plan: &Plan, exchange: &mut Exchange) -> bool {
+        exchange.passing.clear(self.cluster.nodes().len());
+        exchange.stops.clear();
+        exchange.launches.clear();
+        exchange.promotions.clear();
+        exchange.entering.clear();
+        exchange.returning.clear();
+        let mut steps = plan.actions.iter().enumerate();
+        let fits = steps.all(|(step, action)| match action {
+            Action::Stop { job, .. } => {
+                exchange.launches.is_empty() && self.vacate(*job, step, exchange)
+            }
+            Action::Place { job, assignment } => self.occupy(*job, assignment, step, exchange),
+            Action::Promote { job } => {
+                let (step, job) = (step as u32, *job);
+                exchange.promotions.push(Promotion { step, job });
+                self.record(job).is_some_and(|r| r.phase != Phase::Ended)
+            }
+            Action::Finish { .. } => false,
+        });
+        fits && !self.cluster.counts_resources(&exchange.passing)
     }
 
     /// Jobs that the last plan launched at once, in its order, until the next event.
@@ -145,20 +148,19 @@ impl State {
         self.exchange.launches.clear();
     }
 
-    /// Takes the GPUs of a job that runs on what it is promised, and alone.
+    /// Notes that a job that runs on what it is promised, and alone, leaves its GPUs.
     #[inline]
-    fn vacate(&mut self, job: JobId, step: usize, exchange: &mut Exchange) -> bool {
+    fn vacate(&self, job: JobId, step: usize, exchange: &mut Exchange) -> bool {
         let Some(s) = self.slot(job) else {
             return false;
         };
-        let rec = &mut self.records[s];
+        let rec = &self.records[s];
         let Some(promised) = &rec.promised else {
             return false;
         };
         // Each of as many is among those that it holds: they are the same.
         let same = |held: &Assignment| held.gpus.len() == promised.gpus.len();
         let fits = rec.phase == Phase::Running
-            && rec.mark == 0
             && !rec.pending
             && rec.leaving.is_empty()
             && is_plain(promised)
@@ -166,19 +168,17 @@ impl State {
             && self
                 .cluster
                 .vacate(&promised.gpus, rec.on, &mut exchange.passing);
-        if fits {
-            rec.mark = LEAVES;
-            exchange.stops.push(Stop {
-                step: step as u32,
-                slot: s as u32,
-            });
-        }
+        exchange.stops.push(Stop {
+            step: step as u32,
+            slot: s as u32,
+        });
         fits
     }
 
-    /// Gives a job that waits, or that has just left its own, GPUs that nobody has.
+    /// Notes that a job that waits, or that has just left its own, gets GPUs that no job has.
+    #[inline]
     fn occupy(
-        &mut self,
+        &self,
         job: JobId,
         assignment: &Assignment,
         step: usize,
@@ -187,21 +187,24 @@ impl State {
         let Some(s) = self.slot(job) else {
             return false;
         };
-        let rec = &mut self.records[s];
-        let waits = rec.phase == Phase::Waiting && rec.mark == 0 && rec.promised.is_none();
-        let fits = (waits || rec.mark == LEAVES)
+        let rec = &self.records[s];
+        let waits = rec.phase == Phase::Waiting && rec.promised.is_none();
+        let fits = (waits || self.returns(rec, exchange))
+            && exchange.entering.get(s).is_none()
             && is_plain(assignment)
             && (!rec.extras || accepts_all(&rec.spec, &self.cluster, &assignment.gpus));
+        let passing = &mut exchange.passing;
         let occupied = match fits {
-            true => self
-                .cluster
-                .occupy(job, &assignment.gpus, &mut exchange.passing),
+            true => self.cluster.occupy(&assignment.gpus, passing),
             false => None,
         };
         let Some(Occupied { left, on }) = occupied else {
             return false;
         };
-        rec.mark = if waits { ENTERS } else { RETURNS };
+        exchange.entering.of(s, || ());
+        if !waits {
+            exchange.returning.push(s as u32);
+        }
         exchange.launches.push(Launch {
             waits: waits && left,
             step: step as u32,
@@ -211,20 +214,11 @@ impl State {
         true
     }
 
-    fn take_back(&mut self, plan: &Plan, exchange: &Exchange) {
-        for launch in exchange.launches.iter().rev() {
-            self.records[launch.slot as usize].mark = 0;
-            if let Some(Action::Place { assignment, .. }) = plan.actions.get(launch.step as usize) {
-                self.cluster.give_back(&assignment.gpus, Owners::NONE);
-            }
-        }
-        for stop in exchange.stops.iter().rev() {
-            let rec = &mut self.records[stop.slot as usize];
-            rec.mark = 0;
-            if let Some(promised) = &rec.promised {
-                self.cluster.give_back(&promised.gpus, Owners::only(rec.id));
-            }
-        }
+    /// Returns whether a step before has stopped the job.
+    #[cold]
+    fn returns(&self, rec: &Record, exchange: &Exchange) -> bool {
+        let left = |a: &Assignment| self.cluster.has_left(&a.gpus, &exchange.passing);
+        rec.phase == Phase::Running && rec.promised.as_ref().is_some_and(left)
     }
 
     /// Stops and promotions, in the plan's order.
@@ -248,7 +242,7 @@ impl State {
             rec.on = None;
             rec.held = Held::Nothing;
             rec.touch(version, &mut self.touched);
-            if std::mem::take(&mut rec.mark) == RETURNS {
+            if exchange.returning.contains(&stop.slot) {
                 continue;
             }
             rec.eligible_since = eligible;
@@ -281,7 +275,6 @@ impl State {
             else {
                 continue;
             };
-            rec.mark = 0;
             rec.since = now;
             rec.rate = rec.own_rate;
             rec.attempt += 1;
@@ -292,6 +285,7 @@ impl State {
                 rec.reason = Reason::WaitingForGpus;
             }
             assignment.clone_into(&mut rec.promised);
+            self.cluster.pass_on(rec.id, &assignment.gpus, launch.on);
             rec.on = launch.on;
             rec.held = Held::AsPromised;
             taken += assignment.gpus.len() as u32;
@@ -482,6 +476,8 @@ mod tests {
                     Some(_) => step_by_step(&mut long, &plan),
                     None => None,
                 };
+                let instant = true;
+                let expected = expected.map(|applied| Applied { instant, ..applied });
                 assert_eq!(done, expected);
                 if done.is_some() {
                     assert_eq!(state.touched, long.touched);

@@ -2,39 +2,67 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{MAX_JOBS_PER_GPU, Node, NodeStatus, is_too_much};
+use crate::cluster::{Cluster, MAX_JOBS_PER_GPU, Node, NodeStatus, Owners, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
-use crate::job::{Held, Phase, Record, accepts};
+use crate::job::{Phase, accepts};
 
-/// What checking a plan changed, to be undone if it is wrong.
+/// What a plan would make of the promises, step by step, beside a state that does not change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     pub released: Vec<Released>,
-    /// Slots of placed jobs in the plan's order.
-    pub placed: Vec<u32>,
+    /// Jobs that would be placed, in the plan's order.
+    pub placed: Vec<Placed>,
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
     /// True if any of its jobs was or is to be beside another.
     pub paired: bool,
+    /// By slot: which of `released` and `placed` is the job's.
+    jobs: Overlay<Entry>,
+    /// By GPU: the jobs that it would be promised to.
+    gpus: Overlay<Owners>,
+    /// By node: what would be promised of it.
+    nodes: Overlay<Promised>,
 }
 
-/// A promise that a plan takes back. The job's record holds its index, plus one, as `mark`.
+/// A promise that a plan takes back.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
     pub slot: u32,
     pub stopped: bool,
+    /// What was promised, once the plan is committed; until then the job's record has it.
     pub old: Assignment,
 }
 
+/// A job that a plan places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    pub slot: u32,
+    /// Its step in the plan.
+    pub step: u32,
+}
+
+/// Indices in [`Trial::released`] and [`Trial::placed`], plus one; 0 for none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    released: u32,
+    placed: u32,
+}
+
+/// What is promised of a node: GPUs as bits, CPUs and GiB.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promised {
+    gpus: u64,
+    cpus: f64,
+    memory_gib: f64,
+}
+
 impl State {
-    pub(super) fn try_plan(
-        &mut self,
-        plan: &Plan,
-        seen: u64,
-        trial: &mut Trial,
-    ) -> Result<(), PlanError> {
+    /// Returns whether a plan made from version `seen` can be committed, and notes in `trial` what
+    /// it releases and places, and which of its steps later events made impossible. The one place
+    /// that knows what a right plan is; it changes nothing.
+    pub(super) fn check(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
         for (i, action) in plan.actions.iter().enumerate() {
             let job = action.job();
             let Some(s) = self
@@ -48,11 +76,13 @@ impl State {
                 return Err(PlanError::UnknownJob { job });
             };
             let rec = &self.records[s];
+            let released = trial.entry(s).released;
             let fits = match action {
                 // The same plan may place the job first and stop it in a later step.
-                Action::Stop { .. } => {
-                    rec.promised.is_some() || trial.released_of(rec).is_some_and(|r| !r.stopped)
-                }
+                Action::Stop { .. } => match released {
+                    0 => rec.promised.is_some(),
+                    r => !trial.released[r as usize - 1].stopped,
+                },
                 Action::Place { .. } => !matches!(rec.phase, Phase::Submitted | Phase::Deferred),
                 Action::Finish { .. } | Action::Promote { .. } => true,
             };
@@ -71,19 +101,14 @@ impl State {
                 });
             }
             let stopped = matches!(action, Action::Stop { .. });
-            if stopped && rec.mark != 0 {
-                trial.released[rec.mark as usize - 1].stopped = true;
+            if stopped && released != 0 {
+                trial.released[released as usize - 1].stopped = true;
             } else if (stopped || matches!(action, Action::Place { .. }))
-                && let Some(old) = self.records[s].promised_mut().take()
+                && released == 0
+                && let Some(old) = &rec.promised
             {
-                self.cluster.unpromise(job, &old);
-                trial.paired |= old.partner.is_some();
-                trial.released.push(Released {
-                    slot: s as u32,
-                    stopped,
-                    old,
-                });
-                self.records[s].mark = trial.released.len() as u32;
+                trial.unpromise(&self.cluster, job, old);
+                trial.release(s, stopped, old);
             }
         }
         for (i, action) in plan.actions.iter().enumerate() {
@@ -94,25 +119,25 @@ impl State {
                 continue;
             }
             let Some(s) = self.slot(*job) else { continue };
-            match self.try_place(s, *job, assignment, trial) {
+            match self.check_place(s, *job, assignment, plan, trial) {
                 Ok(()) => {
-                    self.cluster.promise(*job, assignment);
-                    self.records[s].promised = Some(assignment.clone());
-                    trial.paired |= assignment.partner.is_some();
-                    trial.placed.push(s as u32);
+                    trial.promise(&self.cluster, *job, assignment);
+                    trial.place(s, i, assignment);
                 }
-                Err(_) if self.changed_since(assignment, *job, seen) => trial.leave_out(i),
+                Err(_) if self.changed_since(assignment, *job, seen, trial) => trial.leave_out(i),
                 Err(why) => return Err(why),
             }
         }
         if !trial.paired {
             return Ok(());
         }
-        for &s in &trial.placed {
-            let rec = &self.records[s as usize];
-            let Some(a) = &rec.promised else { continue };
+        for placed in &trial.placed {
+            let rec = &self.records[placed.slot as usize];
+            let Some(a) = placed.assignment(plan) else {
+                continue;
+            };
             let Some(partner) = a.partner else { continue };
-            let owners = self.cluster.promised_owners(a.gpus[0]);
+            let owners = trial.owners(&self.cluster, a.gpus[0]);
             if partner != rec.id && owners.contains(partner) {
                 continue;
             }
@@ -145,25 +170,26 @@ impl State {
         }
     }
 
-    fn try_place(
+    fn check_place(
         &self,
         s: usize,
         job: JobId,
         a: &Assignment,
+        plan: &Plan,
         trial: &Trial,
     ) -> Result<(), PlanError> {
         if a.gpus.is_empty() {
             return Err(PlanError::NoGpu { job });
         }
-        if self.records[s].promised.is_some() {
-            // Placed twice in one plan.
+        let Entry { released, placed } = trial.entry(s);
+        if placed != 0 {
             return Err(PlanError::GpuTwice {
                 job,
                 gpu: a.gpus[0],
                 owner: job,
             });
         }
-        let before = trial.before(&self.records[s]);
+        let before = self.records[s].promised.as_ref().filter(|_| released != 0);
         for (i, &gpu) in a.gpus.iter().enumerate() {
             let Some(node) = self.cluster.node_of(gpu).and_then(|n| self.cluster.node(n)) else {
                 return Err(PlanError::UnusableGpu { job, gpu });
@@ -190,9 +216,9 @@ impl State {
                 });
             }
             let mut others = 0;
-            for owner in self.cluster.promised_owners(gpu).iter() {
+            for owner in trial.owners(&self.cluster, gpu).iter() {
                 others += 1;
-                let theirs = self.record(owner).and_then(|o| o.promised.as_ref());
+                let theirs = self.planned(owner, plan, trial);
                 let agreed = theirs.is_some_and(|t| {
                     (a.partner == Some(owner) || t.partner == Some(job)) && t.same_gpus(a)
                 });
@@ -201,18 +227,31 @@ impl State {
                 }
             }
         }
-        self.check_resources(job, a)
+        self.check_resources(job, a, |node| trial.promised_of(node))
     }
 
+    /// Returns what a job would be promised after the steps that `trial` has noted.
+    fn planned<'a>(&'a self, job: JobId, plan: &'a Plan, trial: &Trial) -> Option<&'a Assignment> {
+        let s = self.slot(job)?;
+        let Entry { released, placed } = trial.entry(s);
+        match placed {
+            0 => self.records[s].promised.as_ref().filter(|_| released == 0),
+            p => trial.placed[p as usize - 1].assignment(plan),
+        }
+    }
+
+    /// Returns whether nodes have the CPUs and the memory of an assignment, beside what is promised
+    /// of them.
     #[inline]
-    pub(super) fn check_resources(&self, job: JobId, a: &Assignment) -> Result<(), PlanError> {
+    fn check_resources(
+        &self,
+        job: JobId,
+        a: &Assignment,
+        promised_of: impl Fn(&Node) -> Promised,
+    ) -> Result<(), PlanError> {
         if a.cpus == 0.0 && a.memory_gib == 0.0 {
             return Ok(());
         }
-        self.check_amounts(job, a)
-    }
-
-    fn check_amounts(&self, job: JobId, a: &Assignment) -> Result<(), PlanError> {
         for (what, amount) in [("CPUs", a.cpus), ("memory", a.memory_gib)] {
             if !(amount.is_finite() && amount >= 0.0) {
                 return Err(PlanError::BadAmount {
@@ -223,15 +262,10 @@ impl State {
             }
         }
         for (node, share) in self.cluster.shares(&a.gpus) {
-            let spec = node.spec();
+            let (spec, promised) = (node.spec(), promised_of(node));
             let parts = [
-                ("CPUs", a.cpus, node.cpus_promised, spec.cpus),
-                (
-                    "memory",
-                    a.memory_gib,
-                    node.memory_promised,
-                    spec.memory_gib,
-                ),
+                ("CPUs", a.cpus, promised.cpus, spec.cpus),
+                ("memory", a.memory_gib, promised.memory_gib, spec.memory_gib),
             ];
             for (what, amount, promised, capacity) in parts {
                 if is_too_much(amount * share, capacity - promised, capacity) {
@@ -248,22 +282,9 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn undo(&mut self, trial: &mut Trial) {
-        for &s in trial.placed.iter().rev() {
-            let rec = &mut self.records[s as usize];
-            if let Some(a) = rec.promised.take() {
-                self.cluster.unpromise(rec.id, &a);
-            }
-        }
-        for released in trial.released.drain(..).rev() {
-            let rec = &mut self.records[released.slot as usize];
-            rec.mark = 0;
-            self.cluster.promise(rec.id, &released.old);
-            if matches!(&rec.held, Held::Other(held) if **held == released.old) {
-                rec.held = Held::AsPromised;
-            }
-            rec.promised = Some(released.old);
-        }
+    /// Returns whether what a job had before a plan can be promised to it again.
+    pub(super) fn has_resources(&self, job: JobId, a: &Assignment) -> bool {
+        self.check_resources(job, a, Promised::of).is_ok()
     }
 
     fn ended_after(&self, job: JobId, version: u64) -> bool {
@@ -274,7 +295,7 @@ impl State {
     }
 
     /// Returns whether the job, or anything that it would be placed on, changed after `version`.
-    fn changed_since(&self, a: &Assignment, job: JobId, version: u64) -> bool {
+    fn changed_since(&self, a: &Assignment, job: JobId, version: u64, trial: &Trial) -> bool {
         let job_changed = |j: JobId| self.record(j).is_some_and(|r| r.changed > version);
         job_changed(job)
             || a.gpus.iter().any(|&g| {
@@ -282,7 +303,8 @@ impl State {
                     .node_of(g)
                     .and_then(|n| self.cluster.node(n))
                     .is_some_and(|n| n.changed > version)
-                    || self.cluster.promised_to(g).any(job_changed)
+                    || self.cluster.node_of(g).is_some()
+                        && trial.owners(&self.cluster, g).iter().any(job_changed)
             })
     }
 }
@@ -294,7 +316,11 @@ impl Trial {
         self.left_out.clear();
         self.stale = 0;
         self.paired = false;
+        self.jobs.clear();
+        self.gpus.clear();
+        self.nodes.clear();
     }
+
     pub fn applied(&self, plan: &Plan) -> Applied {
         let steps = plan.actions.iter().enumerate();
         let stops =
@@ -303,18 +329,105 @@ impl Trial {
             stale: self.stale,
             stops: stops.count() as u32,
             placements: self.placed.len() as u32,
+            instant: false,
         }
     }
-    /// Returns what the job was promised before the plan, if the plan takes it back.
-    pub fn before(&self, rec: &Record) -> Option<&Assignment> {
-        self.released_of(rec).map(|r| &r.old)
-    }
-    pub fn released_of(&self, rec: &Record) -> Option<&Released> {
-        match rec.mark {
+
+    /// Returns what a job was promised before the plan, if the committed plan took it back.
+    pub fn before(&self, s: usize) -> Option<&Assignment> {
+        match self.entry(s).released {
             0 => None,
-            m => self.released.get(m as usize - 1),
+            r => self.released.get(r as usize - 1).map(|r| &r.old),
         }
     }
+
+    /// Slots of placed jobs in the plan's order.
+    pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        self.placed.iter().map(|placed| placed.slot as usize)
+    }
+
+    fn entry(&self, s: usize) -> Entry {
+        self.jobs.get(s).copied().unwrap_or_default()
+    }
+
+    fn release(&mut self, s: usize, stopped: bool, old: &Assignment) {
+        self.paired |= old.partner.is_some();
+        self.released.push(Released {
+            slot: s as u32,
+            stopped,
+            old: Assignment::default(),
+        });
+        self.jobs.of(s, Entry::default).released = self.released.len() as u32;
+    }
+
+    fn place(&mut self, s: usize, step: usize, new: &Assignment) {
+        self.paired |= new.partner.is_some();
+        let (slot, step) = (s as u32, step as u32);
+        self.placed.push(Placed { slot, step });
+        self.jobs.of(s, Entry::default).placed = self.placed.len() as u32;
+    }
+
+    fn owners(&self, cluster: &Cluster, gpu: GpuId) -> Owners {
+        let planned = self.gpus.get(gpu.index());
+        planned.map_or_else(|| cluster.promised_owners(gpu), |owners| *owners)
+    }
+
+    fn promised_of(&self, node: &Node) -> Promised {
+        let planned = self.nodes.get(node.id().index());
+        planned.map_or_else(|| Promised::of(node), |promised| *promised)
+    }
+
+    /// As [`Cluster::promise`], in these books.
+    fn promise(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
+        for &gpu in &a.gpus {
+            let mut owners = self.owners(cluster, gpu);
+            owners.add(job);
+            *self.gpus.of(gpu.index(), Owners::default) = owners;
+            self.change(cluster, gpu, |node, bit| node.gpus |= bit);
+        }
+        self.count(cluster, a, 1.0);
+    }
+
+    /// As [`Cluster::unpromise`], in these books.
+    fn unpromise(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
+        self.count(cluster, a, -1.0);
+        for &gpu in &a.gpus {
+            let mut owners = self.owners(cluster, gpu);
+            owners.remove(job);
+            *self.gpus.of(gpu.index(), Owners::default) = owners;
+            if owners.is_empty() {
+                self.change(cluster, gpu, |node, bit| {
+                    node.gpus &= !bit;
+                    if node.gpus == 0 {
+                        *node = Promised::default();
+                    }
+                });
+            }
+        }
+    }
+
+    fn count(&mut self, cluster: &Cluster, a: &Assignment, sign: f64) {
+        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+            return;
+        }
+        let share = sign / a.gpus.len() as f64;
+        for &gpu in &a.gpus {
+            self.change(cluster, gpu, |node, _| {
+                node.cpus += a.cpus * share;
+                node.memory_gib += a.memory_gib * share;
+            });
+        }
+    }
+
+    /// Changes what is promised of the node of a GPU, which is given as its bit.
+    fn change(&mut self, cluster: &Cluster, gpu: GpuId, change: impl FnOnce(&mut Promised, u64)) {
+        let node = cluster.node_of(gpu).and_then(|id| cluster.node(id));
+        if let Some(node) = node {
+            let promised = self.nodes.of(node.id().index(), || Promised::of(node));
+            change(promised, 1 << (gpu.0 - node.first_gpu));
+        }
+    }
+
     pub fn leave_out(&mut self, i: usize) {
         let i = i as u32;
         if let Err(at) = self.left_out.binary_search(&i) {
@@ -324,5 +437,64 @@ impl Trial {
     }
     pub fn is_left_out(&self, i: usize) -> bool {
         !self.left_out.is_empty() && self.left_out.binary_search(&(i as u32)).is_ok()
+    }
+}
+
+impl Promised {
+    fn of(node: &Node) -> Self {
+        Promised {
+            gpus: node.promised,
+            cpus: node.cpus_promised,
+            memory_gib: node.memory_promised,
+        }
+    }
+}
+
+impl Placed {
+    /// What the plan gives the job.
+    pub fn assignment(self, plan: &Plan) -> Option<&Assignment> {
+        match plan.actions.get(self.step as usize) {
+            Some(Action::Place { assignment, .. }) => Some(assignment),
+            _ => None,
+        }
+    }
+}
+
+/// Values by index that differ from those of the state. To clear it costs nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overlay<T> {
+    /// Each with the round in which it was written.
+    values: Vec<(u32, T)>,
+    round: u32,
+}
+
+impl<T: Copy + Default> Overlay<T> {
+    #[inline]
+    pub fn clear(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.values.clear();
+            self.round = 1;
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<&T> {
+        let (round, value) = self.values.get(i)?;
+        (*round == self.round).then_some(value)
+    }
+
+    /// The value at an index, which starts as `first`.
+    #[inline]
+    pub fn of(&mut self, i: usize, first: impl FnOnce() -> T) -> &mut T {
+        if i >= self.values.len() {
+            self.values
+                .resize((i + 1).next_power_of_two(), (0, T::default()));
+        }
+        let (round, value) = &mut self.values[i];
+        if *round != self.round {
+            (*round, *value) = (self.round, first());
+        }
+        value
     }
 }

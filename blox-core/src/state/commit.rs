@@ -1,4 +1,4 @@
-//! Applying plans that were found right.
+//! Applying plans that were found right: the one place where a plan changes the state.
 
 use super::State;
 use super::check::{Released, Trial};
@@ -7,7 +7,8 @@ use crate::job::{Held, Phase};
 use crate::reason::Reason;
 
 impl State {
-    pub(super) fn commit_plan(&mut self, plan: &Plan, trial: &Trial) {
+    pub(super) fn commit_plan(&mut self, plan: &Plan, trial: &mut Trial) {
+        self.exchange_promises(plan, trial);
         for released in &trial.released {
             self.commit_release(released);
         }
@@ -36,8 +37,8 @@ impl State {
         if trial.paired {
             self.pair_up_all(trial);
         }
-        for &s in &trial.placed {
-            self.commit_place(s as usize, trial);
+        for s in trial.slots() {
+            self.commit_place(s, trial);
         }
         // What launches wait for changes where jobs were placed or taken away;
         // there, only those placed and their partners have promises.
@@ -45,22 +46,37 @@ impl State {
         if trial.paired {
             self.recount_all(trial);
         } else {
-            for &s in &trial.placed {
-                self.recount(s as usize);
-                self.dispatch_if_clear(s as usize);
-                in_place |= self.waits_in_place(s as usize);
+            for s in trial.slots() {
+                self.recount(s);
+                self.dispatch_if_clear(s);
+                in_place |= self.waits_in_place(s);
             }
         }
         if trial.paired || in_place {
-            for &s in &trial.placed {
+            for s in trial.slots() {
                 // Jobs that change places would wait for one another for ever.
-                if self.waits_in_a_circle(s as usize) {
-                    self.commit_stop(s as usize, &Reason::WaitingForGpus);
+                if self.waits_in_a_circle(s) {
+                    self.commit_stop(s, &Reason::WaitingForGpus);
                 }
             }
         }
-        for released in &trial.released {
-            self.records[released.slot as usize].mark = 0;
+    }
+
+    /// Takes back and gives the GPUs, CPUs and memory of a plan.
+    fn exchange_promises(&mut self, plan: &Plan, trial: &mut Trial) {
+        for released in &mut trial.released {
+            let rec = &mut self.records[released.slot as usize];
+            if let Some(old) = rec.promised_mut().take() {
+                self.cluster.unpromise(rec.id, &old);
+                released.old = old;
+            }
+        }
+        for placed in &trial.placed {
+            let rec = &mut self.records[placed.slot as usize];
+            if let Some(new) = placed.assignment(plan) {
+                self.cluster.promise(rec.id, new);
+                rec.promised = Some(new.clone());
+            }
         }
     }
 
@@ -71,9 +87,9 @@ impl State {
                 self.pair_up(p);
             }
         }
-        for &s in &trial.placed {
-            self.pair_up(self.records[s as usize].id);
-            if let Some(p) = self.partner_of(s as usize) {
+        for s in trial.slots() {
+            self.pair_up(self.records[s].id);
+            if let Some(p) = self.partner_of(s) {
                 self.pair_up(self.records[p].id);
             }
         }
@@ -81,9 +97,9 @@ impl State {
 
     /// Counts anew what launches wait for, with partners, and starts those that wait for nothing.
     fn recount_all(&mut self, trial: &Trial) {
-        for &s in &trial.placed {
-            self.recount(s as usize);
-            if let Some(p) = self.partner_of(s as usize) {
+        for s in trial.slots() {
+            self.recount(s);
+            if let Some(p) = self.partner_of(s) {
                 self.recount(p);
             }
         }
@@ -92,9 +108,9 @@ impl State {
                 self.recount(p);
             }
         }
-        for &s in &trial.placed {
-            self.dispatch_if_clear(s as usize);
-            if let Some(p) = self.partner_of(s as usize) {
+        for s in trial.slots() {
+            self.dispatch_if_clear(s);
+            if let Some(p) = self.partner_of(s) {
                 self.dispatch_if_clear(p);
             }
         }
@@ -116,7 +132,7 @@ impl State {
                 })
             })
         });
-        if free && self.check_resources(id, old).is_ok() {
+        if free && self.has_resources(id, old) {
             self.cluster.promise(id, old);
             self.records[s].promised = Some(old.clone());
             self.pair_up(id);
@@ -158,7 +174,7 @@ impl State {
         let rec = &mut self.records[s];
         let Some(new) = &rec.promised else { return };
         let goes_on = matches!(rec.phase, Phase::Running | Phase::Starting);
-        if goes_on && trial.before(rec).is_some_and(|b| b.same_grant(new)) {
+        if goes_on && trial.before(s).is_some_and(|b| b.same_grant(new)) {
             return;
         }
         if goes_on && rec.held().is_some_and(|h| h.same_grant(new)) {

@@ -239,7 +239,6 @@ impl State {
             own_rate: 0.0,
             pending: false,
             touched: false,
-            mark: 0,
             gpus: spec.gpus.get(),
             blockers: 0,
             attempt: 0,
