@@ -1,4 +1,4 @@
-//! The toolkit's own CSV: one row a job, columns told by their names.
+//! The toolkit's own CSV: one row for each job, columns identified by name.
 //!
 //! | column | meaning |
 //! |---|---|
@@ -23,9 +23,8 @@
 //! | `loss` | JSON: how its loss falls, see [`LossReports`](blox_core::perf::LossReports) |
 //! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
 //!
-//! A row is one line. An empty cell is a fact that the job does not tell. A list may also be a
-//! JSON array, for names with a semicolon. Other columns are left out, with a
-//! notice.
+//! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
+//! array, for names with a semicolon. Other columns are ignored, with a notice.
 
 use super::file::{FileWorkload, Rows, SharedNames, sensible, work};
 use super::map::{ATTRIBUTE, attribute};
@@ -45,7 +44,7 @@ pub use write::{Columns, CsvWriter, write_csv};
 /// Reads the toolkit's own CSV, plain or gzip.
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is no job.
+/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
     open_file(path, Some(Format::Csv))
 }
@@ -80,7 +79,7 @@ const COLUMNS: [&str; 25] = [
 ];
 const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
 
-/// Where a column stands in [`COLUMNS`].
+/// Index of a column in [`COLUMNS`].
 #[derive(Clone, Copy)]
 enum Col {
     JobId,
@@ -114,7 +113,7 @@ struct CsvRows {
     table: Table,
     needed: [Column; 3],
     optional: [Option<Column>; COLUMNS.len()],
-    /// Columns of attributes, by their names.
+    /// Columns of attributes, by attribute name.
     attributes: Vec<(Name, Column)>,
     names: SharedNames,
 }
@@ -171,7 +170,8 @@ impl CsvRows {
         Ok(job)
     }
 
-    /// Iterations and rate count; the duration gives the one that is missing.
+    /// Returns the work. Iterations and rate take precedence; the duration supplies the missing
+    /// one.
     fn work(&self, gpus: GpuCount, extras: &Extras) -> Result<Work, WorkloadError> {
         let duration = self.number(Col::Duration, not_negative, SECONDS)?;
         let iterations = self.number(Col::Iterations, not_negative, "a number of at least 0")?;
@@ -211,7 +211,8 @@ impl CsvRows {
         Ok(work)
     }
 
-    /// The rate on the job's own GPUs, of which `rates` tell the unit, where it has some.
+    /// Returns the rate on the GPUs that the job requests, in the unit of `rates`; 1 if the job has
+    /// no `rates`.
     fn profiled(&self, gpus: GpuCount, extras: &Extras) -> Result<f64, WorkloadError> {
         let Some((column, _)) = self.cell(Col::Rates) else {
             return Ok(1.0);
@@ -321,7 +322,8 @@ impl CsvRows {
         })
     }
 
-    /// The object of `attributes`, and the columns of their own, which come before it.
+    /// Returns the attributes: the `attributes.NAME` columns take precedence over the object in
+    /// `attributes`.
     fn attributes(&self) -> Result<BTreeMap<Name, serde_json::Value>, WorkloadError> {
         let object = self.parse(Col::Attributes, "a JSON object", |t| {
             serde_json::from_str(t).ok()

@@ -1,15 +1,15 @@
-//! Traces of the blox toolkit: readers, writers, generators and statistics of jobs, and
-//! the files that describe clusters and applications.
+//! Traces of the blox toolkit: readers, writers, generators and statistics of jobs, and the files
+//! that describe clusters and applications.
 //!
-//! Every one of them is a [`Workload`](blox_sim::workload::Workload). [`Trace`] and [`open()`]
-//! read files, [`generate`] makes jobs.
+//! Every source of jobs implements [`Workload`](blox_sim::workload::Workload). [`Trace`] and
+//! [`open()`] read files, [`generate`] makes jobs.
 //!
 //! | format | what it is |
 //! |---|---|
 //! | [`csv`] | the toolkit's own CSV |
 //! | [`jsonl`] | JSON lines: every field of a job |
 //! | [`philly`], [`philly_log`] | Microsoft's Philly trace as a table, and as published |
-//! | [`itp`] | Microsoft's ITP traces and those of ElasticFlow |
+//! | [`itp`] | Microsoft's ITP traces and ElasticFlow's traces |
 //! | [`helios`] | SenseTime's Helios traces |
 //! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
 //! | [`slurm`] | Slurm's accounting |

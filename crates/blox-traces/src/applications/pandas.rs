@@ -1,6 +1,6 @@
-/// A decimal number as pandas reads it from a file by default: 17 digits at most, zeros in front
-/// counted, and one rounding a digit. Up to a few parts in 10^14 of the number that is meant are
-/// lost. `None` where it is no plain decimal number.
+/// Parses a decimal number as pandas does by default: at most 17 digits, leading zeros included,
+/// and one rounding for each digit. The result differs from the exact value by up to a few parts in
+/// 10^14. Returns `None` if the text is no plain decimal number.
 pub(crate) fn number(text: &str) -> Option<f64> {
     const DIGITS: usize = 17;
     let (negative, digits) = match text.strip_prefix('-') {
