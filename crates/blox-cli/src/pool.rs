@@ -62,7 +62,7 @@ mod tests {
             i => Ok(i),
         });
         assert!(matches!(error, Err(Failure::Message(m)) if m == "three"));
-        // The others were told to stop, and do so.
+        // The error stopped all other watches.
         assert!(
             each(&watches, None, |i, _| Ok(i))
                 .unwrap()

@@ -3,24 +3,24 @@
 //! | column | meaning |
 //! |---|---|
 //! | `submit_s` | submission, in seconds since the start (needed) |
-//! | `gpus` | GPUs asked for, at least 1 (needed) |
-//! | `duration_s` | seconds on these GPUs (needed; empty where `iterations` and `rate_per_s` say it) |
+//! | `gpus` | requested GPUs, at least 1 (needed) |
+//! | `duration_s` | seconds on these GPUs (needed; empty if `iterations` and `rate_per_s` are given) |
 //! | `job_id` | the job's name |
-//! | `iterations`, `rate_per_s` | work, and iterations a second on these GPUs |
+//! | `iterations`, `rate_per_s` | work, and iterations per second on these GPUs |
 //! | `user`, `virtual_cluster`, `group`, `model` | names |
 //! | `priority` | a whole number, larger is more urgent |
 //! | `batch_size` | samples in one step over all GPUs |
 //! | `cpus`, `memory_gib` | for all GPUs together |
-//! | `deadline_s` | `600`, or `600:2.5` with what meeting it is worth; several joined by `;` |
+//! | `deadline_s` | `600`, or `600:2.5` with the value of meeting it; several separated by `;` |
 //! | `class` | `guaranteed` or `best-effort` |
 //! | `levels` | GPU counts of an elastic job, such as `1;2;4` |
-//! | `rates` | iterations a second at each of the levels, such as `1.5;2.8;5`; on these GPUs it is `rate_per_s` |
+//! | `rates` | iterations per second at each level, such as `1.5;2.8;5`; on these GPUs equal to `rate_per_s` |
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
-//! | `user_estimate_s` | how long the user says that it runs |
+//! | `user_estimate_s` | the user's estimate of the duration |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
 //! | `attributes.NAME` | an attribute of this name: a number, `true`, `false` or a text |
 //! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
-//! | `loss` | JSON: how its loss falls, see [`LossReports`](blox_core::perf::LossReports) |
+//! | `loss` | JSON: its loss curve, see [`LossReports`](blox_core::perf::LossReports) |
 //! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
 //!
 //! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(of("app_class"), Some("bert".into()));
         assert_eq!((of("level"), of("x")), (Some(2.5.into()), Some(1.into())));
         assert_eq!(jobs[1].extras, None);
-        // What is written reads back.
+        // Written jobs read back unchanged.
         let mut written = Vec::new();
         write_csv(&mut written, &jobs).unwrap();
         let again = read_text(std::str::from_utf8(&written).unwrap()).unwrap();
@@ -524,7 +524,7 @@ mod tests {
             let mut again = read_bytes("x.csv", &csv, Format::Csv).unwrap();
             assert_eq!(collect(&mut again).unwrap(), [job]);
         }
-        // Of 2 GPUs the rates say nothing: then the job does, and it is written so.
+        // The rates do not cover 2 GPUs, so the job's own rate applies and is written.
         let job = read("2,3600,,1,1;4,1.5;5").unwrap();
         let mut csv = Vec::new();
         write_csv(&mut csv, std::slice::from_ref(&job)).unwrap();

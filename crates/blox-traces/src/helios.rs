@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `job_id` | the job's name |
 //! | `user`, `vc` | user and virtual cluster |
-//! | `gpu_num`, `cpu_num` | GPUs and CPU cores asked for, over all nodes |
+//! | `gpu_num`, `cpu_num` | requested GPUs and CPU cores, over all nodes |
 //! | `state` | how it ended; ignored |
 //! | `submit_time` | date of submission, the clock on the wall |
 //! | `start_time` | date of its start; may be missing |

@@ -4,7 +4,7 @@
 //! Every source of jobs implements [`Workload`](blox_sim::workload::Workload). [`Trace`] and
 //! [`open()`] read files, [`generate`] makes jobs.
 //!
-//! | format | what it is |
+//! | format | content |
 //! |---|---|
 //! | [`csv`] | the toolkit's own CSV |
 //! | [`jsonl`] | JSON lines: every field of a job |
@@ -54,7 +54,8 @@ pub use open::{Format, FormatError, open};
 pub use source::fingerprint;
 pub use trace::{Checked, ReadOptions, Trace, check, check_bytes};
 
-/// Returns what most readers' tests look at: name, submission and duration in seconds, GPUs.
+/// Returns the fields that most reader tests compare: name, submission and duration in seconds,
+/// GPUs.
 #[cfg(test)]
 pub(crate) fn told(jobs: &[blox_core::JobSpec]) -> Vec<(&str, f64, u32, f64)> {
     jobs.iter()

@@ -9,7 +9,7 @@
 //! | field | units, the first is the default | meaning |
 //! |---|---|---|
 //! | `submit` | `s` `ms` `us` `ns` `min` `h` `d`, `epoch` `epoch-ms` `epoch-us` `epoch-ns`, `date` | submission (needed) |
-//! | `gpus` | `count` `percent` `milli` | GPUs asked for (needed) |
+//! | `gpus` | `count` `percent` `milli` | requested GPUs (needed) |
 //! | `duration` | `s` `ms` `us` `ns` `min` `h` `d`, `clock` | how long it ran (needed, or `start` and `end`) |
 //! | `start`, `end` | as `submit` | when it ran, if there is no duration |
 //! | `job_id` | | the job's name; must be unique |

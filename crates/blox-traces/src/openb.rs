@@ -5,8 +5,8 @@
 //! |---|---|
 //! | `name` | the job's name |
 //! | `cpu_milli`, `memory_mib` | CPUs in thousandths, memory in MiB |
-//! | `num_gpu` | GPUs asked for |
-//! | `gpu_milli` | thousandths of the GPU, if it asks for one |
+//! | `num_gpu` | requested GPUs |
+//! | `gpu_milli` | thousandths of the GPU, if one is requested |
 //! | `gpu_spec` | the only GPU types, joined by a bar; empty for any |
 //! | `creation_time` | seconds; submission |
 //! | `scheduled_time` | seconds; its start, empty if there was none |

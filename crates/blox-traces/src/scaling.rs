@@ -268,7 +268,7 @@ mod tests {
                 ..Extras::default()
             })
         };
-        // Without a batch of its own, on GPUs that were not measured, on which it does not run.
+        // Without a batch size or with an unknown one; on GPU counts without a rate above 0.
         for mut job in [plain, of(1, 32), of(3, 64), of(8, 64), of(2, 128)] {
             let before = job.clone();
             assert!(!table().profile(&mut job), "{job:?}");

@@ -396,7 +396,7 @@ mod tests {
                 "t.csv: line {line}: {field} is `{found}`, expected a cell whose quote is closed on the same line"
             )
         };
-        // The rows below are read, also those where a stray quote would close the cell.
+        // The following rows are read, also rows in which a stray quote would close the cell.
         for (text, end) in [("\r\n", "\r\n"), ("\n", "\n"), ("\n", "")] {
             let text = [
                 "a,b",

@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn disorder_that_shows_early_or_late_gives_the_same_jobs() {
-        // Moments that are counted from the earliest, and a job that lies before the others.
+        // Times are shifted to the earliest submission, and one job precedes the others.
         let moments = |late: usize, rows: usize| {
             let mut text = String::from("timestamp,duration,num_gpus,gpu_time,cluster\n");
             for i in 0..rows {
@@ -506,7 +506,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("late.csv");
         let text = |rows: usize| {
-            // Out of order where nobody holds the jobs any more.
+            // Out of order after the jobs that are held.
             let at = |i: usize| if i == HELD + 500 { 0 } else { i };
             (0..rows).fold(String::from("submit_s,gpus,duration_s\n"), |mut text, i| {
                 writeln!(text, "{},1,60", at(i)).unwrap();

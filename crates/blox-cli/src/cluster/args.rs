@@ -19,12 +19,12 @@ pub(crate) struct At {
 /// Options of `simulate` that affect decisions. Its other options affect the simulation.
 macro_rules! that_decide {
     ($($option:ident)*) => {
-        /// Returns whether an option, by its long name, says how is decided.
+        /// Returns whether an option, given by its long name, affects decisions.
         pub(crate) fn decides(key: &str) -> bool {
             [$(stringify!($option)),*].contains(&&*key.replace('-', "_"))
         }
 
-        /// Only what says how is decided.
+        /// Keeps only the options that affect decisions.
         pub(crate) fn deciding(all: Options) -> Options {
             Options { $($option: all.$option,)* ..Options::default() }
         }

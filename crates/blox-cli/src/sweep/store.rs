@@ -16,17 +16,17 @@
 //!
 //! `sweep.csv` has these columns, in this order. Fields of settings that are not given are empty.
 //!
-//! | column | what it is |
+//! | column | content |
 //! |---|---|
 //! | `run` | name of the run and of its folder |
 //! | `scheduler` | the scheduler with its parameters, as in `las{guard_h=500}` |
-//! | `policy` | its name alone |
-//! | `param_NAME` | one column a parameter that any scheduler of the sweep sets |
-//! | options | a column an option that any run has, by its long name with `_` for `-`: `seed`, `load`, `cluster`, `workload`, `durations`, `measure`, ...; but `--jobs` is `max_jobs`. Defaults that depend on the workload are filled in |
+//! | `policy` | the scheduler's name without parameters |
+//! | `param_NAME` | one column for each parameter that a scheduler of the sweep sets |
+//! | options | one column for each option of a run, by its long name with `_` for `-`: `seed`, `load`, `cluster`, `workload`, `durations`, `measure`, ...; but `--jobs` is `max_jobs`. Defaults that depend on the workload are filled in |
 //! | `nodes`, `gpus` | the size of the cluster |
-//! | `ended` | `finished`, or `standstill` if jobs wait that nothing will ever start |
-//! | `end_s` | when the simulation ended, in simulated seconds |
-//! | `COLLECTOR_FIGURE` | one column a figure of each collector of `--collect`, after all others |
+//! | `ended` | `finished`, or `standstill` if some waiting jobs can never start |
+//! | `end_s` | end of the simulation, in simulated seconds |
+//! | `COLLECTOR_FIGURE` | one column for each figure of each collector of `--collect`, after all others |
 //! | figures | the columns of [`COLUMNS`] without the scheduler: `jobs`, `measured`, `completed`, ..., `avg_jct_s`, ... |
 //!
 //! Rows are in order of run: seeds outermost, then `--vary`, then loads, then

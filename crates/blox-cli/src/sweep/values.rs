@@ -104,7 +104,7 @@ mod tests {
                 "las{guard_h=6,gpu_time=false}",
             ]
         );
-        // Left to whoever reads names.
+        // The parser of names reports the error.
         assert_eq!(alternatives("las{x}"), ["las{x}"]);
         assert_eq!(alternatives("las{x=1"), ["las{x=1"]);
     }

@@ -340,7 +340,7 @@ mod tests {
         ] {
             assert_eq!(date(seconds), text);
         }
-        // Far beyond any calendar: no panic is all that is asked.
+        // Far beyond any calendar: must not panic.
         let _ = (date(f64::MAX), date(f64::INFINITY));
     }
 

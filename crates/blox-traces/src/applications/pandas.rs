@@ -40,7 +40,7 @@ mod tests {
     fn digits_beyond_the_seventeenth_are_lost() {
         assert_eq!(number("2.5"), Some(2.5));
         assert_eq!(number("-12e-1"), Some(-1.2));
-        // The zero in front is a digit.
+        // The leading zero counts as a digit.
         assert_eq!(number("0.12345678901234567"), number("0.1234567890123456"));
         assert_ne!(number("1.2345678901234567"), number("1.234567890123456"));
     }

@@ -155,7 +155,7 @@ mod tests {
             .unzip()
     }
 
-    // The literals come from the published rules, run by CPython 3.11.
+    // The expected values are from the published rules, run by CPython 3.11.
     #[test]
     fn first_jobs_are_those_of_the_rules() {
         let (submits, durations) = take(BloxWorkload::new(7.0).unwrap(), 4);

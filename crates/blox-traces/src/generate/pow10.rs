@@ -91,8 +91,8 @@ fn normal(high: f64, low: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    // The powers are what CPython's math.pow(10, y) gives on glibc. For the
-    // last five the correctly rounded power is another number.
+    // The expected powers are from CPython's math.pow(10, y) on glibc. For the
+    // last five, the correctly rounded power differs.
     #[test]
     fn powers_have_the_bits_of_glibc() {
         for (y, power) in [
