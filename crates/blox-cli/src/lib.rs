@@ -11,7 +11,7 @@
 //! Data goes to standard output; errors and progress go to standard error. Exit codes:
 //!
 //! - 0: success;
-//! - 1: a verification found a difference;
+//! - 1: `verify`, `replay` or `reproduce` found a difference;
 //! - 2: wrong usage or bad input;
 //! - 3: the scheduler of a real cluster does not answer;
 //! - 130: interrupted by Ctrl-C or SIGTERM.

@@ -45,7 +45,7 @@ fn hide_simulation(arg: Arg) -> Arg {
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     pub simulate: SimulateArgs,
-    /// Directory of its log
+    /// Directory of the scheduler's log
     #[arg(long, value_name = "DIR", help_heading = "Cluster")]
     pub state_dir: PathBuf,
     /// Address and port for nodes and users; not encrypted. An address other than loopback requires
