@@ -19,8 +19,7 @@
 //! | `memory` | `gib` `mib` `kib` `bytes` `gb` `mb` | memory, for all GPUs together |
 //! | `deadline` | as `submit`, with the same time origin | a time |
 //! | `user_estimate` | as `duration` | the user's estimate of the duration |
-//! | `attributes.NAME` | | an attribute of this name, for policies; may be repeated with other
-//! names |
+//! | `attributes.NAME` | | an attribute of this name, for policies; may be repeated with other names |
 //!
 //! Numbers in `s` to `d` count from the trace's own start and are not shifted. `epoch` counts
 //! seconds since 1970; `date` has the form `2017-10-09 07:01:55` or `2017-10-09T07:01:55.25+08:00`.
@@ -32,8 +31,8 @@
 //! inside is doubled: `gpus="GPUs, all":count`.
 //!
 //! The table has a header. Its cells are separated by the comma, semicolon, tab or bar that is most
-//! common in the header. Columns that are not mapped are left out, with a notice. An empty cell, or
-//! `nan`, `none`, `null`, `n/a` or `unknown`, has no value.
+//! common in the header. Columns that are not mapped are left out, with a notice. A cell has no
+//! value if it is empty or one of `nan`, `none`, `null`, `nil`, `na`, `n/a`, `unknown` and `\n`.
 //!
 //! Dropped, with a notice: jobs without GPUs; jobs without a value for `start`
 //! (never started), `end` (still running) or `duration`.

@@ -7,14 +7,12 @@
 //!
 //! | field | meaning |
 //! |---|---|
-//! | `JobID` or `JobIDRaw` | the job's name: `17`, `17_4` of an array, `17+1` of a heterogeneous
-//! job |
+//! | `JobID` or `JobIDRaw` | the job's name: `17`, `17_4` of an array, `17+1` of a heterogeneous job |
 //! | `Submit` | date, in local time of the cluster |
-//! | `State` | `PENDING`, `RUNNING` and `SUSPENDED` have no end yet; any other has ended |
+//! | `State` | `PENDING`, `CONFIGURING` and `REQUEUED` have not started; `RUNNING`, `SUSPENDED` and `COMPLETING` have not ended; any other has ended |
 //! | `Start` | date, or `Unknown` or `None` if it never started; may be missing |
 //! | `Elapsed` or `ElapsedRaw` | how long it ran: `[DAYS-]HOURS:MINUTES:SECONDS`, or seconds |
-//! | `AllocTRES`, `ReqTRES` | resources allocated and requested: `cpu=8,mem=64G,node=1,gres/gpu=4`;
-//! one of them is needed |
+//! | `AllocTRES`, `ReqTRES` | resources allocated and requested: `cpu=8,mem=64G,node=1,gres/gpu=4`; one of them is needed |
 //! | `Timelimit` | the user's estimate; empty if there is no limit |
 //! | `User`, `Partition`, `Account` | user, virtual cluster, group; may be missing |
 //!
